@@ -5,11 +5,13 @@ Knows what is unsafe, and says what would be right. Must never repeat a secret.
 
 from __future__ import annotations
 
+import os
 from base64 import urlsafe_b64decode
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import log2
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,6 +36,8 @@ _GIVEN_AWAY = (
     "password",
     "replace-me",
 )
+_PROVIDERS = Path(__file__).parent.parent / "apps/catalog/providers"
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - compared, not bound to
 _HOW_TO_MAKE = "`python -c 'import secrets; print(secrets.token_urlsafe(48))'` makes one."
 
 
@@ -60,6 +64,26 @@ def _any_mode() -> Iterator[CheckMessage]:
             "makes one.",
             id="gateway.E001",
         )
+    for path in sorted(_PROVIDERS.glob("*.toml")):
+        name = f"{path.stem.upper().replace('-', '_')}_BASE_URL"
+        if fault := _fault_of_address(os.environ.get(name, "")):
+            yield Error(f"{name} {fault}.", hint="Leave it out for the catalog's address.", id="gateway.E015")
+
+
+def _fault_of_address(address: str) -> str | None:
+    """Return what is wrong with a provider's address; None where none is set. A password in it is not repeated."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return "is no URL"
+    if not address:
+        return None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return "must be an http:// or https:// URL, such as https://models.example.com/v1"
+    if parts.hostname in _THIS_MACHINE and str(port) == os.environ.get("PORT", "8000"):
+        return "leads to this gateway itself, which would ask itself for ever: it is meant for clients"
+    return None
 
 
 def _errors_of_production() -> Iterator[CheckMessage]:

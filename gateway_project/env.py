@@ -175,6 +175,19 @@ def store_url(name: str, schemes: tuple[str, ...], fallback: str = "") -> str:
     return value
 
 
+def email(name: str) -> dict[str, Any]:
+    """Return Django's settings of how e-mail is sent: into the log unless the variable says otherwise.
+
+    Raises ImproperlyConfigured, without a word of what may hold a password.
+    """
+    unset = "consolemail://"
+    scheme = text(name, unset).partition("://")[0]
+    if scheme not in env.EMAIL_SCHEMES:
+        known = ", ".join(f"{one}://" for one in env.EMAIL_SCHEMES)
+        return refuse(f"{name} must be a URL that begins with one of {known}", env.email_url_config(unset))
+    return dict(env.email_url(name, default=unset))
+
+
 def database(url: str) -> dict[str, Any]:
     """Return Django's description of the database at a URL that `store_url` has let pass."""
     if not names_several(url):

@@ -326,7 +326,7 @@ SIGN_UP = env.choice("SIGN_UP", ("open", "invite", "closed"), "open" if DEVELOPM
 # Whether an address has to be confirmed before keys and organizations are made under it.
 EMAIL_VERIFICATION = env.boolean("EMAIL_VERIFICATION", default=not DEVELOPMENT)
 # Written to the log until it says how it is sent.
-vars().update(env.env.email_url("EMAIL_URL", default="consolemail://"))
+vars().update(env.email("EMAIL_URL"))
 EMAIL_TIMEOUT = 20
 DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "gateway@localhost")
 

@@ -24,7 +24,7 @@ def nothing_is_kept() -> InvalidRequest:
     """Return the refusal of what needs content to be kept, in an organization whose retention keeps none."""
     return InvalidRequest(
         "Files and batches cannot be used for this organization due to Zero Data Retention: its retention level keeps "
-        "no content.",
+        "no content. An owner may set it to `retain`.",
         code="zero_data_retention",
     )
 

@@ -111,7 +111,8 @@ class UnpricedFilter(admin.SimpleListFilter):
         """Return the mappings with a price, or those without; the catalog is small enough to read each card."""
         if self.value() is None:
             return queryset
-        unpriced = [row.pk for row in queryset.only("pk", "prices", "price_overrides") if _is_unpriced(row)]
+        cards = queryset.select_related(None).only("pk", "prices", "price_overrides")
+        unpriced = [row.pk for row in cards if _is_unpriced(row)]
         return queryset.filter(pk__in=unpriced) if self.value() == "unpriced" else queryset.exclude(pk__in=unpriced)
 
 

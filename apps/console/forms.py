@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
 
 from apps.kernel.errors import ApiError, InvalidRequest
-from apps.kernel.rest.envelopes import InvalidFields
+from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.errors import find_error
 from apps.kernel.rest.serializers import BooleanField, IntegerField
 from apps.organizations import idempotency
@@ -35,8 +36,12 @@ PASSWORD_RULES: Final = (
     "At least 8 characters, not only digits, none that many people use, "  # noqa: S105 - a sentence about them
     "and not much like your name or address."
 )
+# What an address says and no field of a page shows: what is wrong with it is told above the page.
+_UNSEEN: Final = ("by", "cursor", "limit")
 # In the names of fields that are passwords or credentials.
 _SECRETS: Final = ("password", "token", "secret", "headers")
+# A member of a list in the path of an issue; the characters of a line that are quoted.
+_MEMBER, _QUOTED = re.compile(r"(?P<list>.+)\[(?P<index>\d+)\]"), 80
 # Seconds that the second click waits for what the first began, and between looks.
 _PATIENCE, _PAUSE = 10.0, 0.1
 
@@ -67,10 +72,10 @@ def refused(posted: QueryDict, error: ApiError) -> Form:
     """Return the form as it was sent, with the error beside its field; secrets are not shown again."""
     values = {name: values[-1] for name, values in posted.lists() if values and not _is_secret(name)}
     if isinstance(error, InvalidFields):
-        issues = [(issue.path, issue.message) for issue in error.issues]
+        issues = [_placed(issue.path, issue.message, posted) for issue in error.issues]
     else:
-        issues = [(error.param or "", error.message)]
-    errors = {path: message for path, message in reversed(issues) if path and _is_field(path, posted)}
+        issues = [_placed(error.param or "", error.message, posted)]
+    errors = {path: message for path, message in reversed(issues) if path in posted and path not in _UNSEEN}
     others = [f"{path}: {message}" if path else message for path, message in issues if path not in errors]
     return Form(values, errors, "; ".join(others))
 
@@ -80,16 +85,21 @@ def read_form(
     shape: type[serializers.BaseSerializer[Any]],
     *,
     leave_out: Collection[str] = (),
+    never_empty: Collection[str] = (),
     about: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> dict[str, Any]:
     """Return what a form says as the shape reads it; `given` are fields, by wire name, that no form may choose.
 
-    `leave_out` are fields of the form that count as absent; `about` is the shape's context.
+    `leave_out` are fields of the form that count as absent; `never_empty` are those of a change that are refused when
+    they were emptied, instead of left as they are; `about` is the shape's context.
 
     Raises InvalidFields.
     """
     body = {name: value for name, value in body_of(request.POST, shape).items() if name not in leave_out} | given
+    emptied = [name for name in never_empty if name in request.POST and not request.POST[name].strip()]
+    if emptied:
+        raise InvalidFields([Issue(name, "Required") for name in emptied])
     return _read(shape, body, "This form is not valid", about)
 
 
@@ -185,8 +195,23 @@ def _is_secret(name: str) -> bool:
     return any(word in name.lower() for word in _SECRETS)
 
 
-def _is_field(path: str, posted: QueryDict) -> bool:
-    return path in posted
+def _placed(path: str, message: str, posted: QueryDict) -> tuple[str, str]:
+    """Return the form's field that an issue of the API's body is about, with its message; the path where there is none.
+
+    A member of a list is a line of the field, which the message quotes; what is inside of one object (`config.terms`)
+    has a field of its own name.
+    """
+    member = _MEMBER.fullmatch(path)
+    whole = member["list"] if member else path
+    outer, _, inner = whole.rpartition(".")
+    name = whole if whole in posted else inner if "." not in outer and inner in posted else ""
+    if not name:
+        return path, message
+    lines = [line.strip() for line in str(posted[name]).splitlines() if line.strip()]
+    if member is None or int(member["index"]) >= len(lines):
+        return name, message
+    line = lines[int(member["index"])]
+    return name, f"“{line if len(line) <= _QUOTED else f'{line[:_QUOTED]}…'}”: {message}"
 
 
 def _value_of(posted: QueryDict, path: str, kind: Any) -> Any:

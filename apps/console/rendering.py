@@ -72,12 +72,21 @@ def show(
     return render(request, f"console/{template}.html", dict(whole), status=status)
 
 
+def may_open(workspace: Workspace, route: str) -> bool:
+    """Tell whether the visitor's role lets them open a page of the navigation."""
+    return any(one.route == route and _is_seen(one, workspace) for _, entries in NAVIGATION for one in entries)
+
+
+def _is_seen(link: PageLink, workspace: Workspace) -> bool:
+    return link.needs is not Role.ADMIN or workspace.is_admin
+
+
 def _navigation(workspace: Workspace | None, entry: str) -> list[dict[str, Any]]:
     if workspace is None:
         return []
     groups = []
     for words, entries in NAVIGATION:
-        seen = [one for one in entries if one.needs is not Role.ADMIN or workspace.is_admin]
+        seen = [one for one in entries if _is_seen(one, workspace)]
         shown = [
             {
                 "words": one.words,

@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
+from django.contrib.admin import ShowFacets
 from django.core.paginator import Paginator
 from django.db.models import Field, Model, QuerySet, URLField
 from django.http import HttpRequest
@@ -159,6 +160,8 @@ class LongTableAdmin(RecordAdmin):
     search_fields = ("id",)
     # Only the order of ids has an index over all rows.
     sortable_by = ()
+    # To count what each filter would leave is to read the table whole.
+    show_facets = ShowFacets.NEVER
     owners: tuple[str, ...] = ()
 
     def get_search_results(

@@ -41,8 +41,8 @@ class McpServerAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingA
         "header_names": "Extra headers that it is sent; their values are kept encrypted and never shown.",
         "timeout_seconds": "Seconds that it may take for one answer.",
         "name": "As in /mcp/<name>.",
-        "allowed_tools": "Tools that may be listed and called; empty: all of them.",
-        "project_ids": "Projects whose keys may use it; empty: every project's.",
+        "allowed_tools": "Tools that may be listed and called; null: all of them, an empty list: none.",
+        "project_ids": "Projects whose keys may use it; null: every project's, an empty list: none.",
         "status": "Nobody can use an inactive one. Remove it with the button above.",
     }
 

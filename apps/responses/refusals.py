@@ -45,7 +45,7 @@ def nothing_is_kept(param: str, what: str) -> InvalidRequest:
     """Return the refusal of what needs content to be kept, in an organization whose retention keeps none."""
     return InvalidRequest(
         f"{what} cannot be used for this organization due to Zero Data Retention: its retention level keeps no "
-        "content.",
+        "content. An owner may set it to `retain`.",
         param=param,
         code="zero_data_retention",
     )

@@ -247,7 +247,8 @@ def _options(unit: str, *, stacked: bool, legend: bool) -> dict[str, Any]:
                 "stacked": stacked,
                 "beginAtZero": True,
                 "title": {"display": True, "text": unit},
-                "ticks": {"maxTicksLimit": 5},
+                # A ten-thousandth of a dollar is written out, not as 1E-4.
+                "ticks": {"maxTicksLimit": 5, "format": {"notation": "standard"}},
             },
         },
     }

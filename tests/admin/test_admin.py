@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
+from html import unescape
 from typing import Any
 
 import pytest
@@ -289,6 +291,21 @@ class TestEveryTable:
             for words in ("acme", str(new_id()), "100%_\\", "nul\0"):
                 response = operator.get(page(model, "changelist"), {"q": words})
                 assert response.status_code == 200, (model, words)
+
+    def test_opens_by_each_of_its_filters_orders_and_counts(self, operator: Client, rows: dict[type[Row], Row]) -> None:
+        followed = 0
+        for model in ours():
+            lists = page(model, "changelist")
+            for link in sorted(set(re.findall(r'href="(\?[^"]+)"', operator.get(lists).content.decode()))):
+                assert operator.get(lists + unescape(link)).status_code == 200, (model, link)
+                followed += 1
+        assert followed > 150
+
+    def test_is_counted_by_its_filters_unless_it_is_long(self, operator: Client, rows: dict[type[Row], Row]) -> None:
+        counted = operator.get(page(ModelProvider, "changelist"), {"_facets": "True"}).content.decode()
+        assert "Unpriced (1)" in " ".join(counted.split())
+        for model in (RequestLog, Violation, LedgerEntry):
+            assert "_facets" not in operator.get(page(model, "changelist")).content.decode(), model
 
     @pytest.mark.parametrize(
         "model",

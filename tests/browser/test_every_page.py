@@ -35,6 +35,8 @@ PICTURES = os.environ.get("CONSOLE_PICTURES")
 SHARES = 6
 # Bytes of a page with all that it loads, as they are sent.
 MOST_BYTES = 200_000
+# Pixels of one line of the bar above a page.
+MOST_OF_A_BAR = 60
 # Texts with English numbers, outside of what is quoted as a machine writes it and of what the script wrote itself.
 _ENGLISH_NUMBERS = r"""
     (() => {
@@ -78,6 +80,9 @@ def complaints(browser: Browser, address: str, name: str) -> Iterator[str]:
     look(browser, "light", NARROW)
     if (width := browser.run("document.documentElement.scrollWidth")) > NARROW[0]:
         yield f"{name}: {width} pixels wide on a phone"
+    browser.run("document.querySelectorAll('.switcher > summary').forEach((one) => one.append(' of a long name'))")
+    if (height := browser.run("document.querySelector('.topbar')?.offsetHeight ?? 0")) > MOST_OF_A_BAR:
+        yield f"{name}: the bar above is {height} pixels high on a phone"
     for scheme, size in ALL_LOOKS if PICTURES else ():
         look(browser, scheme, size)
         width = "wide" if size == WIDE else "narrow"

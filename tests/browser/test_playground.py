@@ -117,3 +117,35 @@ def test_a_filled_page_is_accessible_and_writes_numbers_in_the_readers_locale(
         send(browser, "a red square", "document.querySelector('.turn img')")
         assert_accessible(browser)
         assert browser.problems == []
+
+
+def test_the_code_is_what_was_asked_and_what_failed_is_there_to_be_sent_again(
+    caller: Caller, live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_pool, "_release", lambda address, connection: connection.close())
+    with chromium(tmp_path) as browser:
+        sign_in(browser, live_server.url, caller)
+        browser.open(f"{live_server.url}/app/o/{caller.organization_id}/playground?model=sandbox/free")
+        send(browser, "good morning", "document.querySelector('[data-numbers]:not([hidden])')")
+        browser.click("[data-why]")
+        browser.wait("document.querySelector('[data-explained]:not([hidden]) table')")
+        browser.click("[data-code]")
+        code = browser.text("#code-text")
+        assert ('"content": "good morning"' in code, "assistant" in code) == (True, False)
+        browser.run("document.querySelector('#code').close()")
+
+        browser.fill("#model-1", "no-such-model")
+        send(browser, "and now?", "document.querySelector('.turn .message.error')")
+        assert "does not exist" in browser.text(".turn .message.error")
+        assert browser.run("document.querySelector('#message').value") == "and now?"
+        assert browser.run("document.querySelector('[data-explained]').hidden")
+        assert "Recorded in" not in browser.text("[data-numbers]")
+
+        browser.fill("#model-1", "sandbox/free")
+        browser.click("[data-send]")
+        browser.wait(
+            "document.querySelectorAll('.turn').length === 6 && !document.querySelector('[data-send]').disabled"
+        )
+        assert browser.text(".turn:last-child").endswith("You said: and now?")
+        assert browser.run("document.querySelector('#message').value") == ""
+        assert "Recorded in" in browser.text("[data-numbers]")

@@ -25,7 +25,7 @@ def test_entries_are_filtered_and_told_in_words(world: World) -> None:
     visitor, path = Visitor(world.adam), page(world.acme, "audit")
     shown = visitor.open(path, resourceType="api_key", actor="", startDate="")
     assert [one["row"].action for one in shown.context["entries"]] == ["api_key.update"]
-    assert "status: active → inactive" in words(shown)
+    assert "api_key.update 1 olivia@example.com status: active → inactive" in words(shown)
     everything = visitor.open(path)
     assert "&lt;b&gt;x&lt;/b&gt;" in everything.content.decode()
     assert "the operator" in words(everything)
@@ -48,7 +48,9 @@ def test_what_cannot_be_asked_is_said(world: World) -> None:
     upgrade(world.acme)
     response = Visitor(world.adam).open(page(world.acme, "audit"), startDate="yesterday")
     assert response.status_code == 400
-    assert "startDate" in response.context["form"].problem or response.context["form"].errors
+    assert response.context["form"].errors == {"startDate": "Must be an ISO 8601 date or time"}
+    assert "From (UTC) Must be an ISO 8601 date" in words(response)
+    assert "Nothing matches" not in words(response)
 
 
 def test_it_is_for_admins_of_a_plan_that_has_it(world: World) -> None:

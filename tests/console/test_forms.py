@@ -10,6 +10,7 @@ from django.test import RequestFactory
 
 from apps.console.forms import ONCE, attempt, body_of, do_once, read_form, refused, require_typed
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.keys.serializers import KeyChangesShape, NewKeyShape
 from apps.organizations.models import IdempotentAnswer
 from apps.organizations.serializers import NewProjectShape
@@ -60,6 +61,31 @@ def test_errors_stand_beside_their_fields_and_passwords_are_not_shown_again() ->
     assert (form.errors, form.problem, form.status) == ({"name": "Wrong"}, "", 400)
     assert dict(form.values) == {"name": "n"}
     assert refused(request.POST, InvalidRequest("Wrong", param="elsewhere")).problem == "elsewhere: Wrong"
+
+
+def test_what_is_inside_of_a_field_or_a_line_of_it_is_told_beside_the_field() -> None:
+    request = posted(terms="fine\n\n((", models="", priority="1", **{"rule.a.enabled": "true"})
+    issues = [
+        Issue("config.terms[1]", "missing )"),
+        Issue("ruleValue.models", "Must be a list"),
+        Issue("priority", "Too low"),
+        Issue("systemRules.a.priority", "No such thing"),
+        Issue("config.terms[7]", "Too many"),
+    ]
+    form = refused(request.POST, InvalidFields(issues))
+    assert form.errors == {"terms": "“((”: missing )", "models": "Must be a list", "priority": "Too low"}
+    assert form.problem == "systemRules.a.priority: No such thing"
+    long = refused(posted(terms="a" * 200).POST, InvalidFields([Issue("terms[0]", "Too long")]))
+    assert long.errors == {"terms": f"“{'a' * 80}…”: Too long"}
+
+
+def test_what_a_change_must_not_empty_is_refused_and_what_the_form_lacks_is_not() -> None:
+    for text in ("", "  "):
+        with pytest.raises(InvalidFields) as caught:
+            read_form(posted(description=text), KeyChangesShape, never_empty=("description",))
+        assert caught.value.issues == [Issue("description", "Required")]
+    lacking = read_form(posted(allowedOrigins=""), KeyChangesShape, never_empty=("description",))
+    assert lacking == {"allowed_origins": []}
 
 
 def test_a_typed_name_must_be_the_name() -> None:

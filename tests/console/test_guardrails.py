@@ -73,7 +73,8 @@ def test_rules_of_ones_own_are_added_once_changed_and_removed(world: World, adam
     ("kind", "fields", "said"),
     [
         ("custom_regex", {"pattern": "("}, "missing"),
-        ("blocked_terms", {"terms": ""}, "terms"),
+        ("blocked_terms", {"terms": ""}, "Must be a list of 1 to 1000 texts"),
+        ("blocked_terms", {"terms": "fine\n((", "matchType": "regex"}, "“((”: missing )"),
         ("topic_restriction", {"blockedTopics": "", "allowedTopics": ""}, "Must name a topic"),
     ],
 )
@@ -83,8 +84,31 @@ def test_a_rule_that_cannot_be_is_told_and_the_form_keeps_what_was_written(
     answer = adam.send(page(world.acme, f"guardrails/rules/new/{kind}"), {"name": "kept", **fields})
     assert answer.status_code == 400
     assert said in words(answer)
+    assert "config." not in words(answer)
     assert 'value="kept"' in answer.content.decode()
     assert CustomRule.objects.count() == 0
+
+
+def test_a_refused_form_keeps_what_it_said_of_each_rule(world: World, adam: Visitor) -> None:
+    said = {"rule.secrets.enabled": ["false"], "rule.secrets.action": "warn", "rule.secrets.observe": ["false", "true"]}
+    answer = adam.send(page(world.acme, "guardrails"), {**said, "maxFileSizeMb": "big"})
+    states = {rule.id: state for rule, state in answer.context["rules"]}
+    assert (answer.status_code, states["secrets"]) == (400, {"enabled": False, "action": "warn", "observe": True})
+    assert states["jailbreak"]["enabled"] is True
+    assert GuardrailConfig.objects.count() == 0
+
+
+def test_a_priority_of_zero_stays_and_neither_it_nor_the_name_is_emptied(world: World, adam: Visitor) -> None:
+    new = page(world.acme, "guardrails/rules/new/blocked_terms")
+    assert 'name="priority" value="100"' in adam.open(new).content.decode()
+    adam.send(new, {**TERMS, "priority": "0"})
+    rule = CustomRule.objects.get()
+    one = page(world.acme, f"guardrails/rules/{rule.id}")
+    assert 'name="priority" value="0"' in adam.open(one).content.decode()
+    emptied = adam.send(one, {**TERMS, "name": " ", "priority": "", "action": "warn"})
+    assert emptied.context["form"].errors == {"name": "Required", "priority": "Required"}
+    rule.refresh_from_db()
+    assert (rule.name, rule.priority, rule.action) == ("House words", 0, "block")
 
 
 def test_topics_keep_their_synonyms_when_a_form_changes_them(world: World, adam: Visitor) -> None:
@@ -136,7 +160,8 @@ def test_violations_are_counted_filtered_and_text_alone(world: World, adam: Visi
     first = adam.open(page(world.acme, "guardrails/violations"), limit="1")
     second = adam.client.get(f"{page(world.acme, 'guardrails/violations')}?{first.context['following']}")
     assert {row.model for one in (first, second) for row in one.context["rows"]} == {HOSTILE, "gpt-5"}
-    assert adam.open(page(world.acme, "guardrails/violations"), cursor="x").status_code == 400
+    lost = adam.open(page(world.acme, "guardrails/violations"), cursor="x")
+    assert (lost.status_code, "cursor: Must be the nextCursor of an earlier answer" in words(lost)) == (400, True)
 
 
 def test_other_plans_are_told_which_has_guardrails_and_change_nothing(world: World) -> None:

@@ -139,6 +139,13 @@ def test_limits_are_changed_and_a_day_left_as_it_is_stays_the_same_moment(world:
     assert (key.usage_limit, key.period_limit, key.period) == (None, None, "")
 
 
+def test_a_name_that_was_emptied_is_refused_and_nothing_changes(world: World, key: ApiKey) -> None:
+    answer = Visitor(world.dana).send(page(world.acme, f"keys/{key.id}"), form_of(key, description=" ", usageLimit="5"))
+    assert (answer.status_code, answer.context["form"].errors) == (400, {"description": "Required"})
+    key.refresh_from_db()
+    assert (key.description, key.usage_limit) == ("Dana's", None)
+
+
 def test_an_amount_without_a_period_is_said(world: World, key: ApiKey) -> None:
     form = form_of(key, **{"periodLimit.amount": "5"})
     response = Visitor(world.dana).send(page(world.acme, f"keys/{key.id}"), form)
@@ -181,19 +188,39 @@ def test_each_kind_of_rule_has_its_form(world: World, key: ApiKey) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "field"),
     [
-        {"kind": "models", "effect": "allow", "models": " "},
-        {"kind": "pricing", "effect": "allow", "pricingType": "cheap"},
-        {"kind": "pricing", "effect": "deny", "pricingType": "paid", "maxInputPrice": "-1"},
-        {"kind": "nothing", "effect": "allow"},
+        ({"kind": "models", "effect": "allow", "models": " "}, "models"),
+        ({"kind": "pricing", "effect": "allow", "pricingType": "cheap"}, "pricingType"),
+        ({"kind": "pricing", "effect": "deny", "pricingType": "paid", "maxInputPrice": "-1"}, "maxInputPrice"),
+        ({"kind": "nothing", "effect": "allow"}, None),
     ],
 )
-def test_a_rule_that_says_nothing_is_refused(world: World, key: ApiKey, fields: dict[str, str]) -> None:
+def test_a_rule_that_says_nothing_is_refused(
+    world: World, key: ApiKey, fields: dict[str, str], field: str | None
+) -> None:
     response = Visitor(world.dana).send(page(world.acme, f"keys/{key.id}"), {"action": "add-rule", **fields})
     assert response.status_code == 400
-    assert response.context["form"].problem
+    form = response.context["form"]
+    assert (list(form.errors), bool(form.problem)) == ([field] if field else [], field is None)
     assert IamRule.objects.count() == 0
+
+
+def test_a_rule_that_is_refused_is_told_at_its_field_and_keeps_its_ticks(world: World, key: ApiKey) -> None:
+    visitor, path = Visitor(world.dana), page(world.acme, f"keys/{key.id}")
+    add = {"action": "add-rule", "effect": "deny"}
+    none = visitor.send(path, {**add, "kind": "providers", "providers": [""]})
+    assert none.context["form"].errors == {"providers": "Must be a list of 1 to 500 ids"}
+    assert 'id="providers-error"' in none.content.decode()
+    strange = visitor.send(
+        path, {"action": "add-rule", "kind": "providers", "effect": "x", "providers": ["", "openai"]}
+    )
+    assert 'value="openai" checked' in strange.content.decode()
+    long = visitor.send(path, {**add, "kind": "models", "models": f"gpt-5\n{'x' * 300}"})
+    assert long.context["form"].errors == {"models": f"“{'x' * 80}…”: Must be a string of 1 to 255 characters"}
+    assert IamRule.objects.count() == 0
+    visitor.send(path, {**add, "kind": "models", "models": "gpt-5\ngpt-5-mini\ngpt-5"})
+    assert IamRule.objects.get().rule_value == {"models": ["gpt-5", "gpt-5-mini"]}
 
 
 def test_a_rule_of_another_key_is_not_found(world: World, key: ApiKey) -> None:

@@ -50,6 +50,13 @@ def test_a_sink_is_registered_once_and_its_credentials_never_shown(world: World,
     assert ("acme-logs/" in shown, SIGNING_KEY in shown) == (True, False)
 
 
+def test_rows_are_counted_in_words(world: World) -> None:
+    make_sink(world, "webhook", "https://logs.acme.example/in", delivered_rows=1)
+    make_sink(world, "otlp", "https://langfuse.example", delivered_rows=2)
+    shown = words(Visitor(world.adam).open(page(world.acme, PATH)))
+    assert (" 1 row " in shown, " 2 rows " in shown) == (True, True)
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [

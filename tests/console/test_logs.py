@@ -71,7 +71,10 @@ def test_a_filter_that_makes_no_sense_is_told(world: World, name: str, value: st
     answer = Visitor(world.dana).open(page(world.acme, "logs"), **{name: theirs if value == "elsewhere" else value})
     assert answer.status_code == 400
     assert answer.context["rows"] == []
-    assert answer.context["form"].errors or answer.context["form"].problem
+    form = answer.context["form"]
+    said = form.errors.get(name) or form.problem
+    assert said
+    assert said in words(answer)
 
 
 def test_one_request_is_shown_whole_and_nothing_in_it_is_markup(world: World, key: Any) -> None:

@@ -100,6 +100,8 @@ def test_a_server_is_changed_switched_and_removed(world: World, fields: dict[str
     server.refresh_from_db()
     assert (server.allowed_tools, server.project_ids, server.timeout_seconds) == (None, [str(world.project.id)], 5)
     assert unseal(bytes(server.encrypted_credentials)).token == TOKEN
+    tick = f'name="projectIds" value="{world.project.id}"'
+    assert f"{tick} checked" in adam.open(here).content.decode()
     # No name and no tick is no tool at all, also when the page as it stands is saved.
     assert adam.send(here, {**changes, "everyTool": "false"}).status_code == 303
     assert McpServer.objects.get().allowed_tools == []
@@ -107,6 +109,10 @@ def test_a_server_is_changed_switched_and_removed(world: World, fields: dict[str
     assert (both.status_code, McpServer.objects.get().allowed_tools) == (400, [])
     assert "Leave this empty, or take away the tick above" in words(both)
     refused = adam.send(here, {**changes, "timeoutSeconds": "0"})
+    assert f"{tick} checked" in refused.content.decode()
+    unticked = adam.send(here, {**changes, "timeoutSeconds": "", "projectIds": [""]})
+    assert unticked.context["form"].errors == {"timeoutSeconds": "Required"}
+    assert f"{tick} checked" not in unticked.content.decode()
     assert (refused.status_code, McpServer.objects.get().timeout_seconds) == (400, 5)
     adam.send(f"{here}/switch", {"status": "inactive"})
     assert McpServer.objects.get().status == "inactive"

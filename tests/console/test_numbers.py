@@ -10,7 +10,7 @@ import pytest
 from django.conf import LazySettings
 
 from apps.console.forms import PASSWORD_RULES
-from apps.console.templatetags.console import figure
+from apps.console.templatetags.console import figure, seconds
 from apps.kernel.number_markup import mark_numbers
 from apps.logs.rollup import roll_up
 from tests.logs.entries import entry, write
@@ -19,6 +19,13 @@ from tests.support.console_client import Visitor, page, words
 
 # What differs each time a page is shown.
 _TOKENS = re.compile(r'name="(csrfmiddlewaretoken|once)" value="[^"]+"')
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"), [(None, "–"), (0, "0.000"), (4, "0.004"), (99, "0.099"), (100, "0.10"), (2_430, "2.43")]
+)
+def test_short_times_are_not_rounded_away(milliseconds: int | None, shown: str) -> None:
+    assert re.sub("<[^>]+>", "", seconds(milliseconds)) == shown
 
 
 @pytest.mark.parametrize("language", ["de", "fr-CH, fr;q=0.9", "ar", "<script>"])

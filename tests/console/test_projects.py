@@ -58,6 +58,13 @@ def test_it_is_changed_archived_restored_and_deleted(world: World) -> None:
     assert visitor.open(path).status_code == 404
 
 
+def test_what_a_project_must_have_is_not_emptied(world: World) -> None:
+    fields = {"action": "change", "name": " ", "cacheDurationSeconds": "", "mode": "credits"}
+    answer = Visitor(world.adam).send(page(world.acme, f"projects/{world.project.id}"), fields)
+    assert answer.context["form"].errors == {"name": "Required", "cacheDurationSeconds": "Required"}
+    assert Project.objects.get(pk=world.project.id).name == world.project.name != ""
+
+
 @pytest.mark.parametrize("action", ["change", "archive", "delete"])
 def test_developers_look_and_strangers_do_not(world: World, action: str) -> None:
     path = page(world.acme, f"projects/{world.project.id}")

@@ -99,3 +99,14 @@ def test_who_may_not_changes_nothing(world: World, fields: dict[str, Any], provi
     assert Visitor(world.adam).send(page(world.elsewhere, f"{PATH}/{key.id}/remove")).status_code == 404
     key.refresh_from_db()
     assert (key.status, ProviderKey.objects.count(), len(provider.asked)) == ("active", 1, asked)
+
+
+def test_no_provider_is_chosen_for_who_names_none(world: World, fields: dict[str, Any]) -> None:
+    adam = Visitor(world.adam)
+    offered = adam.open(page(world.acme, PATH)).context["providers"]
+    assert (offered[0], offered[-1][0]) == (("", "Choose a provider"), "custom")
+    names = [name.casefold() for _, name in offered[1:-1]]
+    assert names == sorted(names)
+    answer = adam.send(page(world.acme, PATH), {"provider": "", "token": TOKEN, "test": "false"})
+    assert (answer.status_code, answer.context["form"].errors) == (400, {"provider": "Required"})
+    assert ProviderKey.objects.count() == 0

@@ -79,6 +79,7 @@ def test_what_makes_no_sense_is_told_and_strangers_see_nothing(world: World, key
     dana, sam = Visitor(world.dana), Visitor(world.sam)
     for query in ({"days": "0"}, {"by": "colour"}, {"from": "2026-02-30"}):
         assert dana.open(page(world.acme, "usage"), **query).status_code == 400, query
+    assert "by: " in words(dana.open(page(world.acme, "usage"), by="colour"))
     theirs = dana.open(page(world.acme, "usage"), projectId=str(world.elsewhere_project.id))
     assert (theirs.status_code, theirs.context["rows"]) == (400, [])
     for path in ("usage", "usage/export"):

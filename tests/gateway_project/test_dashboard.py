@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from html import unescape
 from typing import Any
 
 import pytest
@@ -58,6 +59,11 @@ def some_traffic(world: World) -> None:
 
 
 class TestTraffic:
+    def test_small_amounts_are_written_out_beside_the_bars(self, world: World, operator: Client) -> None:
+        write(entry(make_key(world.olivia, world.project).key, cost=Decimal("0.000025")))
+        page = unescape(operator.get("/admin/").content.decode())
+        assert page.count('"format": {"notation": "standard"}') == 4
+
     def test_the_figures_are_those_of_the_window(self, operator: Client, world: World) -> None:
         some_traffic(world)
         told = operator.get("/admin/", {"window": "24h"}).context["traffic"]

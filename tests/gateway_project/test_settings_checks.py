@@ -110,6 +110,45 @@ def test_a_doubtful_production_is_warned(tmp_path: Path, identifier: str, change
     assert identifier in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"OPENAI_BASE_URL": "ftp://me:hunter22@example.com"}, "OPENAI_BASE_URL must be an http:// or https:// URL"),
+        ({"ANTHROPIC_BASE_URL": "models.example.com/v1"}, "ANTHROPIC_BASE_URL must be an http:// or https:// URL"),
+        ({"VERTEX_BASE_URL": "https://"}, "VERTEX_BASE_URL must be an http:// or https:// URL"),
+        ({"GROQ_BASE_URL": "https://models.example.com:port/v1"}, "GROQ_BASE_URL is no URL."),
+        ({"OPENAI_BASE_URL": "http://127.0.0.1:8000/v1"}, "OPENAI_BASE_URL leads to this gateway itself"),
+        ({"XAI_BASE_URL": "http://localhost:9000/v1", "PORT": "9000"}, "XAI_BASE_URL leads to this gateway itself"),
+    ],
+)
+def test_another_address_of_a_provider_must_lead_there(tmp_path: Path, changes: dict[str, str], fault: str) -> None:
+    done = start(tmp_path, "-c", CHECK, **changes)
+    assert (done.returncode, fault in done.stderr, "hunter22" in done.stderr) == (1, True, False)
+    assert "gateway.E015" in done.stderr
+
+
+def test_providers_may_have_other_addresses(tmp_path: Path) -> None:
+    addresses = {"OPENAI_BASE_URL": "http://127.0.0.1:9000/v1", "AZURE_BASE_URL": "https://models.example.com/{region}"}
+    done = start(tmp_path, "-c", CHECK, **addresses, GATEWAY_BASE_URL="what others call so")
+    assert (done.returncode, done.stderr) == (0, "\n")
+
+
+def test_the_way_of_email_is_named_and_its_password_is_not_told(tmp_path: Path) -> None:
+    done = start(tmp_path, "-m", "gateway_project.settings_problems", EMAIL_URL="smtq://user:hunter22@mail.example")
+    assert done.returncode == 1
+    [told] = done.stdout.splitlines()
+    assert told.startswith("- EMAIL_URL must be a URL that begins with one of ")
+    assert "smtp+tls://" in told
+    assert "hunter22" not in told
+
+
+def test_a_database_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
+    done = start(tmp_path, "manage.py", "prepare")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("CommandError: PostgreSQL cannot be reached at DATABASE_URL: ")
+    assert "Traceback" not in done.stderr
+
+
 def test_the_web_process_refuses_too(tmp_path: Path) -> None:
     done = start(tmp_path, "-c", "import gateway_project.wsgi", SECRET_KEY="short", ALLOWED_HOSTS="*")
     assert done.returncode == 1

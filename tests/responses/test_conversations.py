@@ -105,7 +105,7 @@ def test_no_conversation_is_kept_where_no_content_is(caller: Caller, clients: Cl
     keep(caller, level)
     with pytest.raises(sdk.BadRequestError) as refused:
         clients(caller.token).conversations.create(items=[user("hello")])
-    assert "Zero Data Retention" in refused.value.message
+    assert refused.value.message.endswith("its retention level keeps no content. An owner may set it to `retain`.")
     assert not Conversation.objects.exists()
 
 

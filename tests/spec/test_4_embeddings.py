@@ -237,8 +237,8 @@ def test_batch_embed_contents(caller: Caller) -> None:
     [
         ({}, "requests"),
         ({"requests": []}, "requests"),
-        ({"requests": [{"content": {"parts": []}}]}, "content.parts"),
-        ({"requests": [{"content": {"parts": [{"inlineData": {}}]}}]}, "content.parts[0]"),
+        ({"requests": [{"content": {"parts": []}}]}, "requests[0].content.parts"),
+        ({"requests": [{"content": {"parts": [{"inlineData": {}}]}}]}, "requests[0].content.parts[0]"),
         (
             {"requests": [{"content": {"parts": [{"text": "a"}]}}, {"content": {"parts": [{"text": ""}]}}]},
             "requests[1].content.parts",

@@ -74,11 +74,14 @@ def test_what_cannot_be_served_is_400_naming_the_field(caller: Caller, fields: A
     assert nothing_happened(caller)
 
 
-def test_a_body_that_is_not_json_is_400(caller: Caller) -> None:
+@pytest.mark.parametrize(("body", "words"), [("{nope", "JSON is malformed"), (" \n", "it is empty, send an object")])
+def test_a_body_that_is_not_json_is_400_and_says_why(caller: Caller, body: str, words: str) -> None:
     response = caller.client.post(
-        "/v1/chat/completions", "{nope", content_type="application/json", headers={"x-api-key": caller.token}
+        "/v1/chat/completions", body, content_type="application/json", headers={"x-api-key": caller.token}
     )
-    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (400, "invalid_json")
+    assert error["message"].startswith(f"The request body is not valid JSON: {words}")
 
 
 def test_a_post_without_the_content_type_is_415(caller: Caller) -> None:

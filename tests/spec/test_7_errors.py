@@ -6,12 +6,15 @@ import re
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.test import Client
 
+from apps.catalog.models import Provider
 from apps.kernel import errors
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import Family, InvalidFields, Issue, body_of
 from apps.organizations import actions
+from apps.organizations.actions import create_operator
 from gateway_project.routes import TABLE
 from tests.support.cast import PASSWORD, Caller, World, signed_in
 
@@ -271,6 +274,21 @@ class TestTheAdminKeepsItsPages:
         assert (redirect.status_code, redirect["Location"]) == (302, "/admin/login/?next=/admin/")
         missing = Client().get("/admin/nothing")
         assert missing["Content-Type"].startswith("text/html")
+
+    def test_a_defect_is_logged_and_the_page_is_its_own(
+        self, db: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def break_down(*_args: Any) -> None:
+            raise RuntimeError("the secret is 4711")
+
+        monkeypatch.setattr(admin.site._registry[Provider], "get_queryset", break_down)
+        client = Client(raise_request_exception=False)
+        client.force_login(create_operator(email="op@example.com", password=PASSWORD))
+        answer = client.get("/admin/catalog/provider/", headers={"x-request-id": "trace-2"})
+        assert (answer.status_code, answer["Content-Type"]) == (500, "text/html; charset=utf-8")
+        assert "4711" not in answer.content.decode()
+        [record] = [record for record in caplog.records if "request.failed" in record.getMessage()]
+        assert "trace-2" in record.getMessage()
 
     def test_its_forms_are_no_415(self, db: None) -> None:
         response = Client().post("/admin/login/", {"username": "nobody@example.com", "password": "x"})

@@ -61,7 +61,11 @@ def add(request: HttpRequest, key: ApiKey) -> str:
         raise InvalidRequest("There is no such kind of rule")
     read = NewRuleShape(data={"ruleType": f"{effect}_{kind}", "ruleValue": _value_of(request, kind)})
     read.is_valid(raise_exception=True)
-    actions.create_rule(key=key, **read.validated_data)
+    rule = read.validated_data
+    if kind != "pricing":
+        # Said twice is said once.
+        rule = {**rule, "rule_value": {kind: list(dict.fromkeys(rule["rule_value"][kind]))}}
+    actions.create_rule(key=key, **rule)
     return "The rule is in force."
 
 
@@ -87,7 +91,7 @@ def _value_of(request: HttpRequest, kind: str) -> dict[str, Any]:
             **{name: text for name, text in bounds.items() if text},
         }
     lines = [line.strip() for text in request.POST.getlist(kind) for line in text.splitlines()]
-    return {kind: list(dict.fromkeys(line for line in lines if line))}
+    return {kind: [line for line in lines if line]}
 
 
 def _rule_of(request: HttpRequest, key: ApiKey) -> IamRule:

@@ -113,6 +113,7 @@ def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResp
         "periods": PERIODS,
         "overlaps": OVERLAPS,
         "origins": "\n".join(key.allowed_origins),
+        "picked": request.POST.getlist("providers"),
         **access_rules.shown(key),
     }
     return show(request, "key", workspace, entry="keys", status=form.status, **context)
@@ -136,7 +137,12 @@ def _act(request: HttpRequest, name: str, key: ApiKey) -> str:
 def _change(request: HttpRequest, key: ApiKey) -> str:
     # A date stands for its end: one that was left as it is must not move the moment, nor be refused as past.
     same = key.expires_at is not None and request.POST.get("expiresAt") == key.expires_at.date().isoformat()
-    changes = read_form(request, KeyChangesShape, leave_out=("status", *(("expiresAt",) if same else ())))
+    changes = read_form(
+        request,
+        KeyChangesShape,
+        leave_out=("status", *(("expiresAt",) if same else ())),
+        never_empty=("description",),
+    )
     limit = read_form(request, KeyLimitShape)
     actions.change_api_key(key=key, changes={**changes, **limit})
     return "Saved."

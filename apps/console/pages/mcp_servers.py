@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import messages
@@ -114,19 +115,28 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
 def _changes(request: HttpRequest) -> dict[str, object]:
     """Return what the form changes: an empty token is the one that there is."""
     kept = {name for name in ("token", "headers") if not request.POST.get(name, "").strip()}
-    return read_form(request, ServerChangesShape, leave_out=kept, **_lists(request))
+    return read_form(request, ServerChangesShape, leave_out=kept, never_empty=("timeoutSeconds",), **_lists(request))
 
 
 def _lists(request: HttpRequest) -> dict[str, Any]:
     """Return the lists of the form, None for one that is ticked to be all. Raises InvalidFields for both at once."""
     found: dict[str, Any] = {}
     for name, everything in _LISTS.items():
-        lines = [line.strip() for line in request.POST.get(name, "").splitlines() if line.strip()]
+        lines = _lines(request.POST.getlist(name))
         is_all = request.POST.getlist(everything)[-1:] == ["true"]
         if lines and is_all:
             raise InvalidFields([Issue(name, "Leave this empty, or take away the tick above")])
         found[name] = None if is_all else lines
     return found
+
+
+def _lines(texts: Iterable[str]) -> list[str]:
+    return [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+
+
+def _picked(request: HttpRequest, form: Form) -> list[str]:
+    """Return the ids of projects that are ticked: in the form as it was sent, else as it is at first."""
+    return _lines(request.POST.getlist("projectIds") or [str(form.values.get("projectIds", ""))])
 
 
 def _form_of(server: McpServer) -> Form:
@@ -151,6 +161,7 @@ def _page(request: HttpRequest, workspace: Workspace, form: Form) -> HttpRespons
         entry="mcp_servers",
         status=form.status,
         form=form,
+        picked=_picked(request, form),
         servers=access_servers(workspace.user, str(workspace.organization.id)),
     )
 
@@ -171,6 +182,7 @@ def _show_server(
         entry="mcp_servers",
         status=400 if failed else form.status,
         form=form,
+        picked=_picked(request, form),
         server=server,
         tools=tools,
         is_looked_at=tools is not None,

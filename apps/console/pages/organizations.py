@@ -111,7 +111,7 @@ def delete_organization(request: HttpRequest, workspace: Workspace) -> HttpRespo
 
 
 def _change(request: HttpRequest, workspace: Workspace) -> Organization:
-    changes = read_form(request, OrganizationChangesShape)
+    changes = read_form(request, OrganizationChangesShape, never_empty=("name",))
     require(workspace.role, needed_to_change(changes))
     return actions.change_organization(organization=workspace.organization, changes=changes)
 

@@ -79,7 +79,9 @@ def _act(request: HttpRequest, project: Project) -> str:
     """Do what a form of the page says; return what was done. Raises InvalidRequest, and what the action raises."""
     match request.POST.get("action"):
         case "change":
-            changes = read_form(request, ProjectChangesShape, leave_out=("status",))
+            changes = read_form(
+                request, ProjectChangesShape, leave_out=("status",), never_empty=("name", "cacheDurationSeconds")
+            )
             actions.change_project(project=project, changes=changes)
             return "Saved."
         case "archive":

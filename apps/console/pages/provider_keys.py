@@ -89,7 +89,7 @@ def _access(workspace: Workspace, key_id: str) -> ProviderKey:
 
 
 def _page(request: HttpRequest, workspace: Workspace, form: Form) -> HttpResponse:
-    providers = sorted((one.name, identifier) for identifier, one in catalog_cache.current().providers.items())
+    providers = sorted((one.name.casefold(), one.name, one.id) for one in catalog_cache.current().providers.values())
     return show(
         request,
         "provider_keys",
@@ -99,7 +99,12 @@ def _page(request: HttpRequest, workspace: Workspace, form: Form) -> HttpRespons
         form=form,
         keys=access_provider_keys(workspace.user, str(workspace.organization.id)),
         is_allowed=limits_of(workspace.organization.plan).provider_keys,
-        providers=[*((identifier, name) for name, identifier in providers), (CUSTOM, "Another, OpenAI-compatible …")],
+        # None is chosen at first: a credential must not go to a provider that nobody named.
+        providers=[
+            ("", "Choose a provider"),
+            *((identifier, name) for _, name, identifier in providers),
+            (CUSTOM, "Another, OpenAI-compatible …"),
+        ],
     )
 
 

@@ -11,7 +11,7 @@ from django.urls import path, reverse
 from django.utils import timezone
 
 from apps.console.forms import Form, read_query, refused
-from apps.console.rendering import show
+from apps.console.rendering import may_open, show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel import replica
@@ -110,7 +110,8 @@ def refusals(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 def _table_row(one: Refusals, keys: dict[UUID, ApiKey], workspace: Workspace) -> dict[str, Any]:
     what, advice, route = advice_of(one.status, one.code)
-    where = reverse(f"console:{route}", kwargs={"organization_id": workspace.organization.id}) if route else ""
+    named = {"organization_id": workspace.organization.id}
+    where = reverse(f"console:{route}", kwargs=named) if may_open(workspace, route) else ""
     return {"refusal": one, "key": keys.get(one.api_key_id), "what": what, "advice": advice, "where": where}
 
 

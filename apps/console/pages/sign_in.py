@@ -115,7 +115,7 @@ def accept_invitation(
             ),
         )
         if membership is not None:
-            messages.success(request, f"You are now {membership.role} of {membership.organization.name}.")
+            messages.success(request, f"You joined {membership.organization.name} as {membership.role}.")
             return HttpResponseRedirect(reverse("console:overview", args=[membership.organization_id]))
     found = invitations.addressed_to(visitor.user).filter(pk=invitation_id, organization_id=organization_id).first()
     status = form.status if found is not None or form.problem else 404

@@ -23,6 +23,8 @@ from apps.kernel.number_markup import mark_numbers
 register = template.Library()
 _CENT = Decimal("0.01")
 _WORDS_OF_TRANSACTIONS = {"credit_topup": "Top-up", "credit_refund": "Refund", "credit_gift": "Gift"}
+# Milliseconds.
+_TENTH = 100
 # What stands where there is no value: an en dash.
 _NOTHING = "\N{EN DASH}"
 
@@ -116,8 +118,10 @@ def figure(value: Any, unit: str = "") -> Any:
 
 @register.filter
 def seconds(milliseconds: int | None) -> str:
-    """Write milliseconds as seconds."""
-    return _NOTHING if milliseconds is None else mark_numbers(f"{milliseconds / 1000:,.2f}")
+    """Write milliseconds as seconds: to a hundredth, and what is less than a tenth to a thousandth."""
+    if milliseconds is None:
+        return _NOTHING
+    return mark_numbers(f"{milliseconds / 1000:,.{3 if milliseconds < _TENTH else 2}f}")
 
 
 @register.filter

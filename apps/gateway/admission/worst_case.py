@@ -224,7 +224,7 @@ def _asks_to_think(chat: Chat) -> bool | None:
     if chat.effort is not None:
         return True
     own = (chat.extra or {}).get("thinking")
-    return True if isinstance(own, dict) and own.get("type") in {"enabled", "adaptive"} else None
+    return True if isinstance(own, dict) and own.get("type") in ("enabled", "adaptive") else None
 
 
 def _budget_of(chat: Chat) -> int:

@@ -64,6 +64,8 @@ def read_json(body: bytes) -> Record:
             code="context_length_exceeded" if too_long else "invalid_json",
         ) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        if not body.strip():
+            raise _not_json("The request body is not valid JSON: it is empty, send an object") from None
         raise _not_json(f"The request body is not valid JSON: {error}") from None
     except RecursionError:
         raise _not_json("The request body is nested too deeply") from None

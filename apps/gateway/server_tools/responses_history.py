@@ -67,4 +67,5 @@ def _result(item: Record) -> str:
     return output if isinstance(output, str) else ""
 
 
-_OURS: Final = frozenset({_CALL, _LISTING})
+# Compared, not looked up: what a client wrote as a type may be anything.
+_OURS: Final = (_CALL, _LISTING)

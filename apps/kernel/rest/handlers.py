@@ -38,12 +38,11 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def failed(request: HttpRequest) -> HttpResponse:
-    """Answer 500, or 503 when a store is away."""
-    if is_admin(request):
-        return defaults.server_error(request)
+    """Answer 500, or 503 when a store is away; a defect is logged, also where the page that is shown is Django's."""
     exception = sys.exc_info()[1]
     known = find_error(exception) if isinstance(exception, Exception) else None
-    return answer(request, known or unexpected(exception))
+    error = known or unexpected(exception)
+    return defaults.server_error(request) if is_admin(request) else answer(request, error)
 
 
 def forged(request: HttpRequest, reason: str = "") -> HttpResponse:

@@ -32,6 +32,8 @@ _FIELDS: Final[dict[str, dict[str, str]]] = {
     "custom_regex": {"pattern": "text"},
     "topic_restriction": {"blockedTopics": "lines", "allowedTopics": "lines", "language": "text"},
 }
+# Of a rule that is new.
+NEW_PRIORITY: Final = 100
 MATCHES: Final = (("contains", "Anywhere in the text"), ("exact", "As whole words"), ("regex", "As expressions"))
 
 
@@ -71,7 +73,12 @@ def one_rule(request: HttpRequest, workspace: Workspace, rule_id: str) -> HttpRe
             request,
             lambda: actions.change_rule(
                 rule=rule,
-                changes=read_form(request, CustomRuleChangesShape, config=_changed(rule, request.POST)),
+                changes=read_form(
+                    request,
+                    CustomRuleChangesShape,
+                    never_empty=("name", "priority"),
+                    config=_changed(rule, request.POST),
+                ),
             ),
         )
         if changed is not None:
@@ -129,6 +136,7 @@ def _form(request: HttpRequest, workspace: Workspace, kind: str, form: Form, rul
         kind=kind,
         kind_words=TYPES[kind],
         config=shown,
+        priority=NEW_PRIORITY if rule is None else rule.priority,
         actions=Action.choices,
         matches=MATCHES,
         languages=[(one, one.title()) for one in LANGUAGES],

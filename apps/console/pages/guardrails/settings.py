@@ -42,6 +42,8 @@ def guardrails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     states = system_rule_states(shown)
     if shown.pii_action is not None:
         states[PII_RULE] = {**states[PII_RULE], "action": shown.pii_action}
+    # What a form that was refused said of the rules stands there still.
+    said = _rules_said(request)
     return show_tab(
         request,
         "settings",
@@ -51,7 +53,7 @@ def guardrails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         form=form,
         config=shown,
         is_configured=row is not None,
-        rules=[(rule, states[name]) for name, rule in loaded_rules().items()],
+        rules=[(rule, {**states[name], **said.get(name, {})}) for name, rule in loaded_rules().items()],
         actions=Action.choices,
         types="\n".join(shown.allowed_file_types),
     )
@@ -67,12 +69,7 @@ def reset(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 def _given(request: HttpRequest) -> dict[str, Any]:
     """Return the fields that a form cannot write as JSON: rules by name, a number that need not be whole."""
-    rules: dict[str, dict[str, Any]] = {}
-    for name, values in request.POST.lists():
-        prefix, _, rest = name.partition(".")
-        rule, _, field = rest.rpartition(".")
-        if prefix == "rule" and rule:
-            rules.setdefault(rule, {})[field] = values[-1] if field == "action" else _FLAGS.get(values[-1], values[-1])
+    rules = _rules_said(request)
     given: dict[str, Any] = {"systemRules": rules} if rules else {}
     if "maxFileSizeMb" in request.POST:
         try:
@@ -82,6 +79,17 @@ def _given(request: HttpRequest) -> dict[str, Any]:
     if "allowedFileTypes" in request.POST:
         given["allowedFileTypes"] = request.POST["allowedFileTypes"].split()
     return given
+
+
+def _rules_said(request: HttpRequest) -> dict[str, dict[str, Any]]:
+    """Return what the form says of each rule, by its id: `rule.<id>.<enabled, action or observe>`."""
+    rules: dict[str, dict[str, Any]] = {}
+    for name, values in request.POST.lists():
+        prefix, _, rest = name.partition(".")
+        rule, _, field = rest.rpartition(".")
+        if prefix == "rule" and rule:
+            rules.setdefault(rule, {})[field] = values[-1] if field == "action" else _FLAGS.get(values[-1], values[-1])
+    return rules
 
 
 _HERE = "o/<str:organization_id>/guardrails"

@@ -20,16 +20,20 @@ export class Lane {
     for (const name of ["numbers", "explained"]) this.find(name).hidden = true;
   }
 
-  // Show what is asked, ask it, and show the answer; what is asked becomes a part of the chat once it is answered.
+  // Show what is asked, ask it, and show the answer; what is asked becomes a part of the chat once it is answered, which
+  // is told.
   async answer(turn, ask, logs) {
     if (!this.messages.length) this.find("talk").replaceChildren();
     if (turn) this.showTurn(turn);
+    this.find("explained").hidden = true;
     const reply = new Reply(this);
     const began = performance.now();
     const seen = { first: null };
+    let answered = false;
     try {
       const response = await ask();
-      reply.requestId = response.headers.get("x-request-id");
+      // What is refused is no request of the log.
+      if (response.ok || response.status >= 500) reply.requestId = response.headers.get("x-request-id");
       if (!response.ok) throw new Error(await wordsOf(response));
       if (response.headers.get("content-type").startsWith("text/event-stream")) {
         for await (const data of eventsOf(response.body)) {
@@ -43,12 +47,14 @@ export class Lane {
       }
       const said = reply.message();
       this.messages.push(...(turn ? [turn] : []), said);
+      answered = true;
       if (said.tool_calls) reply.askForResults(said.tool_calls);
     } catch (error) {
       reply.fail(error.name === "AbortError" ? "Stopped; what was written until then is billed." : error.message);
     }
     reply.end();
     this.showNumbers(reply, seen.first, performance.now() - began, logs);
+    return answered;
   }
 
   // Go on after a call: what the tools answered becomes a part of the chat of this lane alone.

@@ -44,12 +44,13 @@ function start() {
     return read;
   }
 
-  // The body for a lane: its chat so far, and what is written now.
+  // The body for a lane: its chat so far, and what is written now; the request of the last answer where nothing is.
   function bodyFor(lane, turn) {
     const option = optionOf(lane.model);
-    if (option?.dataset.mode === "image_generation") return { model: lane.model, prompt: textOf(turn) };
+    const chat = turn ? [...lane.messages, turn] : withoutLastAnswer(lane.messages);
+    if (option?.dataset.mode === "image_generation") return { model: lane.model, prompt: textOf(chat.at(-1)) };
     const system = find("system").value.trim();
-    const body = { model: lane.model, messages: [...(system ? [{ role: "system", content: system }] : []), ...lane.messages, ...(turn ? [turn] : [])] };
+    const body = { model: lane.model, messages: [...(system ? [{ role: "system", content: system }] : []), ...chat] };
     if (find("temperature").value !== "") body.temperature = Number(find("temperature").value);
     if (find("max-tokens").value !== "") body.max_completion_tokens = Number(find("max-tokens").value);
     if (option?.dataset.efforts && option.dataset.efforts.split(",").includes(find("effort").value)) body.reasoning_effort = find("effort").value;
@@ -90,10 +91,10 @@ function start() {
     running = new AbortController();
     working(true);
     const signal = running.signal;
-    await Promise.all(asked.map(([lane, body, turn]) => lane.answer(turn, () => post(kindOf(lane), body, signal), form.dataset.logs)));
+    const answered = await Promise.all(asked.map(([lane, body, turn]) => lane.answer(turn, () => post(kindOf(lane), body, signal), form.dataset.logs)));
     running = null;
     working(false);
-    return true;
+    return answered.some(Boolean);
   }
 
   function working(is) {
@@ -139,7 +140,8 @@ function start() {
     find("message").value = "";
     pictures = [];
     showPictures();
-    if (!(await run(() => turn))) {
+    // What nobody answered is no part of a chat: it may be changed and sent again, unless something else is written.
+    if (!(await run(() => turn)) && !written()) {
       [find("message").value, pictures] = before;
       showPictures();
     }
@@ -192,6 +194,10 @@ function start() {
 function optionOf(model) {
   const options = [...document.getElementById("models").options];
   return options.find((option) => option.value === model) ?? options.find((option) => option.value === model.slice(model.indexOf("/") + 1));
+}
+
+function withoutLastAnswer(messages) {
+  return messages.at(-1)?.role === "assistant" ? messages.slice(0, -1) : messages;
 }
 
 function textOf(turn) {

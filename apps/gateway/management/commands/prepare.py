@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.checks import run_checks
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from apps.kernel.advisory_lock import AdvisoryLock, hold_lock
@@ -25,6 +25,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Take every step, and tell of each on a line."""
+        self._reach_database()
         self._refuse_unfit_stores()
         # Others who prepare the same database wait.
         with hold_lock(AdvisoryLock.PREPARE_DATABASE):
@@ -37,6 +38,13 @@ class Command(BaseCommand):
                 self.stdout.write("demo account: `manage.py demo` shows it")
             else:
                 self.stdout.write(f"static files: {_words_of('collectstatic', interactive=False)}")
+
+    def _reach_database(self) -> None:
+        """Raise CommandError when PostgreSQL cannot be reached: what a set-up meets first, and for words."""
+        try:
+            connection.ensure_connection()
+        except OperationalError as error:
+            raise CommandError(f"PostgreSQL cannot be reached at DATABASE_URL: {error}".strip()) from error
 
     def _refuse_unfit_stores(self) -> None:
         """Raise CommandError when a store says that it would lose what it is given; tell what is doubtful."""

@@ -17,7 +17,7 @@ from apps.gateway.dialects.unsupported_fields import note_dropped
 
 # What is demanded beside a budget, when neither the client nor the data file states a limit.
 _UNSTATED_LIMIT = 4_096
-_THINKS = frozenset({"enabled", "adaptive"})
+_THINKS = ("enabled", "adaptive")
 _SAMPLING = ("temperature", "top_p", "top_k")
 
 

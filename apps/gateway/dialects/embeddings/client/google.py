@@ -30,7 +30,7 @@ _KNOWN: Final = frozenset({"model", "content", "taskType", "title", "outputDimen
 
 def read_single(body: bytes, model: str) -> Chat:
     """Return the request for one vector. Raises InvalidRequest naming the field."""
-    return _refusing(body, model, lambda wire: [wire])
+    return _refusing(body, model, lambda wire: {"": wire})
 
 
 def read_batch(body: bytes, model: str) -> Chat:
@@ -52,11 +52,12 @@ def _about(summary: Summary) -> Record:
     return {"usageMetadata": {"promptTokenCount": summary.usage.prompt_tokens}, "metadata": summary.metadata}
 
 
-def _requests(wire: Record) -> list[Record]:
+def _requests(wire: Record) -> dict[str, Record]:
+    """Return the requests by where each stands in the body."""
     asked = required(wire, "requests", list_of(record, MOST_INPUTS))
     if not asked:
         raise Malformed("must not be empty", "requests")
-    return asked
+    return {f"requests[{place}]": request for place, request in enumerate(asked)}
 
 
 def _refusing(body: bytes, model: str, requests_in: Any) -> Chat:
@@ -71,17 +72,16 @@ def _refusing(body: bytes, model: str, requests_in: Any) -> Chat:
         raise refusal.as_error() from None
 
 
-def _read(requests: list[Record], model: str) -> Chat:
+def _read(requests: dict[str, Record], model: str) -> Chat:
     texts: list[Text] = []
     options: Embedding | None = None
     unknown: set[str] = set()
-    for place, request in enumerate(requests):
-        here = f"requests[{place}]"
+    for here, request in requests.items():
         try:
             texts.append(Text(text=required(request, "content", _text)))
             said = _options(request)
         except Malformed as refusal:
-            raise (refusal.under(here) if len(requests) > 1 else refusal) from None
+            raise (refusal.under(here) if here else refusal) from None
         if options is not None and said != options:
             raise Malformed("must ask for the same form as the first: taskType, title, outputDimensionality", here)
         options = said
