@@ -81,7 +81,8 @@ def _fault_of_address(address: str) -> str | None:
         return None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return "must be an http:// or https:// URL, such as https://models.example.com/v1"
-    if parts.hostname in _THIS_MACHINE and str(port) == os.environ.get("PORT", "8000"):
+    # A command that is not told the port does not know whose address it is.
+    if parts.hostname in _THIS_MACHINE and str(port) == os.environ.get("PORT"):
         return "leads to this gateway itself, which would ask itself for ever: it is meant for clients"
     return None
 

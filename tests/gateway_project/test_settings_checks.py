@@ -117,7 +117,10 @@ def test_a_doubtful_production_is_warned(tmp_path: Path, identifier: str, change
         ({"ANTHROPIC_BASE_URL": "models.example.com/v1"}, "ANTHROPIC_BASE_URL must be an http:// or https:// URL"),
         ({"VERTEX_BASE_URL": "https://"}, "VERTEX_BASE_URL must be an http:// or https:// URL"),
         ({"GROQ_BASE_URL": "https://models.example.com:port/v1"}, "GROQ_BASE_URL is no URL."),
-        ({"OPENAI_BASE_URL": "http://127.0.0.1:8000/v1"}, "OPENAI_BASE_URL leads to this gateway itself"),
+        (
+            {"OPENAI_BASE_URL": "http://127.0.0.1:8000/v1", "PORT": "8000"},
+            "OPENAI_BASE_URL leads to this gateway itself",
+        ),
         ({"XAI_BASE_URL": "http://localhost:9000/v1", "PORT": "9000"}, "XAI_BASE_URL leads to this gateway itself"),
     ],
 )
@@ -129,6 +132,8 @@ def test_another_address_of_a_provider_must_lead_there(tmp_path: Path, changes: 
 
 def test_providers_may_have_other_addresses(tmp_path: Path) -> None:
     addresses = {"OPENAI_BASE_URL": "http://127.0.0.1:9000/v1", "AZURE_BASE_URL": "https://models.example.com/{region}"}
+    # Whoever does not say its own port may mean another server by that of the gateway.
+    addresses["XAI_BASE_URL"] = "http://localhost:8000/v1"
     done = start(tmp_path, "-c", CHECK, **addresses, GATEWAY_BASE_URL="what others call so")
     assert (done.returncode, done.stderr) == (0, "\n")
 
