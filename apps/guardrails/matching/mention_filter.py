@@ -67,7 +67,7 @@ _INSIDE = _compile(
 _DOCUMENTS = _compile(
     r"^[^.!?a-z]{0,3}"
     r"(?:contained|in the|inside|within|from the|for the|for this file|found|that appear|embedded|on how"
-    r"|for (?:installing|assembl[a-z]+))\b"
+    r"|for (?:installing|assembl[a-z]+)|(?:provided|listed|given|described|printed|posted|shown) (?:on|in|at|by))\b"
 )
 # But not how long it shall hold.
 _LASTING = _compile(r"^[^.!?a-z]{0,3}for the (?:rest|remainder|duration|whole|entire|next|following|purposes?)\b")
@@ -104,13 +104,15 @@ _NO_ORDER = _compile(
     + " $",
     r"\b[a-z]+ing $",
 )
+# Nor is it one where it is what somebody adds: "you can add ignore rules".
+_NOUN = _compile(_word_of("add adds adding these those such") + " $")
 _YOU = _compile(r"\b(?:you|please|kindly|now|and|then|want you|need you|going|have|having|must|are)(?: [a-z]+){0,2} $")
 
 
 def is_reported_speech(utf8: bytes, start: int) -> bool:
     """Say whether what begins at `start` tells of somebody doing it ("the tenant may ignore") and orders nothing."""
     before = utf8[max(0, start - 40) : start]
-    return bool(_NO_ORDER.search(before)) and not _YOU.search(before)
+    return bool(_NOUN.search(before)) or (bool(_NO_ORDER.search(before)) and not _YOU.search(before))
 
 
 class MentionFilter:
