@@ -61,6 +61,7 @@ _INSIDE = _compile(
     _word_of("attempts? anyone aufforderung[a-z]* peticiones solicitudes demandes?"),
     r"\b(?:requests?|demands?) (?:to|for)\b",
     r"\b(?:contained|found) in\b",
+    r"^replace (?:[^ ]+ ){1,2}with your\b",
     r" (?:never|niemals|nie|nooit|jamais|nunca|nigdy|никогда) ",
 )
 # Right after it: the orders of a document that is worked on, not the model's own.
@@ -82,7 +83,9 @@ _TALK = _compile(
     r"(?:пример|атак|注入|攻击|例如)",
 )
 _QUOTES = ('""', "``", "“”", "«»", "「」", "„“")
-_CLOSING = {pair[0].encode(): pair[1].encode() for pair in _QUOTES} | {b" '": b"'", b"('": b"'"}
+_CLOSING = {pair[0].encode(): pair[1].encode() for pair in _QUOTES} | {b" '": b"'", b"('": b"'", b"[": b"]("}
+
+_MARKS, _ROUND = (b"<", b"["), (b'"', b"'", b"`")
 
 
 def is_only_mentioned(utf8: bytes, start: int, end: int) -> bool:
@@ -90,6 +93,8 @@ def is_only_mentioned(utf8: bytes, start: int, end: int) -> bool:
     before = utf8[max(0, start - _AROUND) : start]
     after = utf8[end : end + _AROUND]
     if _FORBIDDEN.search(before) or _INSIDE.search(utf8, start, end):
+        return True
+    if _is_named_mark(utf8, start, end):
         return True
     if _OF_OTHERS.search(before) and not _BY_ME.search(before):
         return True
@@ -136,6 +141,11 @@ def _weigh(order: bool, start: int, size: int, utf8: bytes) -> float:
     if is_only_mentioned(utf8, start, start + size):
         return 0.0
     return 0.5 if order and is_reported_speech(utf8, start) else 1.0
+
+
+def _is_named_mark(utf8: bytes, start: int, end: int) -> bool:
+    """Tell whether it is a mark of a template with nothing beside it between its quotation marks: `"<|im_end|>"`."""
+    return utf8[start : start + 1] in _MARKS and utf8[start - 1 : start] in _ROUND and utf8[end : end + 1] in _ROUND
 
 
 def _is_quoted(before: bytes, after: bytes) -> bool:
