@@ -61,7 +61,7 @@ _INSIDE = _compile(
     _word_of("attempts? anyone aufforderung[a-z]* peticiones solicitudes demandes?"),
     r"\b(?:requests?|demands?) (?:to|for)\b",
     r"\b(?:contained|found) in\b",
-    r"^replace (?:[^ ]+ ){1,2}with your\b",
+    r"\breplace (?:[^ ]+ ){1,2}with your\b",
     r" (?:never|niemals|nie|nooit|jamais|nunca|nigdy|никогда) ",
 )
 # Right after it: the orders of a document that is worked on, not the model's own.
