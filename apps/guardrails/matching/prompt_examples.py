@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_left, bisect_right
+from itertools import islice
 
 from apps.guardrails.regex.re2_patterns import compile_re2
 
@@ -28,6 +29,8 @@ _WORDS = compile_re2(
     r"|mô hình ngôn ngữ|языков\pL+ модел|промпт|提示词|提示工程|语言模型|大模型|プロンプト|言語モデル|프롬프트"
     r"|언어 모델"
 )
+# Marks and words that are looked at; no page has more, and what comes after them is shown by nobody.
+_MOST = 4000
 # One word counts in a stretch of so many bytes, and so many stretches make a page that is about them.
 _STRETCH, _ABOUT = 128, 6
 
@@ -53,7 +56,7 @@ class PromptExamples:
         """What stands between two marks of one kind, from left to right; none overlap."""
         blocks: list[tuple[int, int]] = []
         opened, start = b"", 0
-        for match in _MARKS.finditer(self._utf8):
+        for match in islice(_MARKS.finditer(self._utf8), _MOST):
             mark, at = match[0], match.start()
             kind = mark[:2]
             too_long = at - start > _LONGEST
@@ -69,7 +72,7 @@ class PromptExamples:
     def _spoken(self) -> list[int]:
         """Where the words of such a page stand, one of each stretch."""
         places: list[int] = []
-        for match in _WORDS.finditer(self._utf8):
+        for match in islice(_WORDS.finditer(self._utf8), _MOST):
             if not places or match.start() - places[-1] >= _STRETCH:
                 places.append(match.start())
         return places

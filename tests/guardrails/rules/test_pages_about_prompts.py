@@ -155,15 +155,19 @@ def test_orders_to_whoever_reads_are_found(raw: str, name: str) -> None:
     assert name in {pattern for pattern, _ in found(raw)}
 
 
-def test_blocks_are_read_once_and_bounded() -> None:
-    """As many marks as a text can have: none makes another be looked for."""
-    examples = PromptExamples(b"``` x " * 40_000)
-    assert not examples.is_shown(4, 5)
+def test_a_mark_closes_what_one_of_its_kind_opened() -> None:
     text = GUIDE.lower().encode() + b" ``` aa ``` bb ``` cc ```python dd ``` ee </pre> ff </pre>"
-    spoken = PromptExamples(text)
-    shown = [
-        word
-        for word in (b"aa", b"bb", b"cc", b"dd", b"ee", b"ff")
-        if spoken.is_shown(text.index(word), text.index(word) + 2)
-    ]
+    examples = PromptExamples(text)
+    words = (b"aa", b"bb", b"cc", b"dd", b"ee", b"ff")
+    shown = [word for word in words if examples.is_shown(text.index(word), text.index(word) + 2)]
     assert shown == [b"aa", b"dd"]
+
+
+def test_a_bounded_number_of_marks_is_read() -> None:
+    """What stands behind more of them than a page has is no example."""
+    guide = GUIDE.lower().encode()
+    text = guide + b" ``` x" * 4000 + b" ``` last ```"
+    examples = PromptExamples(text)
+    first, last = len(guide) + 5, text.index(b"last")
+    assert examples.is_shown(first, first + 1)
+    assert not examples.is_shown(last, last + 4)
