@@ -124,7 +124,7 @@ def test_what_a_user_types_is_no_page() -> None:
         'The stop list is ["<|im_end|>", "<|endoftext|>"]; the end of the context is not in it.',
         "The class name must end with `Command` and extend the base class.",
         "# Replace this with your prompt template!",
-        "def get(self) -> bool:  # type: ignore[override]",
+        "def get(self) -> bool:  # lint[override]",
         "Visitors should follow the instructions provided on that website.",
         "Don't translate acronyms such as GPU.",
         "Return the number of legs as an integer and nothing else.",
