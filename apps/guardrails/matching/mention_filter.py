@@ -61,13 +61,14 @@ _INSIDE = _compile(
     _word_of("attempts? anyone aufforderung[a-z]* peticiones solicitudes demandes?"),
     r"\b(?:requests?|demands?) (?:to|for)\b",
     r"\b(?:contained|found) in\b",
+    r"\breplace (?:[^ ]+ ){1,2}with your\b",
     r" (?:never|niemals|nie|nooit|jamais|nunca|nigdy|никогда) ",
 )
 # Right after it: the orders of a document that is worked on, not the model's own.
 _DOCUMENTS = _compile(
     r"^[^.!?a-z]{0,3}"
     r"(?:contained|in the|inside|within|from the|for the|for this file|found|that appear|embedded|on how"
-    r"|for (?:installing|assembl[a-z]+))\b"
+    r"|for (?:installing|assembl[a-z]+)|(?:provided|listed|given|described|printed|posted|shown) (?:on|in|at|by))\b"
 )
 # But not how long it shall hold.
 _LASTING = _compile(r"^[^.!?a-z]{0,3}for the (?:rest|remainder|duration|whole|entire|next|following|purposes?)\b")
@@ -82,7 +83,9 @@ _TALK = _compile(
     r"(?:пример|атак|注入|攻击|例如)",
 )
 _QUOTES = ('""', "``", "“”", "«»", "「」", "„“")
-_CLOSING = {pair[0].encode(): pair[1].encode() for pair in _QUOTES} | {b" '": b"'", b"('": b"'"}
+_CLOSING = {pair[0].encode(): pair[1].encode() for pair in _QUOTES} | {b" '": b"'", b"('": b"'", b"[": b"]("}
+
+_MARKS, _ROUND = (b"<", b"["), (b'"', b"'", b"`")
 
 
 def is_only_mentioned(utf8: bytes, start: int, end: int) -> bool:
@@ -90,6 +93,8 @@ def is_only_mentioned(utf8: bytes, start: int, end: int) -> bool:
     before = utf8[max(0, start - _AROUND) : start]
     after = utf8[end : end + _AROUND]
     if _FORBIDDEN.search(before) or _INSIDE.search(utf8, start, end):
+        return True
+    if _is_named_mark(utf8, start, end):
         return True
     if _OF_OTHERS.search(before) and not _BY_ME.search(before):
         return True
@@ -104,13 +109,15 @@ _NO_ORDER = _compile(
     + " $",
     r"\b[a-z]+ing $",
 )
+# Nor is it one where it is what somebody adds: "you can add ignore rules".
+_NOUN = _compile(_word_of("add adds adding these those such") + " $")
 _YOU = _compile(r"\b(?:you|please|kindly|now|and|then|want you|need you|going|have|having|must|are)(?: [a-z]+){0,2} $")
 
 
 def is_reported_speech(utf8: bytes, start: int) -> bool:
     """Say whether what begins at `start` tells of somebody doing it ("the tenant may ignore") and orders nothing."""
     before = utf8[max(0, start - 40) : start]
-    return bool(_NO_ORDER.search(before)) and not _YOU.search(before)
+    return bool(_NOUN.search(before)) or (bool(_NO_ORDER.search(before)) and not _YOU.search(before))
 
 
 class MentionFilter:
@@ -134,6 +141,11 @@ def _weigh(order: bool, start: int, size: int, utf8: bytes) -> float:
     if is_only_mentioned(utf8, start, start + size):
         return 0.0
     return 0.5 if order and is_reported_speech(utf8, start) else 1.0
+
+
+def _is_named_mark(utf8: bytes, start: int, end: int) -> bool:
+    """Tell whether it is a mark of a template with nothing beside it between its quotation marks: `"<|im_end|>"`."""
+    return utf8[start : start + 1] in _MARKS and utf8[start - 1 : start] in _ROUND and utf8[end : end + 1] in _ROUND
 
 
 def _is_quoted(before: bytes, after: bytes) -> bool:
