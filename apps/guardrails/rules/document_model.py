@@ -8,7 +8,7 @@ needed.
 
 from __future__ import annotations
 
-from apps.guardrails.attacks.document_model import document_model
+from apps.guardrails.attacks.document_model import order_finder
 from apps.guardrails.findings.scan_types import EXTERNAL_ROLES, RuleAction, RuleSettings, Span
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -29,7 +29,7 @@ def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     return [
         Span(*text.origin(start + at, end + at), "order_words")
         for at, part in parts_of(text.normalized)
-        for start, end in document_model().orders(part)
+        for start, end in order_finder().orders(part)
     ]
 
 

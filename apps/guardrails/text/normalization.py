@@ -130,7 +130,8 @@ def normalize(raw: str) -> str:
 
 def normalized_forms(word: str) -> set[str]:
     """Return the forms of a word in a normalized text: whether its look-alikes are mapped depends on its neighbors."""
-    return {normalize(word), _normalize_except_lookalikes(word)}
+    plain = _normalize_except_lookalikes(word)
+    return {plain, _map_homoglyphs(plain.encode(*_UTF8)).decode(*_UTF8)}
 
 
 def normalize_keeping_case(raw: str) -> str:
