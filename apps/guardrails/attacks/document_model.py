@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from apps.guardrails.attacks.document_passages import Passage
+from apps.guardrails.attacks.document_passages import Passage, places_of
 from apps.guardrails.attacks.document_scores import PassageScorer, ScoredText
 
 # Weights are kept as whole hundredths.
@@ -84,13 +84,14 @@ class OrderFinder:
     def orders(self, normalized: str) -> list[tuple[int, int]]:
         """Return where a normalized text reads like an order, the best of stretches that overlap."""
         text = self._scorer.read(normalized, MOST_READ)
-        places: list[tuple[int, int]] = []
+        best: list[Stretch] = []
         taken: set[int] = set()
         for one in sorted(self._stretches_above(text), key=lambda stretch: -stretch.score):
             if taken.isdisjoint(range(one.first, one.after)):
                 taken.update(range(one.first, one.after))
-                places.append((text.parts[one.first][0], text.parts[one.after - 1][1]))
-        return sorted(places)
+                best.append(one)
+        places = places_of(normalized, text.parts) if best else []
+        return sorted((places[one.first][0], places[one.after - 1][1]) for one in best)
 
     def _stretches_above(self, text: ScoredText) -> Iterator[Stretch]:
         """Yield the stretches above the threshold, the longer after the shorter."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, combinations, islice, pairwise
+from itertools import chain, combinations, groupby, pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 from apps.guardrails.attacks.document_meanings import RUN, entries_in, language_of, meanings_of
@@ -48,7 +49,8 @@ class Passage(NamedTuple):
     features: tuple[str, ...]
 
 
-# Where a passage begins and ends, and its words and signs.
+# Where a sentence begins and ends, and the words and signs of a passage: of the whole sentence, or, where that was cut,
+# of a part of it, which is followed by the next.
 Part = tuple[int, int, list[str]]
 
 
@@ -95,58 +97,82 @@ class Surroundings(NamedTuple):
 
 def passages_of(normalized: str, most: int | None = None) -> list[Passage]:
     """Return the passages of a normalized text, from left to right; `most` of them at most."""
-    parts = list(islice(split_passages(normalized), most))
-    readings = [read_meanings(entries) if (entries := entries_in(words)) else None for _, _, words in parts]
+    parts = split_passages(normalized, most)
+    readings = [read_meanings(entries) if (entries := entries_in(part[2])) else None for part in parts]
     around = Surroundings.of([reading.kind for reading in readings if reading is not None], len(parts))
     return [
-        Passage(start, end, "", ())
+        Passage(*place, "", ())
         if reading is None
-        else Passage(start, end, reading.kind.language, tuple(_features_of(words, reading, around)))
-        for (start, end, words), reading in zip(parts, readings, strict=True)
+        else Passage(*place, reading.kind.language, tuple(_features_of(part[2], reading, around)))
+        for part, place, reading in zip(parts, places_of(normalized, parts), readings, strict=True)
     ]
 
 
-def split_passages(normalized: str) -> Iterator[Part]:
-    """Yield the passages of a normalized text, from left to right."""
-    plain, size = normalized.replace("_", " "), len(normalized)
-    ends = [*(sign.end() for sign in _ENDS.finditer(normalized)), size]
-    slices = map(plain.__getitem__, map(slice, chain((0,), ends), ends))
+def split_passages(normalized: str, most: int | None = None) -> list[Part]:
+    """Return the passages of a normalized text, from left to right; `most` of them at most."""
+    plain, size = _plain(normalized), len(normalized)
+    ends = [sign.end() for sign in _ENDS.finditer(normalized)]
+    ends.append(size)
+    pieces = map(plain.__getitem__, map(slice, chain((0,), ends), ends))
+    found = map((_ASCII_TOKEN if plain.isascii() else _TOKEN).findall, pieces)
+    parts: list[Part] = []
     start = 0
     before: list[str] = []
-    for end, found in zip(ends, map((_ASCII_TOKEN if plain.isascii() else _TOKEN).findall, slices), strict=False):
-        words = before + found if before else found
+    for end, words in zip(ends, found, strict=True):
+        if before:
+            words = before + words
         count = len(words)
         if count < 2 and end < size:
             before = words  # a sign alone begins what follows
             continue
-        if count * _A_WORD + end - start < _SHORT or not words or _size_of(words) < LONGEST:
-            if words:
-                yield start, end, words
+        if count * _A_WORD + end - start < _SHORT or _size_of(words) < LONGEST:
+            parts.append((start, end, words))
         else:
-            yield from _cut(plain, start, end, words)
+            parts += ((start, end, cut) for cut in _cut(words))
         start, before = end, []
+    if parts and not parts[-1][2]:
+        parts.pop()
+    return parts[:most]
+
+
+def places_of(normalized: str, parts: Sequence[Part]) -> list[tuple[int, int]]:
+    """Return where passages of a text begin and end: those of a sentence that was cut, where their words do."""
+    plain = _plain(normalized)
+    places: list[tuple[int, int]] = []
+    for (at, end), of in groupby(parts, key=itemgetter(0, 1)):
+        start = at
+        for _, _, words in of:
+            for word in words:
+                at = plain.find(word, at) + len(word)
+            places.append((start, at))
+            start = at
+        if _size_of(words) < LONGEST:
+            places[-1] = (places[-1][0], end)
+    return places
+
+
+def _plain(normalized: str) -> str:
+    return normalized.replace("_", " ")
 
 
 def _size_of(words: Sequence[str]) -> int:
-    if max(map(len, words)) <= _LONG_WORD:
+    if max(map(len, words), default=0) <= _LONG_WORD:
         return len(words)
     return sum(1 if len(word) <= _LONG_WORD else len(word) // _A_WORD for word in words)
 
 
-def _cut(plain: str, start: int, end: int, words: Sequence[str]) -> Iterator[Part]:
+def _cut(words: Sequence[str]) -> Iterator[list[str]]:
     """Yield the parts of a passage that has more words than one may."""
     part: list[str] = []
-    at, left = start, LONGEST
+    left = LONGEST
     for word in words:
         part.append(word)
-        size = len(word)
-        at = plain.find(word, at) + size
-        left -= 1 if size <= _LONG_WORD else size // _A_WORD
+        left -= 1 if len(word) <= _LONG_WORD else len(word) // _A_WORD
         if left <= 0:
-            yield start, at, part
-            start, part, left = at, [], LONGEST
+            yield part
+            part, left = [], LONGEST
     if part:
-        yield start, end, part
+        yield part
 
 
 def read_meanings(entries: Sequence[int]) -> Reading:

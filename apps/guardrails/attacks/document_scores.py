@@ -8,7 +8,7 @@ and the rest where it may matter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, combinations, islice, pairwise
+from itertools import chain, combinations, pairwise
 from sys import intern
 from typing import NamedTuple
 
@@ -103,11 +103,11 @@ class PassageScorer:
 
     def read(self, normalized: str, most: int) -> ScoredText:
         """Return the passages of a text, `most` of them at most, with what they weigh at most."""
-        parts = list(islice(split_passages(normalized), most))
+        parts = split_passages(normalized, most)
         known = self._known
         meant = [
-            (known.get(entries) or self._meant_by(entries)) if (entries := entries_in(words)) else None
-            for _, _, words in parts
+            (known.get(entries) or self._meant_by(entries)) if (entries := entries_in(part[2])) else None
+            for part in parts
         ]
         around = Surroundings.of([one[0] for one in meant if one is not None], len(parts))
         extra: dict[Kind, int] = {}

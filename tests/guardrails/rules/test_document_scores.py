@@ -9,7 +9,7 @@ import pytest
 
 from apps.guardrails.attacks.document_meanings import WordMemo, entries_in, language_of, meanings_of
 from apps.guardrails.attacks.document_model import DocumentModel, OrderFinder, Stretch, read_model
-from apps.guardrails.attacks.document_passages import passages_of, split_passages
+from apps.guardrails.attacks.document_passages import passages_of, places_of, split_passages
 from apps.guardrails.attacks.document_scores import PassageScorer, Worth
 from apps.guardrails.text.normalization import normalize
 from bench import document_model as training
@@ -50,12 +50,18 @@ def written_texts() -> list[str]:
     return [normalize(json.loads(line)["text"]) for line in lines[::12]]
 
 
+def split_and_placed(text: str) -> list[tuple[int, int, int]]:
+    """Return where passages begin and end, and how many words they have."""
+    parts = split_passages(text)
+    return [(start, end, len(words)) for (start, end), (_, _, words) in zip(places_of(text, parts), parts, strict=True)]
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_passage_weighs_what_its_features_weigh(text: str) -> None:
     scorer = PassageScorer(WEIGHTS.items())
     scored = scorer.read(text, 2000)
     passages = passages_of(text)
-    assert [part[:2] for part in scored.parts] == [passage[:2] for passage in passages]
+    assert places_of(text, scored.parts) == [passage[:2] for passage in passages]
     for place, passage in enumerate(passages):
         weight = sum(WEIGHTS.get(feature, 0) for feature in passage.features)
         assert scorer.worth_of(scored, place) == Worth(weight, len(passage.features))
@@ -94,12 +100,14 @@ def test_a_threshold_below_the_bias_finds_what_weighs_nothing() -> None:
 
 def test_long_sentences_are_cut_where_their_words_end() -> None:
     words = "word " * 39 + "a" * 17 + " b_b-b end"
-    assert [(start, end) for start, end, _ in split_passages(words)] == [(0, 212), (212, len(words))]
-    assert [len(found) for _, _, found in split_passages(words)] == [40, 3]
+    assert split_and_placed(words) == [(0, 212, 40), (212, 222, 3)]
     signs = "- " * 41 + "the end."
-    assert [(start, end, len(found)) for start, end, found in split_passages(signs)] == [(0, 79, 40), (79, 90, 4)]
-    assert list(split_passages("\x01 A_1\x1f~")) == [(0, 7, ["\x01", "A", "1", "~"])]
-    assert list(split_passages("one. . two!")) == [(0, 4, ["one", "."]), (4, 11, [".", "two", "!"])]
+    assert split_and_placed(signs) == [(0, 79, 40), (79, 90, 4)]
+    full = "a lot. " + "-" * 80 + " _ "
+    assert split_and_placed(full) == [(0, 6, 3), (6, 47, 40), (47, 87, 40)]
+    assert split_and_placed("one. . two!") == [(0, 4, 2), (4, 11, 3)]
+    assert split_passages("one. . two!")[1][2] == [".", "two", "!"]
+    assert split_passages("\x01 A_1\x1f~") == [(0, 7, ["\x01", "A", "1", "~"])]
 
 
 def test_words_mean_something_in_the_language_of_most() -> None:
