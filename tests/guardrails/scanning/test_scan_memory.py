@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -115,7 +116,7 @@ def test_of_a_text_in_which_much_is_found_nothing_is_remembered() -> None:
 def test_no_text_is_kept() -> None:
     rules, memory = compiled(system=PII), ScanMemory()
     screened(rules, memory, f"mail {EMAIL} of the mill")
-    held = [vars(memory)]
+    held: list[Any] = [vars(memory)]
     for one in held:
         held += [inner for inner in gc.get_referents(one) if isinstance(inner, dict | tuple | Span | str | bytes)]
     written = repr(held)
