@@ -74,7 +74,11 @@ class _Table(NamedTuple):
 
 def entries_in(words: Sequence[str]) -> tuple[int, ...]:
     """Return which entries of the table these words are, in their order, two that belong together as one."""
-    entries = tuple(chain.from_iterable(map(_entries.__getitem__, words)))
+    return join_entries(tuple(chain.from_iterable(map(entries_of_word, words))), words)
+
+
+def join_entries(entries: tuple[int, ...], words: Sequence[str]) -> tuple[int, ...]:
+    """Return the entries of words, taken one by one, with two that belong together as one."""
     return tuple(_entries_of_two(words)) if _FIRST_OF_TWO in entries else entries
 
 
@@ -105,6 +109,8 @@ def _entries_of_word(word: str) -> tuple[int, ...]:
 
 
 _entries = WordMemo(_entries_of_word)
+# The entries of a word alone, as `join_entries` takes them.
+entries_of_word = _entries.__getitem__
 
 
 def _entries_of_two(words: Sequence[str]) -> list[int]:

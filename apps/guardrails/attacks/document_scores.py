@@ -12,7 +12,7 @@ from itertools import chain, combinations, pairwise
 from sys import intern
 from typing import NamedTuple
 
-from apps.guardrails.attacks.document_meanings import WordMemo, entries_in
+from apps.guardrails.attacks.document_meanings import WordMemo, entries_of_word, join_entries
 from apps.guardrails.attacks.document_passages import (
     MOST_CONCEPTS,
     STEM,
@@ -104,24 +104,24 @@ class PassageScorer:
     def read(self, normalized: str, most: int) -> ScoredText:
         """Return the passages of a text, `most` of them at most, with what they weigh at most."""
         parts = split_passages(normalized, most)
-        known = self._known
+        flatten, known = chain.from_iterable, self._known.get
         meant = [
-            (known.get(entries) or self._meant_by(entries)) if (entries := entries_in(part[2])) else None
+            (known(entries) or self._meant_by(entries, part[2]))
+            if (entries := tuple(flatten(map(entries_of_word, part[2]))))
+            else None
             for part in parts
         ]
         around = Surroundings.of([one[0] for one in meant if one is not None], len(parts))
         extra: dict[Kind, int] = {}
         bound_of, pair_of = self._bounds.__getitem__, self._positive_pairs.get
-        bounds = []
-        for part, one in zip(parts, meant, strict=True):
-            if one is None:
-                bounds.append(0)
-                continue
-            words, kind = part[2], one[0]
-            if kind not in extra:
-                extra[kind] = _total(map(self._words.get, around.features_of(kind)))
-            pairs = sum(filter(None, map(pair_of, pairwise(words))))
-            bounds.append(one[1] + extra[kind] + pairs + sum(map(bound_of, set(words))))
+        bounds = [0] * len(parts)
+        for place, one in enumerate(meant):
+            if one is not None:
+                words, (kind, weight, _) = parts[place][2], one
+                if kind not in extra:
+                    extra[kind] = _total(map(self._words.get, around.features_of(kind)))
+                pairs = sum(filter(None, map(pair_of, pairwise(words))))
+                bounds[place] = weight + extra[kind] + pairs + sum(map(bound_of, set(words)))
         return ScoredText(parts, bounds, around, meant)
 
     def worth_of(self, text: ScoredText, place: int) -> Worth:
@@ -139,7 +139,10 @@ class PassageScorer:
         total += _total(map(self._pairs.get, pairs)) + _total(map(self._words.get, around)) + meant.weight
         return Worth(total, len(different) + len(beginnings) + len(pairs) + len(runs) + len(around) + meant.features)
 
-    def _meant_by(self, entries: tuple[int, ...]) -> _Meant:
+    def _meant_by(self, entries: tuple[int, ...], words: Sequence[str]) -> _Meant | None:
+        entries = join_entries(entries, words)
+        if not entries:
+            return None
         kind, meanings, concepts = read_meanings(entries)
         behind, next_but_one = set(pairwise(meanings)), set(zip(meanings, meanings[2:], strict=False))
         together = list(combinations(concepts[:MOST_CONCEPTS], 2))
