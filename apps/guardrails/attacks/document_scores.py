@@ -145,11 +145,12 @@ class PassageScorer:
             return None
         kind, meanings, concepts = read_meanings(entries)
         behind, next_but_one = set(pairwise(meanings)), set(zip(meanings, meanings[2:], strict=False))
-        together = list(combinations(concepts[:MOST_CONCEPTS], 2))
+        two_by_two = concepts[:MOST_CONCEPTS]
         total = _total(map(self._meanings.get, concepts)) + self._first.get(meanings[0], 0)
         total += _total(map(self._behind.get, behind)) + _total(map(self._next_but_one.get, next_but_one))
-        total += _total(map(self._together.get, together))
-        meant = _Meant(kind, total, len(concepts) + len(behind) + len(next_but_one) + len(together) + 1)
+        total += _total(map(self._together.get, combinations(two_by_two, 2)))
+        twos = len(behind) + len(next_but_one) + len(two_by_two) * (len(two_by_two) - 1) // 2
+        meant = _Meant(kind, total, len(concepts) + twos + 1)
         if len(entries) <= _FEW:
             if len(self._known) >= _READINGS_KEPT:
                 self._known.clear()
