@@ -1,9 +1,8 @@
 """Document model: orders to the model that reads it in what tools, files and pages say, by a small model of passages.
 
 Knows a model that was trained on texts of others and of the project. Finds orders in words that no table has, in many
-languages, and cannot say why: so it only observes, until an organization has seen what it would block. It takes longer
-than all rules with patterns together, so it is off until an organization wants it; weights are read when it is first
-needed.
+languages, and cannot say why: so it only observes, until an organization has seen what it would block. Weights are read
+when it is first needed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 ID = "document_model"
 NAME = "Model of orders in documents"
 CATEGORY = "injection"
-DEFAULT_ENABLED = False
+DEFAULT_ENABLED = True
 DEFAULT_ACTION: RuleAction = "block"
 DEFAULT_OBSERVE = True
 ROLES = EXTERNAL_ROLES

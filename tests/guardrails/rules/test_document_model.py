@@ -9,9 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from apps.guardrails.attacks.document_model import MOST_READ, DocumentModel, OrderFinder, read_model, share_of
+from apps.guardrails.attacks.document_model import (
+    MOST_READ,
+    DocumentModel,
+    OrderFinder,
+    order_finder,
+    read_model,
+    share_of,
+)
 from apps.guardrails.attacks.document_passages import LONGEST as MOST_WORDS
 from apps.guardrails.attacks.document_passages import passages_of
+from apps.guardrails.configuration.rule_warmup import warm_up_rules
 from apps.guardrails.findings.scan_types import DOCUMENT, EXTERNAL_ROLES, TOOL_RESULT, RuleSettings, Segment
 from apps.guardrails.models import default_system_rules
 from apps.guardrails.rules import document_model as rule
@@ -159,8 +167,8 @@ def test_harmless_documents_pass(text: str) -> None:
     assert rule.find(ScannedText(text), RuleSettings()) == []
 
 
-def test_it_is_off_and_observes_until_an_organization_says_otherwise() -> None:
-    assert default_system_rules()[rule.ID] == {"enabled": False, "action": "block", "observe": True}
+def test_it_observes_until_an_organization_says_otherwise() -> None:
+    assert default_system_rules()[rule.ID] == {"enabled": True, "action": "block", "observe": True}
 
 
 def test_only_what_tools_and_documents_say_is_read() -> None:
@@ -257,3 +265,9 @@ def test_the_same_texts_make_the_same_model(tmp_path: Path, monkeypatch: pytest.
     assert len(found) == len(documents)
     harmless = [one.score for one, of in zip(found, documents, strict=True) if not of.attack]
     assert training.threshold_of(documents, found) > max(harmless)
+
+
+def test_warming_up_reads_the_weights() -> None:
+    order_finder.cache_clear()
+    warm_up_rules()
+    assert order_finder.cache_info().currsize == 1
