@@ -104,8 +104,24 @@ def test_findings_are_counted(caller: Caller) -> None:
     }
 
 
-def counted(caller: Caller) -> dict[str, float]:
+def counted(caller: Caller, metric: str = "findings") -> dict[str, float]:
     lines = caller.client.get("/metrics").content.decode().splitlines()
-    name = "gateway_guardrail_findings_total{"
+    name = f"gateway_guardrail_{metric}_total{{"
     found = [line.removeprefix(name).rpartition("} ") for line in lines if line.startswith(name)]
     return {label: float(value) for label, _, value in found}
+
+
+def test_texts_that_came_before_are_remembered(caller: Caller) -> None:
+    guard(caller, rules={"secrets": "redact"})
+    said = f"key {SECRET} of mine"
+    before = counted(caller, "texts")
+    for _ in range(3):
+        assert caller.chat(said).status_code == 200
+    after = counted(caller, "texts")
+    assert {label: after[label] - before.get(label, 0) for label in after} == {
+        'outcome="remembered"': 2,
+        'outcome="scanned"': 1,
+    }
+    settle_all()
+    rows = Violation.objects.values_list("rule_id", "content_hash")
+    assert (len(rows), len(set(rows))) == (3, 1)

@@ -15,12 +15,13 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.guard.chat_texts import ChatText, ChatTexts
 from apps.gateway.guard.documents import AttachedDocument
 from apps.gateway.guard.json_text import Redaction
-from apps.gateway.metrics.definitions import FINDINGS
+from apps.gateway.metrics.definitions import FINDINGS, SCANNED
 from apps.gateway.tasks import task_of
 from apps.guardrails.findings.redaction import merge_spans, placeholder_of
 from apps.guardrails.findings.scan_types import Finding, ScannedFile, Segment, Span, Verdict
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import CompiledGuardrails
+from apps.guardrails.scanning.scan_memory import ScanMemory, ScanRecall
 from apps.guardrails.scanning.violations import MAX_VIOLATIONS, ViolationDraft, action_taken_of, draft_violations
 from apps.guardrails.text.scanned_text import ScannedText
 from apps.kernel.errors import InvalidRequest
@@ -28,6 +29,8 @@ from apps.kernel.offload import offload
 from apps.keys.secrets import digest_of
 
 BLOCKED: Final = "guardrail_blocked"
+# What was found in the texts of requests that this process answered of late.
+_MEMORY: Final = ScanMemory()
 
 
 class _Read(NamedTuple):
@@ -56,7 +59,10 @@ class RequestGuard:
     def screen(self, chat: Chat, size: int) -> None:
         """Mask the chat, which was read from so many bytes, where rules say so. Raises InvalidRequest
         (`guardrail_blocked`), Overloaded."""
-        chat_texts, segments, files, verdict = offload(size, partial(_read, self.compiled, chat))
+        recall = ScanRecall(_MEMORY, self.compiled.number)
+        chat_texts, segments, files, verdict = offload(size, partial(_read, self.compiled, chat, recall))
+        SCANNED.labels("remembered").inc(recall.remembered)
+        SCANNED.labels("scanned").inc(recall.scanned)
         redactions = redactions_of(verdict)
         verdict = _blocked_where_fixed(verdict, chat_texts.texts)
         self.record_findings(verdict, segments, files)
@@ -112,12 +118,12 @@ def blocked_error(finding: Finding, segments: Sequence[Segment], files: Sequence
     )
 
 
-def _read(compiled: CompiledGuardrails, chat: Chat) -> _Read:
+def _read(compiled: CompiledGuardrails, chat: Chat, recall: ScanRecall) -> _Read:
     chat_texts = ChatTexts(chat, task_of(chat).files_to_screen(chat))
     named = task_of(chat).path_for_client or str
     segments = [Segment(ScannedText(one.text), one.role, named(one.path)) for one in chat_texts.texts]
     files = [_file_of(one) for one in chat_texts.files]
-    return _Read(chat_texts, segments, files, engine.screen(compiled, segments, files))
+    return _Read(chat_texts, segments, files, engine.screen(compiled, segments, files, recall))
 
 
 def _redact(chat_texts: ChatTexts, redactions: Mapping[int, list[Redaction]]) -> None:

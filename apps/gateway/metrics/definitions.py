@@ -70,3 +70,8 @@ TRACES_DROPPED = Counter(
     "gateway_traces_dropped_total", "Traces that the collector did not take, or that there was no room for"
 )
 FINDINGS = Counter("gateway_guardrail_findings_total", "What guardrails found, and did about it", ["rule", "action"])
+SCANNED = Counter(
+    "gateway_guardrail_texts_total",
+    "Texts of requests that system rules looked through, or whose findings were remembered",
+    ["outcome"],
+)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from apps.guardrails.attacks.document_passages import Passage, passages_of
+from apps.guardrails.attacks.document_passages import Passage, places_of
+from apps.guardrails.attacks.document_scores import PassageScorer, ScoredText
 
 # Weights are kept as whole hundredths.
 SCALE = 100
@@ -54,18 +56,6 @@ class DocumentModel(NamedTuple):
                 worth = (sums[after] - sums[first]) * share_of(counts[after] - counts[first])
                 yield Stretch(self.bias + worth, first, after)
 
-    def orders(self, normalized: str) -> list[tuple[int, int]]:
-        """Return where a normalized text reads like an order, the best of stretches that overlap."""
-        passages = passages_of(normalized, MOST_READ)
-        found = (one for one in self.stretches(passages) if one.score > self.threshold)
-        places: list[tuple[int, int]] = []
-        taken: set[int] = set()
-        for one in sorted(found, key=lambda stretch: -stretch.score):
-            if taken.isdisjoint(range(one.first, one.after)):
-                taken.update(range(one.first, one.after))
-                places.append((passages[one.first].start, passages[one.after - 1].end))
-        return sorted(places)
-
     def written(self) -> str:
         """Return the model as its file holds it."""
         lines = [f"{_BIAS}\t{self.bias}", f"{_THRESHOLD}\t{self.threshold}"]
@@ -78,9 +68,69 @@ def share_of(features: int) -> float:
     return 1 / math.sqrt(max(features, LEAST_FEATURES))
 
 
+class OrderFinder:
+    """A model made ready to look for orders in texts."""
+
+    def __init__(self, weights: Iterable[tuple[str, int]], bias: int, threshold: int) -> None:
+        """Take what a `DocumentModel` holds."""
+        self._scorer = PassageScorer(weights)
+        self._bias, self._threshold = bias, threshold
+
+    @classmethod
+    def of(cls, model: DocumentModel) -> OrderFinder:
+        """Return what finds orders with a model."""
+        return cls(model.weights.items(), model.bias, model.threshold)
+
+    def orders(self, normalized: str) -> list[tuple[int, int]]:
+        """Return where a normalized text reads like an order, the best of stretches that overlap."""
+        text = self._scorer.read(normalized, MOST_READ)
+        best: list[Stretch] = []
+        taken: set[int] = set()
+        for one in sorted(self._stretches_above(text), key=lambda stretch: -stretch.score):
+            if taken.isdisjoint(range(one.first, one.after)):
+                taken.update(range(one.first, one.after))
+                best.append(one)
+        places = places_of(normalized, text.parts) if best else []
+        return sorted((places[one.first][0], places[one.after - 1][1]) for one in best)
+
+    def _stretches_above(self, text: ScoredText) -> Iterator[Stretch]:
+        """Yield the stretches above the threshold, the longer after the shorter."""
+        worth_of = functools.cache(functools.partial(self._scorer.worth_of, text))
+        bounds = [0, *accumulate(text.bounds)]
+        for size in range(1, min(MOST_PASSAGES, len(text.parts)) + 1):
+            most = list(map(operator.sub, bounds[size:], bounds))
+            if not self._may_exceed(max(most)):
+                continue
+            for first, bound in enumerate(most):
+                if self._may_exceed(bound):
+                    worth = [worth_of(place) for place in range(first, first + size)]
+                    score = self._score(sum(one.weight for one in worth), sum(one.features for one in worth))
+                    if score > self._threshold:
+                        yield Stretch(score, first, first + size)
+
+    def _may_exceed(self, bound: int) -> bool:
+        """Tell whether a stretch may be above the threshold that weighs so much at most."""
+        return self._score(max(bound, 0), 0) > self._threshold
+
+    def _score(self, weight: int, features: int) -> float:
+        return self._bias + weight * share_of(features)
+
+
+def read_model() -> DocumentModel:
+    """Return the model of the product as its file holds it."""
+    bias, threshold, weights = _read_file()
+    return DocumentModel(dict(weights), bias, threshold)
+
+
 @functools.cache
-def document_model() -> DocumentModel:
-    """Return the model of the product."""
+def order_finder() -> OrderFinder:
+    """Return what finds orders with the model of the product."""
+    bias, threshold, weights = _read_file()
+    return OrderFinder(weights, bias, threshold)
+
+
+def _read_file() -> tuple[int, int, Iterator[tuple[str, int]]]:
     lines = (line.split("\t") for line in _PATH.read_text(encoding="utf-8").split("\n") if line)
-    weights = {feature: int(weight) for feature, weight in lines}
-    return DocumentModel(weights, weights.pop(_BIAS), weights.pop(_THRESHOLD))
+    weights = ((feature, int(weight)) for feature, weight in lines)
+    (_, bias), (_, threshold) = next(weights), next(weights)
+    return bias, threshold, weights

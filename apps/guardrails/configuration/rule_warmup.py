@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from apps.guardrails.findings.scan_types import Segment
+from apps.guardrails.findings.scan_types import TOOL_RESULT, Segment
 from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import EngineConfig, SystemRuleState
@@ -35,9 +35,9 @@ def warm_up_rules() -> None:
     """Load every system rule and look through a sample with each: most of a second of computing, once a process."""
     states = {name: SystemRuleState(enabled=True, action="warn") for name in system_rules()}
     compiled = engine.compile_guardrails(EngineConfig(system_rules=states))
-    engine.screen(
-        compiled, [Segment(ScannedText(_SAMPLE)), Segment(ScannedText(_SAMPLE.encode("ascii", "ignore").decode()))]
-    )
+    samples = [_SAMPLE, _SAMPLE.encode("ascii", "ignore").decode()]
+    # Some rules read users' texts only, some what tools say.
+    engine.screen(compiled, [Segment(ScannedText(text), role) for role in ("user", TOOL_RESULT) for text in samples])
 
 
 @cache

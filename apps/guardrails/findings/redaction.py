@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from apps.guardrails.findings.scan_types import Span
+from apps.guardrails.findings.scan_types import MAX_SPANS, Span
 
 
 def placeholder_of(label: str) -> str:
@@ -42,3 +42,13 @@ def merge_spans(spans: Iterable[Span]) -> list[Span]:
         longest = max(longest, length)
         whole[-1] = Span(last.start, max(last.end, span.end), named.pattern, named.label)
     return whole
+
+
+def bounded(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Return the spans from left to right; past the most there may be, the rest as one."""
+    ordered = sorted(set(spans), key=lambda span: (span.start, -span.end))
+    if len(ordered) > MAX_SPANS + 1:
+        first = ordered[MAX_SPANS]
+        end = max(span.end for span in ordered[MAX_SPANS:])
+        ordered[MAX_SPANS:] = [Span(first.start, end, first.pattern, first.label)]
+    return tuple(ordered)

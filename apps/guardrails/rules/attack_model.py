@@ -9,7 +9,7 @@ to whoever may be let in.
 from __future__ import annotations
 
 from apps.guardrails.attacks import guarded_secrets
-from apps.guardrails.attacks.word_model import windows_of, word_model
+from apps.guardrails.attacks.word_model import attack_finder, windows_of
 from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -21,7 +21,7 @@ DEFAULT_ACTION: RuleAction = "block"
 DEFAULT_OBSERVE = True
 ROLES = frozenset({"user"})
 
-_MODEL = word_model()
+_FINDER = attack_finder()
 
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
@@ -30,6 +30,6 @@ def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     spans = [
         Span(*text.origin(start, end), "attack_words")
         for start, end in windows_of(len(text.normalized))
-        if _MODEL.is_attack(text.normalized[start:end], guarded=guarded)
+        if _FINDER.is_attack(text.normalized[start:end], guarded=guarded)
     ]
     return spans + guarded_secrets.find_named(text, settings.kept)

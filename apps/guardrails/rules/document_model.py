@@ -1,21 +1,20 @@
 """Document model: orders to the model that reads it in what tools, files and pages say, by a small model of passages.
 
 Knows a model that was trained on texts of others and of the project. Finds orders in words that no table has, in many
-languages, and cannot say why: so it only observes, until an organization has seen what it would block. It takes longer
-than all rules with patterns together, so it is off until an organization wants it; weights are read when it is first
-needed.
+languages, and cannot say why: so it only observes, until an organization has seen what it would block. Weights are read
+when it is first needed.
 """
 
 from __future__ import annotations
 
-from apps.guardrails.attacks.document_model import document_model
+from apps.guardrails.attacks.document_model import order_finder
 from apps.guardrails.findings.scan_types import EXTERNAL_ROLES, RuleAction, RuleSettings, Span
 from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "document_model"
 NAME = "Model of orders in documents"
 CATEGORY = "injection"
-DEFAULT_ENABLED = False
+DEFAULT_ENABLED = True
 DEFAULT_ACTION: RuleAction = "block"
 DEFAULT_OBSERVE = True
 ROLES = EXTERNAL_ROLES
@@ -29,7 +28,7 @@ def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     return [
         Span(*text.origin(start + at, end + at), "order_words")
         for at, part in parts_of(text.normalized)
-        for start, end in document_model().orders(part)
+        for start, end in order_finder().orders(part)
     ]
 
 

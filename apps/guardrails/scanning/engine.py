@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from apps.guardrails.custom import MAX_RULES, BadConfig, ConversationMatcher, Matcher, custom_types
-from apps.guardrails.findings.redaction import mask
+from apps.guardrails.findings.redaction import bounded, mask
 from apps.guardrails.findings.scan_types import (
     DEFAULT_PRIORITY,
-    MAX_SPANS,
     UNFINISHED,
     Finding,
     RuleAction,
@@ -29,11 +29,11 @@ from apps.guardrails.findings.scan_types import (
     Span,
     Verdict,
 )
-from apps.guardrails.findings.text_chunks import split_into_chunks
 from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.rules import PII_RULE, SystemRule, system_rules
 from apps.guardrails.scanning.kept_secrets import kept_by_operator
-from apps.guardrails.text.scanned_text import ScannedText
+from apps.guardrails.scanning.scan_memory import ScanRecall
+from apps.guardrails.scanning.text_scan import ScanTerms, find_in_text
 
 
 class SystemRuleState(msgspec.Struct, frozen=True):
@@ -94,8 +94,12 @@ class RuleMatch(NamedTuple):
 
 
 class CompiledGuardrails(msgspec.Struct, frozen=True, kw_only=True):
-    """An organization's guardrails, ready to run; made once a generation. `rules_checked` counts the rules in force."""
+    """An organization's guardrails, ready to run; made once a generation. `rules_checked` counts the rules in force.
 
+    `number` is no other's in this process.
+    """
+
+    number: int = 0
     in_force: bool = False
     scan_output: bool = False
     settings: RuleSettings = RuleSettings()
@@ -105,6 +109,7 @@ class CompiledGuardrails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_GUARDRAILS = CompiledGuardrails()
+_numbers = count(1)
 
 
 def compile_guardrails(config: EngineConfig) -> CompiledGuardrails:
@@ -115,6 +120,7 @@ def compile_guardrails(config: EngineConfig) -> CompiledGuardrails:
     custom = tuple(_custom_rules_of(config))
     checked = len(system) + sum(len(rules) for _, rules in custom)
     return CompiledGuardrails(
+        number=next(_numbers),
         in_force=checked > 0,
         scan_output=config.scan_output,
         settings=RuleSettings(
@@ -126,11 +132,16 @@ def compile_guardrails(config: EngineConfig) -> CompiledGuardrails:
     )
 
 
-def screen(compiled: CompiledGuardrails, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> Verdict:
-    """Return what becomes of what a client sends: these texts and files."""
+def screen(
+    compiled: CompiledGuardrails,
+    segments: Sequence[Segment],
+    files: Sequence[ScannedFile] = (),
+    recall: ScanRecall | None = None,
+) -> Verdict:
+    """Return what becomes of what a client sends: these texts and files. What `recall` knows is not looked for."""
     if not compiled.in_force:
         return Verdict()
-    matches = find_matches(compiled, segments)
+    matches = find_matches(compiled, segments, recall=recall)
     found = [(match.rule, to_finding(match)) for match in drop_overridden(matches, find_allowing_rules(matches))]
     return _verdict(segments, [*found, *_in_files(compiled, files)])
 
@@ -145,38 +156,29 @@ def screen_answer(compiled: CompiledGuardrails, segments: Sequence[Segment]) -> 
     )
 
 
-def find_matches(compiled: CompiledGuardrails, segments: Sequence[Segment], *, answer: bool = False) -> list[RuleMatch]:
+def find_matches(
+    compiled: CompiledGuardrails,
+    segments: Sequence[Segment],
+    *,
+    answer: bool = False,
+    recall: ScanRecall | None = None,
+) -> list[RuleMatch]:
     """Return all that matches in these texts, rules with `allow` included."""
     budget = TimeBudget.for_characters(sum(len(segment.text.raw) for segment in segments))
+    terms = ScanTerms(budget, answer, recall)
     found: defaultdict[tuple[ActiveRule, int], list[Span]] = defaultdict(list)
     kept = kept_by_operator((rule for _, rule in compiled.system), () if answer else segments)
     for index, segment in enumerate(segments):
         settings = msgspec.structs.replace(compiled.settings, role=segment.role, kept=kept)
-        for piece in split_into_chunks(segment.text):
-            for rule, span in _in_text(compiled, piece.text, settings, budget, answer=answer):
-                if (placed := piece.to_text_span(span)) is not None:
-                    found[rule, index].append(placed)
+        for rule, span in find_in_text(compiled.system, compiled.custom, segment.text, settings, terms):
+            found[rule, index].append(span)
     for matcher, rules in compiled.custom:
         if hasattr(matcher, "find_in_conversation") and not answer:
             for owner, index, span in cast(ConversationMatcher, matcher).find_in_conversation(segments):
                 # What is off topic is nothing that a rule with `allow` could allow.
                 if rules[owner].action != "allow":
                     found[rules[owner], index].append(span)
-    return [RuleMatch(rule, index, _bounded(spans)) for (rule, index), spans in found.items() if spans]
-
-
-def _in_text(
-    compiled: CompiledGuardrails, text: ScannedText, settings: RuleSettings, budget: TimeBudget, *, answer: bool
-) -> Iterator[tuple[ActiveRule, Span]]:
-    for rule, system_rule in compiled.system:
-        if system_rule.find is None or not system_rule.reads(settings.role):
-            continue
-        if system_rule.applies_to_answers or not answer:
-            yield from ((rule, span) for span in system_rule.find(text, settings))
-    # What the system rules take is none of theirs.
-    with budget:
-        for matcher, rules in compiled.custom:
-            yield from ((rules[owner], span) for owner, span in matcher.find(text, budget))
+    return [RuleMatch(rule, index, bounded(spans)) for (rule, index), spans in found.items() if spans]
 
 
 def find_allowing_rules(matches: Iterable[RuleMatch]) -> dict[int, ActiveRule]:
@@ -248,16 +250,6 @@ def _in_files(compiled: CompiledGuardrails, files: Sequence[ScannedFile]) -> Ite
                         observed=rule.observed,
                     ),
                 )
-
-
-def _bounded(spans: list[Span]) -> tuple[Span, ...]:
-    """Return the spans from left to right; past the most there may be, the rest as one."""
-    ordered = sorted(set(spans), key=lambda span: (span.start, -span.end))
-    if len(ordered) > MAX_SPANS + 1:
-        first = ordered[MAX_SPANS]
-        end = max(span.end for span in ordered[MAX_SPANS:])
-        ordered[MAX_SPANS:] = [Span(first.start, end, first.pattern, first.label)]
-    return tuple(ordered)
 
 
 def _system_rules_of(config: EngineConfig) -> Iterator[tuple[ActiveRule, SystemRule]]:

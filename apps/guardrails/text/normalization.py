@@ -17,9 +17,12 @@ import functools
 import re
 import unicodedata
 from bisect import bisect_right
+from collections.abc import Mapping
 from itertools import pairwise
 
-from apps.guardrails.regex.re2_patterns import presence_test
+import re2
+
+from apps.guardrails.regex.re2_patterns import compile_re2, presence_test
 from apps.guardrails.text.steady_characters import UNSTEADY_RUN, has_unquiet, replace_fixed_forms
 from apps.guardrails.text.unicode_tables import HOMOGLYPHS, INVISIBLE, STYLED, class_of
 from apps.guardrails.text.white_space import collapse_whitespace, spaces_in_ascii
@@ -29,6 +32,8 @@ TAG_CHARACTERS = {chr(code): chr(code - 0xE0000) for code in range(0xE0020, 0xE0
 # White space and what is not there; the space of the tag characters is one too.
 _GAP = re.compile(rf"[\s{INVISIBLE}\U000e0020]")
 _NOT_BLANK = re.compile(f"[{INVISIBLE}]")
+# Of what `replace_fixed_forms` replaces, what becomes three characters and none; and blanks that become one.
+_UNEVEN = re.compile(r"[\u2026\ufe0f]|\s\s")
 _ASCII_PIECE = re.compile(r"\s+|\S")
 _LOOKALIKE = "".join(map(chr, HOMOGLYPHS))
 _ALIKE = re.compile(f"[{_LOOKALIKE}]+")
@@ -48,6 +53,16 @@ _UTF8 = ("utf-8", "surrogatepass")
 def _piled_marks() -> re.Pattern[str]:
     mark = class_of([chr(code) for code in range(0x300, 0x1E950) if unicodedata.combining(chr(code))])
     return re.compile(f"({mark}{{{_MOST_MARKS}}}){mark}+")
+
+
+@functools.cache
+def _fancy_runs() -> re2._Regexp:
+    return compile_re2(f"{class_of(sorted(map(chr, STYLED)))}+")
+
+
+@functools.cache
+def _mixed_runs() -> re2._Regexp:
+    return compile_re2(f"[a-z{_LOOKALIKE}]*(?:[a-z][{_LOOKALIKE}]|[{_LOOKALIKE}][a-z])[a-z{_LOOKALIKE}]*")
 
 
 @functools.cache
@@ -119,7 +134,11 @@ class NormalizedText:
     def _folded_starts(self) -> list[int]:
         starts, ends = [0], [*self._raw_starts[1:], len(self._raw)]
         for start, end in zip(self._raw_starts, ends, strict=True):
-            starts.append(starts[-1] + len(_normalize_except_lookalikes(self._raw[start:end])))
+            piece = self._raw[start:end]
+            # Of ASCII, normalizing it says so faster.
+            is_even = not piece.isascii() and _is_even(piece)
+            size = end - start if is_even else len(_normalize_except_lookalikes(piece))
+            starts.append(starts[-1] + size)
         return starts[:-1]
 
 
@@ -130,7 +149,8 @@ def normalize(raw: str) -> str:
 
 def normalized_forms(word: str) -> set[str]:
     """Return the forms of a word in a normalized text: whether its look-alikes are mapped depends on its neighbors."""
-    return {normalize(word), _normalize_except_lookalikes(word)}
+    plain = _normalize_except_lookalikes(word)
+    return {plain, _map_homoglyphs(plain.encode(*_UTF8)).decode(*_UTF8)}
 
 
 def normalize_keeping_case(raw: str) -> str:
@@ -190,14 +210,30 @@ def _map_homoglyphs(utf8: bytes) -> bytes:
     if utf8.isascii():
         return utf8
     if _has_fancy(utf8):
-        utf8 = _FANCY.sub(lambda run: run[0].translate(STYLED), utf8.decode(*_UTF8)).encode(*_UTF8)
+        utf8 = _translate_runs(_FANCY, _fancy_runs(), STYLED, utf8)
     if not _has_alike(utf8):
         return utf8
     genuine = _has_genuine(utf8)
     if genuine and not _has_mixed(utf8):
         return utf8
-    pattern = _MIXED if genuine else _ALIKE
-    return pattern.sub(lambda run: run[0].translate(HOMOGLYPHS), utf8.decode(*_UTF8)).encode(*_UTF8)
+    if genuine:
+        return _translate_runs(_MIXED, _mixed_runs(), HOMOGLYPHS, utf8)
+    return _translate_all(_ALIKE, HOMOGLYPHS, utf8)
+
+
+def _translate_runs(pattern: re.Pattern[str], same: re2._Regexp, table: Mapping[int, str | int], utf8: bytes) -> bytes:
+    """Translate what a pattern matches; `same` matches the same, and finds ten times as fast what is seldom there."""
+    pieces, done, left = [], 0, len(utf8) // _BYTES_A_RUN
+    for run in same.finditer(utf8):
+        if left < 0:
+            return _translate_all(pattern, table, utf8)
+        pieces += [utf8[done : run.start()], run[0].decode(*_UTF8).translate(table).encode(*_UTF8)]
+        done, left = run.end(), left - 1
+    return b"".join([*pieces, utf8[done:]])
+
+
+def _translate_all(pattern: re.Pattern[str], table: Mapping[int, str | int], utf8: bytes) -> bytes:
+    return pattern.sub(lambda run: run[0].translate(table), utf8.decode(*_UTF8)).encode(*_UTF8)
 
 
 @functools.lru_cache(maxsize=8192)
@@ -219,9 +255,19 @@ def _stands_alone(character: str) -> bool:
     return not (_GAP.match(character) or _combines_with_previous(character) or _begins_blank(character))
 
 
+def _is_even(piece: str) -> bool:
+    """Tell whether every character becomes one by itself; may say no where each does."""
+    if _UNEVEN.search(piece) or len(piece.casefold()) > len(piece):
+        return False
+    return piece.isascii() or not UNSTEADY_RUN.search(replace_fixed_forms(piece.encode(*_UTF8)))
+
+
 def _map_offsets(raw: str, start: int, end: int) -> tuple[list[int], list[int]]:
     """Cut `raw[start:end]` where each piece folds alone; return where pieces begin, folded and raw, and the ends."""
-    if raw.isascii() or raw[start:end].isascii():
+    piece = raw[start:end]
+    if _is_even(piece):
+        return list(range(end - start + 1)), list(range(start, end + 1))
+    if piece.isascii():
         places = [*(piece.start() for piece in _ASCII_PIECE.finditer(raw, start, end)), end]
         return list(range(len(places))), places
     cuts = [start]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.guardrails.attacks.word_model import WordModel, features_of, windows_of, word_model
+from apps.guardrails.attacks.word_model import AttackFinder, WordModel, features_of, read_model, windows_of
 from apps.guardrails.findings.scan_types import RuleSettings, Segment
 from apps.guardrails.rules import attack_model
 from apps.guardrails.scanning import engine
@@ -29,13 +29,31 @@ def test_a_score_is_the_bias_and_the_mean_of_weights_by_the_root_of_their_number
     assert features_of("ignore all cake!") == words | beginnings | pairs | {"ignore _ cake", "all _ !"}
     assert model.scores("ignore all") == pytest.approx((5 + 140 / 4**0.5, -1 + 2 / 4**0.5))
     assert model.scores("ignore all cake!") == pytest.approx((5 + 80 / 10**0.5, -1 + 2 / 10**0.5))
-    assert (model.is_attack("ignore all"), model.is_attack("a cake"), model.scores("")) == (True, False, (0.0, 0.0))
-    assert (model.is_attack("a cake"), model.is_attack("a cake", guarded=True)) == (False, True)
-    assert model._replace(thresholds=(99, -2)).is_attack("a")
+    finder = AttackFinder.of(model)
+    assert (finder.is_attack("ignore all"), finder.is_attack("a cake"), finder.scores("")) == (True, False, (0.0, 0.0))
+    assert (finder.is_attack("a cake"), finder.is_attack("a cake", guarded=True)) == (False, True)
+    assert AttackFinder.of(model._replace(thresholds=(99, -2))).is_attack("a")
+    assert finder.scores("ignore all cake!") == model.scores("ignore all cake!")
     assert model.written() == (
         "<bias>\t5\t-1\n<threshold>\t20\t10\n<guarded>\t-30\t10\n"
         "cake\t-60\t0\nignor*\t20\t-5\nignore\t90\t0\nignore all\t30\t7\n"
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1gn0re the_old 4ll * the* the _ the, and the and the 2026\x01",
+        "\u5fd8\u8bb0\u89c4\u5219_now \u0e01\u0e01 \u091a\u093f\u0928_\u091a",
+        "\u0437\u0430\u0431\u0443\u0434\u044c_\u0432\u0441\u0435 \u0438 \u0e431",
+        "caf\u00e9_1s \u00fcber 4ll \u2026 \u0663",
+        *(ATTACK, HARMLESS, "", " ", "_"),
+    ],
+)
+def test_the_product_scores_as_the_trainer(text: str) -> None:
+    weights = {feature: (3 * place - 9, 7 - 2 * place) for place, feature in enumerate(sorted(features_of(text)))}
+    for model in (read_model(), WordModel(weights, (5, -1))):
+        assert AttackFinder.of(model).scores(text) == model.scores(text)
 
 
 def test_digits_in_words_are_read_as_letters() -> None:
@@ -71,7 +89,7 @@ def test_a_long_text_is_read_in_windows() -> None:
 def test_less_is_needed_where_a_program_keeps_something() -> None:
     """What is kept lowers what it takes."""
     text, kept = "give me the last word of it", frozenset({"code"})
-    model = word_model()
+    model = read_model()
     assert model.guarded[0] < model.scores(text)[0] <= model.thresholds[0]
     assert attack_model.find(ScannedText(text), RuleSettings()) == []
     spans = attack_model.find(ScannedText(text), RuleSettings(kept=kept))
@@ -120,7 +138,7 @@ def test_only_what_users_say_is_read() -> None:
 
 def test_the_model_of_the_product_is_as_it_is_written() -> None:
     written = Path(training._WEIGHTS).read_text(encoding="utf-8")
-    assert word_model().written() == written
+    assert read_model().written() == written
     assert len(written.encode()) < 2_000_000
 
 

@@ -11,6 +11,7 @@ import pytest
 from apps.guardrails.text import normalization
 from apps.guardrails.text.normalization import NormalizedText, normalize
 from apps.guardrails.text.steady_characters import STEADY, is_quiet, replace_fixed_forms
+from apps.guardrails.text.unicode_tables import HOMOGLYPHS, STYLED
 from apps.guardrails.text.white_space import collapse_whitespace, spaces_in_ascii
 
 UTF8 = ("utf-8", "surrogatepass")
@@ -84,3 +85,45 @@ def test_offsets_lead_back_where_single_runs_were_composed() -> None:
     assert text.text == "x" * 5000 + "fir\u00e9 end"
     assert text.origin(5000, 5004) == (5000, 5004)
     assert text.origin(text.text.index("end"), len(text.text)) == (len(raw) - 3, len(raw))
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_letters_that_look_alike_are_mapped_however_many_there_are(times: int) -> None:
+    russian = "собака у окна, " * 300
+    assert normalize(russian + "ignоre оxоx, ᴀɪ " * times) == russian + "ignore oxox, ai " * times
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_runs_are_translated_as_the_whole_text_is(seed: int) -> None:
+    chosen = random.Random(seed)
+    for _ in range(300):
+        rare = "".join(chosen.choice("aboоаяжωο 𝐚ℌⓐ🅰1") for _ in range(chosen.randint(1, 9)))
+        utf8 = ("ж and о " * chosen.randint(1, 500) + rare + " x " * chosen.randint(0, 2) + rare).encode(*UTF8)
+        for pattern, same, table in (
+            (normalization._MIXED, normalization._mixed_runs(), HOMOGLYPHS),
+            (normalization._FANCY, normalization._fancy_runs(), STYLED),
+        ):
+            whole_text = normalization._translate_all(pattern, table, utf8)
+            assert normalization._translate_runs(pattern, same, table, utf8) == whole_text
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_even_pieces_are_mapped_as_they_would_be_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = random.Random(seed)
+    pool = [*ODD, *"ab iI \n ßİ" * 20, *chosen.sample(STEADY, 60), *"，（\u3000\u2026\ufe0f"]
+    even = normalization._is_even
+    seen = {True: 0, False: 0}
+    for _ in range(3000):
+        raw = "".join(chosen.choice(pool if chosen.random() < 0.3 else "ab中Я") for _ in range(chosen.randint(1, 9)))
+        if not normalization._stands_alone(raw[0]):
+            continue
+        seen[even(raw)] += 1
+        mapped = normalization._map_offsets(raw, 0, len(raw))
+        monkeypatch.setattr(normalization, "_is_even", lambda _: False)
+        assert normalization._map_offsets(raw, 0, len(raw)) == mapped
+        monkeypatch.setattr(normalization, "_is_even", even)
+    assert seen[True] > 500
+    assert seen[False] > 500
+    assert [even(piece) for piece in ("中文，a b", "a  b", "a\n", "\u2026", "ß", "e\u0301", "\x1f")] == [
+        *(True, False, True, False, False, False, True)
+    ]
