@@ -38,7 +38,10 @@ _TO_BE_DONE = compile_re2(
     r"|wrong|incorrect|weak|missing|no|lost|update|has|is|check|validate|require[sd]?|ask|prompt|input|read|type|field"
     r"|label|error|message|hint|about)[ _-]?(?:your|the|for|of)?[ _-]?(?:password|passwd|pwd|passphrase|secret)\W*$"
 )
-_SECRET_KEY = compile_re2(r"(?i)secret_?key\W{1,12}[bru]?[\"'`]$")
+_SECRET_KEY = compile_re2(r"(?i)secret_?key(?:_?base)?\W{1,12}[bru]?[\"'`]$")
+_VARIABLE = compile_re2(
+    rf"(?i)(?:{NAMES_OF_PASSWORDS}|_secret|secret_key)[\"'`]?[)\]]?\s?(?:,|\?\?|\|\||\?:|:|\bor\b)\s?[bru]?[\"'`]$"
+)
 _LABELLED = compile_re2(r"(?::|=>|,)\s{0,3}[\"'`]$")
 _ENDS_SENTENCE = ".,;:)*_"
 
@@ -64,6 +67,11 @@ def _literal(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a quoted value that is mixed, unless the name only begins with that of a password."""
     candidate = _whole(candidate)
     return None if is_other_name(candidate.before(48)) or ABOUT.search(candidate.text) else accept_mixed(candidate)
+
+
+def accept_fallback(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what stands in for a variable: mixed, or any word where its name ends with that of a password."""
+    return accept_given(candidate) if _VARIABLE.search(candidate.before(64)) else _literal(candidate)
 
 
 def _compared(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -148,13 +156,14 @@ PATTERNS = (
     ),
     # A literal that a program gives to a password, or compares with one: a word counts as well.
     _form(
-        r"(?:password|passwd|pwd|passphrase|(?:session|jwt|cookie|signing|client|app)_?secret|secret_?key)\d?"
+        r"(?:password|passwd|pwd|passphrase|(?:session|jwt|cookie|signing|client|app|webhook|hmac|auth|shared|consumer|token)"
+        r"_?secret|secret_?key(?:_?base)?)\d?"
         r"[\"'`\])]{0,3}"
         r"(?: ?: ?(?:str|string|&str)\b)?\s{0,3}(?::=|={1,3}>?|!={1,2}|:|\|\||\?\?)\s{0,3}[bru]?[\"'`]([a-z]"
         r"[^\s\"'`<>\\]{4,60})[\"'`]",
         _word,
-        r"(?:password|passwd|pwd|passphrase|_?secret|secret_?key)\d?[\"'`\])]*(?: ?: ?(?:str|string|&str)\b)?\s*"
-        r"[:=!|?]+\s*[bru]?[\"'`]",
+        r"(?:password|passwd|pwd|passphrase|_?secret|secret_?key(?:_?base)?)\d?[\"'`\])]*"
+        r"(?: ?: ?(?:str|string|&str)\b)?\s*[:=!|?]+\s*[bru]?[\"'`]",
     ),
     _form(
         r"\b(?:login|credentials|account)(?: is| are|:)[ \t]{1,2}[^\s/:\"']{2,40} ?[/:] ?([^\s\"'`<>,;|&(){}\[\]]{5})",
@@ -177,7 +186,7 @@ PATTERNS = (
     # What stands in for a variable of the environment that is not set.
     _form(
         rf"{_NAMES}[^\n]{{0,40}}?(?:get)?env[^\n]{{0,80}}?[)\]] ?(?::|\|\||\?\?|\bor\b) ?{_LITERAL}",
-        _literal,
+        accept_fallback,
         rf"{_NAMES}[^\n]*env[^\n]*[)\]] ?(?::|\|\||\?\?|or) ?[\"'`]",
     ),
     _form(

@@ -25,6 +25,7 @@ from apps.guardrails.secret_formats.entropy import (
     reads_like_words,
 )
 from apps.guardrails.secret_formats.login_pairs import accept_argument
+from apps.guardrails.secret_formats.passwords_by_form import accept_fallback
 
 _LABEL = "PASSWORD"
 # Also as people shorten and misspell it.
@@ -33,6 +34,8 @@ _NAMES = rf"(?:{NAMES_OF_PASSWORDS}|pa?ss?wo?r?d|secret|credentials?)"
 _TOKENS = r"(?:secret|token|api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|credentials?)"
 _QUOTED = r"\\{0,3}[\"'`]([^\s\"'`<>\\]{5,100})\\{0,3}[\"'`]"
 _LEAST_STRONG = 12
+_TURNS, _DIFFERENT = 3, 6
+_LETTERS_IN_A_ROW = compile_re2(r"[A-Za-z]{4}")
 _KEY_BEFORE = compile_re2(r"(?i)key|azure|storage|cosmos|secret")
 
 
@@ -55,6 +58,15 @@ def _short_token(candidate: CandidateMatch) -> CandidateMatch | None:
     return (
         candidate if has_letters_and_digits(text) and (digits >= 2 or not (text.islower() or text.isupper())) else None
     )
+
+
+def _alternating(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a token of a few characters where letters and digits take turns as in no word, version and number."""
+    text = candidate.text
+    turns = sum(one.isdigit() != two.isdigit() for one, two in pairwise(text))
+    if turns < _TURNS or len(set(text)) < _DIFFERENT or is_stand_in(text) or _LETTERS_IN_A_ROW.search(text):
+        return None
+    return candidate
 
 
 def _letters(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -96,7 +108,7 @@ _LINE = rf"(?m)^[ \t-]*[\w.-]{{0,40}}{_NAMES}[\w-]{{0,12}}[\"']?\s{{0,2}}[:=]\s{
 _LINE_END = r"[,;]?[ \t\r]*$"
 # What texts must hold to be searched for these: without the lengths that an automaton would have to count.
 _LINE_GATE = rf"(?i){_NAMES}[\w-]*[\"']?\s?\s?[:=]\s?\s?[\"']"
-_TOKEN_GATE = rf"(?i)(?:{_TOKENS}|[_-]key)[\"'\])]*\s?\s?(?:[:=]|:=|=>)\s?\s?[\"']"
+_TOKEN_GATE = rf"(?i)(?:{_TOKENS}|[_-]key)[\"'\])]*\s?\s?(?:[:=]|:=|=>)\s?\s?(?:\[\s?)?[\"']"
 
 PATTERNS = (
     # `#define PASSWORD "…"`, `SET password "…"`, `%global password "…"`.
@@ -109,12 +121,17 @@ PATTERNS = (
     _password(
         rf"(?:getenv|environ(?:\.get)?|env|config|get)[(\[]{{1,2}}[\"']{_NAMED}[\"'][)\]]{{0,2}}"
         rf"\s{{0,3}}(?:,|\bor\b|\|\||\?\?|\?:)\s{{0,3}}(?:default\s?=\s?)?{_QUOTED}",
-        accept_mixed,
+        accept_fallback,
+    ),
+    _password(
+        rf"\benv\.[a-z0-9_]{{0,40}}(?:{_NAMES}|{_TOKENS})[a-z0-9_]{{0,8}}\s{{0,3}}(?:\|\||\?\?)\s{{0,3}}{_QUOTED}",
+        accept_fallback,
+        gate=r"(?i)\benv\.[a-z0-9_]+\s*(?:\|\||\?\?)\s*[\"'`]",
     ),
     _password(
         rf"(?:{_NAMES}|{_TOKENS})\w{{0,12}}\s{{0,3}}:?=\s{{0,3}}(?:os\.)?(?:getenv|env|environ\.get)"
         rf"\([\"'][^\"'\n]{{1,40}}[\"'],\s{{0,3}}{_QUOTED}",
-        accept_mixed,
+        accept_fallback,
     ),
     # What an empty variable of a shell, a compose file or Spring's settings stands for: `${DB_PASSWORD:-…}`.
     _password(
@@ -168,6 +185,18 @@ PATTERNS = (
         rf"(?:{_TOKENS}|\b[a-z]{{3,12}}[_-]key)[\"'\])]{{0,3}}\s{{0,2}}(?:[:=]|:=|=>)\s{{0,2}}[\"']([0-9a-z]{{10,19}})[\"']",
         _short_token,
         gate=_TOKEN_GATE,
+    ),
+    _key(
+        rf"(?:{_TOKENS}|_key)[\"'\])]{{0,3}}\s{{0,2}}(?:[:=]|:=|=>)\s{{0,2}}(?:\[\s?)?[\"']([0-9a-z]{{7,15}})[\"']",
+        _alternating,
+        gate=_TOKEN_GATE,
+    ),
+    # Headers, and settings to the end of their line.
+    _key(
+        r"(?m)(?:\bx-[a-z0-9-]{0,24}(?:key|token|secret|auth)|(?:_|\b)(?:token|api_?key|secret)) ?[:=] ?"
+        r"([0-9a-z]{8,15})[ \t\r]*[\"']?[ \t\r]*$",
+        _alternating,
+        gate=r"(?i)(?:key|token|secret|auth) ?[:=] ?[0-9a-z]",
     ),
     _key(
         rf"(?:{_TOKENS}|key|passw(?:or)?d)[\"'\])]{{0,3}}\s{{0,2}}(?:[:=]|:=|=>|,)\s{{0,2}}[\"']?(?:bearer )?"
