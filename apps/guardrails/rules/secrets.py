@@ -14,6 +14,7 @@ from apps.guardrails.secret_formats import (
     encoded_keys,
     encoded_settings,
     keys,
+    keys_as_arguments,
     login_pairs,
     logins,
     named_values,
@@ -57,6 +58,7 @@ _SEARCH = PatternSearch(
         *passwords_by_form.PATTERNS,
         *passwords_in_calls.PATTERNS,
         *passwords_as_arguments.PATTERNS,
+        *keys_as_arguments.PATTERNS,
         *passwords_in_notes.PATTERNS,
     )
 )

@@ -52,7 +52,7 @@ _CODE = compile_re2(
     r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_]+(?:\d{1,4}[A-Za-z_]*)?$|^import\.|^(?:op|vault|ssm|arn|file|secretref|projects)[:/]|^[a-z_]\w*(?:\.[A-Z][A-Za-z_]*\d?)+$|^https?://|^(?:~|\.{1,2})/|"
     r"^/[\w.-]*/|^\$[A-Za-z_]|^(?:true|false|null|none|undefined)\b|"
     r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings)$|"
-    r"^_[a-z]+\d?(?:_[a-z]+\d?)+$"
+    r"^_[a-z]+\d?(?:_[a-z]+\d?)+$|^[a-z_]+(?::[\w,]+)?\|[a-z]"
 )
 _HASH = compile_re2(
     r"^(?:\$2[aby]\$|\$argon2|\$6\$|\$5\$|pbkdf2_|scrypt:|sha(?:256|512|1)[-:$]|md5[-:$]|\{SSHA|bcrypt)"

@@ -40,7 +40,7 @@ _TO_BE_DONE = compile_re2(
 )
 _SECRET_KEY = compile_re2(r"(?i)secret_?key(?:_?base)?\W{1,12}[bru]?[\"'`]$")
 _VARIABLE = compile_re2(
-    rf"(?i)(?:{NAMES_OF_PASSWORDS}|_secret|secret_key)[\"'`]?[)\]]?\s?(?:,|\?\?|\|\||\?:|:|\bor\b)\s?[bru]?[\"'`]$"
+    rf"(?i)(?:{NAMES_OF_PASSWORDS}|(?:_|\b)secret|secret_key)[\"'`]?[)\]]?\s?(?:,(?:\s?default\s?=)?|\?\?|\|\||\?:|:|\bor\b)\s?[bru]?[\"'`]$"
 )
 _LABELLED = compile_re2(r"(?::|=>|,)\s{0,3}[\"'`]$")
 _ENDS_SENTENCE = ".,;:)*_"
@@ -157,12 +157,12 @@ PATTERNS = (
     # A literal that a program gives to a password, or compares with one: a word counts as well.
     _form(
         r"(?:password|passwd|pwd|passphrase|(?:session|jwt|cookie|signing|client|app|webhook|hmac|auth|shared|consumer|token)"
-        r"_?secret|secret_?key(?:_?base)?)\d?"
+        r"_?secret|secret_?(?:key(?:_?base)?|token))\d?"
         r"[\"'`\])]{0,3}"
         r"(?: ?: ?(?:str|string|&str)\b)?\s{0,3}(?::=|={1,3}>?|!={1,2}|:|\|\||\?\?)\s{0,3}[bru]?[\"'`]([a-z]"
         r"[^\s\"'`<>\\]{4,60})[\"'`]",
         _word,
-        r"(?:password|passwd|pwd|passphrase|_?secret|secret_?key(?:_?base)?)\d?[\"'`\])]*"
+        r"(?:password|passwd|pwd|passphrase|_?secret|secret_?(?:key(?:_?base)?|token))\d?[\"'`\])]*"
         r"(?: ?: ?(?:str|string|&str)\b)?\s*[:=!|?]+\s*[bru]?[\"'`]",
     ),
     _form(

@@ -107,7 +107,7 @@ _NAMED = rf"[a-z0-9_.-]{{0,40}}(?:{_NAMES}|{_TOKENS}|_pass)[a-z0-9_]{{0,12}}"
 _LINE = rf"(?m)^[ \t-]*[\w.-]{{0,40}}{_NAMES}[\w-]{{0,12}}[\"']?\s{{0,2}}[:=]\s{{0,2}}"
 _LINE_END = r"[,;]?[ \t\r]*$"
 # What texts must hold to be searched for these: without the lengths that an automaton would have to count.
-_LINE_GATE = rf"(?i){_NAMES}[\w-]*[\"']?\s?\s?[:=]\s?\s?[\"']"
+_LINE_GATE = rf"(?i){_NAMES}[\w-]*[\"']?\s?\s?[:=]\s?\s?[bru]?[\"']"
 _TOKEN_GATE = rf"(?i)(?:{_TOKENS}|[_-]key)[\"'\])]*\s?\s?(?:[:=]|:=|=>)\s?\s?(?:\[\s?)?[\"']"
 
 PATTERNS = (
@@ -168,8 +168,8 @@ PATTERNS = (
         gate=r"_PASS(?:WORD)? ?=",
     ),
     # A quoted line of any signs, blanks excepted.
-    _password(rf"{_LINE}\"([^\s]{{12,160}})\"{_LINE_END}", _strong, gate=_LINE_GATE),
-    _password(rf"{_LINE}'([^\s]{{12,160}})'{_LINE_END}", _strong, gate=_LINE_GATE),
+    _password(rf"{_LINE}[bru]?\"([^\s]{{12,160}})\"{_LINE_END}", _strong, gate=_LINE_GATE),
+    _password(rf"{_LINE}[bru]?'([^\s]{{12,160}})'{_LINE_END}", _strong, gate=_LINE_GATE),
     _password(rf"{_NAMES_ALONE}\s?,\s?\"([^\s\"]{{12,100}})\"", _strong),
     # Flags and statements.
     _password(
