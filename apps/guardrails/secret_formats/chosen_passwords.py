@@ -52,7 +52,7 @@ _TEMPLATE = compile_re2(
     r"\w\([^()]*\)$|^:[a-z]|#\{|^[$@&%][A-Za-z_]\w*$|"
     r"^[\w$]+(?:\.[A-Za-z_$][\w$]*)+$|^[a-z]+://|^[./~]|^\w+(?:/[\w.-]+)+/?$|^\d+(?:\.\d+)+|^\d{4}-\d\d-\d\d|^#[\w-]+$|"
     r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$|^\[|^--?[a-z]|^\w+=\w+$|"
-    r"[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,|[\w.]\($|\(\?[=!:<]|^[a-z]+(?::[\w,]+)?\|"
+    r"^[A-Z][a-z]+\?$|[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,|[\w.]\($|\(\?[=!:<]|^[a-z]+(?::[\w,]+)?\|"
 )
 # Words that signs join are names of something in most places.
 _JOINED = compile_re2(r"^[a-z0-9]+(?:[_-][a-z0-9]+)+$")
@@ -290,16 +290,6 @@ PATTERNS = (
         r"\b(?:SECRET_KEY|SECRET_KEY_BASE|(?:SECURE_)?AUTH_KEY|LOGGED_IN_KEY|NONCE_KEY|(?:SECURE_)?AUTH_SALT"
         r"|LOGGED_IN_SALT|NONCE_SALT|"
         r"APP_KEY)[\"']?\s{0,4}[=,:]\s{0,24}[rbu]?[\"']([^\"'\n]{24,120})[\"']",
-        _long_key,
-    ),
-    CandidatePattern(
-        "password_hash",
-        _LABEL,
-        r"\$2[abxy]\$\d\d\$[./0-9A-Za-z]{53}|\$6\$(?:rounds=\d{1,9}\$)?[./0-9A-Za-z]{4,16}\$[./0-9A-Za-z]{86}"
-        r"|\$5\$(?:rounds=\d{1,9}\$)?[./0-9A-Za-z]{4,16}\$[./0-9A-Za-z]{43}|"
-        r"\$[PH]\$[./0-9A-Za-z]{31}|\$sha1\$\d{1,9}\$[./0-9A-Za-z]{0,64}\$[./0-9A-Za-z]{28}|\$(?:1|apr1)\$[./0-9A-Za-z]{1,8}\$[./0-9A-Za-z]{22}"
-        r"|\$y\$[./0-9A-Za-z]{1,8}\$[./0-9A-Za-z]{1,86}\$[./0-9A-Za-z]{43}"
-        r"|\$argon2i?d?\$v=\d+\$m=\d+,t=\d+,p=\d+\$[+/0-9A-Za-z]{11,64}\$[+/0-9A-Za-z]{16,128}",
         _long_key,
     ),
 )

@@ -25,7 +25,7 @@ _IN_QUOTES = r"\\{0,3}[\"']([^\s\"'\\]{4,60})\\{0,3}[\"']"
 def accept_argument(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what stands where only a password can, unless it is a variable or names one."""
     text = candidate.text.rstrip(".,;)")
-    if len(text) < _LEAST or text[0] in "$%<{[-(*@" or is_word_for_password(text):
+    if len(text) < _LEAST or text[0] in "$%<{[-(*@," or is_word_for_password(text):
         return None
     return candidate.truncated(len(text.encode()))
 

@@ -19,8 +19,10 @@ from apps.guardrails.secret_formats.chosen_passwords import (
 )
 from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
+    count_turns,
     entropy,
     has_letters_and_digits,
+    is_made_of_letters,
     is_random,
     reads_like_words,
 )
@@ -52,6 +54,8 @@ def _strong(candidate: CandidateMatch) -> CandidateMatch | None:
 def _short_token(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a quoted value of ten to nineteen characters that is put together from no words."""
     text = candidate.text
+    if text.isalpha():
+        return candidate if is_made_of_letters(text, _LEAST_STRONG) and not is_stand_in(text) else None
     if not text.isalnum() or is_stand_in(text) or not is_random(text, 2.8) or reads_like_words(text):
         return None
     digits = sum(map(str.isdigit, text))
@@ -63,8 +67,7 @@ def _short_token(candidate: CandidateMatch) -> CandidateMatch | None:
 def _alternating(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a token of a few characters where letters and digits take turns as in no word, version and number."""
     text = candidate.text
-    turns = sum(one.isdigit() != two.isdigit() for one, two in pairwise(text))
-    if turns < _TURNS or len(set(text)) < _DIFFERENT or is_stand_in(text) or _LETTERS_IN_A_ROW.search(text):
+    if count_turns(text) < _TURNS or len(set(text)) < _DIFFERENT or is_stand_in(text) or _LETTERS_IN_A_ROW.search(text):
         return None
     return candidate
 
@@ -90,6 +93,10 @@ def _encoded(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if has_letters_and_digits(text) and is_random(text, 3.0) else None
 
 
+def _in_query(candidate: CandidateMatch) -> CandidateMatch | None:
+    return None if reads_like_words(candidate.text) else _encoded(candidate)
+
+
 def _beside_key(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if _KEY_BEFORE.search(candidate.before(96)) and is_random(candidate.text, 4.5) else None
 
@@ -108,7 +115,7 @@ _LINE = rf"(?m)^[ \t-]*[\w.-]{{0,40}}{_NAMES}[\w-]{{0,12}}[\"']?\s{{0,2}}[:=]\s{
 _LINE_END = r"[,;]?[ \t\r]*$"
 # What texts must hold to be searched for these: without the lengths that an automaton would have to count.
 _LINE_GATE = rf"(?i){_NAMES}[\w-]*[\"']?\s?\s?[:=]\s?\s?[bru]?[\"']"
-_TOKEN_GATE = rf"(?i)(?:{_TOKENS}|[_-]key)[\"'\])]*\s?\s?(?:[:=]|:=|=>)\s?\s?(?:\[\s?)?[\"']"
+_TOKEN_GATE = rf"(?i)(?:{_TOKENS}|[_-]key)[\"'\])]*\s?\s?(?:[:=-]|:=|=>)\s?\s?(?:\[\s?)?[\"']"
 
 PATTERNS = (
     # `#define PASSWORD "…"`, `SET password "…"`, `%global password "…"`.
@@ -180,9 +187,20 @@ PATTERNS = (
         accept_mixed,
         gate=r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b",
     ),
+    # What a function of that name returns, and keys in addresses.
+    _key(
+        rf"(?:{_TOKENS}|key|passw(?:or)?d)\w{{0,12}}\s?\([^()\n]{{0,40}}\)[^\"'`\n{{}}]{{0,24}}[{{:]?\s{{0,24}}return\s{{1,3}}{_QUOTED}",
+        accept_mixed,
+        gate=r"\breturn\s+[\"'`]",
+    ),
+    _key(
+        r"[?&](?:code|sig|key|subscription-key)=([0-9a-z%/+_-]{32,100}={0,2})",
+        _in_query,
+        gate=r"(?i)[?&](?:code|sig|key|subscription-key)=[0-9a-z%/+_-]",
+    ),
     # Short tokens and tokens without a digit, beside their name.
     _key(
-        rf"(?:{_TOKENS}|\b[a-z]{{3,12}}[_-]key)[\"'\])]{{0,3}}\s{{0,2}}(?:[:=]|:=|=>)\s{{0,2}}[\"']([0-9a-z]{{10,19}})[\"']",
+        rf"(?:{_TOKENS}|\b[a-z]{{3,12}}[_-]key)[\"'\])]{{0,3}}\s{{0,2}}(?:[:=-]|:=|=>)\s{{0,2}}[\"']([0-9a-z]{{10,19}})[\"']",
         _short_token,
         gate=_TOKEN_GATE,
     ),
