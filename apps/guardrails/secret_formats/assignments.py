@@ -56,7 +56,7 @@ _CODE = compile_re2(
     r"|^[a-z]+[A-Z][A-Za-z]*(?:\.[a-z][A-Za-z]*)+$|^[A-Z][a-z]+[:?]$|^,[A-Za-z]+:$|-\d+(?:\.\d+){1,3}$"
 )
 _HASH = compile_re2(
-    r"^(?:\$2[aby]\$|\$argon2|\$6\$|\$5\$|pbkdf2_|scrypt:|sha(?:256|512|1)[-:$]|md5[-:$]|\{SSHA|bcrypt|ENC[(\[])"
+    r"^(?:\$2[aby]\$|\$argon2|\$6\$|\$5\$|pbkdf2_|scrypt:|sha(?:256|512|1)[-:$]|md5[-:$]|\{SSHA|bcrypt|ENC[(\[]|\{cipher\})"
 )
 _NAME = compile_re2(r"^[A-Za-z]+(?:[_-][A-Za-z]+)*$")
 _DATE = compile_re2(r"^\d{4}-\d\d-\d\d")

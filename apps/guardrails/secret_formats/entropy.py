@@ -78,7 +78,7 @@ def count_turns(text: str) -> int:
 
 def reads_like_words(text: str, share: float = _LIKE_WORDS) -> bool:
     """Tell whether a token is put together from words, as identifiers are; made ones have any letters side by side."""
-    if _HEX.match(text) or count_turns(text) >= _TURNS:
+    if _HEX.match(text):
         return False
     lower = text.lower()
     pairs = [pair for pair in map("".join, pairwise(lower)) if pair.isalpha()]
@@ -87,6 +87,8 @@ def reads_like_words(text: str, share: float = _LIKE_WORDS) -> bool:
 
 def is_put_together_from_words(text: str) -> bool:
     """Tell whether a value right beside the name of a key reads like words: mixed ones must do so more clearly."""
+    if count_turns(text) >= _TURNS:
+        return False
     mixed = text not in (text.lower(), text.upper()) and sum(map(str.isdigit, text)) >= _MIXED_DIGITS
     return reads_like_words(text, _LIKE_WORDS_MIXED if mixed else _LIKE_WORDS)
 

@@ -39,7 +39,7 @@ _SIGNS_TOKENS = (
 _TAKES_KEY = (
     r"\b(?:pbkdf2|standard|scrypt)passwordencoder\(|\bcreate_?secret_?key\(|\bnew.?encrypter\(|secretbox\("
     r"|(?:en|de)codingkey::from_secret\(|new_from_slice\(|message(?:encryptor|verifier)\.new[ (]|rfc2898derivebytes\("
-    r"|(?:scrypt|pbkdf2)(?:sync)?\(|\bsymmetrickey\(|\bhmac(?:sha\d{1,3}|md5)\("
+    r"|(?:scrypt|pbkdf2)(?:sync)?\(|\bsymmetrickey\(|\b(?:get)?hmac(?:sha\d{1,3}|md5)?\("
 )
 
 PATTERNS = (
@@ -57,7 +57,7 @@ PATTERNS = (
         r"\bcryptojs\.",
     ),
     _key(
-        rf"(?:{_TAKES_KEY})\s?(?:data:\s?)?(?:[\w.]{{1,30}}\(\s?)?{LITERAL}",
+        rf"(?:{_TAKES_KEY})\(?\s?(?:data:\s?)?(?:[\w.]{{1,30}}\(\s?)?{LITERAL}",
         rf"(?:{_TAKES_KEY})",
     ),
     _key(

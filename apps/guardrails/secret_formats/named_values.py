@@ -106,7 +106,12 @@ def _is_made(text: str, least: int, is_of_words: Callable[[str], bool] = reads_l
         return False  # a signed token, which its own pattern judges
     if _ADDRESS.search(text) or _PATH.search(text) or not is_random(text, 2.8 if _HEX.match(text) else 3.0):
         return False
-    return not is_of_words(text) or _has_made_part(text)
+    return not is_of_words(text)
+
+
+def _reads_like_name(text: str) -> bool:
+    """Tell whether a literal right beside the name of a key is put together from words, to its end."""
+    return is_put_together_from_words(text) and not _has_made_part(text)
 
 
 def _has_made_part(text: str) -> bool:
@@ -125,7 +130,7 @@ def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
         return None
     # Behind a blank, as in a call, stands a variable as well.
     literal = before[-1:] in b"\"'`=:>"
-    return value if _is_made(value.text, _LEAST, is_put_together_from_words if literal else reads_like_words) else None
+    return value if _is_made(value.text, _LEAST, _reads_like_name if literal else reads_like_words) else None
 
 
 def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:

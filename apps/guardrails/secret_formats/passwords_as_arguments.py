@@ -10,7 +10,7 @@ from __future__ import annotations
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, Check
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.chosen_passwords import is_no_password, is_other_name, is_stand_in
-from apps.guardrails.secret_formats.entropy import entropy
+from apps.guardrails.secret_formats.entropy import entropy, has_letters_and_digits
 
 _LEAST, _LEAST_BITS = 5, 1.9
 OPEN = r"[$@bruf]{0,2}\\{0,3}[\"'`]"
@@ -28,6 +28,7 @@ _METHOD = compile_re2(
     r"(?i)^(?:aes|3?des|rc[245]|rsa|dsa|ec|ed25519|blowfish|chacha\w*|[hrep]s|hmac|sha|md5|pbkdf2?|bcrypt|argon2\w*"
     r"|pkcs\d*|utf|ascii|latin|base|hex|binary|jwt|cbc|gcm|ecb|ctr|none|x?\d+)[\w./-]{0,24}$"
 )
+_NAME = compile_re2(r"^[a-z]+(?:[A-Z][a-z]+)+\d{0,2}$")
 _DIRECTIVE = compile_re2(
     r"(?i)(?:reset|forgot|change|confirm|new|show|hide|toggle|repeat|retype|enter|verify|invalid|wrong|missing|no|has"
     rf"|is|check|validate|require[sd]?|ask|prompt|field|label|error|message|hint)[ _-]?{_WORD}\s?\($"
@@ -51,7 +52,14 @@ def _set(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def _compared(candidate: CandidateMatch) -> CandidateMatch | None:
-    return None if is_stand_in(candidate.text) else accept_argument_of_call(candidate)
+    """Accept what is compared with a password; of words that signs join, only those with a digit."""
+    named = is_stand_in(candidate.text) and not has_letters_and_digits(candidate.text)
+    return None if named else accept_argument_of_call(candidate)
+
+
+def _typed(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what a test types for a password: no name of a field or a text."""
+    return None if _NAME.search(candidate.text) else _compared(candidate)
 
 
 def _password(pattern: str, check: Check, gate: str) -> CandidatePattern:
@@ -150,12 +158,12 @@ PATTERNS = (
     _password(
         rf"(?:\.(?:fill|type|send_?keys|set_?value)\(|\bfill_in[ (])\s?[\"'`][^\"'`\n]{{0,40}}{_WORD}"
         rf"[^\"'`\n]{{0,12}}[\"'`]{NEXT}(?:with: ?)?{LITERAL}",
-        _compared,
+        _typed,
         rf"(?:\.(?:fill|type|send_?keys|set_?value)\(|\bfill_in[ (])\s?[\"'`][^\"'`\n]*{_WORD}",
     ),
     _password(
         rf"[#.\"'\[=]{_WORD}[\"'`\])]{{1,5}}\s?\.\s?(?:type|fill|send_?keys|set_?value)\(\s?{LITERAL}",
-        _compared,
+        _typed,
         rf"{_WORD}[\"'`\])]+\s?\.\s?(?:type|fill|send_?keys|set_?value)\(",
     ),
     # Comparisons, either way round.
@@ -166,14 +174,14 @@ PATTERNS = (
         r"(?:strn?(?:case)?cmp|equals|compare\w*|timingsafeequal)\s?\([^\n]*(?:pass|pwd|secret|api_?key)",
     ),
     _password(
-        rf"{LITERAL}\.equals\(\s?[\w.]{{0,40}}{_WORD}(?:\(\))?\s?\)",
+        rf"{LITERAL}\.equals\(\s?[\w.]{{0,40}}{_WORD}\d?(?:\(\))?\s?\)",
         _compared,
         rf"[\"'`]\.equals\([^\n]*{_WORD}",
     ),
     _password(
-        rf"(?:\.secret(?:\(\))?\s?[!=]={{1,2}}\s?|\b{_WORD}(?:\(\))?\.equals(?:ignorecase)?\(){LITERAL}",
+        rf"(?:\.secret(?:\(\))?\s?[!=]={{1,2}}\s?|{_WORD}\d?(?:\(\))?\.equals(?:ignorecase)?\(){LITERAL}",
         accept_argument_of_call,
-        rf"\.secret(?:\(\))?\s?[!=]=|{_WORD}(?:\(\))?\.equals",
+        rf"\.secret(?:\(\))?\s?[!=]=|{_WORD}\d?(?:\(\))?\.equals",
     ),
     # `user == "anja" && pass == "…"`.
     _password(

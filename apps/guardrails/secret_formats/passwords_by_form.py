@@ -159,7 +159,7 @@ PATTERNS = (
         r"(?:password|passwd|pwd|passphrase|(?:session|jwt|cookie|signing|client|app|webhook|hmac|auth|shared|consumer|token)"
         r"_?secret|secret_?(?:key(?:_?base)?|token))\d?"
         r"[\"'`\])]{0,3}"
-        r"(?: ?: ?(?:str|string|&str)\b)?\s{0,3}(?::=|={1,3}>?|!={1,2}|\?:|:|\|\||\?\?)\s{0,3}[bru]?[\"'`]([a-z]"
+        r"(?: ?: ?(?:str|string|&str)\b)?\s{0,3}(?::=|={1,3}>?|!={1,2}|\?:|:|\|\||\?\?)\s{0,3}[bru]?[\"'`]{1,3}([a-z]"
         r"[^\s\"'`<>\\]{4,60})[\"'`]",
         _word,
         r"(?:password|passwd|pwd|passphrase|_?secret|secret_?(?:key(?:_?base)?|token))\d?[\"'`\])]*"

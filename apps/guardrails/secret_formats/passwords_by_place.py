@@ -93,6 +93,12 @@ def _encoded(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if has_letters_and_digits(text) and is_random(text, 3.0) else None
 
 
+def _made(candidate: CandidateMatch) -> CandidateMatch | None:
+    text = candidate.text
+    mixed = has_letters_and_digits(text) and is_random(text, 3.0) and not reads_like_words(text)
+    return candidate if mixed or is_made_of_letters(text) else None
+
+
 def _in_query(candidate: CandidateMatch) -> CandidateMatch | None:
     return None if reads_like_words(candidate.text) else _encoded(candidate)
 
@@ -208,6 +214,12 @@ PATTERNS = (
         rf"(?:{_TOKENS}|_key)[\"'\])]{{0,3}}\s{{0,2}}(?:[:=]|:=|=>)\s{{0,2}}(?:\[\s?)?[\"']([0-9a-z]{{7,15}})[\"']",
         _alternating,
         gate=_TOKEN_GATE,
+    ),
+    # What nothing but its name and its quotes say: `$oauth = "…"`.
+    _key(
+        r"(?:\b|[_$])o?auth[\"'\])]{0,3}\s{0,2}(?:={1,3}|:=|=>|:|,)\s{0,2}[\"']([0-9a-z]{16,64})[\"']",
+        _made,
+        gate=r"(?i)o?auth[\"'\])]*\s*[:=,][:=>]*\s*[\"'][0-9a-z]",
     ),
     # Headers, and settings to the end of their line.
     _key(
