@@ -197,7 +197,7 @@ PATTERNS = (
         r"(?i)\b(?:user(?: ?id|name)?|uid)\s*=\s*[^;\n]{1,80};[^\n]{0,60}?\b(?:password|pwd)\s*=\s*"
         r"([^;\s\"'<>]{3,100})",
         accept_given,
-        gate=r"(?i)\b(?:password|pwd)\s*=",
+        gate=r"(?i)\b(?:user|uid)[^;=\n]*=[^;\n]*;[^\n]*\b(?:password|pwd)\s*=",
     ),
     CandidatePattern(
         "chosen_password",
@@ -205,7 +205,7 @@ PATTERNS = (
         r"(?i)\b(?:password|pwd)\s*=\s*([^;\s\"'<>]{3,100})\s*;[^\n]{0,60}?\b(?:user(?: ?id|name)?|uid|server"
         r"|database)\s*=",
         accept_given,
-        gate=r"(?i)\b(?:password|pwd)\s*=",
+        gate=r"(?i)\b(?:password|pwd)\s*=[^;\n]*;[^\n]*=",
     ),
     CandidatePattern(
         "chosen_password",
@@ -226,7 +226,7 @@ PATTERNS = (
         _LABEL,
         r"(?i)\bcurl\b[^\n]{0,200}? (?:-u|--user|-U|--proxy-user)[ =]?[\"']?[^\s:\"']{1,60}:([^\s\"'@$]{4,100})",
         accept_given,
-        gate=r"(?i)\bcurl\b",
+        gate=r"(?i)\bcurl\b[^\n]* (?:-u|--user|--proxy-user)[ =]?[\"']?[^\s:\"']+:",
     ),
     # SQL's statements about users.
     CandidatePattern(
@@ -240,7 +240,7 @@ PATTERNS = (
         _LABEL,
         r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]{1,100}?\bpassword\s*=?\s*N?[\"']([^\s\"']{4,100})",
         accept_given,
-        gate=r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b",
+        gate=r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]+\bpassword",
     ),
     CandidatePattern("chosen_password", _LABEL, r"(?i)\bpassword\([\"']([^\s\"']{4,100})[\"']\)", accept_given),
     # Blocks of build files and files of logins.

@@ -24,6 +24,7 @@ _NAMED = compile_re2(
     rf"(?i)(?:{NAMES_OF_PASSWORDS}|secret|token|[a-z0-9_-]key|credentials?)[a-z0-9_-]{{0,16}}[\"']?\s?(?:[:=]|=>)\s?"
     r"[\"']?([^\s\"',;]{6,400})|_json_key:|-----BEGIN [A-Z ]{0,20}PRIVATE KEY|:_(?:authToken|password)="
 )
+_CLUSTERS, _PADDING = compile_re2(r"(?i)\bkind[\"']?: ?[\"']?secret\b"), compile_re2(r"={0,2}")
 _ENCODED = compile_re2(r"[:=]\s?[\"']?([0-9A-Za-z+/]{16}[0-9A-Za-z+/]*={0,2})")
 
 
@@ -56,9 +57,9 @@ def _decoded(run: bytes) -> bytes:
     run = run[: len(run) - (len(run) % 4 == 1)]
     try:
         said = base64.b64decode(run + b"=" * (-len(run) % 4), validate=True)
+        text = said.decode()
     except (binascii.Error, ValueError):
         return b""
-    text = said.decode("utf-8", "replace")
     return said if all(one.isprintable() or one in "\n\r\t" for one in text) else b""
 
 
@@ -93,8 +94,12 @@ def _twice(candidate: CandidateMatch) -> CandidateMatch | None:
 def _value(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept the password of a cluster's secret, which stands in base64 beside its name."""
     run = _run_around(candidate)
+    around = run.before(_FURTHEST) + run.after(_FURTHEST)
+    whole = run.end - run.start + len(_PADDING.match(run.after(2)).group())
+    if run.start != candidate.start or whole % 4 or not _CLUSTERS.search(around):
+        return None
     said = _decoded(run.utf8[run.start : run.end]).strip()
-    if not said or b" " in said or len(said) * 4 // 3 + 2 < run.end - run.start - 2:
+    if not said.isascii() or b" " in said:
         return None
     return run if accept_given(CandidateMatch(said, 0, len(said))) else None
 

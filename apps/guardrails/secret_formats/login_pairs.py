@@ -74,5 +74,5 @@ PATTERNS = (
     _argument(r"\bhtpasswd +-[a-zA-Z]*b[a-zA-Z]* +[^\s]{1,100} +[^\s]{1,60} +[\"']?([^\s\"']{4,100})", "htpasswd"),
     _argument(r"\becho +(?:-n +)?[\"']?([^\s\"'|]{4,60})[\"']? *\| *sudo +-S", "sudo +-S"),
     _argument(r"(?:^|\s)--(?:http-|ftp-|proxy-)?password=[\"']?([^\s\"']{4,100})", "password="),
-    _argument(r"\bnet +use\b[^\n]{1,60}? ([^\s\"'/\\:*]{4,60}) +/user:", "/user:"),
+    _argument(r"\bnet +use\b[^\n]{1,60}? ([^\s\"'/\\:*]{4,60}) +/user:", r"\bnet +use\b[^\n]*/user:"),
 )

@@ -91,7 +91,7 @@ PATTERNS = (
         "SECRET",
         r"(?i)\bcurl\b[^\n]{0,200}? (?:-u|--user)[ =]?[\"']?([0-9A-Z_-]{16,200})(?::|[\"' \n]|$)",
         _made,
-        gate=r"(?i)\bcurl\b",
+        gate=r"(?i)\bcurl\b[^\n]* (?:-u|--user)[ =]?[\"']?[0-9A-Z_-]",
     ),
     CandidatePattern(
         "session_cookie",

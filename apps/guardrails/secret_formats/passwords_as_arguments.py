@@ -26,7 +26,7 @@ _WORD = r"(?:password|passwd|pwd|passphrase|pass(?:word)?_?(?:hash|phrase)?)"
 _NAMED = rf"[\w.$>\[\]\"'-]{{0,40}}(?:{_WORD}|secret|api_?key)\d?[\"'\]]{{0,2}}"
 _METHOD = compile_re2(
     r"(?i)^(?:aes|3?des|rc[245]|rsa|dsa|ec|ed25519|blowfish|chacha\w*|[hrep]s|hmac|sha|md5|pbkdf2?|bcrypt|argon2\w*"
-    r"|pkcs\d*|utf|ascii|latin|base|hex|binary|jwt|cbc|gcm|ecb|ctr|none|x?\d+)[\w./-]{0,24}$"
+    r"|pkcs\d*|ripemd|whirlpool|tiger|snefru|haval|gost|utf|ascii|latin|base|hex|binary|jwt|cbc|gcm|ecb|ctr|none|x?\d+)[\w./-]{0,24}$"
 )
 _NAME = compile_re2(r"^[a-z]+(?:[A-Z][a-z]+)+\d{0,2}$")
 _DIRECTIVE = compile_re2(

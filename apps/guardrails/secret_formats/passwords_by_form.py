@@ -168,7 +168,7 @@ PATTERNS = (
     _form(
         r"\b(?:login|credentials|account)(?: is| are|:)[ \t]{1,2}[^\s/:\"']{2,40} ?[/:] ?([^\s\"'`<>,;|&(){}\[\]]{5})",
         _written,
-        r"(?:login|credentials|account)(?: is| are|:)[ \t]",
+        r"\b(?:login|credentials|account)(?: is| are|:)[ \t]+[^\s/:\"']+ ?[/:] ?[^\s]",
     ),
     # Variables of environments in capitals, in whatever file lists them.
     _form(

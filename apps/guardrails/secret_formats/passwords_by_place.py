@@ -163,7 +163,7 @@ PATTERNS = (
     ),
     # Misspelt and shortened names, which nothing else is.
     _password(
-        r"\b[a-z0-9_]{0,24}(?:pa?ss?wo?r?d|passwo[a-z]{1,3}d)\d?[\"']?\s{0,2}(?::=|[:=!]=?)\s{0,2}"
+        r"(?:pa?ss?wo?r?d|passwo[a-z]{1,3}d)\d?[\"']?\s{0,2}(?::=|[:=!]=?)\s{0,2}"
         r"[\"'`]?([^\s\"'`<>;,=$%{][^\s\"'`<>;,]{5,99})",
         accept_mixed,
         gate=r"(?i)(?:pa?ss?wo?r?d|passwo[a-z]+d)\d?[\"']?\s*[:=!]",
@@ -191,7 +191,7 @@ PATTERNS = (
     _password(
         r"\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]{1,100}?\bpassword\s*=?\s*([0-9A-Za-z][^\s\"';]{5,100})",
         accept_mixed,
-        gate=r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b",
+        gate=r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]+\bpassword",
     ),
     # What a function of that name returns, and keys in addresses.
     _key(
