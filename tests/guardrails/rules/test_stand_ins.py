@@ -1,4 +1,4 @@
-"""Values that stand for a secret, as the bench takes them: words that say so, and nothing that somebody might choose."""
+"""Values that stand for a secret, as the bench takes them: words that say so, nothing that somebody might choose."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 from bench.detection import is_found, without_stand_ins
 from bench.detection_sources import Sample
 from bench.stand_ins import holds_only_stand_ins, is_of_stand_in_words, stands_in
-
 
 STAND_INS = (
     "password someSecret changeme my-secret-key YOUR_API_KEY <password> ${DB_PASSWORD} xxxxxxxx ******** foobar "
