@@ -5,7 +5,7 @@ and split, and for whatever scanner is measured. It is narrower than what scanne
 out that only *contains* one of 1,400 words, such as "password", "token", "secure", "server"
 (`cmd/generate/config/rules/stopwords.go`); trufflehog one that contains a word of its lists, such as "value", "name",
 "root", "user" (`pkg/detectors/fp_badlist.txt`), or "example", "sample", "xxxxxx", "abcde" (`falsepositives.go`);
-detect-secrets a piece of the alphabet, or a template (`filters/heuristic.py`). Here a value must be *nothing but* such
+detect-secrets a piece of the alphabet, or a template (its heuristic filters). Here a value must be *nothing but* such
 words. What somebody might choose is none: `hunter2`, `admin123`, `Sommer2024`, `letmein!`, `supersecret`.
 """
 
