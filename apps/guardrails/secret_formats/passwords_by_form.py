@@ -42,6 +42,8 @@ _SECRET_KEY = compile_re2(r"(?i)secret_?key(?:_?base)?\W{1,12}[bru]?[\"'`]$")
 _VARIABLE = compile_re2(
     rf"(?i)(?:{NAMES_OF_PASSWORDS}|(?:_|\b)secret|secret_key)[\"'`]?[)\]]?\s?(?:,(?:\s?default\s?=)?|\?\?|\|\||\?:|:|\bor\b)\s?[bru]?[\"'`]$"
 )
+# "the secret: …" of a sentence.
+_SAID = compile_re2(r"(?i)\b(?:the|an?|our|your|my|his|her|its|this|that|top|big)[ _-]?secret ?: ?[\"'`]$")
 _LABELLED = compile_re2(r"(?::|=>|,)\s{0,3}[\"'`]$")
 _ENDS_SENTENCE = ".,;:)*_"
 
@@ -82,7 +84,7 @@ def _word(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a quoted word that a program gives to a password, unless it is a label: capitalized behind a colon, or for
     what is to be done with a password."""
     text, before = candidate.text, candidate.before(64)
-    if is_stand_in(text) or _NAME_OF_ONE.search(text) or _TO_BE_DONE.search(before):
+    if is_stand_in(text) or _NAME_OF_ONE.search(text) or _TO_BE_DONE.search(before) or _SAID.search(before):
         return None
     if is_other_name(before[-48:]) and not _SECRET_KEY.search(before):
         return None
@@ -156,8 +158,7 @@ PATTERNS = (
     ),
     # A literal that a program gives to a password, or compares with one: a word counts as well.
     _form(
-        r"(?:password|passwd|pwd|passphrase|(?:session|jwt|cookie|signing|client|app|webhook|hmac|auth|shared|consumer|token)"
-        r"_?secret|secret_?(?:key(?:_?base)?|token))\d?"
+        r"(?:password|passwd|pwd|passphrase|secret(?:_?key(?:_?base)?|_?token)?)\d?"
         r"[\"'`\])]{0,3}"
         r"(?: ?: ?(?:str|string|&str)\b)?\s{0,3}(?::=|={1,3}>?|!={1,2}|\?:|:|\|\||\?\?)\s{0,3}[bru]?[\"'`]{1,3}([a-z]"
         r"[^\s\"'`<>\\]{4,60})[\"'`]",

@@ -242,7 +242,7 @@ PATTERNS = (
     # Behind a hyphen or a point, in an address inside an address, and HashiCorp's pair of role and secret.
     _key(r"(?:api_?key|token|secret(?:_key)?|access|private)[-.]([0-9a-f]{32,64})\b", _hex),
     _key(rf"(?:{_TOKENS}|[_-]key|passw(?:or)?d)%3D([0-9a-z_.~-]{{12,200}})", _encoded),
-    _key(r"\bsecret[_-]?id[\"']?\s?[:=]\s?[\"']?([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\b", _hex),
+    _key(r"(?:\b|_)secret[_-]?id[\"']?\s?[:=]\s?[\"']?([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\b", _hex),
     # 64 bytes in base64 beside the word, as Azure's stores and queues give them out.
     CandidatePattern("named_key", "SECRET", r"[\s\"'=>]([0-9A-Za-z+/]{86}==)", _beside_key, gate=r"==(?:[\"'\s<;]|$)"),
 )
