@@ -10,15 +10,19 @@ from __future__ import annotations
 import base64
 import binascii
 
+import re2
+
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import NAMES_OF_PASSWORDS, is_something_else
 from apps.guardrails.secret_formats.chosen_passwords import accept_given, accept_mixed
 from apps.guardrails.secret_formats.entropy import has_letters_and_digits, is_random
 
-_SIGNS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+# What a text has no other bytes than: all but the signs that control a terminal.
+_OF_TEXTS = bytes(byte for byte in range(256) if byte in b"\n\r\t" or (byte >= 0x20 and byte != 0x7F))
 # How far a run is read on either side of what was seen in it.
-_FURTHEST, _LONGEST = 1024, 4096
+_FURTHEST, _LONGEST = 1024, 2048
 _LEAST = 12
 _NAMED = compile_re2(
     rf"(?i)(?:{NAMES_OF_PASSWORDS}|secret|token|[a-z0-9_-]key|credentials?)[a-z0-9_-]{{0,16}}[\"']?\s?(?:[:=]|=>)\s?"
@@ -42,13 +46,9 @@ def _words_in_base64(*words: str) -> str:
 
 
 def _run_around(candidate: CandidateMatch) -> CandidateMatch:
-    utf8, start, end = candidate.utf8, candidate.start, candidate.end
-    first, last = max(0, start - _FURTHEST), min(len(utf8), end + _LONGEST)
-    while start > first and utf8[start - 1] in _SIGNS:
-        start -= 1
-    while end < last and utf8[end] in _SIGNS:
-        end += 1
-    return CandidateMatch(utf8, start, end)
+    before, after = candidate.before(_FURTHEST), candidate.after(_LONGEST)
+    start = candidate.start - (len(before) - len(before.rstrip(_SIGNS)))
+    return CandidateMatch(candidate.utf8, start, candidate.end + len(after) - len(after.lstrip(_SIGNS)))
 
 
 def _decoded(run: bytes) -> bytes:
@@ -57,10 +57,10 @@ def _decoded(run: bytes) -> bytes:
     run = run[: len(run) - (len(run) % 4 == 1)]
     try:
         said = base64.b64decode(run + b"=" * (-len(run) % 4), validate=True)
-        text = said.decode()
+        said.decode()
     except (binascii.Error, ValueError):
         return b""
-    return said if all(one.isprintable() or one in "\n\r\t" for one in text) else b""
+    return b"" if said.translate(None, _OF_TEXTS) else said
 
 
 def _holds_login(said: bytes, *, again: bool = True) -> bool:
@@ -79,16 +79,23 @@ def _holds_login(said: bytes, *, again: bool = True) -> bool:
     return again and any(_holds_login(_decoded(one), again=False) for one in _ENCODED.findall(said))
 
 
+def _first_run(candidate: CandidateMatch, words: re2._Regexp) -> bytes:
+    """Return the run that a candidate is the first in; nothing for the next ones, so that a run is decoded once."""
+    run = _run_around(candidate)
+    again = words.search(run.utf8, run.start, candidate.start) is not None
+    return b"" if again or run.end - run.start < _LEAST else run.utf8[run.start : run.end]
+
+
 def _settings(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a run of base64 that holds a login."""
-    run = _run_around(candidate)
-    return run if run.end - run.start >= _LEAST and _holds_login(_decoded(run.utf8[run.start : run.end])) else None
+    run = _first_run(candidate, _ONCE)
+    return _run_around(candidate) if run and _holds_login(_decoded(run)) else None
 
 
 def _twice(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept the same in base64 of base64."""
-    run = _run_around(candidate)
-    return run if _holds_login(_decoded(_decoded(run.utf8[run.start : run.end]).strip())) else None
+    run = _first_run(candidate, _TWICE)
+    return _run_around(candidate) if run and _holds_login(_decoded(_decoded(run).strip())) else None
 
 
 def _value(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -104,16 +111,15 @@ def _value(candidate: CandidateMatch) -> CandidateMatch | None:
     return run if accept_given(CandidateMatch(said, 0, len(said))) else None
 
 
-_ONCE = ("password", "passwd", "_json_key:", "secret_key", "_secret=", "secret:", "apiVersion:", ":_authToken")
+_SETTINGS = _words_in_base64(
+    "password", "passwd", "_json_key:", "secret_key", "_secret=", "secret:", "apiVersion:", ":_authToken"
+)
+_SETTINGS_TWICE = _words_in_base64(*_words_in_base64("password", "_secret", "passwd").split("|"))
+_ONCE, _TWICE = compile_re2(_SETTINGS), compile_re2(_SETTINGS_TWICE)
+
 PATTERNS = (
-    CandidatePattern("encoded_settings", "SECRET", _words_in_base64(*_ONCE), _settings, wide_context=True),
-    CandidatePattern(
-        "encoded_settings",
-        "SECRET",
-        _words_in_base64(*_words_in_base64("password", "_secret", "passwd").split("|")),
-        _twice,
-        wide_context=True,
-    ),
+    CandidatePattern("encoded_settings", "SECRET", _SETTINGS, _settings, wide_context=True),
+    CandidatePattern("encoded_settings", "SECRET", _SETTINGS_TWICE, _twice, wide_context=True),
     CandidatePattern(
         "encoded_password",
         "PASSWORD",
