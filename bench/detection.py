@@ -1,7 +1,8 @@
 """`script/bench detection DIR`: how well the rules find secrets and personal data in other projects' test material.
 
 Recall on texts that hold something, and how many of the texts without are flagged, by source and family, with 95 %
-Wilson intervals; beside it the same of detect-secrets and of presidio's expressions where they are installed.
+Wilson intervals; beside it the same of detect-secrets and of presidio's expressions where they are installed. Recall on
+secrets is printed twice: as the sources label them, and without texts whose values stand for a secret (`stand_ins`).
 `DIR` holds copies of the repositories in `detection_sources`, `detection_personal`, `detection_unseen`,
 `detection_linters` and `detection_clean`.
 """
@@ -14,6 +15,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from apps.guardrails.findings.scan_types import RuleSettings
 from apps.guardrails.rules import system_rules
@@ -24,6 +26,7 @@ from bench.detection_peers import peers_of
 from bench.detection_personal import PERSONAL
 from bench.detection_sources import SECRETS, Sample, read_samples
 from bench.detection_unseen import UNSEEN
+from bench.stand_ins import holds_only_stand_ins, stands_in
 
 Finder = Callable[[str], list[str]]
 _Z = 1.96
@@ -60,14 +63,37 @@ def is_found(sample: Sample, found: list[str]) -> bool:
     )
 
 
-def measure(samples: Iterable[Sample], finder: Finder) -> dict[tuple[str, bool], list[tuple[Sample, bool]]]:
+class Outcome(NamedTuple):
+    """What was made of a text: whether it was found or flagged, and the same without values that stand for a secret;
+    None where it holds nothing else."""
+
+    sample: Sample
+    hit: bool
+    hit_without: bool | None
+
+
+Results = dict[tuple[str, bool], list[Outcome]]
+
+
+def without_stand_ins(sample: Sample) -> Sample | None:
+    """Return a text with only those of the wanted values that stand for nothing; None where none is left."""
+    kept = tuple(
+        value
+        for value in sample.wanted
+        if not (stands_in(value, sample.text) if value else holds_only_stand_ins(sample.text))
+    )
+    return sample._replace(wanted=kept) if kept or not sample.wanted else None
+
+
+def measure(samples: Iterable[Sample], finder: Finder) -> Results:
     """Return by source, and by whether something is wanted, what was made of each text."""
-    results: dict[tuple[str, bool], list[tuple[Sample, bool]]] = defaultdict(list)
+    results: Results = defaultdict(list)
     for sample in samples:
         found = finder(sample.text)
-        results[sample.source, bool(sample.wanted)].append(
-            (sample, is_found(sample, found) if sample.wanted else bool(found))
-        )
+        rest = without_stand_ins(sample)
+        hit = is_found(sample, found) if sample.wanted else bool(found)
+        without = None if rest is None else is_found(rest, found) if rest.wanted else hit
+        results[sample.source, bool(sample.wanted)].append(Outcome(sample, hit, without))
     return results
 
 
@@ -99,32 +125,39 @@ def main() -> None:
             print(f"\n## {rule}, {split}")
             for name, finder in finders.items():
                 results = measure([*samples, *clean], finder)
-                show(name, results)
+                show(name, results, twice=rule == "secrets")
                 if split == "tuning" and name == "this gateway":
                     failures += [
                         {"rule": rule, "wanted": sample.wanted, "family": sample.family, "text": sample.text}
                         for (_, wanted), rows in results.items()
-                        for sample, hit in rows
+                        for sample, hit, _ in rows
                         if hit != wanted
                     ]
     if chosen.failures:
         chosen.failures.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in failures))
 
 
-def show(name: str, results: dict[tuple[str, bool], list[tuple[Sample, bool]]]) -> None:
-    """Print a finder's figures."""
+def show(name: str, results: Results, *, twice: bool) -> None:
+    """Print a finder's figures; `twice`: also without values that stand for a secret."""
     print(f"\n{name}")
     for wanted, title in ((True, "found of texts with something"), (False, "flagged of texts with nothing")):
-        rows = {source: found for (source, kind), found in sorted(results.items()) if kind is wanted}
+        by_source = {source: found for (source, kind), found in sorted(results.items()) if kind is wanted}
+        whole = [outcome for found in by_source.values() for outcome in found]
         by_family: dict[str, list[bool]] = defaultdict(list)
-        for source, found in rows.items():
-            print(f"  {title}: {source:48} {len(found):6} {wilson(sum(hit for _, hit in found), len(found))}")
-            for sample, hit in found:
-                by_family[sample.family].append(hit)
+        for outcome in whole:
+            by_family[outcome.sample.family].append(outcome.hit)
+        for source, found in by_source.items():
+            print(f"  {title}: {source:48} {_figures(found, twice=twice and wanted)}")
         for family, hits in sorted(by_family.items(), key=lambda pair: -len(pair[1]))[:12]:
             print(f"    of these {family:46} {len(hits):6} {wilson(sum(hits), len(hits))}")
-        whole = [hit for hits in by_family.values() for hit in hits]
-        print(f"  {title}: {'all':48} {len(whole):6} {wilson(sum(whole), len(whole))}", flush=True)
+        print(f"  {title}: {'all':48} {_figures(whole, twice=twice and wanted)}", flush=True)
+
+
+def _figures(outcomes: list[Outcome], *, twice: bool) -> str:
+    hits = [outcome.hit for outcome in outcomes]
+    said = f"{len(hits):6} {wilson(sum(hits), len(hits))}"
+    rest = [outcome.hit_without for outcome in outcomes if outcome.hit_without is not None]
+    return f"{said:34} without stand-ins {len(rest):6} {wilson(sum(rest), len(rest))}" if twice else said
 
 
 if __name__ == "__main__":

@@ -52,10 +52,11 @@ _CODE = compile_re2(
     r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_]+(?:\d{1,4}[A-Za-z_]*)?$|^import\.|^(?:op|vault|ssm|arn|file|secretref|projects)[:/]|^[a-z_]\w*(?:\.[A-Z][A-Za-z_]*\d?)+$|^https?://|^(?:~|\.{1,2})/|"
     r"^/[\w.-]*/|^\$[A-Za-z_]|^(?:true|false|null|none|undefined)\b|"
     r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings)$|"
-    r"^_[a-z]+\d?(?:_[a-z]+\d?)+$"
+    r"^_[a-z]+\d?(?:_[a-z]+\d?)+$|^[a-z_]+(?::[\w,]+)?\|[a-z]"
+    r"|^[a-z]+[A-Z][A-Za-z]*(?:\.[a-z][A-Za-z]*)+$|^[A-Z][a-z]+[:?]$|^,[A-Za-z]+:$|-\d+(?:\.\d+){1,3}$"
 )
 _HASH = compile_re2(
-    r"^(?:\$2[aby]\$|\$argon2|\$6\$|\$5\$|pbkdf2_|scrypt:|sha(?:256|512|1)[-:$]|md5[-:$]|\{SSHA|bcrypt)"
+    r"^(?:\$2[aby]\$|\$argon2|\$6\$|\$5\$|pbkdf2_|scrypt:|sha(?:256|512|1)[-:$]|md5[-:$]|\{SSHA|bcrypt|ENC[(\[]|\{cipher\})"
 )
 _NAME = compile_re2(r"^[A-Za-z]+(?:[_-][A-Za-z]+)*$")
 _DATE = compile_re2(r"^\d{4}-\d\d-\d\d")
@@ -65,7 +66,7 @@ _COMMON = compile_re2(
 # Names of tokens that open nothing.
 _NO_SECRET = compile_re2(
     r"(?i)(?:next|page|csrf|xsrf|continuation|cursor|sync|pagination|change|idempotency|cache|"
-    r"public)[_-]?(?:page)?[_-]?(?:token|key)\W{0,6}$|authorization\W{1,4}basic $|secretsmanager:[^\s]*:secret:$"
+    r"public)[_-]?(?:page|api)?[_-]?(?:token|key)\W{0,6}$|authorization\W{1,4}basic $|secretsmanager:[^\s]*:secret:$"
 )
 # Keys of test modes, and keys that are meant to be seen.
 _OPEN = compile_re2(r"^(?:[prs]k_test_|pk_live_|sandbox[-_]|test[-_])")

@@ -11,7 +11,12 @@ from __future__ import annotations
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import NAMES_OF_PASSWORDS
-from apps.guardrails.secret_formats.entropy import entropy, has_letters_and_digits, is_placeholder
+from apps.guardrails.secret_formats.entropy import (
+    count_character_classes,
+    entropy,
+    has_letters_and_digits,
+    is_placeholder,
+)
 
 _LABEL = "PASSWORD"
 _LEAST, _LEAST_MIXED, _LEAST_DIGITS = 4, 5, 6
@@ -22,7 +27,7 @@ _SUFFIX = r"(?:[_-][a-z0-9_]{1,16}|\d{1,2})?"
 _CLOSE = r"\\{0,3}[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??)?"
 _OPERATOR = r"\s{0,3}(?:[:?.+|]{1,3}=|[!=]?={1,3}>?|->|:|,|\()\s{0,3}"
 _PAIRED = r"[\s,/<>;\"']{1,24}(?:value|val|string|content|default)\\?[\"']?\s?[:=>]\s?"
-_LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]([^\s\"'`<>\\]{4,100})\\{0,3}[\"'`]"
+_LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]{1,3}([^\s\"'`<>\\]{4,100})\\{0,3}[\"'`]"
 # What stands for a value, names a type, or says that there is none.
 _WORDS = frozenset(
     """
@@ -33,8 +38,8 @@ _WORDS = frozenset(
     oracle welcome letmein changeme qwerty grant_type client_credentials authorization_code never always static
     literal varchar char line label type submit reset forgot error success warning info data json form body
     header query param params environment variable env file stdin vault here there this that with from your the
-    and not for sha256 sha512 sha-256 sha-512 sha1 md5 utf-8 utf8 base64 bcrypt argon2 argon2id scrypt hs256
-    rs256 pbkdf2 oauth2 12345 123456 1234 0000 00000 111111 admin123 root123 user123
+    anonymous anonymous@ and not for sha256 sha512 sha-256 sha-512 sha1 md5 utf-8 utf8 base64 bcrypt argon2 argon2id
+    scrypt hs256 rs256 pbkdf2 oauth2 12345 123456 1234 0000 00000 111111 admin123 root123 user123
     """.split()  # noqa: SIM905 - as words are written
 )
 _STANDS_FOR = compile_re2(
@@ -46,11 +51,15 @@ _TEMPLATE = compile_re2(
     r"^[{\[(<%$].*[}\])>%]$|\{[\w.: -]*\}|\$\{|\$\(|%[sdv]|%\(|\{\{|^\$\w+$|^[a-z_]\w*\(|\w\(\)|^[^(]*\)$|"
     r"\w\([^()]*\)$|^:[a-z]|#\{|^[$@&%][A-Za-z_]\w*$|"
     r"^[\w$]+(?:\.[A-Za-z_$][\w$]*)+$|^[a-z]+://|^[./~]|^\w+(?:/[\w.-]+)+/?$|^\d+(?:\.\d+)+|^\d{4}-\d\d-\d\d|^#[\w-]+$|"
-    r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$|^[a-z0-9]+(?:[_-][a-z0-9]+)+$|^\[|^--?[a-z]|^\w+=\w+$|"
-    r"[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,|[\w.]\($|\(\?[=!:<]|^[a-z]+(?::[\w,]+)?\|"
+    r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$|^\[|^--?[a-z]|^\w+=\w+$|"
+    r"^[A-Z][a-z]+\?$|[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,|[\w.]\($|\(\?[=!:<]|^[a-z]+(?::[\w,]+)?\|"
 )
+# Words that signs join are names of something in most places.
+_JOINED = compile_re2(r"^[a-z0-9]+(?:[_-][a-z0-9]+)+$")
 _SECRET = compile_re2(r"(?i)secret\W{1,8}$")
 _STATEMENT = compile_re2(r"(?i)\b(?:create|alter|modify|grant|replace)\s[^\n;]{0,120}$")
+# Letters, digits and one of these signs, in a whole: what people add to a word where a form asks for it.
+_CHOSEN, _ALL_CLASSES = compile_re2(r"^[A-Za-z0-9_-]+[!@#$%^&*?+]+[A-Za-z0-9_!@#$%^&*?+-]*$"), 4
 _SIGNS = frozenset("!@#$%^&*+=~?|;")
 _OTHER_NAME = compile_re2(
     r"(?i)(?:regexp?|pattern|field|label|name|hint|type|id|file|path|ur[il]|env|var|key|min|max|length|policy|"
@@ -65,11 +74,24 @@ _USER = compile_re2(
 )
 
 
+def _says_password(text: str) -> bool:
+    """Tell whether a literal has a word for a password in it, and nothing that only a password has: `Secret#2024x`."""
+    if _CHOSEN.search(text) and count_character_classes(text) >= _ALL_CLASSES:
+        return False
+    return bool(_STANDS_FOR.search(text))
+
+
 def is_stand_in(text: str) -> bool:
-    """Tell whether a literal stands for a password, or for something else: a template, a path, a type."""
+    """Tell whether a literal stands for a password, or for something else: a template, a path, a type, a name."""
+    return bool(_JOINED.search(text)) or is_no_password(text)
+
+
+def is_no_password(text: str) -> bool:
+    """Tell whether a literal stands for a password or something else even where nothing but a password can stand."""
     return (
         text.lower() in _WORDS
-        or bool(_STANDS_FOR.search(text) or _TEMPLATE.search(text))
+        or _says_password(text)
+        or bool(_TEMPLATE.search(text))
         or is_placeholder(text)
         or len(set(text)) < 3
     )
@@ -82,7 +104,7 @@ def is_other_name(before: bytes) -> bool:
 
 def is_word_for_password(text: str) -> bool:
     """Tell whether a literal names a password instead of being one, wherever it stands."""
-    return text.lower() in _WORDS or bool(_STANDS_FOR.search(text)) or is_placeholder(text)
+    return text.lower() in _WORDS or _says_password(text) or is_placeholder(text)
 
 
 def _is_mixed(text: str) -> bool:
@@ -175,7 +197,7 @@ PATTERNS = (
         r"(?i)\b(?:user(?: ?id|name)?|uid)\s*=\s*[^;\n]{1,80};[^\n]{0,60}?\b(?:password|pwd)\s*=\s*"
         r"([^;\s\"'<>]{3,100})",
         accept_given,
-        gate=r"(?i)\b(?:password|pwd)\s*=",
+        gate=r"(?i)\b(?:user|uid)[^;=\n]*=[^;\n]*;[^\n]*\b(?:password|pwd)\s*=",
     ),
     CandidatePattern(
         "chosen_password",
@@ -183,7 +205,7 @@ PATTERNS = (
         r"(?i)\b(?:password|pwd)\s*=\s*([^;\s\"'<>]{3,100})\s*;[^\n]{0,60}?\b(?:user(?: ?id|name)?|uid|server"
         r"|database)\s*=",
         accept_given,
-        gate=r"(?i)\b(?:password|pwd)\s*=",
+        gate=r"(?i)\b(?:password|pwd)\s*=[^;\n]*;[^\n]*=",
     ),
     CandidatePattern(
         "chosen_password",
@@ -204,7 +226,7 @@ PATTERNS = (
         _LABEL,
         r"(?i)\bcurl\b[^\n]{0,200}? (?:-u|--user|-U|--proxy-user)[ =]?[\"']?[^\s:\"']{1,60}:([^\s\"'@$]{4,100})",
         accept_given,
-        gate=r"(?i)\bcurl\b",
+        gate=r"(?i)\bcurl\b[^\n]* (?:-u|--user|--proxy-user)[ =]?[\"']?[^\s:\"']+:",
     ),
     # SQL's statements about users.
     CandidatePattern(
@@ -218,7 +240,7 @@ PATTERNS = (
         _LABEL,
         r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]{1,100}?\bpassword\s*=?\s*N?[\"']([^\s\"']{4,100})",
         accept_given,
-        gate=r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b",
+        gate=r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]+\bpassword",
     ),
     CandidatePattern("chosen_password", _LABEL, r"(?i)\bpassword\([\"']([^\s\"']{4,100})[\"']\)", accept_given),
     # Blocks of build files and files of logins.
@@ -268,16 +290,6 @@ PATTERNS = (
         r"\b(?:SECRET_KEY|SECRET_KEY_BASE|(?:SECURE_)?AUTH_KEY|LOGGED_IN_KEY|NONCE_KEY|(?:SECURE_)?AUTH_SALT"
         r"|LOGGED_IN_SALT|NONCE_SALT|"
         r"APP_KEY)[\"']?\s{0,4}[=,:]\s{0,24}[rbu]?[\"']([^\"'\n]{24,120})[\"']",
-        _long_key,
-    ),
-    CandidatePattern(
-        "password_hash",
-        _LABEL,
-        r"\$2[abxy]\$\d\d\$[./0-9A-Za-z]{53}|\$6\$(?:rounds=\d{1,9}\$)?[./0-9A-Za-z]{4,16}\$[./0-9A-Za-z]{86}"
-        r"|\$5\$(?:rounds=\d{1,9}\$)?[./0-9A-Za-z]{4,16}\$[./0-9A-Za-z]{43}|"
-        r"\$[PH]\$[./0-9A-Za-z]{31}|\$sha1\$\d{1,9}\$[./0-9A-Za-z]{0,64}\$[./0-9A-Za-z]{28}|\$(?:1|apr1)\$[./0-9A-Za-z]{1,8}\$[./0-9A-Za-z]{22}"
-        r"|\$y\$[./0-9A-Za-z]{1,8}\$[./0-9A-Za-z]{1,86}\$[./0-9A-Za-z]{43}"
-        r"|\$argon2i?d?\$v=\d+\$m=\d+,t=\d+,p=\d+\$[+/0-9A-Za-z]{11,64}\$[+/0-9A-Za-z]{16,128}",
         _long_key,
     ),
 )

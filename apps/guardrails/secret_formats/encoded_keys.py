@@ -1,7 +1,8 @@
 """Keys in the form that programs hold them: lists of bytes, bare DER in base64, seeds, and tokens inside base64.
 
-Knows ASN.1's heads of private keys (RFC 5208, 5915, 8017, 8410) as base64 writes them, how languages list bytes, and
-how JSON with a private key and GitHub's tokens look in base64. Other base64 is not decoded: most of it is pictures.
+Knows ASN.1's heads of private keys (RFC 5208, 5915, 7292, 8017, 8410) and OpenSSH's as base64 writes them, how
+languages list bytes, and how JSON with a private key and GitHub's tokens look in base64. `encoded_settings` knows
+settings in base64.
 """
 
 from __future__ import annotations
@@ -94,10 +95,10 @@ PATTERNS = (
         "private_key",
         "PRIVATE_KEY",
         r"\b(?:MII[0-9A-Za-z+/]{2,4}(?:IBADANBgkqhkiG9w0BAQ|IBAA(?:JB|KB|KC)A)|MIG[0-9A-Za-z+/]AgEAMB[MA]GByqGSM49AgEG"
-        r"|MHcCAQEEI|MIGkAgEBBD|"
+        r"|MHcCAQEEI|MIGkAgEBBD|b3BlbnNzaC1rZXktdjE|MII[A-P][0-9A-Za-z+/][AQgw]IBAzCC|MII[0-9A-Za-z+/]{3,8}BgkqhkiG9w0BBQ0w|"
         r"MC4CAQAwBQYDK2V)[0-9A-Za-z+/]{30,}",
         _der,
-        gate=r"\b(?:MI[IG][0-9A-Za-z+/]|MHcCAQEEI|MC4CAQAwBQYDK2V)",
+        gate=r"\b(?:MI[IG][0-9A-Za-z+/]|MHcCAQEEI|MC4CAQAwBQYDK2V|b3BlbnNzaC1rZXktdjE)",
     ),
     CandidatePattern(
         "salt",

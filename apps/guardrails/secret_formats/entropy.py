@@ -17,9 +17,9 @@ _LOWER, _UPPER, _DIGITS = (kind.encode() for kind in (string.ascii_lowercase, st
 _STAND_IN = compile_re2(
     r"(?i)example|sample|placeholder|dummy|change[-_]?(?:me|this|it)|replace|redacted|your[-_]|[-_]here\b|insert|"
     r"not[-_]?a[-_]?real|fake"
-    r"|x{4}|\*{3}|\.{3}|…|•{3}|#{4}|0{8}|1{8}|a{6}|_{4}|\$\{|\$\(|\{\{|\}\}|^\$[A-Za-z_]|<[A-Za-z][^>]*>|"
+    r"|x{4}|\*{3}|\.{3}|…|•{3}|#{4}|0{8}|1{8}|a{6}|_{4}|\$\{|\$\(|\{\{|\}\}|^&lt;|^\$[A-Za-z_]|<[A-Za-z][^>]*>|"
     r"^%[A-Za-z(]|^@|\[REDACTED|_REDACTED"
-    r"|(?:0123456|1234567|9876543|abcdefg|abcd1234|abc123|qwerty|foobar|deadbeef|loremipsum|my[-_]?(?:secret|token|"
+    r"|(?:0123456|1234567|9876543|abcdefg|abcd1234|abc123|qwerty|asdfasdf|foobar|deadbeef|loremipsum|my[-_]?(?:secret|token|"
     r"key|password))"
 )
 
@@ -34,6 +34,8 @@ _COMMON_PAIRS = frozenset(
     """.split()  # noqa: SIM905 - as words are written
 )
 _ENOUGH_PAIRS, _LIKE_WORDS, _LIKE_WORDS_MIXED, _LIKE_NAMES, _MIXED_DIGITS = 4, 0.5, 0.6, 0.42, 2
+# So many times do letters and digits, or capitals side by side, take turns in no identifier.
+_TURNS, _RUNS, _LIKE_NAMES_IN_RUNS = 6, 3, 0.6
 _LEAST_LETTERS, _LEAST_OF_ONE_CASE, _LEAST_CHANGES, _LETTERS_BITS = 20, 24, 3, 3.3
 _HEX = compile_re2(r"^[0-9a-fA-F-]+$")
 
@@ -68,6 +70,12 @@ def has_letters_and_digits(text: str) -> bool:
     return letters and len(utf8.translate(None, _DIGITS)) < len(utf8)
 
 
+def count_turns(text: str) -> int:
+    """Return how many times a letter follows a digit, or a digit a letter."""
+    kinds = [one.isdigit() for one in text if one.isalnum()]
+    return sum(one != two for one, two in pairwise(kinds))
+
+
 def reads_like_words(text: str, share: float = _LIKE_WORDS) -> bool:
     """Tell whether a token is put together from words, as identifiers are; made ones have any letters side by side."""
     if _HEX.match(text):
@@ -79,16 +87,26 @@ def reads_like_words(text: str, share: float = _LIKE_WORDS) -> bool:
 
 def is_put_together_from_words(text: str) -> bool:
     """Tell whether a value right beside the name of a key reads like words: mixed ones must do so more clearly."""
+    if count_turns(text) >= _TURNS:
+        return False
     mixed = text not in (text.lower(), text.upper()) and sum(map(str.isdigit, text)) >= _MIXED_DIGITS
     return reads_like_words(text, _LIKE_WORDS_MIXED if mixed else _LIKE_WORDS)
 
 
-def is_made_of_letters(text: str) -> bool:
+def is_made_of_letters(text: str, least: int = _LEAST_LETTERS) -> bool:
     """Tell whether letters alone are a made token: long, and mixed as in no name."""
-    if len(text) < _LEAST_LETTERS or not (text.isascii() and text.isalpha()) or reads_like_words(text, _LIKE_NAMES):
+    if len(text) < least or not (text.isascii() and text.isalpha()):
         return False
-    if text.islower() or text.isupper():
-        return len(text) >= _LEAST_OF_ONE_CASE and entropy(text) >= _LETTERS_BITS
-    changes = sum(one.islower() and two.isupper() for one, two in pairwise(text))
     runs = sum(one.isupper() and two.isupper() for one, two in pairwise(text))
-    return changes >= _LEAST_CHANGES and runs >= 1 and entropy(text) >= _LETTERS_BITS
+    if text.islower() or text.isupper():
+        long = len(text) >= _LEAST_OF_ONE_CASE and entropy(text) >= _LETTERS_BITS
+        return long and not reads_like_words(text, _LIKE_NAMES)
+    if reads_like_words(text, _LIKE_NAMES_IN_RUNS if runs >= _RUNS else _LIKE_NAMES):
+        return False
+    changes = sum(one.islower() and two.isupper() for one, two in pairwise(text))
+    return changes >= _LEAST_CHANGES and runs >= 1 and entropy(text) >= min(_LETTERS_BITS, _bits_of(len(text)))
+
+
+def _bits_of(length: int) -> float:
+    """Return what a made token of so many letters has at least: a letter or two come twice."""
+    return math.log2(length) - 0.5

@@ -25,7 +25,7 @@ _IN_QUOTES = r"\\{0,3}[\"']([^\s\"'\\]{4,60})\\{0,3}[\"']"
 def accept_argument(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what stands where only a password can, unless it is a variable or names one."""
     text = candidate.text.rstrip(".,;)")
-    if len(text) < _LEAST or text[0] in "$%<{[-(*@" or is_word_for_password(text):
+    if len(text) < _LEAST or text[0] in "$%<{[-(*@," or is_word_for_password(text):
         return None
     return candidate.truncated(len(text.encode()))
 
@@ -70,9 +70,21 @@ PATTERNS = (
     ),
     _argument(r"\bsshpass +-p ?[\"']?([^\s\"']{4,100})", "sshpass"),
     _argument(r"\bmysql(?:dump|admin|import)?\b[^\n|;&]{0,120}? -p([^\s\"'=]{4,60})", "mysql"),
-    _argument(r"\bdocker login\b[^\n|;&]{0,120}? (?:-p|--password)[ =][\"']?([^\s\"']{4,100})", "docker login"),
+    _argument(
+        r"\b(?:docker|podman|buildah|skopeo|oras|helm registry) login\b[^\n|;&]{0,120}? (?:-p|--password)[ =][\"']?"
+        r"([^\s\"']{4,100})",
+        r"\b(?:docker|podman|buildah|skopeo|oras|helm registry) login ",
+    ),
+    _argument(
+        r"(?:--(?:src-|dest-)?creds[ =][\"']?[\w.@-]{1,40}:|\brootpw +--plaintext +|\bsudo +-S[^\n|;&]{0,60}<<< ?)"
+        r"[\"']?([^\s\"':]{4,100})",
+        r"--(?:src-|dest-)?creds[ =]|\brootpw +--plaintext|\bsudo +-S[^\n|;&]*<<<",
+    ),
     _argument(r"\bhtpasswd +-[a-zA-Z]*b[a-zA-Z]* +[^\s]{1,100} +[^\s]{1,60} +[\"']?([^\s\"']{4,100})", "htpasswd"),
-    _argument(r"\becho +(?:-n +)?[\"']?([^\s\"'|]{4,60})[\"']? *\| *sudo +-S", "sudo +-S"),
+    _argument(
+        r"\becho +(?:-n +)?[\"']?([^\s\"'|]{4,60})[\"']? *\| *(?:sudo +-S|(?:docker|podman|helm registry) login )",
+        r"\becho [^\n|]*\| *(?:sudo +-S|(?:docker|podman|helm registry) login )",
+    ),
     _argument(r"(?:^|\s)--(?:http-|ftp-|proxy-)?password=[\"']?([^\s\"']{4,100})", "password="),
-    _argument(r"\bnet +use\b[^\n]{1,60}? ([^\s\"'/\\:*]{4,60}) +/user:", "/user:"),
+    _argument(r"\bnet +use\b[^\n]{1,60}? ([^\s\"'/\\:*]{4,60}) +/user:", r"\bnet +use\b[^\n]*/user:"),
 )

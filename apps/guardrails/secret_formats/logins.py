@@ -85,27 +85,13 @@ PATTERNS = (
     CandidatePattern(
         "login", "PASSWORD", r"(?m)^[\w.*-]{1,100}:(?:\d{2,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:([^:\s]{6,100})$", _login
     ),
-    CandidatePattern(
-        "password_hash",
-        "PASSWORD",
-        r"(?m)^[a-z_][\w.-]{0,31}:(\$(?:1|2[abxy]|5|6|y|apr1)\$[^:\s]{20,120})(?::|$)",
-        lambda candidate: candidate,
-    ),
-    # Servers' files with digests that are broken at once.
-    CandidatePattern(
-        "password_hash",
-        "PASSWORD",
-        r"(?m)^[A-Za-z_][\w.@-]{0,31}:(\{S?SHA(?:256|512)?\}[0-9A-Za-z+/]{27,120}={0,2})$",
-        lambda candidate: candidate,
-        gate=r":\{S?SHA",
-    ),
     # A key in the place of the user, without a password, and a session that somebody is signed in with.
     CandidatePattern(
         "login",
         "SECRET",
         r"(?i)\bcurl\b[^\n]{0,200}? (?:-u|--user)[ =]?[\"']?([0-9A-Z_-]{16,200})(?::|[\"' \n]|$)",
         _made,
-        gate=r"(?i)\bcurl\b",
+        gate=r"(?i)\bcurl\b[^\n]* (?:-u|--user)[ =]?[\"']?[0-9A-Z_-]",
     ),
     CandidatePattern(
         "session_cookie",

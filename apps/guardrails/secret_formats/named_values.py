@@ -21,6 +21,7 @@ from apps.guardrails.secret_formats.assignments import (
 )
 from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
+    count_turns,
     entropy,
     has_letters_and_digits,
     is_made_of_letters,
@@ -54,6 +55,7 @@ _VALUE = r"([a-z0-9+/_-][a-z0-9_.=/+%~:|!@#$^&*-]{11})"
 _LONGEST_VALUE = 400
 _REST = compile_re2(r"[0-9A-Za-z_.=/+%~:|!@#$^*-]*")
 _LEAST_QUOTED, _LEAST, _LEAST_FAR = 12, 14, 20
+_PARTS, _LEAST_PART, _TURNS = compile_re2(r"[_-]"), 12, 4
 _LEAST_NUMBER, _NUMBER_BITS = 20, 2.6
 _FAR_VALUE = r"([a-z0-9][a-z0-9_.=/+%~-]{14})"
 # Names of other things that end in the same words, and what is random but shown to everybody.
@@ -73,13 +75,15 @@ _ABOUT = compile_re2(
     r"[\"'`\]\\)}]{0,3}\s{0,3}[:=,>]{0,3}\s{0,3}[\"'`]?$"
 )
 _NAMES_IT = compile_re2(r"(?i)(?:key|token|secret)[\"'` ]{0,2}[ :=-]{0,2}[\"'`]?$")
-_FILE_DIGEST = compile_re2(r"(?i)sha-?\d|md5|digest|checksum|fingerprint|\bhash|integrity|PUBLIC KEY|\bh1:")
+_FILE_DIGEST = compile_re2(
+    r"(?i)\benc[(\[][\w,:]*$|sha-?\d|md5|digest|checksum|fingerprint|\bhash|integrity|PUBLIC KEY|\bh1:"
+)
 _UUID = compile_re2(r"(?i)^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")
 _ADDRESS = compile_re2(
-    r"(?i)^(?:\w+://|www\.|[\w.-]+\.(?:com|org|net|io|dev|ai|co|html?|md|json|ya?ml|tsx?|jsx?|py|go|rs)\b)"
+    r"(?i)^(?:1:\d+:(?:ios|android|web):|\w+://|www\.|[\w.-]+\.(?:com|org|net|io|dev|ai|co|html?|md|json|ya?ml|tsx?|jsx?|py|go|rs)\b)"
 )
 _HEX = compile_re2(r"^[0-9a-fA-F]+$")
-_PATH = compile_re2(r"[a-z]{3,}[./][a-z]{3,}[./]|/[a-z]{4,}/|^v?\d+(?:\.\d+)+")
+_PATH = compile_re2(r"[a-z]{3,}[./][a-z]{3,}[./]|/[a-z]{4,}/|^v?\d+(?:\.\d+)+|\.(?:tgz|tar|zip|gem|whl|jar)\b")
 
 
 def _whole(candidate: CandidateMatch) -> CandidateMatch:
@@ -105,6 +109,19 @@ def _is_made(text: str, least: int, is_of_words: Callable[[str], bool] = reads_l
     return not is_of_words(text)
 
 
+def _reads_like_name(text: str) -> bool:
+    """Tell whether a literal right beside the name of a key is put together from words, to its end."""
+    return is_put_together_from_words(text) and not _has_made_part(text)
+
+
+def _has_made_part(text: str) -> bool:
+    """Tell whether a value of words ends in what was made: issuers write their names before it."""
+    parts = _PARTS.split(text)
+    return len(parts) > 1 and any(
+        len(part) >= _LEAST_PART and count_turns(part) >= _TURNS and not reads_like_words(part) for part in parts[1:]
+    )
+
+
 def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a value that an operator, a call or an attribute gives to the name of a credential."""
     value = _whole(candidate)
@@ -113,7 +130,7 @@ def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
         return None
     # Behind a blank, as in a call, stands a variable as well.
     literal = before[-1:] in b"\"'`=:>"
-    return value if _is_made(value.text, _LEAST, is_put_together_from_words if literal else reads_like_words) else None
+    return value if _is_made(value.text, _LEAST, _reads_like_name if literal else reads_like_words) else None
 
 
 def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:

@@ -38,7 +38,12 @@ _TO_BE_DONE = compile_re2(
     r"|wrong|incorrect|weak|missing|no|lost|update|has|is|check|validate|require[sd]?|ask|prompt|input|read|type|field"
     r"|label|error|message|hint|about)[ _-]?(?:your|the|for|of)?[ _-]?(?:password|passwd|pwd|passphrase|secret)\W*$"
 )
-_SECRET_KEY = compile_re2(r"(?i)secret_?key\W{1,12}[bru]?[\"'`]$")
+_SECRET_KEY = compile_re2(r"(?i)secret_?key(?:_?base)?\W{1,12}[bru]?[\"'`]$")
+_VARIABLE = compile_re2(
+    rf"(?i)(?:{NAMES_OF_PASSWORDS}|(?:_|\b)secret|secret_key)[\"'`]?[)\]]?\s?(?:,(?:\s?default\s?=)?|\?\?|\|\||\?:|:|\bor\b)\s?[bru]?[\"'`]$"
+)
+# "the secret: …" of a sentence.
+_SAID = compile_re2(r"(?i)\b(?:the|an?|our|your|my|his|her|its|this|that|top|big)[ _-]?secret ?: ?[\"'`]$")
 _LABELLED = compile_re2(r"(?::|=>|,)\s{0,3}[\"'`]$")
 _ENDS_SENTENCE = ".,;:)*_"
 
@@ -66,6 +71,11 @@ def _literal(candidate: CandidateMatch) -> CandidateMatch | None:
     return None if is_other_name(candidate.before(48)) or ABOUT.search(candidate.text) else accept_mixed(candidate)
 
 
+def accept_fallback(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what stands in for a variable: mixed, or any word where its name ends with that of a password."""
+    return accept_given(candidate) if _VARIABLE.search(candidate.before(64)) else _literal(candidate)
+
+
 def _compared(candidate: CandidateMatch) -> CandidateMatch | None:
     return None if ABOUT.search(candidate.text) else accept_mixed(candidate)
 
@@ -74,7 +84,7 @@ def _word(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a quoted word that a program gives to a password, unless it is a label: capitalized behind a colon, or for
     what is to be done with a password."""
     text, before = candidate.text, candidate.before(64)
-    if is_stand_in(text) or _NAME_OF_ONE.search(text) or _TO_BE_DONE.search(before):
+    if is_stand_in(text) or _NAME_OF_ONE.search(text) or _TO_BE_DONE.search(before) or _SAID.search(before):
         return None
     if is_other_name(before[-48:]) and not _SECRET_KEY.search(before):
         return None
@@ -148,18 +158,18 @@ PATTERNS = (
     ),
     # A literal that a program gives to a password, or compares with one: a word counts as well.
     _form(
-        r"(?:password|passwd|pwd|passphrase|(?:session|jwt|cookie|signing|client|app)_?secret|secret_?key)\d?"
+        r"(?:password|passwd|pwd|passphrase|secret(?:_?key(?:_?base)?|_?token)?)\d?"
         r"[\"'`\])]{0,3}"
-        r"(?: ?: ?(?:str|string|&str)\b)?\s{0,3}(?::=|={1,3}>?|!={1,2}|:|\|\||\?\?)\s{0,3}[bru]?[\"'`]([a-z]"
+        r"(?: ?: ?(?:str|string|&str)\b)?\s{0,3}(?::=|={1,3}>?|!={1,2}|\?:|:|\|\||\?\?)\s{0,3}[bru]?[\"'`]{1,3}([a-z]"
         r"[^\s\"'`<>\\]{4,60})[\"'`]",
         _word,
-        r"(?:password|passwd|pwd|passphrase|_?secret|secret_?key)\d?[\"'`\])]*(?: ?: ?(?:str|string|&str)\b)?\s*"
-        r"[:=!|?]+\s*[bru]?[\"'`]",
+        r"(?:password|passwd|pwd|passphrase|_?secret|secret_?(?:key(?:_?base)?|token))\d?[\"'`\])]*"
+        r"(?: ?: ?(?:str|string|&str)\b)?\s*[:=!|?]+\s*[bru]?[\"'`]",
     ),
     _form(
         r"\b(?:login|credentials|account)(?: is| are|:)[ \t]{1,2}[^\s/:\"']{2,40} ?[/:] ?([^\s\"'`<>,;|&(){}\[\]]{5})",
         _written,
-        r"(?:login|credentials|account)(?: is| are|:)[ \t]",
+        r"\b(?:login|credentials|account)(?: is| are|:)[ \t]+[^\s/:\"']+ ?[/:] ?[^\s]",
     ),
     # Variables of environments in capitals, in whatever file lists them.
     _form(
@@ -177,7 +187,7 @@ PATTERNS = (
     # What stands in for a variable of the environment that is not set.
     _form(
         rf"{_NAMES}[^\n]{{0,40}}?(?:get)?env[^\n]{{0,80}}?[)\]] ?(?::|\|\||\?\?|\bor\b) ?{_LITERAL}",
-        _literal,
+        accept_fallback,
         rf"{_NAMES}[^\n]*env[^\n]*[)\]] ?(?::|\|\||\?\?|or) ?[\"'`]",
     ),
     _form(

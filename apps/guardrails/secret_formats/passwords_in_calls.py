@@ -63,7 +63,7 @@ PATTERNS = (
     _form(
         r"\bhttps? (?:[^\n|;&]{0,80} )?(?:-a|--auth)[ =][^\s:]{1,60}:([^\s\"'@$]{4,60})",
         accept_argument,
-        r" (?:-a|--auth)[ =]",
+        r"\bhttps? [^\n|;&]*(?:-a|--auth)[ =][^\s:]+:",
     ),
     _form(r"\bssh-keygen\b[^\n|;&]{0,60}? (?-i:-[NP]) ?[\"']?([^\s\"']{5,60})", accept_argument, r"\bssh-keygen\b"),
     _form(

@@ -140,7 +140,7 @@ PATTERNS = (
     ),
     # Calls that sign in, and what tests type into a field.
     _form(
-        rf"\b\w{{0,24}}(?:login|logon|log_in|sign_?in|auth|authenticate)\w{{0,12}}\s?\(\s{{0,3}}"
+        rf"(?:login|logon|log_in|sign_?in|auth|authenticate)\w{{0,12}}\s?\(\s{{0,3}}"
         rf"(?:{_STRING}|[\w.]{{1,40}})\s{{0,3}},\s{{0,3}}{_LITERAL}",
         _literal,
         r"(?:log_?in|logon|sign_?in|auth|authenticate)\w*\s?\(",
@@ -166,12 +166,12 @@ PATTERNS = (
         r"\b(?:wi-?fi|wlan|ssid|hotspot)\b[^\n]{0,60}?\b(?:key|password|pass|pw|code|schlüssel)(?: is|:|=)?[ \t]{1,2}"
         rf"[\"'`]?{_VALUE}",
         _wireless,
-        r"(?:wi-?fi|wlan|ssid|hotspot)\b",
+        r"\b(?:wi-?fi|wlan|ssid|hotspot)\b[^\n]*\b(?:key|password|pass|pw|code|schlüssel)",
     ),
     _form(
         r"\bnet +use\b[^\n]{1,80}?/user:[^\s]{1,60} +([^\s\"'/\\:*]{4,60})",
         accept_argument,
-        r"/user:",
+        r"\bnet +use\b[^\n]*/user:",
     ),
     # What an authenticator makes codes with.
     _form(

@@ -14,7 +14,7 @@ from apps.guardrails.secret_formats.entropy import count_character_classes, entr
 
 _NAME = rf"(?:{NAMES_OF_PASSWORDS})[a-z0-9_-]{{0,12}}"
 _CLOSE = r"\\{0,3}[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|&str|char)\b\??| (?:as )?string)?"
-_OPERATOR = r"\s{0,3}(?::?={1,3}>?|!={1,2}|:|,|->|\(|value=)\s{0,3}"
+_OPERATOR = r"\s{0,3}(?::?={1,3}>?|!={1,2}|\?:|\|\||\?\?|or\b|:|,|->|\(|value=)\s{0,3}"
 _ALL_CLASSES, _LEAST_BITS = 4, 3.2
 # Signs of templates, expressions, markup and addresses, and a word of five letters.
 _CODE = compile_re2(

@@ -78,7 +78,8 @@ SERVICE_NAMES = frozenset(
     websitepulse wechat weightsandbiases wepay whoxy wistia workday workos worksnaps workstack worldcoinindex
     worldweather wrike xendit yandex yelp youneedabudget yousign youtube zapier zendesk zenkit zenrows zenscrape
     zenserp zeplin zerobounce zerotier zipbooks zipcode zipcodebase zoho zonkafeedback zulipchat
-    beamer coinapi collect2 freshworks geoip holidayapi luno metaapi mux owm prospectcrm pyowm refiner rentman runscope
-    scrapingbee scraping_bee skrapp thingsboard timezoneapi
+    beamer coinapi codeclima collect2 freshworks hockeyapp kolide picatic sauce softlayer geoip holidayapi luno
+    metaapi mux owm prospectcrm pyowm refiner rentman runscope scrapingbee scraping_bee skrapp thingsboard
+    timezoneapi
     """.split()  # noqa: SIM905 - as words are written
 )

@@ -14,10 +14,10 @@ _GUESSED = (
     "password pass passwd pwd secret postgres root admin user username test guest changeme mysql mongo redis "
     "rabbitmq example token key mypassword mypass db dbpass dbpassword db_password foo bar baz app dev local "
     "letmein s3cret s3cr3t supersecret mysecretpassword postgrespw hunter2 x-oauth-basic x-access-token p4ssw0rd "
-    "passw0rd"
+    "passw0rd tiger prisma bitnami"
 )
 # From so many letters on, a word is no example's, on whatever host.
-_LEAST_LOCAL = 9
+_LEAST_LOCAL = 5
 _WEAK = frozenset(_GUESSED.split())
 
 _LOCAL = compile_re2(r"@(?:localhost|127\.0\.0\.1|\[::1\]|(?:[a-z0-9-]+\.)*example\.(?:com|org|net))(?:[:/\s]|$)")
