@@ -17,7 +17,7 @@ from django.http import HttpRequest
 from django.utils.functional import cached_property
 from unfold.widgets import UnfoldAdminDecimalFieldWidget
 
-from apps.kernel.admin_fields import PlainDecimalField
+from apps.kernel.admin_fields import PlainDecimalField, RowSelect
 from apps.kernel.ids import find_id
 from apps.kernel.money import MoneyField, plain
 from apps.kernel.number_markup import mark_numbers
@@ -91,6 +91,12 @@ class RowAdmin(_Page):
         if isinstance(db_field, MoneyField):
             kwargs |= {"form_class": PlainDecimalField, "widget": UnfoldAdminDecimalFieldWidget}
         return super().formfield_for_dbfield(db_field, request, **kwargs)
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Show nothing chosen for what no row can be."""
+        if db_field.name in self.get_autocomplete_fields(request):
+            kwargs.setdefault("widget", RowSelect(db_field, self.admin_site, using=kwargs.get("using")))
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Delete one by one."""
