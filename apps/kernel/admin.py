@@ -12,12 +12,12 @@ from uuid import UUID
 
 from django.contrib.admin import ShowFacets
 from django.core.paginator import Paginator
-from django.db.models import Field, Model, QuerySet, URLField
+from django.db.models import Field, JSONField, Model, QuerySet, URLField
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 from unfold.widgets import UnfoldAdminDecimalFieldWidget
 
-from apps.kernel.admin_fields import PlainDecimalField, RowSelect
+from apps.kernel.admin_fields import FiniteJsonField, PlainDecimalField, RowSelect
 from apps.kernel.ids import find_id
 from apps.kernel.money import MoneyField, plain
 from apps.kernel.number_markup import mark_numbers
@@ -88,6 +88,8 @@ class RowAdmin(_Page):
         """Take an address without a scheme for one of HTTPS, and show amounts without zeros at their end."""
         if isinstance(db_field, URLField):
             kwargs["assume_scheme"] = "https"
+        if isinstance(db_field, JSONField):
+            kwargs |= {"form_class": FiniteJsonField}
         if isinstance(db_field, MoneyField):
             kwargs |= {"form_class": PlainDecimalField, "widget": UnfoldAdminDecimalFieldWidget}
         return super().formfield_for_dbfield(db_field, request, **kwargs)

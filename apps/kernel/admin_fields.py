@@ -5,6 +5,7 @@ Knows how values are typed and shown. Must never know what they mean.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -23,6 +24,19 @@ class PlainDecimalField(forms.DecimalField):
     def prepare_value(self, value: Any) -> Any:
         """Return what the field shows."""
         return plain(value) if isinstance(value, Decimal) else value
+
+
+class FiniteJsonField(forms.JSONField):
+    """JSON whose numbers PostgreSQL can keep: none that is too large to be one, such as 1e400, and no NaN."""
+
+    def to_python(self, value: Any) -> Any:
+        """Return the value. Raises ValidationError."""
+        read = super().to_python(value)
+        try:
+            json.dumps(read, allow_nan=False)
+        except ValueError:
+            raise ValidationError("Numbers must be finite.", code="invalid") from None
+        return read
 
 
 class RowSelect(AutocompleteSelect):

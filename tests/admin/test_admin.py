@@ -309,6 +309,14 @@ class TestEveryTable:
         chosen = operator.get(page(Membership, "add"), {"organization": rows[Organization].pk}).content.decode()
         assert f'<option value="{rows[Organization].pk}" selected' in chosen
 
+    @pytest.mark.parametrize("number", ["1e400", "NaN", "-Infinity", '{"a": [1e999]}'])
+    def test_a_number_that_no_store_keeps_is_refused(
+        self, operator: Client, rows: dict[type[Row], Row], number: str
+    ) -> None:
+        answer = operator.post(page(Model, "add"), {"id": "acme-2", "facts": number})
+        assert (answer.status_code, "Numbers must be finite." in answer.content.decode()) == (200, True)
+        assert not Model.objects.filter(id="acme-2").exists()
+
     def test_is_counted_by_its_filters_unless_it_is_long(self, operator: Client, rows: dict[type[Row], Row]) -> None:
         counted = operator.get(page(ModelProvider, "changelist"), {"_facets": "True"}).content.decode()
         assert "Unpriced (1)" in " ".join(counted.split())
