@@ -176,7 +176,7 @@ def _read(shape: Any, said: Mapping[str, Any], problem: str, about: Mapping[str,
 
 def _claim_of(request: HttpRequest, user: User) -> idempotency.Claim:
     token = request.POST.get(ONCE, "")
-    if not 0 < len(token) <= _MAX_ONCE or not token.isascii():
+    if not 0 < len(token) <= _MAX_ONCE or not (token.isascii() and token.isprintable()):
         raise InvalidRequest("This form is incomplete; reload the page and send it again")
     said = sorted((name, values) for name, values in request.POST.lists() if name != "csrfmiddlewaretoken")
     text = json.dumps([request.path, said])

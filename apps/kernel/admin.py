@@ -12,12 +12,12 @@ from uuid import UUID
 
 from django.contrib.admin import ShowFacets
 from django.core.paginator import Paginator
-from django.db.models import Field, Model, QuerySet, URLField
+from django.db.models import Field, JSONField, Model, QuerySet, URLField
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 from unfold.widgets import UnfoldAdminDecimalFieldWidget
 
-from apps.kernel.admin_fields import PlainDecimalField
+from apps.kernel.admin_fields import FiniteJsonField, PlainDecimalField, RowSelect
 from apps.kernel.ids import find_id
 from apps.kernel.money import MoneyField, plain
 from apps.kernel.number_markup import mark_numbers
@@ -88,9 +88,17 @@ class RowAdmin(_Page):
         """Take an address without a scheme for one of HTTPS, and show amounts without zeros at their end."""
         if isinstance(db_field, URLField):
             kwargs["assume_scheme"] = "https"
+        if isinstance(db_field, JSONField):
+            kwargs |= {"form_class": FiniteJsonField}
         if isinstance(db_field, MoneyField):
             kwargs |= {"form_class": PlainDecimalField, "widget": UnfoldAdminDecimalFieldWidget}
         return super().formfield_for_dbfield(db_field, request, **kwargs)
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Show nothing chosen for what no row can be."""
+        if db_field.name in self.get_autocomplete_fields(request):
+            kwargs.setdefault("widget", RowSelect(db_field, self.admin_site, using=kwargs.get("using")))
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Delete one by one."""

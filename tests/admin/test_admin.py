@@ -301,6 +301,22 @@ class TestEveryTable:
                 followed += 1
         assert followed > 150
 
+    def test_a_form_opens_for_what_no_row_can_be(self, operator: Client, rows: dict[type[Row], Row]) -> None:
+        for wrong in ("x", "\0", "{}", str(new_id())):
+            opened = operator.get(page(Membership, "add"), {"organization": wrong})
+            sent = operator.post(page(Membership, "add"), {"organization": wrong, "user": wrong, "role": "owner"})
+            assert (opened.status_code, sent.status_code) == (200, 200), wrong
+        chosen = operator.get(page(Membership, "add"), {"organization": rows[Organization].pk}).content.decode()
+        assert f'<option value="{rows[Organization].pk}" selected' in chosen
+
+    @pytest.mark.parametrize("number", ["1e400", "NaN", "-Infinity", '{"a": [1e999]}'])
+    def test_a_number_that_no_store_keeps_is_refused(
+        self, operator: Client, rows: dict[type[Row], Row], number: str
+    ) -> None:
+        answer = operator.post(page(Model, "add"), {"id": "acme-2", "facts": number})
+        assert (answer.status_code, "Numbers must be finite." in answer.content.decode()) == (200, True)
+        assert not Model.objects.filter(id="acme-2").exists()
+
     def test_is_counted_by_its_filters_unless_it_is_long(self, operator: Client, rows: dict[type[Row], Row]) -> None:
         counted = operator.get(page(ModelProvider, "changelist"), {"_facets": "True"}).content.decode()
         assert "Unpriced (1)" in " ".join(counted.split())

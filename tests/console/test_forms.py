@@ -96,6 +96,12 @@ def test_a_typed_name_must_be_the_name() -> None:
 
 
 class TestOnce:
+    @pytest.mark.parametrize("token", ["", "x" * 101, "\0", "a\nb", "ä"])
+    def test_a_form_without_a_good_token_does_nothing(self, world: World, token: str) -> None:
+        with pytest.raises(InvalidRequest, match="This form is incomplete"):
+            do_once(posted(**{ONCE: token}), world.olivia, lambda: {"done": True})
+        assert IdempotentAnswer.objects.count() == 0
+
     def test_the_second_time_is_told_what_the_first_did(self, world: World) -> None:
         done: list[int] = []
 

@@ -44,7 +44,12 @@ def test_what_is_in_force_is_set_and_reset(world: World, adam: Visitor) -> None:
     assert row.system_rules["secrets"] == {"enabled": True, "action": "redact"}
     assert row.system_rules["jailbreak"]["enabled"] is False
 
-    for wrong in ({"rule.secrets.action": "explode"}, {"rule.nothing.enabled": "true"}, {"maxFileSizeMb": "big"}):
+    for wrong in (
+        {"rule.secrets.action": "explode"},
+        {"rule.nothing.enabled": "true"},
+        {"maxFileSizeMb": "big"},
+        {"maxFileSizeMb": "NaN"},
+    ):
         assert adam.send(page(world.acme, "guardrails"), {**fields, **wrong}).status_code == 400, wrong
     again = GuardrailConfig.objects.get()
     assert (again.system_rules, again.updated_at) == (row.system_rules, row.updated_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from django.contrib import messages
@@ -72,13 +73,19 @@ def _given(request: HttpRequest) -> dict[str, Any]:
     rules = _rules_said(request)
     given: dict[str, Any] = {"systemRules": rules} if rules else {}
     if "maxFileSizeMb" in request.POST:
-        try:
-            given["maxFileSizeMb"] = float(request.POST["maxFileSizeMb"])
-        except ValueError:
-            given["maxFileSizeMb"] = request.POST["maxFileSizeMb"]
+        given["maxFileSizeMb"] = _number(request.POST["maxFileSizeMb"])
     if "allowedFileTypes" in request.POST:
         given["allowedFileTypes"] = request.POST["allowedFileTypes"].split()
     return given
+
+
+def _number(text: str) -> float | str:
+    """Return a number as JSON may have it; what is none stays text, which the shape refuses."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if isfinite(number) else text
 
 
 def _rules_said(request: HttpRequest) -> dict[str, dict[str, Any]]:
