@@ -26,7 +26,12 @@ _WORD = r"(?:password|passwd|pwd|passphrase|pass(?:word)?_?(?:hash|phrase)?)"
 _NAMED = rf"[\w.$>\[\]\"'-]{{0,40}}(?:{_WORD}|secret|api_?key)\d?[\"'\]]{{0,2}}"
 _METHOD = compile_re2(
     r"(?i)^(?:aes|3?des|rc[245]|rsa|dsa|ec|ed25519|blowfish|chacha\w*|[hrep]s|hmac|sha|md5|pbkdf2?|bcrypt|argon2\w*"
-    r"|pkcs\d*|ripemd|whirlpool|tiger|snefru|haval|gost|utf|ascii|latin|base|hex|binary|jwt|cbc|gcm|ecb|ctr|none|x?\d+)[\w./-]{0,24}$"
+    r"|oauth\w*|bearer|digest|ntlm|kerberos|negotiate|pkcs\d*|ripemd|whirlpool|tiger|snefru|haval|gost|utf|ascii|latin|base|hex|binary|jwt|cbc|gcm|ecb|ctr|none|x?\d+)[\w./-]{0,24}$"
+)
+# Names that have a password's in them and mean something else: a way around, a traveller, what tells of one.
+_OTHER_WORD = compile_re2(
+    r"(?i)(?:by|com|sur|tres|season_?|boarding_?|\badd_?\w{0,16})pass\W|pass(?:key|enger|port|age|ive)"
+    r"|(?:password|passwd|pwd|passphrase)[ _-]?(?:hint|key|length|strength|policy|name|label|age|reminder)"
 )
 _NAME = compile_re2(r"^[a-z]+(?:[A-Z][a-z]+)+\d{0,2}$")
 _DIRECTIVE = compile_re2(
@@ -46,7 +51,8 @@ def accept_argument_of_call(candidate: CandidateMatch) -> CandidateMatch | None:
 def _set(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what is set as a password, unless the name tells of something else: a label, a field."""
     text, before = candidate.text, candidate.before(48)
-    if is_stand_in(text) or _DIRECTIVE.search(before.rstrip(b"\"'`")) or is_other_name(before):
+    named = _DIRECTIVE.search(before.rstrip(b"\"'`")) or _OTHER_WORD.search(before) or is_other_name(before)
+    if is_stand_in(text) or named:
         return None
     return None if text[0].isupper() and text[1:].islower() else accept_argument_of_call(candidate)
 
@@ -59,7 +65,8 @@ def _compared(candidate: CandidateMatch) -> CandidateMatch | None:
 
 def _typed(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what a test types for a password: no name of a field or a text."""
-    return None if _NAME.search(candidate.text) else _compared(candidate)
+    other = _NAME.search(candidate.text) or _OTHER_WORD.search(candidate.before(64))
+    return None if other else _compared(candidate)
 
 
 def _password(pattern: str, check: Check, gate: str) -> CandidatePattern:

@@ -118,6 +118,12 @@ FOUND = (
     "VAULT_SECRET_ID=«071590d2-92a2-43a2-843d-77faecbaa4ff»",
 )
 PASS = (
+    'page.fill("#passkey-name", "laptop")',
+    "page.fill('#passenger-name', 'karolina')",
+    'page.type("#password-hint", "sommer")',
+    'pipeline.addPass("inliner")',
+    'with_bypass("checks")',
+    'client.auth("oauth")',
     'secret: "boolean"',
     'secret: "shop-tls"',
     'The secret: "patience"',
