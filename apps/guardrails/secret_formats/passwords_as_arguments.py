@@ -26,7 +26,8 @@ _WORD = r"(?:password|passwd|pwd|passphrase|pass(?:word)?_?(?:hash|phrase)?)"
 _NAMED = rf"[\w.$>\[\]\"'-]{{0,40}}(?:{_WORD}|secret|api_?key)\d?[\"'\]]{{0,2}}"
 _METHOD = compile_re2(
     r"(?i)^(?:aes|3?des|rc[245]|rsa|dsa|ec|ed25519|blowfish|chacha\w*|[hrep]s|hmac|sha|md5|pbkdf2?|bcrypt|argon2\w*"
-    r"|oauth\w*|bearer|digest|ntlm|kerberos|negotiate|pkcs\d*|ripemd|whirlpool|tiger|snefru|haval|gost|utf|ascii|latin|base|hex|binary|jwt|cbc|gcm|ecb|ctr|none|x?\d+)[\w./-]{0,24}$"
+    r"|oauth\w*|bearer|digest|ntlm|kerberos|negotiate|pkcs\d*|ripemd|whirlpool|tiger|snefru|haval|gost"
+    r"|utf|ascii|latin|base|hex|binary|jwt|cbc|gcm|ecb|ctr|none|x?\d+)[\w./-]{0,24}$"
 )
 # Names that have a password's in them and mean something else: a way around, a traveller, what tells of one.
 _OTHER_WORD = compile_re2(
