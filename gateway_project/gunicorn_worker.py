@@ -91,13 +91,7 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
             self.limits.first_byte_timeout,
             self.cfg.keepalive,
             client_events.closed,
-            self.admission.is_shedding,
         )
-
-    @cached_property
-    def admission(self) -> AdmissionControl:
-        """What lets requests in."""
-        return AdmissionControl(self.limits.requests_in_progress, self.limits.queue_time)
 
     @cached_property
     def terms(self) -> ConnectionSettings:
@@ -107,6 +101,7 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
         cfg = self.cfg
         name = self.sockets[0].getsockname()
         host, port = name[:2] if isinstance(name, tuple) else (name, "")
+        admission = AdmissionControl(self.limits.requests_in_progress, self.limits.queue_time)
         return ConnectionSettings(
             application=self.wsgi,
             limits=HeadLimits(cfg.limit_request_line, cfg.limit_request_fields, cfg.limit_request_field_size),
@@ -122,7 +117,7 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
                 f"HTTP_{header.replace('-', '_')}": value.lower() for header, value in cfg.secure_scheme_headers.items()
             },
             failed=self.log.exception,
-            intake=RequestIntake(self.limits, self.admission, self._trusts, client_events.refused),
+            intake=RequestIntake(self.limits, admission, self._trusts, client_events.refused),
             refused=client_events.refused,
             aborted=client_events.aborted,
         )

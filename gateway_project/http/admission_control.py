@@ -39,8 +39,6 @@ _RATE_WINDOW, _FIRST_STARTS = 0.25, 32
 _BURST_SHARE, _STANDING_SHARE, _STANDING_AFTER = 0.8, 0.25, 0.5
 # So many may always wait, however slowly the queue moves.
 _ALWAYS_LET_IN = 8
-# Seconds after a refusal in which the worker sheds load.
-_SHEDDING_FOR: Final = 0.1
 # libev's priorities go from -2 to 2. The stamp comes before all that a turn does, the queue after it.
 _FIRST, _LAST = 2, -2
 
@@ -86,7 +84,7 @@ class AdmissionControl:
         self._waiting_since = self._empty_since = -math.inf
         # Who asked last, and until when turns are shared.
         self._last_client: Hashable = None
-        self._shared_until = self._shedding_until = -math.inf
+        self._shared_until = -math.inf
         # Requests that leave the queue a second, and what it is measured from.
         self._rate, self._rate_is_measured = _FIRST_RATE, False
         self._started, self._counted_since = 0, 0.0
@@ -95,10 +93,6 @@ class AdmissionControl:
     def waiting(self) -> int:
         """Requests in the queue."""
         return len(self._queue)
-
-    def is_shedding(self) -> bool:
-        """Tell whether requests are being refused: more come than can be worked on."""
-        return self._clock() < self._shedding_until
 
     def check(self, client: Hashable) -> None:
         """Raise Overloaded when a request of the client that came now would be shed: before its body is read."""
@@ -196,7 +190,6 @@ class AdmissionControl:
             self._started, self._counted_since = 0, now
 
     def _overloaded(self, ahead: int) -> Overloaded:
-        self._shedding_until = self._clock() + _SHEDDING_FOR
         return Overloaded(
             "The gateway has more requests than it can work on right now; try again shortly",
             retry_after=max(1, math.ceil(ahead / self._rate)),

@@ -15,7 +15,7 @@ from typing import Any
 import gevent
 
 from apps.kernel.errors import ApiError, InternalError, Overloaded
-from apps.kernel.green_socket import send_all
+from apps.kernel.green_socket import send_all, watch_readable
 from gateway_project.http.connection_table import Idle
 from gateway_project.http.refusals import HTTP_1_1_REQUIRED, MalformedRequest, refusal, shed_answer
 from gateway_project.http.request_intake import RequestIntake
@@ -63,6 +63,7 @@ class ClientConnection:
         self._terms = terms
         self._sock = sock
         self._reader = RequestParser(terms.limits)
+        self._readable = watch_readable(sock)
         self._stopping = stopping
         host, port = address[:2] if isinstance(address, tuple) else ("", "")
         self._peer = host
@@ -91,6 +92,7 @@ class ClientConnection:
                 self._refuse_malformed(error)
             finally:
                 self._reader.close()
+                self._readable.close()
 
     def _next(self, idle: Idle) -> IncomingRequest | None:
         """Return the next request once its head is there, None when there will be none. Raises BadRequest."""
@@ -100,7 +102,7 @@ class ClientConnection:
         with idle:
             if not requests:
                 # First: the next request is rarely there already, and to try in vain costs more than to wait.
-                idle.wait_for(self._sock.fileno())
+                idle.wait_for(self._readable)
                 data = self._sock.recv(READ_SIZE)
                 if not data:
                     return None

@@ -10,7 +10,7 @@ from collections import Counter as Counts
 from collections.abc import Callable
 from itertools import chain
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 import gevent
 from greenlet import getcurrent
@@ -33,12 +33,8 @@ class ConnectionTable:
         first_byte_timeout: float,
         keepalive: float,
         closed: Callable[[str], object] = lambda _reason: None,
-        is_shedding: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`closed` is told why each time that a connection has to go before its client lets go of it.
-
-        `is_shedding` tells whether requests are being refused for lack of time.
-        """
+        """`closed` is told why each time that a connection has to go before its client lets go of it."""
         self._most = most
         self._per_address = per_address
         self._first_byte_timeout = first_byte_timeout
@@ -49,7 +45,7 @@ class ConnectionTable:
         # In the order in which they began to wait: for a first request, or for another.
         self.fresh: dict[Idle, None] = {}
         self.kept: dict[Idle, None] = {}
-        self.wake_queue = WakeQueue(is_shedding=is_shedding)
+        self.wake_queue = WakeQueue()
         self._stopping_since: float | None = None
 
     def opened(self, address: str | None) -> bool:
@@ -136,9 +132,9 @@ class Idle:
         self._over.__traceback__ = None
         return True
 
-    def wait_for(self, descriptor: int) -> None:
-        """Wait until there is something to read from a socket, and for this client's turn."""
-        self._wake_queue.wait(descriptor, self.address, self._begin)
+    def wait_for(self, readable: Any) -> None:
+        """Wait until there is something to read, as a watcher tells, and for this client's turn."""
+        self._wake_queue.wait(readable, self.address, self._begin)
 
     def _begin(self) -> None:
         self.begun = True

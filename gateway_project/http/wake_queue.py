@@ -15,7 +15,6 @@ from typing import Any, Final
 import gevent
 from greenlet import getcurrent
 
-from gateway_project.http.arrivals import arrivals_of
 from gateway_project.http.fair_queue import FairQueue
 
 # Seconds of one turn of the loop in which connections go on as they become ready, and as many for those that wait for a
@@ -26,34 +25,28 @@ LONGEST: Final = 0.003
 class WakeQueue:
     """Wakes greenlets of the hub that it is made in."""
 
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, is_shedding: Callable[[], bool] = lambda: False
-    ) -> None:
-        """While `is_shedding` says so, what arrives is looked for every few milliseconds only."""
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._hub = gevent.get_hub()
         self._clock = clock
-        self._arrivals = arrivals_of(self._hub, is_shedding)
         # The turn of the loop in which somebody was last ready, and when that was first so.
         self._turn, self._turn_began = 0, 0.0
         self._later: FairQueue[_Waiting] = FairQueue()
         self._next_turn = self._hub.loop.timer(0.0, ref=False)
 
-    def wait(self, descriptor: int, client: Hashable, ready: Callable[[], object]) -> None:
-        """Wait until there is something to read from a socket, and for the turn of this client.
+    def wait(self, readable: Any, client: Hashable, ready: Callable[[], object]) -> None:
+        """Wait until there is something to read, as a watcher tells, and for the turn of this client.
 
         `ready` is called once there is something: the turn may come later.
         """
-        waiting = _Waiting(self, getcurrent(), client, ready)
-        self._arrivals.expect(descriptor, waiting.arrived)
+        waiting = _Waiting(getcurrent(), readable, client, ready)
+        readable.start(self._wake, waiting)
         try:
             self._hub.switch()
-        except BaseException:
+        finally:
             waiting.over = True
-            self._arrivals.forget(descriptor)
-            raise
+            readable.stop()
 
-    def wake(self, waiting: _Waiting) -> None:
-        """Wake one for whom something has arrived, now or in its turn. Called from the event loop."""
+    def _wake(self, waiting: _Waiting) -> None:
         waiting.ready()
         turn, now = self._hub.loop.iteration, self._clock()
         if turn != self._turn:
@@ -61,6 +54,8 @@ class WakeQueue:
         if now - self._turn_began < LONGEST:
             waiting.greenlet.switch()
             return
+        # It would be told of again in every turn.
+        waiting.readable.stop()
         self._later.put(waiting.client, waiting)
         if len(self._later) == 1:
             self._next_turn.start(self._wake_some)
@@ -78,17 +73,13 @@ class WakeQueue:
 
 
 class _Waiting:
-    """A greenlet that waits, and whether it has been interrupted."""
+    """A greenlet that waits, and whether it has been woken, or interrupted."""
 
-    __slots__ = ("client", "greenlet", "over", "queue", "ready")
+    __slots__ = ("client", "greenlet", "over", "readable", "ready")
 
-    def __init__(self, queue: WakeQueue, greenlet: Any, client: Hashable, ready: Callable[[], object]) -> None:
-        self.queue = queue
+    def __init__(self, greenlet: Any, readable: Any, client: Hashable, ready: Callable[[], object]) -> None:
         self.greenlet = greenlet
+        self.readable = readable
         self.client = client
         self.ready = ready
         self.over = False
-
-    def arrived(self) -> None:
-        """Go on, now or in its turn."""
-        self.queue.wake(self)

@@ -110,17 +110,6 @@ def test_who_is_shed_is_refused_on_arrival_and_who_waits_is_served(busy: Worker)
     assert busy.longest("refused", "a") < 0.001
 
 
-def test_a_worker_sheds_load_for_a_tenth_of_a_second_after_it_has_refused(busy: Worker) -> None:
-    assert not busy.control.is_shedding()
-    busy.ask("one", 5_000)
-    assert busy.count("refused") > 0
-    assert busy.control.is_shedding()
-    busy.now += 0.099
-    assert busy.control.is_shedding()
-    busy.now += 0.002
-    assert not busy.control.is_shedding()
-
-
 def test_a_queue_that_has_not_been_empty_for_a_while_is_kept_short(busy: Worker) -> None:
     busy.ask("a", 600)
     assert busy.count("refused") == 0

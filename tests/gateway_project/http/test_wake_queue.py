@@ -11,6 +11,7 @@ from typing import Any
 import gevent
 import pytest
 
+from apps.kernel.green_socket import watch_readable
 from gateway_project.http.connection import ClientConnection
 from gateway_project.http.connection_table import ConnectionTable, Idle
 from gateway_project.http.wake_queue import LONGEST, WakeQueue
@@ -55,11 +56,13 @@ class Waiters:
         gevent.sleep(0)
 
     def _wait(self, ours: socket.socket, client: str) -> None:
+        readable = watch_readable(ours)
         with suppress(gevent.GreenletExit):
-            self.queue.wait(ours.fileno(), client, lambda: self.told.append(client))
+            self.queue.wait(readable, client, lambda: self.told.append(client))
             self.clock.pass_some()
             self.woken.append((client, gevent.get_hub().loop.iteration))
             ours.recv(1)
+        readable.close()
 
     def send_to_all(self) -> None:
         """Make all of them readable before the loop looks again."""
@@ -126,11 +129,13 @@ def test_who_is_interrupted_while_its_turn_has_not_come_is_not_woken(waiters: Wa
 
 def test_who_waits_again_is_woken_again(waiters: Waiters) -> None:
     ours, theirs = socket.socketpair()
+    readable = watch_readable(ours)
     with ours, theirs, gevent.Timeout(5):
         for number in range(3):
             gevent.spawn(theirs.send, b"x")
-            waiters.queue.wait(ours.fileno(), "one", lambda: None)
+            waiters.queue.wait(readable, "one", lambda: None)
             assert ours.recv(1) == b"x", number
+    readable.close()
 
 
 def test_connections_wait_for_their_turns() -> None:
