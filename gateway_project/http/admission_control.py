@@ -39,6 +39,8 @@ _RATE_WINDOW, _FIRST_STARTS = 0.25, 32
 _BURST_SHARE, _STANDING_SHARE, _STANDING_AFTER = 0.8, 0.25, 0.5
 # So many may always wait, however slowly the queue moves.
 _ALWAYS_LET_IN = 8
+# What a client is told whose request is shed.
+SHED: Final = "The gateway has more requests than it can work on right now; try again shortly"
 # libev's priorities go from -2 to 2. The stamp comes before all that a turn does, the queue after it.
 _FIRST, _LAST = 2, -2
 
@@ -96,24 +98,32 @@ class AdmissionControl:
 
     def check(self, client: Hashable) -> None:
         """Raise Overloaded when a request of the client that came now would be shed: before its body is read."""
+        if seconds := self.shed(client):
+            raise Overloaded(SHED, retry_after=seconds)
+
+    def shed(self, client: Hashable) -> int:
+        """Return after how many seconds a client whose request is shed may ask again, 0 when it is not shed."""
         waiting = len(self._queue)
         full = self.in_progress + waiting >= self._most
         if not waiting and not full:
-            return
+            return 0
         ahead = self._queue.count_ahead_of(client)
         if not full:
             standing = self._clock() - self._waiting_since > _STANDING_AFTER
             share = _STANDING_SHARE if standing else _BURST_SHARE
             full = ahead > _ALWAYS_LET_IN and ahead > self._rate * self._longest_wait * share
-        if full:
-            raise self._overloaded(ahead)
+        return self._seconds_for(ahead) if full else 0
 
-    def enter_at_once(self, client: Hashable) -> bool:
-        """Let a client's request in if there is time for it now, and return whether there was; `leave` follows then."""
+    def note(self, client: Hashable) -> None:
+        """Note who asks: turns are shared while several clients do."""
         if client != self._last_client:
             if self._last_client is not None:
                 self._shared_until = self._clock() + _SHARED_FOR
             self._last_client = client
+
+    def enter_at_once(self, client: Hashable) -> bool:
+        """Let a client's request in if there is time for it now, and return whether there was; `leave` follows then."""
+        self.note(client)
         if self.waiting or self.in_progress >= self._most or self._has_lasted(self._turn_began):
             return False
         self.in_progress += 1
@@ -134,7 +144,7 @@ class AdmissionControl:
         finally:
             one.greenlet = None
         if one.late:
-            raise self._overloaded(self._queue.count_ahead_of(client))
+            raise Overloaded(SHED, retry_after=self._seconds_for(self._queue.count_ahead_of(client)))
         self.in_progress += 1
 
     def leave(self) -> None:
@@ -189,8 +199,6 @@ class AdmissionControl:
             self._rate_is_measured = True
             self._started, self._counted_since = 0, now
 
-    def _overloaded(self, ahead: int) -> Overloaded:
-        return Overloaded(
-            "The gateway has more requests than it can work on right now; try again shortly",
-            retry_after=max(1, math.ceil(ahead / self._rate)),
-        )
+    def _seconds_for(self, ahead: int) -> int:
+        """Return in how many seconds so many will have been started."""
+        return max(1, math.ceil(ahead / self._rate))

@@ -81,7 +81,7 @@ class ClientConnection:
                 self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             count = 0
             try:
-                while (request := self._next(idle)) is not None:
+                while (request := self._next(idle, served)) is not None:
                     served()
                     if not self._answer(request):
                         return
@@ -94,16 +94,16 @@ class ClientConnection:
                 self._reader.close()
                 self._readable.close()
 
-    def _next(self, idle: Idle) -> IncomingRequest | None:
+    def _next(self, idle: Idle, served: Callable[[], object]) -> IncomingRequest | None:
         """Return the next request once its head is there, None when there will be none. Raises BadRequest."""
         requests = self._reader.requests
         if requests and requests[0].head_done:
             return requests[0]
         with idle:
             if not requests:
-                # First: the next request is rarely there already, and to try in vain costs more than to wait.
-                idle.wait_for(self._readable)
-                data = self._sock.recv(READ_SIZE)
+                while self._shed(data := self._receive_first(idle)):
+                    served()
+                    idle.wait_anew()
                 if not data:
                     return None
                 self._reader.feed(data)
@@ -116,6 +116,20 @@ class ClientConnection:
                         return None
             return requests[0]
         return None
+
+    def _receive_first(self, idle: Idle) -> bytes:
+        """Return what comes first of a request, nothing at the end."""
+        # To wait first: the next request is rarely there already, and to try in vain costs more.
+        idle.wait_for(self._readable)
+        return self._sock.recv(READ_SIZE)
+
+    def _shed(self, data: bytes) -> bool:
+        """Answer a request that is shed, if that can be told from its first bytes; return whether it could."""
+        answer = None if self._stopping() else self._terms.intake.shed(self._peer, data, self._terms.limits)
+        if answer is None:
+            return False
+        self._send(answer)
+        return True
 
     def receive(self, patience: float | None = None) -> bool:
         """Take in what arrives next within so many seconds; False at the end. Raises BadRequest, OSError."""
@@ -202,7 +216,16 @@ class ClientConnection:
         keep = request is not None and request.keep_alive and request.complete and not self._stopping()
         try:
             if type(error) is Overloaded and keep:
-                self._send(shed_answer(environ, error))
+                self._send(
+                    shed_answer(
+                        environ["PATH_INFO"],
+                        error.message,
+                        error.retry_after,
+                        sent_id=environ.get("HTTP_X_REQUEST_ID"),
+                        head_only=environ["REQUEST_METHOD"] == "HEAD",
+                        kept=b"" if environ["SERVER_PROTOCOL"] == "HTTP/1.1" else b"Connection: keep-alive\r\n",
+                    )
+                )
             else:
                 status, headers, words = refusal(environ, error)
                 method, protocol = environ.get("REQUEST_METHOD", "GET"), environ.get("SERVER_PROTOCOL", "HTTP/1.1")

@@ -132,6 +132,12 @@ class Idle:
         self._over.__traceback__ = None
         return True
 
+    def wait_anew(self) -> None:
+        """Begin to wait for another request, the one before having been answered."""
+        self._waiting.pop(self, None)
+        self._waiting = self._afterwards
+        self.__enter__()
+
     def wait_for(self, readable: Any) -> None:
         """Wait until there is something to read, as a watcher tells, and for this client's turn."""
         self._wake_queue.wait(readable, self.address, self._begin)

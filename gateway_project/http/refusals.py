@@ -55,15 +55,22 @@ def refusal(environ: dict[str, Any], error: ApiError) -> tuple[str, list[tuple[s
     return _status_line(error.status), headers, body
 
 
-def shed_answer(environ: dict[str, Any], error: Overloaded) -> bytes:
+def shed_answer(
+    path: str,
+    message: str,
+    seconds: float | None,
+    *,
+    sent_id: str | None = None,
+    head_only: bool = False,
+    kept: bytes = b"",
+) -> bytes:
     """Return the whole answer to a request that is shed, behind which the connection takes another.
 
     It says what `refusal` says. Most of it is written once: when there is too much to do, there is no time for more.
+    `sent_id` is the client's own, `kept` the header that says so where that has to be said.
     """
-    head, body = _shed(environ["PATH_INFO"], environ["REQUEST_METHOD"] == "HEAD", error.message)
-    request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID"))
-    told = f"{HEADER}: {request_id}\r\nRetry-After: {_seconds(error.retry_after)}\r\n"
-    kept = b"" if environ["SERVER_PROTOCOL"] == "HTTP/1.1" else b"Connection: keep-alive\r\n"
+    head, body = _shed(path, head_only, message)
+    told = f"{HEADER}: {request_id_of(sent_id)}\r\nRetry-After: {_seconds(seconds)}\r\n"
     return b"".join((head, told.encode("latin-1"), date_line(), kept, b"\r\n", body))
 
 

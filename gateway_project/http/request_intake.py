@@ -16,10 +16,12 @@ from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import family_of, route_table
 from apps.keys.api_key_header import KEY_HEADERS, MISSING
 from gateway_project.http.address_rate_limiter import AddressRateLimiter
-from gateway_project.http.admission_control import AdmissionControl
+from gateway_project.http.admission_control import SHED, AdmissionControl
 from gateway_project.http.body_reading import BodyAborted, BodyMemory, BodySource, read_body, too_large
 from gateway_project.http.client_limits import ClientLimits
-from gateway_project.http.request_parser import IncomingRequest
+from gateway_project.http.plain_request import path_of_plain
+from gateway_project.http.refusals import shed_answer
+from gateway_project.http.request_parser import HeadLimits, IncomingRequest
 from gateway_project.http.route_limits import SMALLEST, is_model_route, is_workspace_page, limit_of
 
 # A browser's session, under the names that `apps.console.browser_session` gives its cookie.
@@ -70,6 +72,22 @@ class RequestIntake:
         except ApiError as error:
             self._refused(_REASONS.get(error.status, "malformed"))
             raise
+
+    def shed(self, peer: str, data: bytes, limits: HeadLimits) -> bytes | None:
+        """Return the answer to a request of this peer that is shed, None when it is not, or not for these bytes to say.
+
+        For plain requests of clients that are known by their address. In a flood, all else that is done to read a
+        request and to refuse it takes as long again.
+        """
+        address = None if self._limits.proxies else self._address_of_peer(peer)
+        if address is None or not (seconds := self._admission.shed(address)):
+            return None
+        path = path_of_plain(data, limits) if len(data) <= SMALLEST else None
+        if path is None or path in _ALWAYS_ANSWERED or path.startswith("/auth/"):
+            return None
+        self._admission.note(address)
+        self._refused(_REASONS[503])
+        return shed_answer(path, SHED, seconds)
 
     def _enter_slowly(self, source: BodySource, request: IncomingRequest) -> Callable[[], object]:
         environ = request.environ

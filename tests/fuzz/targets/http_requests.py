@@ -18,6 +18,7 @@ from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import ClientConnection, ConnectionSettings
 from gateway_project.http.connection_table import ConnectionTable, Idle
+from gateway_project.http.plain_request import path_of_plain
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import MAX_HEAD_BYTES, BadRequest, HeadLimits, IncomingRequest, RequestParser
 from tests.fuzz.target import Target, pieces_of
@@ -99,6 +100,10 @@ def run_reader(data: bytes) -> None:
             # Of two reasons to refuse, the one that is met first counts; whether it is refused is the same.
             assert (whole.requests, whole.status is None) == (cut.requests, cut.status is None)
     _compare_with_h11(data, whole)
+    if (path := path_of_plain(data, LIMITS)) is not None:
+        [(environ, body, keep_alive)] = whole.requests
+        assert (dict(environ)["PATH_INFO"], keep_alive, whole.status) == (path, True, None)
+        assert data.endswith(b"\r\n\r\n" + body)
 
 
 def _same_start(one: list[Any], other: list[Any]) -> bool:

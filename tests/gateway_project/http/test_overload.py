@@ -193,3 +193,28 @@ def test_a_burst_that_can_be_served_in_time_is_served() -> None:
         assert [status_of(read_one(client)) for client in clients] == [200] * 60
         for client in clients:
             client.close()
+
+
+def test_what_is_told_from_its_bytes_is_told_as_to_everybody() -> None:
+    # The two differ in what the parser has to read: an id of the client's own.
+    ask = b"POST /v1/messages HTTP/1.1\r\n" + HOST + b"Content-Length: 2\r\n%b\r\n{}"
+    with serving(REQUESTS_IN_PROGRESS_LIMIT="1") as one, one.connect() as busy, one.connect() as client:
+        busy.sendall(get(b"/slow"))
+        assert status_of(one.ask(get(b"/metrics"))) == 200
+        answers = []
+        for more in (b"", b"x-request-id: mine-1\r\n", b""):
+            client.sendall(ask % more)
+            answers.append(re.sub(rb"(Date|x-request-id): [^\r]*", rb"\1: -", read_one(client)))
+        assert status_of(answers[0]) == 503
+        assert answers[0] == answers[1] == answers[2]
+        assert json.loads(answers[0].partition(b"\r\n\r\n")[2])["error"] == {
+            "type": "overloaded_error",
+            "message": MESSAGE,
+        }
+        # Sign-ins are counted by address, and health is always answered: neither is told from its bytes.
+        for path, status in ((b"/auth/sign-in/email", 503), (b"/livez", 200)):
+            client.sendall(ask.replace(b"/v1/messages", path) % b"")
+            assert status_of(read_one(client)) == status
+        assert status_of(read_one(busy)) == 200
+        client.sendall(ask % b"")
+        assert status_of(read_one(client)) == 200

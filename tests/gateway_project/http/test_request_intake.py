@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,10 @@ from gateway_project.http.address_rate_limiter import AddressRateLimiter
 from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.body_reading import BodyAborted, BodyMemory, read_body
 from gateway_project.http.client_limits import ClientLimits
+from gateway_project.http.connection_table import ConnectionTable, Idle
 from gateway_project.http.request_intake import RequestIntake
-from gateway_project.http.request_parser import IncomingRequest
-from gateway_project.http.route_limits import limit_of
+from gateway_project.http.request_parser import HeadLimits, IncomingRequest
+from gateway_project.http.route_limits import SMALLEST, limit_of
 
 LIMITS = ClientLimits(
     body=1_000_000,
@@ -227,3 +229,57 @@ def test_a_large_form_without_a_session_is_refused_before_it_is_read(cookie: str
 
 def test_the_session_is_looked_for_under_the_name_that_its_cookie_has() -> None:
     assert COOKIE in ("gateway-session", "__Host-gateway-session")
+
+
+PLAIN = b"POST %b HTTP/1.1\r\nHost: gateway\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "shed"),
+    [
+        (b"/v1/chat/completions", {}, True),
+        (b"/projects", {}, True),
+        (b"/v1/chat/completions", {"busy": 1}, False),
+        (b"/livez", {}, False),
+        (b"/auth/sign-in/email", {}, False),
+        (b"/v1/chat/completions?a=b", {}, False),
+        (b"/v1/chat/completions", {"proxies": 1}, False),
+        (b"/v1/chat/completions", {"trusted": True}, False),
+        (b"/v1/chat/completions", {"peer": ""}, False),
+    ],
+)
+def test_what_is_shed_by_its_bytes_alone(path: bytes, more: dict[str, Any], shed: bool) -> None:
+    told: list[str] = []
+    admission = AdmissionControl(2, 1)
+    admission.in_progress = more.get("busy", 2)
+    limits = replace(LIMITS, proxies=more.get("proxies", 0))
+    intake = RequestIntake(limits, admission, lambda _: more.get("trusted", False), told.append)
+    answer = intake.shed(more.get("peer", "10.0.0.1"), PLAIN % path, HeadLimits(8190, 100, 8190))
+    assert (answer or b"").startswith(b"HTTP/1.1 503 Service Unavailable\r\n" if shed else b"")
+    assert (answer is not None, told) == (shed, ["overloaded"] if shed else [])
+    assert admission.in_progress == more.get("busy", 2)
+
+
+def test_a_body_above_the_smallest_limit_is_not_shed_by_its_bytes() -> None:
+    admission = AdmissionControl(0, 1)
+    intake = RequestIntake(LIMITS, admission, lambda _: False, lambda _: None)
+    for size, shed in ((SMALLEST - 100, True), (SMALLEST, False)):
+        data = (PLAIN % b"/v1/messages").replace(b": 2", b": %d" % size)[:-2] + b" " * size
+        assert (intake.shed("10.0.0.1", data, HeadLimits(8190, 100, 8190)) is not None) == shed
+
+
+def test_who_has_been_shed_waits_anew() -> None:
+    table = ConnectionTable(10, 10, first_byte_timeout=10, keepalive=75)
+    first, second = Idle(table, "a"), Idle(table, "b")
+    with first, second:
+        assert list(table.fresh) == [first, second]
+        first.begun, first.since = True, 0.0
+        first.wait_anew()
+        assert (list(table.fresh), list(table.kept)) == ([second], [first])
+        assert not first.begun
+        assert first.since >= second.since
+        second.wait_anew()
+        first.wait_anew()
+        assert list(table.kept) == [second, first]
+    assert not table.fresh
+    assert not table.kept
