@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from statistics import median
+from statistics import mean, stdev
 
 from tests.attack.wire import ATTACKER, HERE, status_in
 
@@ -27,8 +27,9 @@ _RETRY_AFTER = re.compile(rb"\r\nretry-after: (\d+)", re.IGNORECASE)
 # How long a refusal may take to be one that costs its client nothing.
 AT_ONCE = 0.05
 _MOST_OPEN = 4_000
-# So often capacity and overload are measured by turns; seconds of each that do not count, until a queue has filled.
-_TURNS, _BEGINNING = 12, 0.5
+# So often capacity and overload are measured by turns, more often in a longer run; seconds of a turn then. Seconds of
+# each that do not count, until a queue has filled.
+_TURNS, _TURN, _BEGINNING = 12, 1.5, 0.5
 # Seconds in which everybody is answered once nobody asks any more.
 _PATIENCE = 20
 
@@ -168,26 +169,31 @@ def overloaded(port: int, request: bytes, seconds: float, clients: int = 64) -> 
     """Return what comes of twice the requests that the product can answer, and how many it can (`capacity`).
 
     Capacity is what so many clients get that each ask again once they are answered. Both are measured by this program,
-    by turns, and their share is the median of the turns: a machine's speed changes from one second to the next.
+    by turns: a machine's speed changes from one second to the next, so what is answered in a turn of overload is
+    compared with the capacity before and after it. `goodput per cent` is the mean, told with its standard error.
     """
     crowd = Crowd(port)
-    turns = list[tuple[float, float]]()
-    answers = list[Answered]()
-    # The first is to open connections.
-    for number in range(_TURNS + 1):
-        capacity = max(_capacity(crowd, request, seconds / _TURNS, clients), 1)
+    turns = max(_TURNS, int(seconds / _TURN))
+    # To open connections.
+    _capacity(crowd, request, 1.0, clients)
+    capacities = [max(_capacity(crowd, request, seconds / turns, clients), 1)]
+    goods, answers = list[float](), list[Answered]()
+    for _ in range(turns):
         before = len(crowd.answers)
-        good = _goodput(crowd, request, 2 * capacity, seconds / _TURNS)
-        if number:
-            turns.append((capacity, good))
-            answers += crowd.answers[before:]
+        goods.append(_goodput(crowd, request, 2 * capacities[-1], seconds / turns))
+        answers += crowd.answers[before:]
+        capacities.append(max(_capacity(crowd, request, seconds / turns, clients), 1))
     crowd.give_up()
+    shares = [
+        2 * good / (before + after) for good, before, after in zip(goods, capacities, capacities[1:], strict=False)
+    ]
     got = _told(answers)
     refused = sorted(one.since_sent for one in answers if one.status in {"429", "503"})
-    got["capacity a second"] = int(sum(capacity for capacity, _ in turns) / _TURNS)
+    got["capacity a second"] = int(mean(capacities))
     got["offered a second"] = 2 * got["capacity a second"]
-    got["goodput a second"] = int(sum(good for _, good in turns) / _TURNS)
-    got["goodput per cent"] = round(median(good / capacity for capacity, good in turns) * 100)
+    got["goodput a second"] = int(mean(goods))
+    got["goodput per cent"] = round(mean(shares) * 100)
+    got["its standard error per cent"] = round(stdev(shares) / math.sqrt(turns) * 100)
     if refused:
         got["refused p50 ms"] = int(refused[len(refused) // 2] * 1000)
         got["refused p99 ms"] = int(refused[int(len(refused) * 0.99)] * 1000)

@@ -135,7 +135,7 @@ def _attack(task: dict[str, Any], seconds: float, memory: Memory) -> tuple[Count
     assert process.stdin is not None
     process.stdin.write(json.dumps(task))
     process.stdin.close()
-    until, problems = time.monotonic() + seconds * 2 + 90, list[str]()
+    until, problems = time.monotonic() + seconds * 4 + 90, list[str]()
     while process.poll() is None:
         if time.monotonic() > until:
             problems.append("the attack did not end")
@@ -169,7 +169,8 @@ def _judge(outcome: Outcome, most_wait: float) -> None:
     if outcome.tracebacks:
         problems.append(f"{outcome.tracebacks} tracebacks in the log")
     if outcome.name == "overload":
-        if got["goodput per cent"] < LEAST_GOODPUT:
+        # A short run is inexact: what is not held is what is beyond doubt, so by two standard errors.
+        if got["goodput per cent"] + 2 * got["its standard error per cent"] < LEAST_GOODPUT:
             problems.append(f"goodput {got['goodput per cent']} per cent of capacity")
         if got["refused p99 ms"] > MOST_REFUSAL:
             problems.append(f"refusals took {got['refused p99 ms']} ms")
