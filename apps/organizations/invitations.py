@@ -41,12 +41,13 @@ def invite(
 ) -> Invitation:
     """Invite an address; a message is sent soon. One that was invited before is invited anew.
 
-    Without an organization it is an invitation to sign up, which operators give. Raises InvalidRequest (400) when too
-    many wait to be accepted.
+    Without an organization it is an invitation to sign up, which operators give. Raises InvalidRequest: 409 for a
+    member, whom everybody who invites sees among the members, and 400 when too many wait to be accepted.
     """
     email = User.normalize_username(email)
     if organization is not None:
         Organization.objects.select_for_update(no_key=True).get(pk=organization.pk)
+        _refuse_member(organization, email)
         if waiting(organization).exclude(email=email).count() >= MOST_WAITING:
             raise InvalidRequest(f"Maximum {MOST_WAITING} open invitations per organization", code="invitation_limit")
     Invitation.objects.filter(organization=organization, email=email, accepted_at=None).delete()
@@ -59,6 +60,18 @@ def invite(
     )
     _record("invitation.create", invitation)
     return invitation
+
+
+def _refuse_member(organization: Organization, email: str) -> None:
+    member = organization.memberships.filter(user__email=email).select_related("user").first()
+    if member is not None:
+        name = f"{member.user.name} ({email})" if member.user.name else email
+        raise InvalidRequest(
+            f"{name} already is a member of the organization, with the role {member.role}",
+            status=409,
+            code="already_exists",
+            param="email",
+        )
 
 
 @transaction.atomic
