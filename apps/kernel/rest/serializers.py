@@ -209,6 +209,19 @@ class DateTimeField(serializers.Field[datetime, str, str, Any]):
             return datetime.fromisoformat(text)
 
 
+class PeriodQuery(CamelSerializer):
+    """The part of a query that asks for a time, both ends included."""
+
+    start_date = DateTimeField(required=False)
+    end_date = DateTimeField(required=False, of_a_day=time.max)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return the query. Raises ValidationError when it ends before it begins."""
+        if "start_date" in attrs and "end_date" in attrs and attrs["start_date"] > attrs["end_date"]:
+            raise serializers.ValidationError({"startDate": "Must not be after the end (`endDate`)"})
+        return attrs
+
+
 class CamelModelSerializer(serializers.ModelSerializer[Any]):
     """The columns of a table, as `Meta.fields` lists them."""
 
