@@ -96,7 +96,7 @@ def test_a_server_is_kept_sealed_and_shown_masked(world: World, adam: Caller) ->
             "headers",
             "x-a: Must be printable ASCII characters without blanks at its ends",
         ),
-        ({"timeoutSeconds": 301}, "timeoutSeconds", "Ensure this value is less than or equal to 300."),
+        ({"timeoutSeconds": 301}, "timeoutSeconds", "Must be at most 300"),
         ({"projectIds": ["x"]}, "projectIds", "Must be ids of projects"),
     ],
 )

@@ -415,9 +415,9 @@ class TestFilters:
             ({"limit": "0"}, "limit: Must be a whole number from 1 to 100"),
             ({"limit": "101"}, "limit: Must be a whole number from 1 to 100"),
             ({"limit": "ten"}, "limit: Must be a whole number from 1 to 100"),
-            ({"orderBy": "cost_asc"}, 'orderBy: "cost_asc" is not a valid choice.'),
-            ({"model": ""}, "model: This field may not be blank."),
-            ({"source": "a\0"}, "source: Null characters are not allowed."),
+            ({"orderBy": "cost_asc"}, "orderBy: Must be one of: createdAt_asc, createdAt_desc"),
+            ({"model": ""}, "model: Must not be blank"),
+            ({"source": "a\0"}, "source: Must not have null characters"),
         ],
     )
     def test_what_cannot_be_meant_is_400_naming_it(self, caller: Caller, query: dict[str, str], names: str) -> None:
