@@ -70,7 +70,7 @@ def test_a_time_that_ends_before_it_begins_is_told_beside_its_field(world: World
     Organization.objects.update(plan="enterprise")
     answer = Visitor(world.olivia).open(page(world.acme, place), startDate="2026-02-02", endDate="2026-02-01")
     errors = answer.context["form"].errors
-    assert (answer.status_code, errors) == (400, {"startDate": "Must not be after the end (`endDate`)"})
+    assert (answer.status_code, errors) == (400, {"startDate": "Must not be after the end"})
 
 
 @pytest.mark.parametrize(("name", "value"), [("startDate", "soon"), ("apiKeyId", "elsewhere"), ("cursor", "x")])

@@ -40,6 +40,8 @@ def test_what_validators_say_has_words_of_ours() -> None:
     assert reword("Ensure this field has no more than 3 elements.") == "Must hold at most 3 items"
 
 
-@pytest.mark.parametrize("ours", ["Must match [a-z0-9-]{1,40}", "", "This field is required. Really.", "Required"])
+@pytest.mark.parametrize(
+    "ours", ["Must be 1 to 40 of a-z, 0-9 and -", "", "This field is required. Really.", "Required"]
+)
 def test_other_sentences_stay_as_they_are(ours: str) -> None:
     assert reword(ours) == ours

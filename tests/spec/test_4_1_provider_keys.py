@@ -62,7 +62,7 @@ class TestCreating:
             ({"baseUrl": ...}, "baseUrl", "Required"),
             ({"providerName": ...}, "providerName", "Required"),
             *(
-                ({"providerName": name}, "providerName", "Must match [a-z0-9-]{1,40}")
+                ({"providerName": name}, "providerName", "Must be 1 to 40 of a-z, 0-9 and -")
                 for name in ("Our", "our_own", "a/b", "ö", "a b")
             ),
             ({"providerName": "x" * 41}, "providerName", "Must be at most 40 characters long"),

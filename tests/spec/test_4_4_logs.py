@@ -410,7 +410,7 @@ class TestFilters:
         [
             ({"startDate": "yesterday"}, "startDate: Must be an ISO 8601 date or time"),
             ({"endDate": "2026-13-01"}, "endDate: Must be an ISO 8601 date or time"),
-            ({"startDate": "2026-02-02", "endDate": "2026-02-01"}, "startDate: Must not be after the end (`endDate`)"),
+            ({"startDate": "2026-02-02", "endDate": "2026-02-01"}, "startDate: Must not be after the end"),
             ({"endDate": "9999-12-31T23:59:59-12:00"}, "endDate: Must be an ISO 8601 date or time"),
             ({"limit": "0"}, "limit: Must be a whole number from 1 to 100"),
             ({"limit": "101"}, "limit: Must be a whole number from 1 to 100"),

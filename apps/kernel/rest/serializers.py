@@ -218,7 +218,7 @@ class PeriodQuery(CamelSerializer):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Return the query. Raises ValidationError when it ends before it begins."""
         if "start_date" in attrs and "end_date" in attrs and attrs["start_date"] > attrs["end_date"]:
-            raise serializers.ValidationError({"startDate": "Must not be after the end (`endDate`)"})
+            raise serializers.ValidationError({"startDate": "Must not be after the end"})
         return attrs
 
 
