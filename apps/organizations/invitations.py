@@ -35,6 +35,12 @@ def addressed_to(user: User) -> QuerySet[Invitation]:
     return rows if is_verified(user) else rows.none()
 
 
+def find_by_token(token: str) -> Invitation | None:
+    """Return the invitation of a link, while it stands."""
+    identifier = invitation_in(token)
+    return waiting().filter(pk=identifier).select_related("organization").first() if identifier else None
+
+
 @transaction.atomic
 def invite(
     *, email: str, organization: Organization | None = None, role: Role = Role.DEVELOPER, by: User | None = None
@@ -92,9 +98,8 @@ def admit(*, email: str, token: str | None) -> Invitation | None:
     if settings.SIGN_UP == CLOSED:
         raise Forbidden("Sign-up is closed: accounts are made by the operator", code="sign_up_closed")
     if token:
-        identifier = invitation_in(token)
-        found = waiting().filter(pk=identifier, email=User.normalize_username(email)).first() if identifier else None
-        if found is None:
+        found = find_by_token(token)
+        if found is None or found.email != User.normalize_username(email):
             raise _not_good()
         return found
     if settings.SIGN_UP == INVITE:
