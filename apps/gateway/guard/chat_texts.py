@@ -29,6 +29,7 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
+from apps.gateway.guard.client_path import UnreadableText
 from apps.gateway.guard.documents import AttachedDocument, read_document
 from apps.gateway.guard.json_text import (
     EmbeddedFile,
@@ -40,7 +41,6 @@ from apps.gateway.guard.json_text import (
     parse_json_text,
 )
 from apps.guardrails.findings.scan_types import DOCUMENT, TOOL_RESULT
-from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import OutOfBounds
 
 # Members of a request that no model reads: who asks, and keys to servers that the provider is to call.
@@ -163,11 +163,11 @@ class ChatTexts:
         try:
             value = parse_json_text(said)
         except OutOfBounds as passed:
-            raise InvalidRequest(f"{path}: the JSON {passed}", param=_field_of(path)) from None
+            raise UnreadableText(path, f"the JSON {passed}", (said,)) from None
         if value is None:
             self._plain(owner, name, path, role)
             return
-        read = self._within(JsonText(value), path)
+        read = self._within(JsonText(value), path, said, value)
         self._seen_strings.update((said, *read.strings))
         # Some formats have the value itself where others have it as a text.
         self._add(
@@ -183,19 +183,20 @@ class ChatTexts:
     def _json(self, value: Any, path: str, role: str) -> None:
         """Take in a JSON value, which is changed itself."""
         if value:
-            read = self._within(JsonText(value, excluded_names=_BESIDE), path)
+            read = self._within(JsonText(value, excluded_names=_BESIDE), path, value)
             self._seen_strings.update(read.strings)
             self._add(path, role, read.text, read.redact, value)
             self._enclosed(read.embedded_files, path, role)
 
-    def _within(self, read: JsonText, path: str) -> JsonText:
-        """Return what was read of a JSON value. Raises InvalidRequest where all values together are too many."""
+    def _within(self, read: JsonText, path: str, *said: Any) -> JsonText:
+        """Return what was read of a JSON value. Raises UnreadableText where all values together are too many."""
         self._left -= read.leaf_count
         if self._left < 0:
-            raise InvalidRequest(
-                f"{path}: the JSON values of the request, those within texts and files included, are more than"
+            raise UnreadableText(
+                path,
+                "the JSON values of the request, those within texts and files included, are more than"
                 f" {MOST_VALUES}, which is as many as guardrails look at",
-                param=_field_of(path),
+                said,
             )
         return read
 
@@ -261,7 +262,7 @@ class ChatTexts:
         except OutOfBounds:
             # A file of very much data is read as the text it is: so will the model.
             value = None
-        read = None if value is None else self._within(JsonText(value), path)
+        read = None if value is None else self._within(JsonText(value), path, *said)
 
         def redact(redactions: Iterable[Redaction]) -> None:
             if change is not None:
@@ -287,8 +288,3 @@ class ChatTexts:
             read = self._within(JsonText(words), "request")
             self._add("request", "system", read.text, read.redact)
             self._enclosed(read.embedded_files, "request", "system")
-
-
-def _field_of(path: str) -> str:
-    """Return the client's field that a place lies in."""
-    return path.partition("[")[0].partition(".")[0]

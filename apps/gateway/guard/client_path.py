@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from apps.kernel.errors import InvalidRequest
+
 # What comes first in a chat, wherever it stands in a body; the rest keeps its order.
 _INSTRUCTIONS: Final = frozenset({"system", "systemInstruction", "system_instruction", "instructions"})
 # Fields that say no text of the conversation, though they may say the same.
@@ -19,6 +21,20 @@ _BESIDE: Final = frozenset({"metadata", "model", "user", "safety_identifier", "p
 # Names that a path may have; what lies below another is told by the place of what it lies in.
 _NAME: Final = re.compile(r"[A-Za-z_$][\w$-]{0,63}", re.ASCII)
 _MOST_NAMES: Final = 16
+
+
+class UnreadableText(InvalidRequest):
+    """A text of a chat that holds more than can be looked at: where, why, and what the client may have written."""
+
+    def __init__(self, path: str, why: str, said: Sequence[Any] = ()) -> None:
+        super().__init__(f"{path}: {why}", param=path.partition("[")[0].partition(".")[0])
+        self.why, self.said = why, said
+
+    def at_client_path(self, body: bytes) -> UnreadableText:
+        """Return it with the path that the client's body has for it, where it has one."""
+        path = find_client_path(body, self.said, 0, "") if self.said else None
+        return self if path is None else UnreadableText(path, self.why, self.said)
+
 
 # A name or an index, and the place of what holds it; None for the body itself.
 _Place = tuple[Any, str | int] | None

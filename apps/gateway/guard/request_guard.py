@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.guard.chat_texts import ChatText, ChatTexts
-from apps.gateway.guard.client_path import find_client_path
+from apps.gateway.guard.client_path import UnreadableText, find_client_path
 from apps.gateway.guard.documents import AttachedDocument
 from apps.gateway.guard.json_text import Redaction
 from apps.gateway.metrics.definitions import FINDINGS, SCANNED
@@ -62,7 +62,10 @@ class RequestGuard:
         (`guardrail_blocked`), Overloaded."""
         size = len(body)
         recall = ScanRecall(_MEMORY, self.compiled.number)
-        chat_texts, segments, files, verdict = offload(size, partial(_read, self.compiled, chat, recall))
+        try:
+            chat_texts, segments, files, verdict = offload(size, partial(_read, self.compiled, chat, recall))
+        except UnreadableText as error:
+            raise offload(size, partial(error.at_client_path, body)) from None
         SCANNED.labels("remembered").inc(recall.remembered)
         SCANNED.labels("scanned").inc(recall.scanned)
         redactions = redactions_of(verdict)

@@ -16,6 +16,7 @@ CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/respons
 GEMINI, EMBEDDINGS = "/v1beta/models/sandbox%2Fecho:generateContent", "/v1/embeddings"
 USER = {"role": "user", "content": "hello"}
 LOOK = {"name": "look", "description": "looks"}
+LARGE = f"[{'1' * 70_000}]"
 TOLD = {"role": "tool", "tool_call_id": "c1", "content": "sent"}
 SCHEMA = {"type": "object", "properties": {"to": {"type": "string", "description": f"whom: {TERM}"}}}
 
@@ -81,6 +82,27 @@ def test_a_refusal_names_the_place_that_the_client_sent(
     assert message.startswith(f"Blocked by the guardrail 'Terms' in {place}: "), message
     param = answer.json()["error"].get("param")
     assert param in (None, place.partition("[")[0].partition(".")[0])
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "place"),
+    [
+        (CHAT, {"messages": [{"role": "user", "content": LARGE}]}, "messages[0].content"),
+        (MESSAGES, {"messages": [USER], "system": LARGE, "max_tokens": 9}, "system"),
+        (RESPONSES, {"input": LARGE}, "input"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_named_as_the_client_wrote_it(
+    caller: Caller, path: str, fields: dict[str, Any], place: str
+) -> None:
+    guard(caller)
+    forbid(caller, TERM)
+    headers = {"Authorization": f"Bearer {caller.token}", "anthropic-version": "2023-06-01"}
+    body = {"model": "sandbox/echo", **fields}
+    answer = caller.client.post(path, body, content_type="application/json", headers=headers)
+    message = answer.json()["error"]["message"]
+    told = message.removeprefix("Invalid request format: ")
+    assert (answer.status_code, told) == (400, f"{place}: the JSON holds a number longer than 65536 characters")
 
 
 def test_the_place_is_that_of_the_message_that_was_refused_where_two_say_the_same() -> None:
