@@ -10,9 +10,15 @@ import os
 from importlib import import_module
 from typing import Any, Final
 
+import structlog
 from celery import Celery
 from celery.schedules import crontab
 from celery.signals import beat_init, worker_init
+from kombu.exceptions import OperationalError
+
+from apps.kernel.store_address import address_of
+
+log = structlog.get_logger(__name__)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 
@@ -61,6 +67,10 @@ app.conf.beat_schedule = {
 }
 
 
+def _broker_address() -> str:
+    return address_of(str(app.conf.broker_url))
+
+
 @beat_init.connect
 def _begin(**_: Any) -> None:
     """Make the partitions at once: the schedule's next time may be an hour away."""
@@ -69,7 +79,11 @@ def _begin(**_: Any) -> None:
 
     # What is sent is dropped when the next is due.
     task_metrics.plan({task: expires for task, _, expires in _SCHEDULE.values()})
-    app.send_task("logs.make_partitions", expires=3600)
+    try:
+        app.send_task("logs.make_partitions", expires=3600)
+    except OperationalError as error:
+        # Celery goes on trying; the task comes again within the hour.
+        log.warning("beat.waiting", waits_for=f"CELERY_BROKER_URL {_broker_address()}", error=type(error).__name__)
 
 
 @worker_init.connect

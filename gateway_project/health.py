@@ -26,6 +26,7 @@ from apps.gateway.settlement.record_backlog import is_any_process_backlogged
 from apps.kernel.errors import Unauthenticated
 from apps.kernel.redis import servers_of_money
 from apps.kernel.rest.bearer import find_bearer
+from apps.kernel.store_address import address_of
 from apps.log_sinks import metrics as log_sink_metrics
 from gateway_project import task_metrics
 
@@ -49,6 +50,14 @@ def _ask_database() -> None:
 
 
 CHECKS: dict[str, Callable[[], None]] = {"redis": _ask_redis, "database": _ask_database}
+
+
+def _address_of(subject: str) -> str:
+    """Return where a store is, for the log alone."""
+    if subject == "redis":
+        return address_of(settings.REDIS_URL)
+    known = connection.settings_dict
+    return f"{known['HOST'] or 'localhost'}:{known['PORT'] or 5432}"
 
 
 def _troubles() -> dict[str, dict[str, Any]]:
@@ -75,7 +84,9 @@ class _Check(Thread):
         try:
             self._ask()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the store is what is asked for
-            log.warning("health.failed", check=self.subject, error=type(error).__name__)
+            log.warning(
+                "health.failed", check=self.subject, store=_address_of(self.subject), error=type(error).__name__
+            )
             self.error = "Not reachable"
         else:
             self.error = None

@@ -243,6 +243,7 @@ _LOG_ROUTES = [
     _logs("openapi.json", openapi.openapi),
     _logs("docs", RedirectView.as_view(url="/docs/api")),
     _logs("docs/api", openapi.docs),
+    _logs("docs/api/<str:section>", openapi.docs_section),
     _logs("verify-email", mail_pages.verify_email),
     _logs("reset-password", mail_pages.reset_password),
     _logs("change-email", mail_pages.change_email),

@@ -159,6 +159,13 @@ STATIC_URL = "/static/"
 # Development serves the files from where they are; `prepare` collects them for production.
 WHITENOISE_USE_FINDERS = DEVELOPMENT
 STATIC_ROOT = None if DEVELOPMENT else GATEWAY_HOME / "static"
+if not DEVELOPMENT:
+    # Beside each file its gzip, which the API reference loads in a quarter of the time. Nobody loads source maps.
+    STORAGES = {
+        "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+        "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
+    }
+    WHITENOISE_SKIP_COMPRESS_EXTENSIONS = ("png", "jpg", "gif", "webp", "woff", "woff2", "gz", "map")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 UNFOLD = navigation.UNFOLD

@@ -26,6 +26,25 @@ class Snippet(NamedTuple):
     text: str
 
 
+def client_settings(base_url: str) -> list[Snippet]:
+    """Return the lines of a shell that point clients of each format at the gateway."""
+    key = "$GATEWAY_API_KEY"
+    return [
+        Snippet(
+            "OpenAI's clients, and most others",
+            f"export OPENAI_BASE_URL={base_url}/v1\nexport OPENAI_API_KEY={key}",
+        ),
+        Snippet(
+            "Anthropic's clients, Claude Code",
+            f"export ANTHROPIC_BASE_URL={base_url}\nexport ANTHROPIC_AUTH_TOKEN={key}",
+        ),
+        Snippet(
+            "Google's clients, Gemini CLI",
+            f"export GOOGLE_GEMINI_BASE_URL={base_url}\nexport GEMINI_API_KEY={key}",
+        ),
+    ]
+
+
 def snippets_for(mode: str, model: str, base_url: str) -> list[Snippet]:
     """Return how a model of a kind is asked, in each language."""
     if mode == "audio_transcription":
@@ -58,7 +77,8 @@ def _python(url: str, body: dict[str, Any]) -> str:
     return (
         "import os\nimport requests\n\nanswer = requests.post(\n"
         f'    "{url}",\n    headers={{"Authorization": f"Bearer {{os.environ[\'GATEWAY_API_KEY\']}}"}},\n'
-        f"    json={body!r},\n    timeout=120,\n)\nanswer.raise_for_status()\nprint(answer.json())"
+        f"    json={json.dumps(body, ensure_ascii=False)},\n    timeout=120,\n)\n"
+        "answer.raise_for_status()\nprint(answer.json())"
     )
 
 
@@ -67,7 +87,7 @@ def _openai(base_url: str, body: dict[str, Any]) -> str:
         "import os\nfrom openai import OpenAI\n\n"
         f'client = OpenAI(\n    base_url="{base_url}/v1",\n    api_key=os.environ["GATEWAY_API_KEY"],\n)\n'
         "answer = client.chat.completions.create(\n"
-        f'    model="{body["model"]}",\n    messages={body["messages"]!r},\n)\n'
+        f'    model="{body["model"]}",\n    messages={json.dumps(body["messages"], ensure_ascii=False)},\n)\n'
         "print(answer.choices[0].message.content)"
     )
 

@@ -39,16 +39,17 @@ PATIENCE = 5.0
 _MAX_BYTES = 64 * 1024
 
 
-def count_tokens(policy: Policy, chat: Chat, token: str, size: int) -> int:
-    """Return how many tokens a prompt of so many bytes has, at least about. Raises ApiError when the token is no longer
+def count_tokens(policy: Policy, chat: Chat, token: str, body: bytes) -> int:
+    """Return how many tokens the prompt of a body has, at least about. Raises ApiError when the token is no longer
     good, and for what a guardrail blocks."""
+    size = len(body)
     estimate = offload(size, partial(estimate_prompt_tokens, chat))
     catalog = catalog_cache.current()
     if not admit.is_current(policy, catalog, token):
         policy, catalog = find_policy(token), catalog_cache.current()
     if policy.guardrails is not None:
         # Who counts reads it all.
-        RequestGuard(policy.guardrails, policy.retention).screen(chat, size)
+        RequestGuard(policy.guardrails, policy.retention).screen(chat, body)
     try:
         fitting = preferences.resolve(policy, catalog, chat, estimate).eligible
         asked = next((candidate for candidate in fitting if hasattr(_dialect_of(candidate), "count_request")), None)

@@ -124,7 +124,7 @@ def _open(
     )
     recorder = _build_recorder(chat, admission, attempts, meter, started_at)
     find_entry = _find_nothing if _is_paid(call) else partial(_find_entry, policy, attempts, chat)
-    cache = _prepare(recorder, len(body), find_entry)
+    cache = _prepare(recorder, body, find_entry)
     if ranking.probe:
         CIRCUIT_BREAKERS.start_probe(attempts.latest_candidate.mapping)
     return ChatRun(
@@ -247,14 +247,14 @@ def _find_nothing() -> None:
     """Return no cache entry: what has been paid is billed."""
 
 
-def _prepare(recorder: Recorder, size: int, find_entry: Callable[[], CacheEntry | None]) -> CacheEntry | None:
-    """Scan a request of so many bytes with guardrails, which may mask it; keep what is left for the log; return its
-    answer's cache entry. Raises ApiError; then the request is recorded and its reservation settled."""
+def _prepare(recorder: Recorder, body: bytes, find_entry: Callable[[], CacheEntry | None]) -> CacheEntry | None:
+    """Scan a request with guardrails, which may mask it; keep what is left for the log; return its answer's cache
+    entry. Raises ApiError; then the request is recorded and its reservation settled."""
     try:
         if recorder.guard is not None:
-            recorder.guard.screen(recorder.chat, size)
+            recorder.guard.screen(recorder.chat, body)
         record.keep_request(recorder.entry, recorder.chat, recorder.policy.retention)
-        return offload(size, find_entry)
+        return offload(len(body), find_entry)
     except ApiError as error:
         recorder.fail(error)
         raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import time
 from decimal import Decimal
 from typing import Any
 
@@ -24,8 +23,8 @@ from apps.kernel.rest.serializers import (
     CamelModelSerializer,
     CamelSerializer,
     ChoiceField,
-    DateTimeField,
     IntegerField,
+    PeriodQuery,
     QueryIntegerField,
     TextField,
 )
@@ -173,13 +172,11 @@ class ViolationCursorField(TextField):
             raise InvalidFields([Issue("cursor", "Must be the nextCursor of an earlier answer")]) from error
 
 
-class ViolationsQuery(CamelSerializer):
+class ViolationsQuery(PeriodQuery):
     """The query of `GET /guardrails/violations/{orgId}`."""
 
     action_taken = ChoiceField(Violation.ActionTaken.choices, required=False)
     rule_id = TextField(max_length=60, required=False)
-    start_date = DateTimeField(required=False)
-    end_date = DateTimeField(required=False, of_a_day=time.max)
     cursor = ViolationCursorField(required=False)
     limit = QueryIntegerField(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
 

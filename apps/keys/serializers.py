@@ -113,7 +113,7 @@ class NewProviderKeyShape(CamelSerializer):
         else:
             findings = {} if base_url else {"baseUrl": [REQUIRED]}
             if not _PROVIDER_NAME.fullmatch(name):
-                findings["providerName"] = ["Must match [a-z0-9-]{1,40}" if name else REQUIRED]
+                findings["providerName"] = ["Must be 1 to 40 of a-z, 0-9 and -" if name else REQUIRED]
         if findings:
             raise serializers.ValidationError(findings)
         return attrs

@@ -61,7 +61,7 @@ class ActivityQuery(CamelSerializer):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Return the query. Raises ValidationError when it ends before it begins."""
         if "from" in attrs and "to" in attrs and attrs["from"] > attrs["to"]:
-            raise serializers.ValidationError({"from": "Must not be after `to`"})
+            raise serializers.ValidationError({"from": "Must not be after the end"})
         return attrs
 
 

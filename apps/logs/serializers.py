@@ -6,7 +6,6 @@ Entries are written straight from rows: costs with every digit, stored JSON as i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import time
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +17,7 @@ from apps.kernel.rest.serializers import (
     CamelSerializer,
     ChoiceField,
     CursorField,
-    DateTimeField,
+    PeriodQuery,
     QueryIntegerField,
     TextField,
     camel,
@@ -40,15 +39,13 @@ COUNTS = {
 _ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 
 
-class LogsQuery(CamelSerializer):
+class LogsQuery(PeriodQuery):
     """The query of `GET /logs`."""
 
     api_key_id = TextField(required=False)
     provider_key_id = TextField(required=False)
     project_id = TextField(required=False)
     org_id = TextField(required=False)
-    start_date = DateTimeField(required=False)
-    end_date = DateTimeField(required=False, of_a_day=time.max)
     model = TextField(required=False)
     provider = TextField(required=False)
     finish_reason = TextField(required=False)

@@ -92,7 +92,7 @@ class NewServerShape(_SettingsShape):
     def validate_name(self, value: str) -> str:
         """Hold the name to what stands in paths and before the names of tools. Raises ValidationError."""
         if not SERVER_NAME.fullmatch(value):
-            raise serializers.ValidationError("Must match [a-z0-9-]{1,40}")
+            raise serializers.ValidationError("Must be 1 to 40 of a-z, 0-9 and -")
         if value == ALL:
             raise serializers.ValidationError(f"{ALL} stands for all servers together")
         return value

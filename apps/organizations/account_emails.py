@@ -8,6 +8,7 @@ than who has the mailbox.
 from __future__ import annotations
 
 from smtplib import SMTPException
+from typing import Literal
 from urllib.parse import urlencode
 
 import structlog
@@ -91,9 +92,17 @@ or sign in and send
 """
 
 
+def delivery() -> Literal["sent", "logged", "kept"]:
+    """Return what becomes of messages: they are sent; or written into the worker's log, or kept back, where nobody said
+    how to send them."""
+    if settings.EMAIL_BACKEND != _CONSOLE:
+        return "sent"
+    return "logged" if settings.DEVELOPMENT else "kept"
+
+
 def send_pending_emails() -> int:
     """Send what is waiting; return how many messages. What cannot be sent stays."""
-    if settings.EMAIL_BACKEND == _CONSOLE and not settings.DEVELOPMENT:
+    if delivery() == "kept":
         # It would put tokens into a log. A warning at the start says how e-mail is set up.
         return 0
     sent = 0

@@ -35,18 +35,25 @@ def addressed_to(user: User) -> QuerySet[Invitation]:
     return rows if is_verified(user) else rows.none()
 
 
+def find_by_token(token: str) -> Invitation | None:
+    """Return the invitation of a link, while it stands."""
+    identifier = invitation_in(token)
+    return waiting().filter(pk=identifier).select_related("organization").first() if identifier else None
+
+
 @transaction.atomic
 def invite(
     *, email: str, organization: Organization | None = None, role: Role = Role.DEVELOPER, by: User | None = None
 ) -> Invitation:
     """Invite an address; a message is sent soon. One that was invited before is invited anew.
 
-    Without an organization it is an invitation to sign up, which operators give. Raises InvalidRequest (400) when too
-    many wait to be accepted.
+    Without an organization it is an invitation to sign up, which operators give. Raises InvalidRequest: 409 for a
+    member, whom everybody who invites sees among the members, and 400 when too many wait to be accepted.
     """
     email = User.normalize_username(email)
     if organization is not None:
         Organization.objects.select_for_update(no_key=True).get(pk=organization.pk)
+        _refuse_member(organization, email)
         if waiting(organization).exclude(email=email).count() >= MOST_WAITING:
             raise InvalidRequest(f"Maximum {MOST_WAITING} open invitations per organization", code="invitation_limit")
     Invitation.objects.filter(organization=organization, email=email, accepted_at=None).delete()
@@ -59,6 +66,18 @@ def invite(
     )
     _record("invitation.create", invitation)
     return invitation
+
+
+def _refuse_member(organization: Organization, email: str) -> None:
+    member = organization.memberships.filter(user__email=email).select_related("user").first()
+    if member is not None:
+        name = f"{member.user.name} ({email})" if member.user.name else email
+        raise InvalidRequest(
+            f"{name} already is a member of the organization, with the role {member.role}",
+            status=409,
+            code="already_exists",
+            param="email",
+        )
 
 
 @transaction.atomic
@@ -79,9 +98,8 @@ def admit(*, email: str, token: str | None) -> Invitation | None:
     if settings.SIGN_UP == CLOSED:
         raise Forbidden("Sign-up is closed: accounts are made by the operator", code="sign_up_closed")
     if token:
-        identifier = invitation_in(token)
-        found = waiting().filter(pk=identifier, email=User.normalize_username(email)).first() if identifier else None
-        if found is None:
+        found = find_by_token(token)
+        if found is None or found.email != User.normalize_username(email):
             raise _not_good()
         return found
     if settings.SIGN_UP == INVITE:

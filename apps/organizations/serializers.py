@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import time
 from decimal import Decimal
 from typing import Any
 
@@ -18,10 +17,10 @@ from apps.kernel.rest.serializers import (
     CamelSerializer,
     ChoiceField,
     CursorField,
-    DateTimeField,
     DecimalTextField,
     EmailField,
     IntegerField,
+    PeriodQuery,
     QueryIntegerField,
     TextField,
 )
@@ -274,14 +273,12 @@ class AuditEntryShape(CamelModelSerializer):
         ]
 
 
-class AuditQuery(CamelSerializer):
+class AuditQuery(PeriodQuery):
     """The query of `GET /audit-logs/{orgId}`."""
 
     action = TextField(max_length=64, required=False)
     actor = TextField(max_length=254, required=False)
     resource_type = TextField(max_length=32, required=False)
     resource_id = TextField(max_length=64, required=False)
-    start_date = DateTimeField(required=False)
-    end_date = DateTimeField(required=False, of_a_day=time.max)
     cursor = CursorField(required=False)
     limit = QueryIntegerField(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)

@@ -47,5 +47,10 @@ def tag_of(path: str) -> str:
     return next(name for name, _, starts in _TAGS if any(_fits(path, start) for start in starts))
 
 
+def slug_of(name: str) -> str:
+    """Return a tag as an address has it."""
+    return name.lower().replace(" ", "-")
+
+
 def _fits(path: str, start: str) -> bool:
     return path == start.removesuffix(_WHOLE) if start.endswith(_WHOLE) else path.startswith(start)

@@ -1,37 +1,101 @@
-"""`GET /openapi.json`, and `GET /docs/api`: a page to try everything, which loads nothing from elsewhere."""
+"""`GET /openapi.json`, whole or a tag's part; `GET /docs/api`, which lists every operation, and below it a page for
+each tag, to try them. The pages load nothing from elsewhere."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from gateway_project.openapi.document import document
+from apps.kernel.errors import NotFound
+from gateway_project.openapi.document import METHODS, document
+from gateway_project.openapi.document_part import part_of
+from gateway_project.openapi.tags import slug_of, tags
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_TAG: Final = "tag"
 
 
 @require_safe
 def openapi(request: HttpRequest) -> HttpResponse:
-    """Answer with the document."""
-    return HttpResponse(_encoded(), content_type="application/json", headers={"Access-Control-Allow-Origin": "*"})
+    """Answer with the document, or with the part of it that is of a tag."""
+    wanted = request.GET.get(_TAG)
+    body = _encoded() if wanted is None else _encoded_part(_tag_at(wanted)["name"])
+    return HttpResponse(body, content_type="application/json", headers={"Access-Control-Allow-Origin": "*"})
 
 
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
-    """Answer with the page. Its browser is told to load nothing from elsewhere either."""
-    page = render(request, "docs.html")
+    """Answer with the list of all operations."""
+    return _page(request, "docs/list.html", {"sections": _sections(), "count": len(_operations())})
+
+
+@require_safe
+def docs_section(request: HttpRequest, section: str) -> HttpResponse:
+    """Answer with the page of a tag, where its operations are described and tried."""
+    return _page(request, "docs/section.html", {"tag": _tag_at(section), "slug": section, "sections": _sections()})
+
+
+def _page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+    """Write a page. Its browser is told to load nothing from elsewhere either."""
+    page = render(request, template, context)
     page["Content-Security-Policy"] = _POLICY
     return page
+
+
+def _tag_at(slug: str) -> dict[str, Any]:
+    """Return the tag that an address names. Raises NotFound."""
+    for tag in tags():
+        if slug_of(tag["name"]) == slug:
+            return tag
+    raise NotFound("The API reference has no such part; /docs/api lists them")
+
+
+@cache
+def _sections() -> list[dict[str, Any]]:
+    """Return the tags in order, each with its operations and where its page shows them."""
+    found = []
+    for tag in tags():
+        slug = slug_of(tag["name"])
+        listed = [
+            {**one, "url": f"/docs/api/{slug}#/{quote(tag['name'])}/{one['id']}"}
+            for one in _operations()
+            if one["tag"] == tag["name"]
+        ]
+        found.append({**tag, "slug": slug, "url": f"/docs/api/{slug}", "operations": listed})
+    return found
+
+
+@cache
+def _operations() -> list[dict[str, Any]]:
+    return [
+        {
+            "method": method,
+            "path": path,
+            # Every second piece is code, which Markdown marks so.
+            "summary": operation["summary"].split("`"),
+            "id": operation["operationId"],
+            "tag": operation["tags"][0],
+        }
+        for path, operations in document()["paths"].items()
+        for method in METHODS
+        if (operation := operations.get(method)) is not None
+    ]
 
 
 @cache
 def _encoded() -> bytes:
     return msgspec.json.encode(document())
+
+
+@cache
+def _encoded_part(tag: str) -> bytes:
+    return msgspec.json.encode(part_of(document(), tag))

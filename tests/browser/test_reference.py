@@ -18,12 +18,27 @@ pytestmark = [
 ]
 
 
-def test_the_reference_is_accessible_closed_and_open(live_server: Any, tmp_path: Path) -> None:
+def test_operations_are_found_and_old_addresses_lead_to_them(live_server: Any, tmp_path: Path) -> None:
     with chromium(tmp_path) as browser:
         browser.open(f"{live_server.url}/docs/api")
-        browser.wait("document.querySelector('#operations-tag-Chat')")
         assert_accessible(browser)
-        browser.click("#operations-tag-Chat button")
+        browser.fill("#find", "KEYS  delete")
+        browser.run("document.querySelector('#find').dispatchEvent(new Event('input'))")
+        shown = browser.run(
+            "[...document.querySelectorAll('[data-operation]')].filter((one) => one.checkVisibility()).length"
+        )
+        assert (shown, browser.text("#found")) == (4, "4 operations")
+        assert_accessible(browser)
+        browser.run("location.hash = '#/API%20keys'")
+        browser.wait("location.pathname === '/docs/api/api-keys' && document.querySelector('.opblock.is-open')")
+        assert browser.problems == []
+
+
+def test_a_page_of_the_reference_is_accessible_closed_and_open(live_server: Any, tmp_path: Path) -> None:
+    with chromium(tmp_path) as browser:
+        browser.open(f"{live_server.url}/docs/api/chat")
+        browser.wait("document.querySelector('.opblock-post .opblock-summary-control')")
+        assert_accessible(browser)
         browser.wait("document.querySelector('.opblock-post .opblock-summary-control')")
         browser.click(".opblock-post .opblock-summary-control")
         browser.wait("document.querySelector('.opblock-body textarea')")

@@ -56,6 +56,13 @@ def test_a_key_is_made_with_its_limits_and_shown_once_however_often_the_form_is_
     first = visitor.send(page(world.acme, "keys/new"), fields, once="one form")
     second = visitor.send(page(world.acme, "keys/new"), fields, once="one form")
     assert first.status_code == second.status_code == 200
+    said = words(first)
+    for line in (
+        "export OPENAI_BASE_URL=http://127.0.0.1:8000/v1 export OPENAI_API_KEY=$GATEWAY_API_KEY",
+        "export ANTHROPIC_BASE_URL=http://127.0.0.1:8000 export ANTHROPIC_AUTH_TOKEN=$GATEWAY_API_KEY",
+        "export GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:8000 export GEMINI_API_KEY=$GATEWAY_API_KEY",
+    ):
+        assert line in said
     assert token_in(first) == token_in(second)
     made = ApiKey.objects.get()
     assert bytes(made.digest) == digest_of(token_in(first))

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from apps.organizations.models import RetentionLevel
+from apps.organizations.models import Organization, RetentionLevel
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import World, make_key
 from tests.support.console_client import Visitor, page, words
@@ -63,6 +63,14 @@ def test_pages_follow_each_other_with_the_filters_kept(world: World, key: Any) -
     seen = [row["id"] for one in (first, second) for row in one.context["rows"]]
     assert len(set(seen)) == 3
     assert second.context["following"] is None
+
+
+@pytest.mark.parametrize("place", ["logs", "audit", "guardrails/violations"])
+def test_a_time_that_ends_before_it_begins_is_told_beside_its_field(world: World, place: str) -> None:
+    Organization.objects.update(plan="enterprise")
+    answer = Visitor(world.olivia).open(page(world.acme, place), startDate="2026-02-02", endDate="2026-02-01")
+    errors = answer.context["form"].errors
+    assert (answer.status_code, errors) == (400, {"startDate": "Must not be after the end"})
 
 
 @pytest.mark.parametrize(("name", "value"), [("startDate", "soon"), ("apiKeyId", "elsewhere"), ("cursor", "x")])

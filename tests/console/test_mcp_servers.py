@@ -66,6 +66,35 @@ def test_a_server_that_refuses_is_not_kept_and_secrets_are_not_shown_again(
     assert not McpServer.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("headers", "shown", "told"),
+    [
+        (
+            f'{{"x-team": "{SECRET}", "x-key": "{SECRET}"}}',
+            '{\n "x-team": "",\n "x-key": ""\n}',
+            "Type the values again: secrets are not shown again",
+        ),
+        (f'{{"x-team": "{SECRET}"', "", "Type it again: secrets are not shown again"),
+        (f'["{SECRET}"]', "", "Type it again: secrets are not shown again"),
+        ("", "", ""),
+    ],
+)
+def test_a_refused_form_keeps_the_names_of_headers_and_asks_for_their_values_again(
+    world: World, fields: dict[str, Any], headers: str, shown: str, told: str
+) -> None:
+    adam = Visitor(world.adam)
+    adam.send(page(world.acme, PATH), fields)
+    for path in (PATH, f"{PATH}/{McpServer.objects.get().id}"):
+        answer = adam.send(page(world.acme, path), {**fields, "headers": headers, "timeoutSeconds": "7000"})
+        form = answer.context["form"]
+        assert (answer.status_code, form.values.get("headers", "")) == (400, shown)
+        assert form.errors.get("headers", "").endswith(told)
+        assert bool(form.errors.get("headers")) == bool(told)
+        assert form.errors["token"] == "Type it again: secrets are not shown again"
+        assert SECRET not in answer.content.decode()
+        assert TOKEN not in answer.content.decode()
+
+
 def test_its_tools_are_looked_at_and_what_they_say_is_text(
     world: World, fields: dict[str, Any], mcp_server: StandIn
 ) -> None:

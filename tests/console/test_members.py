@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from django.conf import LazySettings
 
 from apps.keys.models import ApiKey
@@ -82,3 +83,24 @@ def test_a_stranger_sees_and_does_nothing(world: World) -> None:
         assert Visitor(world.sam).send(page(world.elsewhere, "members"), {**fields, "email": ""}).status_code == 400
     assert membership(world, "dana").role == Role.DEVELOPER
     assert Invitation.objects.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("backend", "development", "told", "done"),
+    [
+        ("smtp", True, "", "An invitation is on its way to new@example.com."),
+        ("console", True, "into the log of its worker", "new@example.com is invited."),
+        ("console", False, "sends no e-mail until its operator sets EMAIL_URL", "new@example.com is invited."),
+    ],
+)
+def test_who_invites_is_told_what_becomes_of_the_message(
+    world: World, settings: LazySettings, backend: str, development: bool, told: str, done: str
+) -> None:
+    settings.EMAIL_BACKEND = f"django.core.mail.backends.{backend}.EmailBackend"
+    settings.DEVELOPMENT = development
+    visitor, path = Visitor(world.adam), page(world.acme, "members")
+    shown = words(visitor.open(path))
+    assert told in shown
+    assert ("EMAIL_URL" in shown) == bool(told)
+    visitor.send(path, {"action": "invite", "email": "new@example.com", "role": "developer"})
+    assert done in words(visitor.open(path))

@@ -133,7 +133,11 @@ class TestSignUp:
         visitor = Visitor()
         opened = visitor.open(SIGN_UP, invitation=invitation_token(invitation), email=NEW["email"])
         assert opened.context["form"].values["email"] == NEW["email"]
-        assert visitor.send(SIGN_UP, {**NEW, "invitation": invitation_token(invitation)}).status_code == 302
+        assert "You are invited to Acme" in words(opened)
+        entered = visitor.send(SIGN_UP, {**NEW, "invitation": invitation_token(invitation)})
+        assert (entered.status_code, entered["Location"]) == (302, f"/app/o/{world.acme.id}/")
+        # A link that was used says no more of what it was for.
+        assert "Acme" not in words(Visitor().open(SIGN_UP, invitation=invitation_token(invitation)))
         assert Membership.objects.get(organization=world.acme, user__email=NEW["email"]).role == Role.ADMIN
 
     def test_where_it_is_closed_there_is_no_form(self, db: None, settings: Any) -> None:

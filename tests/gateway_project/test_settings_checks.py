@@ -194,3 +194,26 @@ def test_what_is_unsafe_is_told_and_stores_may_be_the_servers_own(tmp_path: Path
 def test_a_command_says_what_is_wrong_and_shows_no_traceback(tmp_path: Path) -> None:
     done = start(tmp_path, "manage.py", "check", UPSTREAM_IDLE_TIMEOUT="soon")
     assert (done.returncode, done.stderr) == (1, "UPSTREAM_IDLE_TIMEOUT must be a number; it is 'soon'\n")
+
+
+PACKED = """
+import os
+os.environ["DJANGO_SETTINGS_MODULE"] = "gateway_project.settings"
+import django
+django.setup()
+from django.core.management import call_command
+from django.test import Client
+call_command("collectstatic", interactive=False, verbosity=0)
+for accepted in ("gzip", "identity"):
+    headers = {"host": "gateway.example", "accept-encoding": accepted}
+    answer = Client().get("/static/console/base.css", headers=headers, secure=True)
+    print(answer.status_code, answer.headers.get("Content-Encoding"))
+"""
+
+
+def test_in_production_static_files_are_sent_packed(tmp_path: Path) -> None:
+    done = start(tmp_path, "-c", PACKED)
+    assert (done.returncode, done.stdout) == (0, "200 gzip\n200 None\n"), done.stderr
+    packed = {path.name.removesuffix(".gz") for path in (tmp_path / "static").rglob("*.gz")}
+    assert "swagger-ui-bundle.js" in packed
+    assert "swagger-ui-bundle.js.map" not in packed

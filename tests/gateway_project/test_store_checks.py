@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.conf import settings as django_settings
 from django.core.management import CommandError, call_command
 from redis import Redis
 
+from apps.gateway.management.commands import prepare
 from apps.kernel.redis import client
 from gateway_project import redis_checks
 
@@ -62,6 +64,42 @@ def test_nothing_is_brought_up_on_an_unfit_store(db: None) -> None:
     tell(maxmemory_policy="allkeys-lru")
     with pytest.raises(CommandError, match="evicts"):
         call_command("prepare")
+
+
+def bring_up(url: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Prepare for a store at an address; return the refusal, and what was said before."""
+    settings.REDIS_URL = url
+    monkeypatch.setattr(prepare, "_PATIENCE", 0.5)
+    monkeypatch.setattr(prepare, "_PAUSE", 0.2)
+    monkeypatch.setattr(prepare, "servers_of_money", lambda: [Redis.from_url(url)])
+    said = StringIO()
+    with pytest.raises(CommandError) as refused:
+        call_command("prepare", stderr=said, stdout=said)
+    return str(refused.value), said.getvalue()
+
+
+def test_a_store_that_is_away_is_waited_for_and_then_told_without_its_password(
+    db: None, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal, said = bring_up("redis://:hidden-one@127.0.0.1:1/0", settings, monkeypatch)
+    problem = "Error 111 connecting to 127.0.0.1:1. Connection refused."
+    first, second = refusal.splitlines()
+    assert first == f"Valkey or Redis cannot be reached at redis://127.0.0.1:1/0, which REDIS_URL names: {problem}"
+    assert second == (
+        "Start it there, or correct REDIS_URL; without REDIS_URL, script/server starts a store of its own."
+    )
+    assert said == f"waiting for Valkey or Redis at redis://127.0.0.1:1/0 (REDIS_URL): {problem}\n" * 2
+
+
+def test_a_store_that_refuses_the_password_is_not_waited_for(
+    db: None, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = str(django_settings.REDIS_URL).partition("://")[2].rpartition("@")[2].partition("?")[0]
+    url = str(django_settings.REDIS_URL).replace("://", "://nobody:hidden-one@", 1)
+    refusal, said = bring_up(url, settings, monkeypatch)
+    assert refusal.startswith("The server at ")
+    assert f"{place} refuses the credentials in REDIS_URL: invalid username-password pair" in refusal
+    assert ("hidden-one" in refusal, said) == (False, "")
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_a_sink_is_kept_sealed_and_shown_masked(world: World, adam: Caller) -> N
 @pytest.mark.parametrize(
     ("changes", "path", "message"),
     [
-        ({"kind": "ftp"}, "kind", '"ftp" is not a valid choice.'),
+        ({"kind": "ftp"}, "kind", "Must be one of: webhook, s3, otlp"),
         ({"url": "http://127.0.0.1:9000/"}, "url", "Must not lead to a private, loopback or link-local address"),
         ({"url": f"{ADDRESS}#a"}, "url", "Must be a URL without a fragment"),
         ({"secret": "short"}, "secret", "Must be whsec_ and base64 of 24 to 64 bytes"),

@@ -128,6 +128,12 @@ class TestDemo:
         assert (User.objects.count(), Organization.objects.count(), ApiKey.objects.count()) == (2, 1, 1)
         assert LedgerEntry.objects.get().credits == Decimal(100)
 
+    def test_an_organization_that_was_renamed_keeps_its_name_and_is_given_nothing(self, home: Path) -> None:
+        first = demo()
+        Organization.objects.update(name="Ours")
+        assert demo() == first
+        assert (Organization.objects.get().name, Organization.objects.get().credits) == ("Ours", Decimal(100))
+
     def test_what_is_kept_is_for_its_owner_only(self, home: Path) -> None:
         demo()
         assert stat.S_IMODE((home / "demo.json").stat().st_mode) == 0o600

@@ -81,15 +81,15 @@ class TestSignUp:
     @pytest.mark.parametrize(
         ("field", "value", "message"),
         [
-            ("name", None, "This field may not be null."),
-            ("name", "", "This field may not be blank."),
-            ("name", "x" * 256, "Ensure this field has no more than 255 characters."),
-            ("name", 7, "Not a valid string."),
-            ("name", "nul\0", "Null characters are not allowed."),
-            ("email", "nobody", "Enter a valid email address."),
+            ("name", None, "Must not be null"),
+            ("name", "", "Must not be blank"),
+            ("name", "x" * 256, "Must be at most 255 characters long"),
+            ("name", 7, "Must be a string"),
+            ("name", "nul\0", "Must not have null characters"),
+            ("email", "nobody", "Must be an e-mail address"),
             ("password", "short", "This password is too short. It must contain at least 8 characters."),
             ("password", "password123", "This password is too common."),
-            ("password", 12345678, "Not a valid string."),
+            ("password", 12345678, "Must be a string"),
         ],
     )
     def test_a_bad_field_is_named(self, field: str, value: Any, message: str) -> None:

@@ -89,9 +89,14 @@ def test_the_value_is_kept_as_it_was_given(dana: Caller, key: ApiKey, rule_type:
             )
             for price in (-1, "NaN", "Infinity", "much", True, None, [], 1e300, "1" * 50)
         ),
-        ("allow_models", None, "ruleValue", "This field may not be null."),
-        ("allow_models", ["echo"], "ruleValue", 'Expected a dictionary of items but got type "list".'),
-        ("allow_all", {}, "ruleType", '"allow_all" is not a valid choice.'),
+        ("allow_models", None, "ruleValue", "Must not be null"),
+        ("allow_models", ["echo"], "ruleValue", "Must be an object"),
+        (
+            "allow_all",
+            {},
+            "ruleType",
+            "Must be one of: allow_models, deny_models, allow_pricing, deny_pricing, allow_providers, deny_providers",
+        ),
     ],
 )
 def test_a_value_that_is_not_of_its_type_is_400(

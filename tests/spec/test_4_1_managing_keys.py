@@ -70,9 +70,9 @@ class TestTheStatus:
         [
             ({}, "status", "Required"),
             ({"usageLimit": "5"}, "status", "Required"),
-            ({"status": "deleted"}, "status", '"deleted" is not a valid choice.'),
-            ({"status": None}, "status", "This field may not be null."),
-            ({"description": ""}, "description", "This field may not be blank."),
+            ({"status": "deleted"}, "status", "Must be one of: active, inactive"),
+            ({"status": None}, "status", "Must not be null"),
+            ({"description": ""}, "description", "Must not be blank"),
             ({"status": "inactive", "description": "x" * 256}, "description", "255"),
         ],
     )

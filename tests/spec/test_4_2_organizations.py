@@ -65,10 +65,10 @@ class TestCreating:
         ("body", "message"),
         [
             ({}, "Required"),
-            ({"name": ""}, "This field may not be blank."),
-            ({"name": "x" * 256}, "Ensure this field has no more than 255 characters."),
-            ({"name": 5}, "Not a valid string."),
-            ({"name": None}, "This field may not be null."),
+            ({"name": ""}, "Must not be blank"),
+            ({"name": "x" * 256}, "Must be at most 255 characters long"),
+            ({"name": 5}, "Must be a string"),
+            ({"name": None}, "Must not be null"),
         ],
     )
     def test_a_bad_name_is_400(self, world: World, body: dict[str, Any], message: str) -> None:
@@ -155,18 +155,18 @@ class TestChanging:
     @pytest.mark.parametrize(
         ("field", "value", "message"),
         [
-            ("name", "", "This field may not be blank."),
-            ("name", "x" * 256, "Ensure this field has no more than 255 characters."),
-            ("billingEmail", "nobody", "Enter a valid email address."),
-            ("retentionLevel", "forever", '"forever" is not a valid choice.'),
-            ("autoTopUpEnabled", "perhaps", "Must be a valid boolean."),
+            ("name", "", "Must not be blank"),
+            ("name", "x" * 256, "Must be at most 255 characters long"),
+            ("billingEmail", "nobody", "Must be an e-mail address"),
+            ("retentionLevel", "forever", "Must be one of: none, metadata, retain"),
+            ("autoTopUpEnabled", "perhaps", "Must be true or false"),
             ("autoTopUpThreshold", 4.99, "Must be at least 5 USD"),
             ("autoTopUpThreshold", "4.99", "Must be at least 5 USD"),
             ("autoTopUpAmount", 9, "Must be at least 10 USD"),
             ("autoTopUpAmount", True, 'Must be a decimal string such as "12.50", not negative'),
             ("autoTopUpAmount", -20, 'Must be a decimal string such as "12.50", not negative'),
             ("autoTopUpAmount", 1e30, 'Must be a decimal string such as "12.50", not negative'),
-            ("autoTopUpAmount", None, "This field may not be null."),
+            ("autoTopUpAmount", None, "Must not be null"),
         ],
     )
     def test_a_bad_value_is_400_and_changes_nothing(self, world: World, field: str, value: Any, message: str) -> None:

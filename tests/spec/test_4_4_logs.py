@@ -397,7 +397,6 @@ class TestFilters:
         assert ids(caller.get("/logs", startDate=in_tokyo)) == [written[3], written[2]]
         # Without an offset it is UTC.
         assert ids(caller.get("/logs", endDate=moments[0].replace(tzinfo=None).isoformat())) == [written[0]]
-        assert ids(caller.get("/logs", startDate=end, endDate=start)) == []
 
     def test_a_date_alone_is_the_whole_day(self, caller: Caller, key: ApiKey) -> None:
         midnight = ago(days=1).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -411,13 +410,14 @@ class TestFilters:
         [
             ({"startDate": "yesterday"}, "startDate: Must be an ISO 8601 date or time"),
             ({"endDate": "2026-13-01"}, "endDate: Must be an ISO 8601 date or time"),
+            ({"startDate": "2026-02-02", "endDate": "2026-02-01"}, "startDate: Must not be after the end"),
             ({"endDate": "9999-12-31T23:59:59-12:00"}, "endDate: Must be an ISO 8601 date or time"),
             ({"limit": "0"}, "limit: Must be a whole number from 1 to 100"),
             ({"limit": "101"}, "limit: Must be a whole number from 1 to 100"),
             ({"limit": "ten"}, "limit: Must be a whole number from 1 to 100"),
-            ({"orderBy": "cost_asc"}, 'orderBy: "cost_asc" is not a valid choice.'),
-            ({"model": ""}, "model: This field may not be blank."),
-            ({"source": "a\0"}, "source: Null characters are not allowed."),
+            ({"orderBy": "cost_asc"}, "orderBy: Must be one of: createdAt_asc, createdAt_desc"),
+            ({"model": ""}, "model: Must not be blank"),
+            ({"source": "a\0"}, "source: Must not have null characters"),
         ],
     )
     def test_what_cannot_be_meant_is_400_naming_it(self, caller: Caller, query: dict[str, str], names: str) -> None:

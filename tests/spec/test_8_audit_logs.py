@@ -275,6 +275,7 @@ class TestReading:
             ("cursor=x", "cursor"),
             ("startDate=yesterday", "startDate"),
             ("endDate=", "endDate"),
+            ("startDate=2026-02-02&endDate=2026-02-01", "startDate"),
             ("action=%00", "action"),
         ],
     )

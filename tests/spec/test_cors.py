@@ -244,10 +244,10 @@ class TestTheField:
             (["*"], "allowedOrigins[0]", "Must be an origin such as"),
             ([PAGE, PAGE + "/x"], "allowedOrigins[1]", "Must be an origin such as"),
             (["null"], "allowedOrigins[0]", "Must be an origin such as"),
-            ([f"https://a{n}.example" for n in range(51)], "allowedOrigins", "no more than 50"),
-            ([5], "allowedOrigins[0]", "Not a valid string"),
-            (PAGE, "allowedOrigins", "Expected a list"),
-            (None, "allowedOrigins", "may not be null"),
+            ([f"https://a{n}.example" for n in range(51)], "allowedOrigins", "at most 50 items"),
+            ([5], "allowedOrigins[0]", "Must be a string"),
+            (PAGE, "allowedOrigins", "Must be an array"),
+            (None, "allowedOrigins", "Must not be null"),
         ],
     )
     def test_refuses_what_is_no_origin_and_keeps_what_was(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.contrib.staticfiles import finders
@@ -144,7 +146,14 @@ def test_who_is_asked_for_what(document: dict[str, Any]) -> None:
     asked = {(path, method): operation.get("security") for path, method, operation in operations(document)}
     keys = [{"apiKey": []}, {"xApiKey": []}]
     for (path, method), security in asked.items():
-        public = {"/", "/openapi.json", "/docs/api", "/auth/verify-email", "/auth/request-password-reset"}
+        public = {
+            "/",
+            "/openapi.json",
+            "/docs/api",
+            "/docs/api/{section}",
+            "/auth/verify-email",
+            "/auth/request-password-reset",
+        }
         public |= {"/livez", "/readyz"}
         # A link is its own key.
         public |= {"/auth/reset-password", "/auth/change-email/confirm", "/v1/images/files/{fileId}"}
@@ -196,25 +205,65 @@ def test_answers_are_as_it_says(world: World, document: dict[str, Any]) -> None:
         )
 
 
-class TestThePage:
-    def test_loads_nothing_from_elsewhere(self) -> None:
-        response = Client().get("/docs/api")
+class TestAPart:
+    def test_has_a_tags_operations_and_what_they_need(self, document: dict[str, Any]) -> None:
+        whole = {(path, method, tag) for path, method, operation in operations(document) for tag in operation["tags"]}
+        for tag in document["tags"]:
+            part = Client().get("/openapi.json", {"tag": tag["name"].lower().replace(" ", "-")}).json()
+            assert part["tags"] == [tag]
+            assert {(path, method, tag["name"]) for path, method, _ in operations(part)} == {
+                one for one in whole if one[2] == tag["name"]
+            }
+            for path, method, operation in operations(part):
+                assert operation == document["paths"][path][method]
+            for reference in re.findall(r'"\$ref": "#/components/(\w+)/([^"]+)"', json.dumps(part)):
+                kind, name = reference
+                assert part["components"][kind][name] == document["components"][kind][name]
+            used = {name for _, name in re.findall(r'"\$ref": "#/components/(\w+)/([^"]+)"', json.dumps(part))}
+            assert set(part["components"]["schemas"]) <= used
+
+    def test_that_is_unknown_is_not_found(self) -> None:
+        for path in ("/openapi.json?tag=chats", "/openapi.json?tag=", "/docs/api/chats"):
+            assert Client().get(path).status_code == 404
+
+
+class TestThePages:
+    def test_list_every_operation_and_lead_to_it(self, document: dict[str, Any]) -> None:
+        page = Client().get("/docs/api").content.decode()
+        links = re.findall(r'data-operation><a href="([^"]+)"', page)
+        expected = {
+            f"/docs/api/{tag.lower().replace(' ', '-')}#/{quote(tag)}/{operation['operationId']}"
+            for _, _, operation in operations(document)
+            for tag in operation["tags"]
+        }
+        assert (len(links), set(links)) == (len(expected), expected)
+        assert "`" not in page
+
+    def test_of_a_part_loads_that_alone(self) -> None:
+        page = Client().get("/docs/api/api-keys").content.decode()
+        assert 'data-document="/openapi.json?tag=api-keys"' in page
+        assert '<h1 id="part-name">API keys</h1>' in page
+
+    @pytest.mark.parametrize(("path", "count"), [("/docs/api", 8), ("/docs/api/chat", 10)])
+    def test_load_nothing_from_elsewhere(self, path: str, count: int) -> None:
+        response = Client().get(path)
         assert response.status_code == 200
         page = response.content.decode()
         addresses = re.findall(r'(?:src|href)="([^"]+)"', page)
         assert all(address.startswith(("/", "#")) and not address.startswith("//") for address in addresses)
         files = [address.removeprefix("/static/") for address in addresses if address.startswith("/static/")]
-        assert len(files) == 10
+        assert len(files) == count
         assert all(finders.find(file) for file in files)
 
-    def test_forbids_the_browser_to(self) -> None:
-        policy = Client().get("/docs/api").headers["Content-Security-Policy"]
+    @pytest.mark.parametrize("path", ["/docs/api", "/docs/api/chat"])
+    def test_forbid_the_browser_to(self, path: str) -> None:
+        policy = Client().get(path).headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; ")
         assert "http" not in policy
         assert "unsafe" not in policy
 
-    @pytest.mark.parametrize("path", ["/docs/api", "/openapi.json"])
+    @pytest.mark.parametrize("path", ["/docs/api", "/docs/api/chat", "/openapi.json"])
     @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-    def test_is_read_alone(self, path: str, method: str) -> None:
+    def test_are_read_alone(self, path: str, method: str) -> None:
         response = Client().generic(method, path)
         assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD")

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import Q
@@ -16,6 +17,7 @@ from django.urls import path
 from apps.console.forms import Form, attempt, do_once, read_form
 from apps.console.pages import access_rules
 from apps.console.rendering import show
+from apps.console.snippets import Snippet, client_settings
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
@@ -77,7 +79,7 @@ def new_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
         made, form = attempt(request, lambda: do_once(request, workspace.user, create))
         if made is not None:
-            return show(request, "key_made", workspace, entry="keys", made=made, rotated=False)
+            return show(request, "key_made", workspace, entry="keys", made=made, rotated=False, clients=_clients())
     context: dict[str, Any] = {
         "form": form,
         "projects": [(one.id, one.name) for one in projects],
@@ -85,6 +87,10 @@ def new_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         "most_keys": limits_of(workspace.organization.plan).api_keys_per_project,
     }
     return show(request, "new_key", workspace, entry="keys", status=form.status, **context)
+
+
+def _clients() -> list[Snippet]:
+    return client_settings(settings.PUBLIC_URL)
 
 
 @workspace_page("GET", "POST")
@@ -97,7 +103,7 @@ def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResp
             request, lambda: do_once(request, workspace.user, lambda: _rotate(request, workspace, key_id))
         )
         if made is not None:
-            return show(request, "key_made", workspace, entry="keys", made=made, rotated=True)
+            return show(request, "key_made", workspace, entry="keys", made=made, rotated=True, clients=_clients())
     key = _key_of(workspace, key_id)
     if request.method == "POST" and name != "rotate":
         done, form = attempt(request, lambda: _act(request, name, key))

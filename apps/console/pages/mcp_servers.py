@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
@@ -24,6 +26,8 @@ from apps.organizations.models import Role
 # Not ticked: the server is kept without being asked.
 TEST = "test"
 # Lists of the form, and what is ticked where there is none: an empty list is none at all, never "all".
+_RETYPE = "Type it again: secrets are not shown again"
+_RETYPE_VALUES = "Type the values again: secrets are not shown again"
 _LISTS = {"allowedTools": "everyTool", "projectIds": "everyProject"}
 
 
@@ -34,7 +38,7 @@ def mcp_servers(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         return _page(request, workspace, Form({"timeoutSeconds": TIMEOUT, **dict.fromkeys(_LISTS.values(), True)}))
     added, form = attempt(request, lambda: _add(request, workspace))
     if added is None:
-        return _page(request, workspace, form)
+        return _page(request, workspace, _without_secrets(request, form))
     words = "it was not asked" if is_unticked(request, TEST) else "it lists its tools"
     messages.success(request, f"The MCP server {added['name']} was registered; {words}.")
     return back_to("mcp_servers", workspace)
@@ -48,7 +52,7 @@ def mcp_server(request: HttpRequest, workspace: Workspace, server_id: str) -> Ht
         return _show_server(request, workspace, server, _form_of(server))
     changed, form = attempt(request, lambda: actions.change_server(server=server, changes=_changes(request)))
     if changed is None:
-        return _show_server(request, workspace, server, form)
+        return _show_server(request, workspace, server, _without_secrets(request, form))
     messages.success(request, f"The MCP server {changed} was changed.")
     return back_to("mcp_servers", workspace)
 
@@ -116,6 +120,23 @@ def _changes(request: HttpRequest) -> dict[str, object]:
     """Return what the form changes: an empty token is the one that there is."""
     kept = {name for name in ("token", "headers") if not request.POST.get(name, "").strip()}
     return read_form(request, ServerChangesShape, leave_out=kept, never_empty=("timeoutSeconds",), **_lists(request))
+
+
+def _without_secrets(request: HttpRequest, form: Form) -> Form:
+    """Return a refused form with the names of the headers that were typed and none of their values, and say so."""
+    values, errors = dict(form.values), dict(form.errors)
+    if request.POST.get("token", "").strip():
+        errors.setdefault("token", _RETYPE)
+    if typed := request.POST.get("headers", "").strip():
+        try:
+            headers = json.loads(typed)
+        except (ValueError, RecursionError):
+            headers = None
+        if isinstance(headers, dict):
+            values["headers"] = json.dumps(dict.fromkeys(headers, ""), indent=1, ensure_ascii=False)
+        again = _RETYPE_VALUES if isinstance(headers, dict) else _RETYPE
+        errors["headers"] = f"{errors['headers']}. {again}" if "headers" in errors else again
+    return replace(form, values=values, errors=errors)
 
 
 def _lists(request: HttpRequest) -> dict[str, Any]:

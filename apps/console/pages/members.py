@@ -15,6 +15,7 @@ from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
 from apps.organizations import actions, entrance, invitations
 from apps.organizations.access import access_membership, access_organization, reaches, require
+from apps.organizations.account_emails import delivery
 from apps.organizations.account_serializers import NewInvitationShape
 from apps.organizations.models import Membership, Role
 from apps.organizations.serializers import MemberChangesShape
@@ -43,6 +44,7 @@ def members(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         "form": form,
         "rows": [{"member": row, "may_change": _may_change(workspace, row)} for row in rows],
         "invitations": waiting if workspace.is_admin else [],
+        "delivery": delivery(),
         "roles": [(role, words) for role, words in ROLES if reaches(workspace.role, role)],
     }
     return show(request, "members", workspace, entry="members", status=form.status, **context)
@@ -89,7 +91,8 @@ def _invite(request: HttpRequest, workspace: Workspace) -> str:
         entrance.invite_member(by=workspace.user, own_role=role, organization=organization, **fields)
         return {"email": fields["email"]}
 
-    return f"An invitation is on its way to {do_once(request, workspace.user, invite)['email']}."
+    email = do_once(request, workspace.user, invite)["email"]
+    return f"An invitation is on its way to {email}." if delivery() == "sent" else f"{email} is invited."
 
 
 def _member_of(request: HttpRequest, workspace: Workspace) -> Any:

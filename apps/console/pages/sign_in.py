@@ -16,7 +16,7 @@ from apps.console.visit import next_path, public_page, signed_in_page
 from apps.kernel.rest.address import address_of
 from apps.organizations import entrance, invitations, passkeys, step_up, two_factor
 from apps.organizations.account_serializers import PasswordResetRequestShape
-from apps.organizations.models import User
+from apps.organizations.models import Organization, User
 from apps.organizations.serializers import SignInShape, SignUpShape
 from apps.organizations.sign_in_method_forms import read_answer
 
@@ -48,12 +48,14 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 def sign_up(request: HttpRequest) -> HttpResponse:
     """Create an account, with the invitation of a link where sign-up asks for one."""
     form = Form(values={name: request.GET.get(name, "") for name in ("email", "invitation")})
+    invitation = invitations.find_by_token(request.POST.get("invitation") or request.GET.get("invitation", ""))
+    organization = None if invitation is None else invitation.organization
     if request.method == "POST":
         user, form = attempt(
             request, lambda: entrance.sign_up(address=address_of(request), **read_form(request, SignUpShape))
         )
         if user is not None:
-            return _enter(request, user)
+            return _enter(request, user, organization)
     elif find_browser_session(request) is not None:
         return HttpResponseRedirect(_way_on(request))
     invited = bool(form.values.get("invitation"))
@@ -61,6 +63,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         "form": form,
         "next": next_path(request, ""),
         "invited": invited,
+        "organization": organization,
         "closed": settings.SIGN_UP == invitations.CLOSED,
         "invitation_missing": settings.SIGN_UP == invitations.INVITE and not invited,
         "password_rules": PASSWORD_RULES,
@@ -169,8 +172,10 @@ def _ask_for_reset(request: HttpRequest) -> bool:
     return True
 
 
-def _enter(request: HttpRequest, user: User) -> HttpResponse:
-    response = HttpResponseRedirect(_way_on(request))
+def _enter(request: HttpRequest, user: User, organization: Organization | None = None) -> HttpResponse:
+    """Lead somebody on: where they wanted to go, else to the organization that invited them, else home."""
+    home = reverse("console:home") if organization is None else reverse("console:overview", args=[organization.id])
+    response = HttpResponseRedirect(next_path(request, home))
     begin(request, response, user)
     return response
 

@@ -45,7 +45,7 @@ def count_tokens(request: ClientRequest) -> ClientResponse:
         policy = find_policy(token)
         body, _ = read_body(request, policy.organization_id)
         chat = _Asked(request, token, anthropic.read_prompt).read_first(body)
-        return json_response(msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token, len(body))}))
+        return json_response(msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token, body)}))
 
     return answer_authenticated(request, ROUTE, anthropic, count)
 

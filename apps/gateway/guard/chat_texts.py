@@ -29,6 +29,7 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
+from apps.gateway.guard.client_path import UnreadableText
 from apps.gateway.guard.documents import AttachedDocument, read_document
 from apps.gateway.guard.json_text import (
     EmbeddedFile,
@@ -40,7 +41,6 @@ from apps.gateway.guard.json_text import (
     parse_json_text,
 )
 from apps.guardrails.findings.scan_types import DOCUMENT, TOOL_RESULT
-from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import OutOfBounds
 
 # Members of a request that no model reads: who asks, and keys to servers that the provider is to call.
@@ -54,12 +54,16 @@ RedactText = Callable[[Iterable[Redaction]], None]
 
 
 class ChatText(msgspec.Struct, frozen=True):
-    """One text, who speaks it, and how the chat is changed where it is cut; None where it cannot be."""
+    """One text, who speaks it, and how the chat is changed where it is cut; None where it cannot be.
+
+    `said` is what the client may have written for it; empty where that is not known.
+    """
 
     path: str
     role: str
     text: str
     redact: RedactText | None
+    said: tuple[Any, ...] = ()
 
 
 class ChatTexts:
@@ -68,6 +72,8 @@ class ChatTexts:
     def __init__(self, chat: Chat, files: Iterable[tuple[str, str]] = ()) -> None:
         self.texts: list[ChatText] = []
         self.files: list[AttachedDocument] = []
+        # What the client may have written for each file.
+        self.files_said: list[tuple[str, ...]] = []
         self._left = MOST_VALUES
         # Strings of the body that are texts here, or stand for something.
         self._seen_strings: set[str | None] = {chat.model, chat.user, chat.prompt_cache_key, *(chat.stop or ())}
@@ -87,7 +93,7 @@ class ChatTexts:
             self._json(getattr(chat, name), name, "system")
         self._json(chat.extra, "request", "system")
         for path, data_url in files:
-            self._file(read_document(data_url).named("", path), path, "user")
+            self._file(read_document(data_url).named("", path), path, "user", data_url)
         # The bytes that the chat was read from, each name in them once: a reader that takes the first of two, where
         # this gateway takes the last, would be told something else than was looked at.
         self.source: Source | None = None
@@ -122,7 +128,8 @@ class ChatTexts:
                 self._document(part, here, role)
             case Audio():
                 self._seen_strings.add(part.data)
-                self._file(read_document(part.data, f"audio/{part.format}").named("", here), here, role)
+                document = read_document(part.data, f"audio/{part.format}").named("", here)
+                self._file(document, here, role, part.data)
             case Opaque():
                 self._json(part.data, here, role)
 
@@ -137,47 +144,59 @@ class ChatTexts:
             self._json(tool.user_location, f"{here}.user_location", _TOOLS)
         self._json(tool.extra, here, _TOOLS)
 
-    def _add(self, path: str, role: str, text: str, redact: RedactText | None) -> None:
+    def _add(self, path: str, role: str, text: str, redact: RedactText | None, *said: Any) -> None:
         if text and not text.isspace():
-            self.texts.append(ChatText(path, role, text, redact))
+            self.texts.append(ChatText(path, role, text, redact, said))
 
     def _plain(self, owner: Any, name: str, path: str, role: str) -> None:
         """Take in a text that is an owner's attribute."""
         text = getattr(owner, name)
         if text is not None:
             self._seen_strings.add(text)
-            self._add(path, role, text, lambda redactions: setattr(owner, name, apply_redactions(text, redactions)))
+            self._add(
+                path, role, text, lambda redactions: setattr(owner, name, apply_redactions(text, redactions)), text
+            )
 
     def _text(self, owner: Any, name: str, path: str, role: str) -> None:
         """Take in a text that may be JSON, and stays JSON then."""
+        said = getattr(owner, name)
         try:
-            value = parse_json_text(getattr(owner, name))
+            value = parse_json_text(said)
         except OutOfBounds as passed:
-            raise InvalidRequest(f"{path}: the JSON {passed}", param=_field_of(path)) from None
+            raise UnreadableText(path, f"the JSON {passed}", (said,)) from None
         if value is None:
             self._plain(owner, name, path, role)
             return
-        read = self._within(JsonText(value), path)
-        self._seen_strings.update((getattr(owner, name), *read.strings))
-        self._add(path, role, read.text, lambda redactions: setattr(owner, name, encode_json(read.redact(redactions))))
+        read = self._within(JsonText(value), path, said, value)
+        self._seen_strings.update((said, *read.strings))
+        # Some formats have the value itself where others have it as a text.
+        self._add(
+            path,
+            role,
+            read.text,
+            lambda redactions: setattr(owner, name, encode_json(read.redact(redactions))),
+            said,
+            value,
+        )
         self._enclosed(read.embedded_files, path, role)
 
     def _json(self, value: Any, path: str, role: str) -> None:
         """Take in a JSON value, which is changed itself."""
         if value:
-            read = self._within(JsonText(value, excluded_names=_BESIDE), path)
+            read = self._within(JsonText(value, excluded_names=_BESIDE), path, value)
             self._seen_strings.update(read.strings)
-            self._add(path, role, read.text, read.redact)
+            self._add(path, role, read.text, read.redact, value)
             self._enclosed(read.embedded_files, path, role)
 
-    def _within(self, read: JsonText, path: str) -> JsonText:
-        """Return what was read of a JSON value. Raises InvalidRequest where all values together are too many."""
+    def _within(self, read: JsonText, path: str, *said: Any) -> JsonText:
+        """Return what was read of a JSON value. Raises UnreadableText where all values together are too many."""
         self._left -= read.leaf_count
         if self._left < 0:
-            raise InvalidRequest(
-                f"{path}: the JSON values of the request, those within texts and files included, are more than"
+            raise UnreadableText(
+                path,
+                "the JSON values of the request, those within texts and files included, are more than"
                 f" {MOST_VALUES}, which is as many as guardrails look at",
-                param=_field_of(path),
+                said,
             )
         return read
 
@@ -185,7 +204,7 @@ class ChatTexts:
         """Take in a name that something else refers to."""
         if name is not None and name not in self._seen_strings:
             self._seen_strings.add(name)
-            self._add(path, role, name, None)
+            self._add(path, role, name, None, name)
 
     def _reasoning(self, part: Reasoning, path: str, role: str) -> None:
         """Take in thinking: changed, it has lost its maker's seal."""
@@ -195,7 +214,7 @@ class ChatTexts:
             part.signature = None
 
         self._seen_strings.update((part.text, part.signature, part.data, part.id, part.format))
-        self._add(path, role, part.text, redact)
+        self._add(path, role, part.text, redact, part.text)
 
     def _image(self, part: Image, here: str, role: str) -> None:
         self._seen_strings.update((part.url, part.url.partition(",")[2]))
@@ -203,7 +222,7 @@ class ChatTexts:
         def change(written: str) -> None:
             part.url = written
 
-        self._file(read_document(part.url).named("", here), here, role, change)
+        self._file(read_document(part.url).named("", here), here, role, part.url, change)
 
     def _document(self, part: File, here: str, role: str) -> None:
         if part.filename is not None:
@@ -218,13 +237,22 @@ class ChatTexts:
         written = part.url if part.data is None else part.data
         if written is not None:
             document = read_document(written, part.media_type or "").named(part.filename or "", here)
-            self._file(document, here, role, change)
+            self._file(document, here, role, written, change)
 
     def _file(
-        self, document: AttachedDocument, path: str, role: str, change: Callable[[str], None] | None = None
+        self,
+        document: AttachedDocument,
+        path: str,
+        role: str,
+        written: str,
+        change: Callable[[str], None] | None = None,
     ) -> None:
-        """Take in a file, and what it says where it is a text; `change` writes another into the chat."""
+        """Take in a file as it was written, and what it says where it is a text; `change` writes another into the
+        chat."""
+        # Some formats have the data of a data URL alone.
+        said = (written, written.partition(",")[2]) if written.startswith("data:") else (written,)
         self.files.append(document)
+        self.files_said.append(said)
         text = document.text()
         if text is None:
             return
@@ -234,7 +262,7 @@ class ChatTexts:
         except OutOfBounds:
             # A file of very much data is read as the text it is: so will the model.
             value = None
-        read = None if value is None else self._within(JsonText(value), path)
+        read = None if value is None else self._within(JsonText(value), path, *said)
 
         def redact(redactions: Iterable[Redaction]) -> None:
             if change is not None:
@@ -246,12 +274,12 @@ class ChatTexts:
 
         # What a user's file says, the user need not have written.
         said_by = DOCUMENT if role == "user" else role
-        self._add(path, said_by, text if read is None else read.text, None if change is None else redact)
+        self._add(path, said_by, text if read is None else read.text, None if change is None else redact, *said)
 
     def _enclosed(self, files: list[EmbeddedFile], path: str, role: str) -> None:
         for media_type, data in files:
             self._seen_strings.update((data, data.partition(",")[2]))
-            self._file(read_document(data, media_type).named("", path), path, role)
+            self._file(read_document(data, media_type).named("", path), path, role, data)
 
     def _rest(self, body: Any) -> None:
         """Take in what else the client's bytes say. They are not sent on once anything was cut."""
@@ -260,8 +288,3 @@ class ChatTexts:
             read = self._within(JsonText(words), "request")
             self._add("request", "system", read.text, read.redact)
             self._enclosed(read.embedded_files, "request", "system")
-
-
-def _field_of(path: str) -> str:
-    """Return the client's field that a place lies in."""
-    return path.partition("[")[0].partition(".")[0]

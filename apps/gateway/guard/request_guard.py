@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.guard.chat_texts import ChatText, ChatTexts
+from apps.gateway.guard.client_path import UnreadableText, find_client_path
 from apps.gateway.guard.documents import AttachedDocument
 from apps.gateway.guard.json_text import Redaction
 from apps.gateway.metrics.definitions import FINDINGS, SCANNED
@@ -56,18 +57,23 @@ class RequestGuard:
         """What the client is told: which rules found something, and what was done about it."""
         return [{"rule_id": rule_id, "action": taken} for rule_id, taken in self._reported]
 
-    def screen(self, chat: Chat, size: int) -> None:
-        """Mask the chat, which was read from so many bytes, where rules say so. Raises InvalidRequest
+    def screen(self, chat: Chat, body: bytes) -> None:
+        """Mask the chat, which was read from this body, where rules say so. Raises InvalidRequest
         (`guardrail_blocked`), Overloaded."""
+        size = len(body)
         recall = ScanRecall(_MEMORY, self.compiled.number)
-        chat_texts, segments, files, verdict = offload(size, partial(_read, self.compiled, chat, recall))
+        try:
+            chat_texts, segments, files, verdict = offload(size, partial(_read, self.compiled, chat, recall))
+        except UnreadableText as error:
+            raise offload(size, partial(error.at_client_path, body)) from None
         SCANNED.labels("remembered").inc(recall.remembered)
         SCANNED.labels("scanned").inc(recall.scanned)
         redactions = redactions_of(verdict)
         verdict = _blocked_where_fixed(verdict, chat_texts.texts)
         self.record_findings(verdict, segments, files)
         if verdict.blocked is not None:
-            raise blocked_error(verdict.blocked, segments, files)
+            place = offload(size, partial(_client_path, body, chat_texts, verdict.blocked))
+            raise blocked_error(verdict.blocked, segments, files, place=place)
         if redactions:
             offload(size, partial(_redact, chat_texts, redactions))
         # What the client sent says more than this, or says it twice: what was read is what may be sent.
@@ -102,20 +108,34 @@ def redactions_of(verdict: Verdict) -> dict[int, list[Redaction]]:
     }
 
 
-def blocked_error(finding: Finding, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> InvalidRequest:
-    """Return the answer to a request that a rule does not let pass. It says what to do, never what was found."""
-    place = ""
-    if finding.segment is not None:
+def blocked_error(
+    finding: Finding, segments: Sequence[Segment], files: Sequence[ScannedFile] = (), *, place: str | None = None
+) -> InvalidRequest:
+    """Return the answer to a request that a rule does not let pass: at a place of the client's body, where that is
+    known. It says what to do, never what was found."""
+    if place is None and finding.segment is not None:
         place = segments[finding.segment].place
-    elif finding.file is not None:
+    elif place is None and finding.file is not None:
         place = files[finding.file].place
     why = f" ({finding.reason})" if finding.reason else ""
     return InvalidRequest(
         f"Blocked by the guardrail {finding.rule_name!r}{f' in {place}' if place else ''}{why}: "
         "remove the matched text, or ask an administrator of the organization to change the rule",
         code=BLOCKED,
-        param=place.partition("[")[0].partition(".")[0] or None,
+        param=(place or "").partition("[")[0].partition(".")[0] or None,
     )
+
+
+def _client_path(body: bytes, chat_texts: ChatTexts, finding: Finding) -> str | None:
+    """Return where the client's body has what was found; None where it has not, or is no JSON."""
+    if finding.file is not None:
+        return find_client_path(body, chat_texts.files_said[finding.file], 0, "")
+    if finding.segment is None:
+        return None
+    text = chat_texts.texts[finding.segment]
+    before = sum(one.said[:1] == text.said[:1] for one in chat_texts.texts[: finding.segment]) if text.said else 0
+    span = next(iter(finding.spans), None)
+    return find_client_path(body, text.said, before, "" if span is None else text.text[span.start : span.end])
 
 
 def _read(compiled: CompiledGuardrails, chat: Chat, recall: ScanRecall) -> _Read:

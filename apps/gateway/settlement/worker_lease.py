@@ -10,6 +10,7 @@ import os
 
 import gevent
 import structlog
+from django.conf import settings
 from django.db import DatabaseError
 from redis.exceptions import RedisError
 
@@ -22,6 +23,7 @@ from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.settlement.retransmission import RETRANSMISSION
 from apps.kernel import shard_count
 from apps.kernel.shard_count import OtherShards
+from apps.kernel.store_address import address_of
 from apps.logs import refusals
 
 log = structlog.get_logger(__name__)
@@ -117,7 +119,7 @@ def _beat() -> bool:
         log.critical("worker.other_shards", error=str(error))
         os._exit(_CANNOT_SERVE)
     except RedisError as error:
-        log.warning("worker.beat_missed", error=type(error).__name__)
+        log.warning("worker.beat_missed", store=address_of(settings.REDIS_URL), error=type(error).__name__)
         return False
     return True
 

@@ -78,7 +78,7 @@ def normalize_file_types(given: list[str]) -> list[str]:
 
 def _issues(path: str, field: str, value: Any) -> list[Issue]:
     if field in _FLAGS:
-        return [] if isinstance(value, bool) else [Issue(f"{path}.{field}", "Must be a valid boolean.")]
+        return [] if isinstance(value, bool) else [Issue(f"{path}.{field}", "Must be true or false")]
     if field == "action":
         is_one = isinstance(value, str) and value in ACTIONS
         return [] if is_one else [Issue(f"{path}.action", f"Must be one of {', '.join(ACTIONS)}")]

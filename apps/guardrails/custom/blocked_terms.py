@@ -34,7 +34,7 @@ def read_config(config: object) -> dict[str, Any]:
         raise BadConfig("matchType", f"Must be one of {', '.join(MATCH_TYPES)}")
     case_sensitive = fields.get("caseSensitive", False)
     if not isinstance(case_sensitive, bool):
-        raise BadConfig("caseSensitive", "Must be a valid boolean.")
+        raise BadConfig("caseSensitive", "Must be true or false")
     for index, term in enumerate(terms):
         if match_type == "regex":
             compile_pattern(term, f"terms[{index}]")

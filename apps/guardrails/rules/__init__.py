@@ -1,7 +1,8 @@
 """Registry of the system rules: every file of this folder is one rule.
 
-A rule's file holds `ID`, `NAME`, `CATEGORY`, `DEFAULT_ENABLED`, `DEFAULT_ACTION`, and `find(text, settings)`, which
-returns spans, or `find_in_file(file, settings)`, which says in words what is wrong with a file, or both.
+A rule's file holds `ID`, `NAME`, `SUMMARY` (what it finds, for people), `CATEGORY`, `DEFAULT_ENABLED`,
+`DEFAULT_ACTION`, and `find(text, settings)`, which returns spans, or `find_in_file(file, settings)`, which says in
+words what is wrong with a file, or both.
 It may hold `DEFAULT_OBSERVE`, `ROLES`, whose texts alone it reads, and `read_operator(text)`, which says what a
 program's instructions tell a model to keep: `settings.kept` has it when the texts of everybody else are looked at.
 Rules of `INPUT_ONLY_CATEGORIES` scan requests only. Content that rules of `PRIVATE_CATEGORIES` find is recorded masked.
@@ -40,6 +41,7 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     category: str
     default_enabled: bool
     default_action: RuleAction
+    summary: str = ""
     find: FindInText | None = None
     find_in_file: FindInFile | None = None
     # Whether it only observes until somebody decides otherwise.
@@ -80,6 +82,7 @@ def _rule_of(module: ModuleType) -> SystemRule | None:
         id=module.ID,
         name=module.NAME,
         category=module.CATEGORY,
+        summary=getattr(module, "SUMMARY", ""),
         default_enabled=module.DEFAULT_ENABLED,
         default_action=module.DEFAULT_ACTION,
         default_observe=getattr(module, "DEFAULT_OBSERVE", False),

@@ -15,6 +15,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "attack_model"
 NAME = "Attack model"
+SUMMARY = "What users write that reads like an attack on the model, in words that no other rule knows"
 CATEGORY = "injection"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION: RuleAction = "block"

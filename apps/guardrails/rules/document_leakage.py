@@ -13,6 +13,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "document_leakage"
 NAME = "Document leakage"
+SUMMARY = "Markings such as CONFIDENTIAL in what is sent"
 CATEGORY = "document_leakage"
 DEFAULT_ENABLED = False
 DEFAULT_ACTION = "warn"

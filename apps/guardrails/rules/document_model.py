@@ -13,6 +13,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "document_model"
 NAME = "Model of orders in documents"
+SUMMARY = "Orders to the model in pages, files and results of tools, in words that no other rule knows"
 CATEGORY = "injection"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION: RuleAction = "block"

@@ -20,6 +20,7 @@ from apps.guardrails.findings.scan_types import RuleSettings, ScannedFile
 
 ID = "file_types"
 NAME = "File types"
+SUMMARY = "Files that are too large, or not of the types below"
 CATEGORY = "files"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION = "block"

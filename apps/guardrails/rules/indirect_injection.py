@@ -14,6 +14,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "indirect_injection"
 NAME = "Indirect prompt injection"
+SUMMARY = "Orders to the model in pages, files and results of tools"
 CATEGORY = "injection"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION: RuleAction = "block"

@@ -13,6 +13,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "jailbreak"
 NAME = "Jailbreak"
+SUMMARY = "Requests to leave limits aside, by role play or a made-up mode"
 CATEGORY = "jailbreak"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION: RuleAction = "block"

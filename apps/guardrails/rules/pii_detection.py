@@ -28,6 +28,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "pii_detection"
 NAME = "PII detection"
+SUMMARY = "Personal data: e-mail addresses, telephone numbers, cards, accounts, identity numbers"
 CATEGORY = "pii"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION = "redact"

@@ -16,6 +16,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "prompt_injection"
 NAME = "Prompt injection"
+SUMMARY = "Requests to ignore, replace or reveal the model's instructions"
 CATEGORY = "injection"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION: RuleAction = "block"

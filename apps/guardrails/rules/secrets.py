@@ -35,6 +35,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "secrets"
 NAME = "Secrets"
+SUMMARY = "API keys, tokens, passwords and private keys"
 CATEGORY = "secrets"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION = "block"

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
+from django.http.response import HttpResponseBase
 from rest_framework.exceptions import ParseError, ValidationError
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
@@ -61,6 +63,23 @@ class Endpoint(APIView):
     parser_classes = [JsonParser]
     content_negotiation_class = JsonAlone
 
+    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer; once the answer is written, view, request and response let go of each other."""
+        response = super().dispatch(request, *args, **kwargs)
+        if isinstance(response, Response):
+            response.add_post_render_callback(self._let_go)
+        elif not response.streaming:
+            self._let_go(response)
+        return response
+
+    def _let_go(self, response: Any) -> None:
+        # Each knows the two others, and what middleware has put at Django's request knows that: all that they hold
+        # would wait for the garbage collector.
+        for name in ("user", "auser", "_messages"):
+            vars(self.request._request).pop(name, None)
+        response.renderer_context = self.request.parser_context = {}
+        del self.request, self.response
+
     def read(self, shape: type[BaseSerializer[Any]], **about: Any) -> dict[str, Any]:
         """Return the request's body as the shape says; `about` is the shape's context. Raises ValidationError."""
         body = self.request.data
@@ -75,5 +94,9 @@ class Endpoint(APIView):
 
 def _read(shape: type[BaseSerializer[Any]], given: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
     serializer = shape(data=given, context=dict(about))
-    serializer.is_valid(raise_exception=True)
-    return dict(serializer.validated_data)
+    try:
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)
+    finally:
+        # Its fields know it, and it them.
+        vars(serializer).pop("fields", None)

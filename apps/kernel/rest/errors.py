@@ -20,6 +20,7 @@ from apps.kernel import errors
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import Family, InvalidFields, Issue, body_of
 from apps.kernel.rest.error_pages import show_error
+from apps.kernel.rest.field_words import reword
 from apps.kernel.rest.routes import family_of
 
 log = structlog.get_logger(__name__)
@@ -136,7 +137,7 @@ def _issues_of(detail: Any, path: str = "") -> Iterator[Issue]:
         for index, inner in enumerate(detail):
             yield from _issues_of(inner, path if isinstance(inner, str) else f"{path}[{index}]")
     else:
-        yield Issue(path, "Required" if getattr(detail, "code", "") == "required" else str(detail))
+        yield Issue(path, "Required" if getattr(detail, "code", "") == "required" else reword(str(detail)))
 
 
 def _headers_of(error: ApiError) -> dict[str, str]:

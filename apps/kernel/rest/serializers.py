@@ -81,7 +81,7 @@ class EmailField(TextField, serializers.EmailField):
 class BooleanField(serializers.Field[bool, Any, bool, Any]):
     """True or false; no word and no number is taken for either."""
 
-    default_error_messages = {"invalid": "Must be a valid boolean."}
+    default_error_messages = {"invalid": "Must be true or false"}
 
     def to_internal_value(self, data: Any) -> bool:
         """Return the value. Raises ValidationError."""
@@ -97,7 +97,7 @@ class BooleanField(serializers.Field[bool, Any, bool, Any]):
 class QueryBooleanField(serializers.Field[bool, Any, bool, Any]):
     """`true` or `false` in a query."""
 
-    default_error_messages = {"invalid": "Must be a valid boolean."}
+    default_error_messages = {"invalid": "Must be true or false"}
 
     def to_internal_value(self, data: Any) -> bool:
         """Return the value. Raises ValidationError."""
@@ -114,9 +114,9 @@ class IntegerField(serializers.Field[int, Any, int, Any]):
     """A whole number within bounds; `5.0` is one, `"5"` and true are not."""
 
     default_error_messages = {
-        "invalid": "A valid integer is required.",
-        "low": "Ensure this value is greater than or equal to {low}.",
-        "high": "Ensure this value is less than or equal to {high}.",
+        "invalid": "Must be a whole number",
+        "low": "Must be at least {low}",
+        "high": "Must be at most {high}",
     }
 
     def __init__(self, *, low: int, high: int, **options: Any) -> None:
@@ -156,8 +156,8 @@ class ChoiceField(serializers.ChoiceField):
 
     def to_internal_value(self, data: Any) -> Any:
         """Return the word. Raises ValidationError."""
-        if not isinstance(data, str):
-            self.fail("invalid_choice", input=data)
+        if not isinstance(data, str) or data not in self.choices:
+            raise serializers.ValidationError(f"Must be one of: {', '.join(map(str, self.choices))}")
         return super().to_internal_value(data)
 
 
@@ -207,6 +207,19 @@ class DateTimeField(serializers.Field[datetime, str, str, Any]):
             return datetime.combine(date.fromisoformat(text), self._of_a_day)
         except ValueError:
             return datetime.fromisoformat(text)
+
+
+class PeriodQuery(CamelSerializer):
+    """The part of a query that asks for a time, both ends included."""
+
+    start_date = DateTimeField(required=False)
+    end_date = DateTimeField(required=False, of_a_day=time.max)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return the query. Raises ValidationError when it ends before it begins."""
+        if "start_date" in attrs and "end_date" in attrs and attrs["start_date"] > attrs["end_date"]:
+            raise serializers.ValidationError({"startDate": "Must not be after the end"})
+        return attrs
 
 
 class CamelModelSerializer(serializers.ModelSerializer[Any]):

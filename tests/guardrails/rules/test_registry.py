@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -37,6 +38,11 @@ def test_the_rules_are_those_of_the_specification() -> None:
     assert {
         name: (rule.category, rule.default_enabled, rule.default_action) for name, rule in specified.items()
     } == SPECIFIED_RULES
+
+
+def test_every_rule_says_in_a_line_what_it_finds() -> None:
+    for rule in system_rules().values():
+        assert re.fullmatch(r"[A-Z][^\n]{20,110}[^.\s]", rule.summary), rule.id
 
 
 def test_the_description_of_the_api_names_every_rule() -> None:

@@ -1,12 +1,11 @@
-// The API reference: Swagger UI on this gateway's own document; what authorizes stays when the page is loaded again.
+// A page of the API reference: Swagger UI on a tag's part of the document; what authorizes stays from page to page.
 SwaggerUIBundle({
-  url: "/openapi.json",
+  url: document.querySelector("#page").dataset.document,
   dom_id: "#page",
   deepLinking: true,
-  docExpansion: "none",
-  defaultModelsExpandDepth: 0,
+  docExpansion: "list",
+  defaultModelsExpandDepth: -1,
   persistAuthorization: true,
-  filter: true,
   tryItOutEnabled: true,
   validatorUrl: null,
 });
@@ -14,14 +13,13 @@ SwaggerUIBundle({
 // What Swagger UI leaves without a name that a screen reader could say, or at the wrong level of headings.
 const NAMES = {
   "#servers": "Server",
-  ".operation-filter-input": "Filter by tag",
   ".opblock-body select.content-type": "Media type",
   ".opblock-body textarea": "Request body",
   ".close-modal": "Close",
 };
-const LEVELS = { ".info .title": 2, ".opblock-tag": 2, ".models h4": 2, ".opblock-section-header h4": 3, ".modal-ux-header h3": 2, ".auth-container h4": 3 };
+const LEVELS = { ".opblock-section-header h4": 2, ".headers__title": 3, ".modal-ux-header h3": 2, ".auth-container h4": 3 };
 // Its `main` begins below these.
-const REGIONS = { ".information-container": "About", ".schemes-server-container": "Server and keys", ".filter-container": "Filter" };
+const REGIONS = { ".information-container": "About" };
 const nameThem = () => {
   for (const [selector, name] of Object.entries(NAMES)) {
     for (const one of document.querySelectorAll(`#page ${selector}:not([aria-label])`)) one.setAttribute("aria-label", name);

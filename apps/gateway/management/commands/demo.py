@@ -74,7 +74,7 @@ def _made(kept: dict[str, Any]) -> dict[str, Any]:
     """Return the account: what is kept as far as the database still knows it, and new things for the rest."""
     operator_password = _operator_password(kept.get("operator", {}).get("password"))
     owner, owner_password = _owner(kept.get("owner", {}).get("password"))
-    organization = _organization_of(owner)
+    organization = _organization_of(owner, kept.get("organizationId"))
     project = organization.projects.filter(status=Project.Status.ACTIVE).earliest("created_at")
     return {
         "operator": {"email": OPERATOR, "password": operator_password},
@@ -106,13 +106,16 @@ def _owner(known: str | None) -> tuple[User, str]:
     return owner, password
 
 
-def _organization_of(owner: User) -> Organization:
-    """Return the organization that the owner began with, as the demo's: an enterprise, given its credits once."""
+def _organization_of(owner: User, known: str | None) -> Organization:
+    """Return the organization that the owner began with, as the demo's: an enterprise, given its credits once.
+
+    One that is known was given them, whatever it is called by now.
+    """
     owned = Organization.objects.filter(memberships__user=owner, memberships__role=Role.OWNER)
     organization = owned.filter(status=Organization.Status.ACTIVE).order_by("created_at").first()
     if organization is None:
         organization = create_organization(owner=owner)
-    if organization.name != ORGANIZATION:
+    if str(organization.id) != known and organization.name != ORGANIZATION:
         organization.name = ORGANIZATION
         set_plan(organization=organization, plan=Plan.ENTERPRISE)
         organization.save(update_fields=["name", "updated_at"])

@@ -5,6 +5,7 @@ Knows the steps and their order. Each is safe to repeat, by several machines at 
 
 from __future__ import annotations
 
+import time
 from io import StringIO
 from typing import Any
 
@@ -14,8 +15,14 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
+from redis.exceptions import AuthenticationError, AuthorizationError, RedisError
 
 from apps.kernel.advisory_lock import AdvisoryLock, hold_lock
+from apps.kernel.redis import servers_of_money
+from apps.kernel.store_address import address_of
+
+# Seconds for the store of REDIS_URL to answer, which may be starting at the same time; and between two attempts.
+_PATIENCE, _PAUSE = 15.0, 3.0
 
 
 class Command(BaseCommand):
@@ -26,6 +33,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Take every step, and tell of each on a line."""
         self._reach_database()
+        self._reach_store()
         self._refuse_unfit_stores()
         # Others who prepare the same database wait.
         with hold_lock(AdvisoryLock.PREPARE_DATABASE):
@@ -46,6 +54,24 @@ class Command(BaseCommand):
         except OperationalError as error:
             raise CommandError(f"PostgreSQL cannot be reached at DATABASE_URL: {error}".strip()) from error
 
+    def _reach_store(self) -> None:
+        """Raise CommandError when the server of REDIS_URL does not answer in time: nothing is served without it."""
+        if not settings.REDIS_URL:
+            return
+        address, deadline = address_of(settings.REDIS_URL), time.monotonic() + _PATIENCE
+        while True:
+            try:
+                for server in servers_of_money():
+                    server.ping()
+            except RedisError as error:
+                refuses = isinstance(error, AuthenticationError | AuthorizationError)
+                if refuses or time.monotonic() + _PAUSE > deadline:
+                    raise CommandError(_unreachable(address, error, refuses=refuses)) from error
+                self.stderr.write(f"waiting for Valkey or Redis at {address} (REDIS_URL): {error}")
+                time.sleep(_PAUSE)
+            else:
+                return
+
     def _refuse_unfit_stores(self) -> None:
         """Raise CommandError when a store says that it would lose what it is given; tell what is doubtful."""
         found = run_checks(tags=["store"], include_deployment_checks=True)
@@ -54,6 +80,15 @@ class Command(BaseCommand):
             raise CommandError("\n".join(map(str, errors)))
         for message in found:
             self.stderr.write(str(message))
+
+
+def _unreachable(address: str, error: RedisError, *, refuses: bool) -> str:
+    if refuses:
+        return f"The server at {address} refuses the credentials in REDIS_URL: {error}"
+    return (
+        f"Valkey or Redis cannot be reached at {address}, which REDIS_URL names: {error}\n"
+        "Start it there, or correct REDIS_URL; without REDIS_URL, script/server starts a store of its own."
+    )
 
 
 def _migrate() -> str:

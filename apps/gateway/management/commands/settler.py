@@ -13,6 +13,7 @@ from secrets import token_hex
 from typing import Any
 
 import structlog
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError, connection
 from redis.exceptions import RedisError
@@ -26,6 +27,7 @@ from apps.gateway.settlement.reconcile import update_metrics
 from apps.gateway.settlement.settle import settle, sweep
 from apps.kernel import shard_count
 from apps.kernel.shard_count import OtherShards
+from apps.kernel.store_address import address_of
 from apps.kernel.store_keys import SHARD_COUNT
 
 log = structlog.get_logger(__name__)
@@ -90,7 +92,7 @@ class Command(BaseCommand):
             except (RedisError, DatabaseError, InterfaceError, OSError) as error:
                 # What was taken stays ours in the stream and is taken again.
                 pause = min(max(pause * 2, 0.1), MAX_PAUSE)
-                log.warning("settler.waiting", error=type(error).__name__, seconds=pause)
+                log.warning("settler.waiting", **_awaited(error), seconds=round(pause, 1))
                 connection.close()
                 outbox_reader.search_again()
                 time.sleep(pause)
@@ -99,6 +101,17 @@ class Command(BaseCommand):
 
     def _stop(self, number: int, frame: object) -> None:
         self._stopping = True
+
+
+def _awaited(error: Exception) -> dict[str, str]:
+    """Return what the log says of who is waited for, and why."""
+    if isinstance(error, RedisError):
+        return {"waits_for": f"REDIS_URL {address_of(settings.REDIS_URL)}", "error": type(error).__name__}
+    if isinstance(error, DatabaseError | InterfaceError):
+        known = settings.DATABASES["default"]
+        place = f"{known.get('HOST') or 'localhost'}:{known.get('PORT') or 5432}/{known.get('NAME')}"
+        return {"waits_for": f"DATABASE_URL {place}", "error": type(error).__name__}
+    return {"waits_for": "a store or the disk", "error": type(error).__name__}
 
 
 def _look(watch: LedgerWatch) -> RedisError | None:
