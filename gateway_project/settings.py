@@ -261,7 +261,7 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "apps.kernel.rest.errors.answer_exception",
     "UNAUTHENTICATED_USER": None,
     "COERCE_DECIMAL_TO_STRING": True,
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "gateway_project.openapi.operation_schema.OperationSchema",
     # Proxies in front whose `X-Forwarded-For` is believed when callers are told apart by address.
     "NUM_PROXIES": CLIENT_LIMITS.proxies,
 }
