@@ -112,6 +112,14 @@ PATTERNS = (
         _der,
         gate=r"\b(?:MI[IGH][0-9A-Za-z+/]|M[CDH][\dQcE]CAQEE|MC4CAQAwBQYDK2V|b3BlbnNzaC1rZXktdjE)",
     ),
+    # CryptoAPI's blobs of private keys: their version and kind, then "RSA2" or "DSS2".
+    CandidatePattern(
+        "private_key",
+        "PRIVATE_KEY",
+        r"\bBwIAAA(?:CkAABSU0Ey|AkAABSU0Ey|AiAABEU1My)[0-9A-Za-z+/]{100,}={0,2}",
+        _der,
+        gate=r"\bBwIAAA[CA]",
+    ),
     # The private exponent of .NET's keys in XML.
     CandidatePattern(
         "private_key",

@@ -125,7 +125,7 @@ PATTERNS = (
     CandidatePattern(
         "private_key",
         _LABEL,
-        r"-{4,5} ?BEGIN (?:[A-Z0-9]{2,12} ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}",
+        r"-{4,5} ?BEGIN (?:[A-Z0-9][A-Z0-9_]{1,15} ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}",
         _armoured,
         wide_context=True,
     ),

@@ -36,7 +36,7 @@ _CIPHER = (
 _IS = r"[\"'\])]{0,3}(?: ?: ?(?:str|string|String|&str)\b)?\s{0,3}(?::=|={1,3}>?|!==?|=>|:|,)\s{0,3}"
 # Names of credentials that programs give literals to, and what they put behind them.
 _CREDENTIAL = (
-    r"(?:cred(?:ential)?s?|bearer|tok(?:en)?|secret|passw(?:or)?d|pass|pwd?|o?auth|salt|iv|seed|(?:\b|_|[a-z])key|privkey)"
+    r"(?:credentials?|bearer|token|secret|passw(?:or)?d|pwd|auth|salt|(?:\b|_|[a-z])key|(?:\b|_)(?:creds?|tok|pass|pw|iv|seed))"
     r"(?:_?(?:value|val|data|str(?:ing)?|text|prod|dev|raw|b64|base64|hex|bytes))?\d?"
 )
 _LEAST_MADE, _LONG, _PARTS = 10, 16, compile_re2(r"[ .:_-]|/\w+/")

@@ -52,6 +52,8 @@ _VARIABLE = compile_re2(
 )
 # "the secret: …" of a sentence.
 _SAID = compile_re2(r"(?i)\b(?:the|an?|our|your|my|his|her|its|this|that|top|big)[ _-]?secret ?: ?[\"'`]$")
+# Several names that take several values at once: which of them is the secret's, nobody sees.
+_UNPACKED = compile_re2(r"\w, \w+ = [\"'`]$")
 _ASSIGNED, _LEAST_JOINED = (
     compile_re2(r"(?i)\b[\w$.]*(?:password|passwd|pwd|passphrase|secret)\d?\s?:?={1,2}\s?[\"'`]$"),
     8,
@@ -117,10 +119,11 @@ def _word(candidate: CandidateMatch) -> CandidateMatch | None:
     text, before = candidate.text, candidate.before(64)
     if _TO_BE_DONE.search(before) or _SAID.search(before) or is_no_value(text):
         return None
-    if (_NAME_OF_ONE.search(text) or is_no_password(text)) and not (text.isalnum() and has_word_of_its_own(text)):
+    if (_NAME_OF_ONE.search(text) or is_no_password(text)) and not has_word_of_its_own(text):
         return None
     # Words that signs join are names of something unless nothing but a variable stands before them.
-    if is_stand_in(text) and (len(text) < _LEAST_JOINED or not _ASSIGNED.search(before)):
+    assigned = _ASSIGNED.search(before) and not _UNPACKED.search(before)
+    if is_stand_in(text) and not text.isalnum() and (len(text) < _LEAST_JOINED or not assigned):
         return None
     if is_other_name(before[-48:]) and not _SECRET_KEY.search(before):
         return None
@@ -219,7 +222,7 @@ PATTERNS = (
         r"|ACCESS_KEY))"
         r"|[a-z0-9_.-]{0,40}(?:secret|token|(?:api|access)[_-]?key)) ?[:=] ?[\"']?([^\s\"'`<>$]{8,60})[\"']?[ \t\r]*$",
         _written_key,
-        r"(?:secret|token|(?:api|access|secret)[_-]?key) ?[:=] ?[\"']?[^\s\"'`<>$]",
+        r"(?:secret|token|(?:api|access|secret)[_-]?key) ?[:=] ?[\"']?[^\s\"'`<>$]*[0-9!@#%^&*+~?;]",
     ),
     # Lines of settings that hold nothing but a name and a word, and elements of XML.
     _form(
@@ -227,6 +230,11 @@ PATTERNS = (
         r"([a-z][^\s\"'`<>(){}\[\]$,;:.]{5,40})[ \t\r]*$",
         _plain_word,
         r"(?-i:password|passwd|passphrase|PASSWORD|PASSWD)(?:=|: )[a-z][^\s\"'`<>(){}\[\]$,;:.]*[ \t\r]*\n?",
+    ),
+    _form(
+        r"<[\w.:-]{0,40}(?:password|passwd|passphrase)>([a-z][^\s\"'`<>(){}\[\]$,;:.]{5,40})</",
+        _plain_word,
+        r"(?:password|passwd|passphrase)>[a-z][^\s<>]+</",
     ),
     # What stands in for a variable of the environment that is not set.
     _form(

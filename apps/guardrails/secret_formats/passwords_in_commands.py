@@ -92,6 +92,10 @@ PATTERNS = (
         rf"{_DATABASE}_?(?:[A-Z]+_)*(?:PASSWORD|PASSWD|PASS|PWD)(?:=| ?: )[^\s\"'$]",
     ),
     _password(
+        rf"(?i){_ENVIRONMENT}[\"']?,?\s{{1,24}}[\"']?value[\"']?\s?[:=]\s?{_QUOTED}",
+        r"(?i)(?:password|passwd|pass|pwd)[\"']?,?\s+[\"']?value[\"']?\s?[:=]\s?[\"']",
+    ),
+    _password(
         r"(?i)\bconvertto-securestring\s+(?:-string\s+)?\\{0,3}[\"']([^\"'\n$\\]{3,80})\\{0,3}[\"']",
         r"(?i)\bconvertto-securestring",
     ),
@@ -107,6 +111,21 @@ PATTERNS = (
         r"(?i)(?:password|passwd|pwd|passphrase)\d?\s?:?=\s?[bru]?[\"'][^\s\"']+ ",
         _phrase,
     ),
+    # Sessions, tokens and services that sign users in, as their libraries' settings say; a phrase for a private key.
+    _key(
+        r"(?i)\b(?:(?:client|consumer)_?secret|secretor(?:private)?key|passphrase)[\"']?\s?:\s?[\"'`]([^\"'`\n]{6,80})[\"'`]",
+        r"(?i)\b(?:(?:client|consumer)_?secret|secretor(?:private)?key|passphrase)[\"']?\s?:\s?[\"'`]",
+    ),
+    _key(
+        r"(?i)\bsecret[\"']?\s?:\s?[\"'`]([^\"'`\n]{6,80})[\"'`]\s?,?\s{0,20}(?:resave|saveuninitialized|cookie|store"
+        r"|algorithms|credentialsrequired|userproperty|rolling|genid)\b",
+        r"(?i)\bsecret[\"']?\s?:\s?[\"'`][^\"'`\n]+[\"'`]\s?,?\s*(?:resave|saveuninit|cookie|store|algorithms|creden|userp|roll|genid)",
+    ),
+    _key(
+        r"(?i)\b(?:session|cookiesession|expressjwt|jwt|\w{0,20}strategy)\s?\(\s{0,8}\{[^{}]{0,240}?\bsecret[\"']?\s?:\s?"
+        r"[\"'`]([^\"'`\n]{6,80})[\"'`]",
+        r"(?i)(?:session|jwt|strategy)\s?\(\s*\{",
+    ),
     # What frameworks sign with: a word, several words, a whole line.
     _key(
         rf"{_SIGNS}[\"'\])]{{0,3}}\s?(?:=|:|,|=>)\s?(?:[\[(]\s?)?[rbf]?[\"']([^\"'\n]{{4,120}})[\"']",
@@ -119,7 +138,7 @@ PATTERNS = (
         rf"{_SIGNS}[\"'\])]*\s?[=:]\s?[\w.]*(?:getenv|env|get|config)",
     ),
     _key(
-        r"(?m)^[ \t]*(?:export )?(?:DJANGO_|FLASK_|APP_)?SECRET_KEY[ \t]*=[ \t]*([^\s\"'$<{(\[][^\r\n\"']{7,120}?)"
+        r"(?m)^[ \t]*(?:export )?(?:DJANGO_|FLASK_|APP_)?SECRET_KEY[ \t]*=[ \t]*([^\s\"'$<{(\[#][^\s\"']{7,120})"
         r"[ \t\r]*$",
         r"SECRET_KEY[ \t]*=[ \t]*[^\s\"'$]",
         _line,

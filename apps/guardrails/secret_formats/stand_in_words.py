@@ -31,7 +31,7 @@ _TELLING = (
 )
 _WORDS = compile_re2(rf"(?i)^(?:{_NAMES}|{_OWNERS}|{_TELLING})+$")
 _PIECE = compile_re2(r"[A-Z]+[a-z]*|[a-z]+")
-_LEAST_OF_ITS_OWN = 4
+_LEAST_OF_ITS_OWN, _LEAST_IN_PHRASE = 4, 3
 
 
 _DESCRIBED = compile_re2(
@@ -51,4 +51,5 @@ def is_something_described(text: str) -> bool:
 def has_word_of_its_own(text: str) -> bool:
     """Tell whether a value holds a word that neither names a secret nor tells of one."""
     pieces = [piece.decode() for piece in _PIECE.findall(text.encode("ascii", "replace"))]
-    return any(len(piece) >= _LEAST_OF_ITS_OWN and not _WORDS.search(piece) for piece in pieces)
+    least = _LEAST_IN_PHRASE if " " in text else _LEAST_OF_ITS_OWN
+    return any(len(piece) >= least and not _WORDS.search(piece) for piece in pieces)

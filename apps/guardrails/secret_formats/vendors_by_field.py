@@ -31,7 +31,7 @@ _CLOUD: tuple[tuple[str, str, int, float], ...] = (
     ("yandex", r"\b(?:AQVN[0-9A-Za-z_-]{35,38}|YC[A-Z][0-9A-Za-z_-]{37})", 4, ENOUGH),
     ("azure_key", r"\b[0-9A-Za-z]{40,80}(?:AzSe|AzFu|AzCa|ACog|AQoJ99)[0-9A-Za-z+/]{5,60}={0,2}", 0, ENOUGH),
     ("azure_storage", r"\b[0-9A-Za-z+/]{76}\+ASt[0-9A-Za-z+/]{6}==", 0, ENOUGH),
-    ("artifactory", r"\bAKC[a-zA-Z0-9]{8,90}", 4, ENOUGH),
+    ("artifactory", r"\bAKC[a-zA-Z0-9]{10,90}", 4, ENOUGH_HEX),
     ("artifactory", r"\bcmVmd[0-9A-Za-z]{40,70}", 5, ENOUGH),
     ("fly", r"\bfm[12][ar]?_[0-9A-Za-z+/]{80,}={0,3}", 4, ENOUGH),
     ("scalingo", r"\btk-us-[0-9A-Za-z_-]{48}", 6, ENOUGH),

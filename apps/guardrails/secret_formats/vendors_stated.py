@@ -76,6 +76,7 @@ _BUSINESS = (
     r"xapp-\d-[0-9A-Za-z]{4,16}-\d{3,16}-[0-9A-Za-z]{8,80}",
     r"xoxd-[0-9A-Za-z_/\\+%-]{100,}={0,2}",
     r"key-[0-9a-z]{32}",
+    r"[0-9a-z]{32}-[0-9a-z]{8}-[0-9a-z]{8}",
     r"\d{15,20}-[0-9A-Za-z]{40}",
     r"SG\.[0-9A-Za-z=_.-]{66}",
     rf"SG\.{_ID}{{16,32}}\.{_ID}{{16,64}}",
@@ -104,6 +105,11 @@ def _in_quotes(candidate: CandidateMatch) -> CandidateMatch | None:
     text = candidate.text
     made = has_letters_and_digits(text) and is_random(text, 3.4) and not reads_like_words(text)
     return candidate if made else None
+
+
+def _asaas(candidate: CandidateMatch) -> CandidateMatch | None:
+    text = candidate.text
+    return candidate if has_letters_and_digits(text) and is_random(text.lstrip("$"), 3.4) else None
 
 
 def _named(pattern: str, gate: str, check: Check = _in_quotes) -> CandidatePattern:
@@ -139,8 +145,17 @@ PATTERNS = (
         r"([0-9a-z]{15,40})\b",
         r"(?i)\b(?:twilio|dropbox|linkedin|facebook|discord)\b[^\n]*(?:secret|auth|token|key)",
     ),
-    # Maven's master password, and what registries keep where it is no login.
-    _named(r"<master>\{([0-9A-Za-z+/=]{16,200})\}</master>", r"<master>\{"),
+    # Asaas puts a sign before the name; its other keys are for its sandbox.
+    _named(r"(?:^|[^0-9A-Za-z_-])(\$aact_prod_[0-9A-Za-z_:=-]{20,200})", r"\$aact_prod_", _asaas),
+    _named(
+        r"(?i)\bcloudant\w{0,12}\s?\(\s?[\"'][\w-]{1,80}[\"']\s?,\s?[\"']([0-9a-z]{24,64})[\"']",
+        r"(?i)\bcloudant\w*\s?\(",
+    ),
+    # What Maven encrypts with a master password that lies beside it, this one, and what registries keep where it is no
+    # login.
+    _named(
+        r"<(?:master|password|passphrase)>\{([0-9A-Za-z+/]{15,200}={0,2})\}</", r"<(?:master|password|passphrase)>\{"
+    ),
     _named(
         r"\\{0,6}\"auths\\{0,6}\"\s?:\s?\{[^{}]{1,160}\{\s?[^{}]{0,160}?\\{0,6}\"auth\\{0,6}\"\s?:\s?\\{0,6}\"([0-9A-Za-z+/_-]{32,}={0,2})",
         r"\"auths\\*\"\s?:",
