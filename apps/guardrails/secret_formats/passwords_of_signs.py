@@ -56,7 +56,7 @@ PATTERNS = (
     CandidatePattern(
         "chosen_password",
         "SECRET",
-        rf"(?i){_KEY}{_CLOSE}{_OPERATOR}[$@bruf]{{0,2}}[\"'`]?([^\s\"'`][^\s\"'`]{{9,60}})[\"'`]?(?:[,;:)\s\]}}/>]|$)",
+        rf"(?i){_KEY}{_CLOSE}{_OPERATOR}(?:[$@bruf]{{0,2}}[\"'`])?([^\s\"'`&][^\s\"'`&]{{9,60}})[\"'`]?(?:[,;:)\s\]}}/>]|$)",
         _of_signs,
         gate=rf"(?i){_KEY}{_CLOSE}{_OPERATOR}[$@bruf]*[\"'`]?[^\s\"'`]+[!#%^&*?+][^\s\"'`]",
     ),

@@ -51,6 +51,7 @@ FOUND = (
     'cred := "«q8Zt4LmW2xRb»"',
     'token := "«xK9#mQ2vL!tz»"',
     "API_KEY=«elefant42»",
+    "https://api.acme.io/v1/netlify?netlifyToken=«b_4l=3ar9av0pr6w48lkwx=o-8q484q4r0k7oxc-958=»&page=2",
     "Authorization: Shop «q8Zt4LmW2xRbkF9Z»",
 )
 PASSES = (
