@@ -26,6 +26,8 @@ from apps.guardrails.secret_formats.passwords_as_arguments import (
     accept_argument_of_call,
 )
 
+# What texts must hold to be searched for literals that have two digits.
+_TO_A_DIGIT = r"[^\s\"'`<>\\]*[0-9]"
 _LEAST_MIXED, _LEAST_BITS, _LEAST_HEADER = 6, 2.2, 12
 # What names of keys end with, and what stands between one and its value.
 _API_KEY = r"(?:\b|_)(?:api|app|access|auth|service|client|user|admin|rest|x)_?-?key\d?"
@@ -134,7 +136,7 @@ def _key(pattern: str, gate: str, check: Check) -> CandidatePattern:
 PATTERNS = (
     _key(
         rf"{_API_KEY}{_IS}{LITERAL}",
-        rf"{_API_KEY}[\"'\])]*(?: ?: ?(?:str|string|&str)\b)?\s*[:=!,>]+\s*{BEGINS}",
+        rf"{_API_KEY}[\"'\])]*(?: ?: ?(?:str|string|&str)\b)?\s*[:=!,>]+\s*{BEGINS}{_TO_A_DIGIT}",
         _mixed_key,
     ),
     _key(
@@ -158,7 +160,7 @@ PATTERNS = (
     ),
     _key(
         rf"{_CREDENTIAL}\s?(?::=|={{1,3}}|!=|:)\s?{LITERAL}",
-        rf"{_CREDENTIAL}\s?[:=!]+\s?{BEGINS}",
+        rf"{_CREDENTIAL}\s?[:=!]+\s?{BEGINS}{_TO_A_DIGIT}",
         _made_literal,
     ),
     _key(rf"\b(?:sign|verify)\(\s?{ARGUMENT}{NEXT}{LITERAL}", rf"\b(?:sign|verify)\([^\n]*,\s?{BEGINS}", _imported),
@@ -182,7 +184,7 @@ PATTERNS = (
     _key(
         r"(?:^|[\s\"'{])(?:proxy-)?authorization[\"']?\s?[:=,]\s?[\"']?(?:[a-z][a-z_-]{0,20} +)?"
         r"([0-9a-z._~+/-]{12,400}=*)",
-        r"authorization[\"']?\s?[:=,]\s?[\"']?(?:[a-z_-]+ +)?[0-9a-z._~+/-]",
+        r"authorization[\"']?\s?[:=,]\s?[\"']?(?:[a-z_-]+ +)?[a-z._~+/-]*[0-9]",
         _header,
     ),
     # The registry's tokens of before 2021.
