@@ -15,6 +15,7 @@ from apps.guardrails.secret_formats import (
     encoded_settings,
     keys,
     keys_as_arguments,
+    keys_in_programs,
     login_pairs,
     logins,
     named_values,
@@ -23,6 +24,7 @@ from apps.guardrails.secret_formats import (
     passwords_by_form,
     passwords_by_place,
     passwords_in_calls,
+    passwords_in_commands,
     passwords_in_notes,
     passwords_of_signs,
     urls,
@@ -30,6 +32,7 @@ from apps.guardrails.secret_formats import (
     vendors_by_field,
     vendors_by_prefix,
     vendors_further,
+    vendors_stated,
 )
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -46,8 +49,10 @@ _SEARCH = PatternSearch(
         *vendors.PATTERNS,
         *vendors_by_field.PATTERNS,
         *vendors_further.PATTERNS,
+        *vendors_stated.PATTERNS,
         *vendors_by_prefix.PATTERNS,
         *urls.PATTERNS,
+        *passwords_in_commands.PATTERNS,
         *logins.PATTERNS,
         *password_hashes.PATTERNS,
         *passwords_of_signs.PATTERNS,
@@ -62,6 +67,7 @@ _SEARCH = PatternSearch(
         *passwords_in_calls.PATTERNS,
         *passwords_as_arguments.PATTERNS,
         *keys_as_arguments.PATTERNS,
+        *keys_in_programs.PATTERNS,
         *passwords_in_notes.PATTERNS,
     )
 )

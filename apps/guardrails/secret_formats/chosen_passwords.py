@@ -19,7 +19,7 @@ from apps.guardrails.secret_formats.entropy import (
 )
 
 _LABEL = "PASSWORD"
-_LEAST, _LEAST_MIXED, _LEAST_DIGITS = 4, 5, 6
+_LEAST, _LEAST_MIXED, _LEAST_DIGITS = 4, 4, 6
 _LEAST_BITS = 1.9
 _USER_BESIDE, _LEAST_BY_CHANCE = 160, 60
 _NAMES = rf"(?:{NAMES_OF_PASSWORDS}|jwt[_-]?secret|secret)"
@@ -88,13 +88,13 @@ def is_stand_in(text: str) -> bool:
 
 def is_no_password(text: str) -> bool:
     """Tell whether a literal stands for a password or something else even where nothing but a password can stand."""
-    return (
-        text.lower() in _WORDS
-        or _says_password(text)
-        or bool(_TEMPLATE.search(text))
-        or is_placeholder(text)
-        or len(set(text)) < 3
-    )
+    return _says_password(text) or is_no_value(text)
+
+
+def is_no_value(text: str) -> bool:
+    """Tell whether a literal is a template, a path, a type, or a word that says that there is no value."""
+    words = text.lower() in _WORDS or len(set(text)) < 3
+    return words or bool(_TEMPLATE.search(text)) or is_placeholder(text)
 
 
 def is_other_name(before: bytes) -> bool:

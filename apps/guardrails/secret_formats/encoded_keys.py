@@ -24,6 +24,7 @@ _PRIVATE_MEMBER = compile_re2(
     r"\"private_key\"\s*:\s*\"-----BEGIN|\"keyMaterialType\"\s*:\s*\"(?:SYMMETRIC|ASYMMETRIC_PRIVATE)"
     r"|\"kty\"\s*:\s*\"[^{}]{0,400}?\"[dk]\"\s*:\s*\"[0-9A-Za-z_-]{16}|\"d\"\s*:\s*\"[0-9A-Za-z_-]{20,400}\"[^{}]{0,400}?\"kty\""
 )
+_EXPONENT = compile_re2(r"<D>\s{0,12}([0-9A-Za-z+/=][0-9A-Za-z+/=\s]{30}[0-9A-Za-z+/=\s]*)</D>")
 _WEB_TOKEN = compile_re2(r"eyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}")
 _BYTES = r"(?:0x[0-9a-f]{1,2}|\d{1,3})"
 
@@ -39,6 +40,15 @@ def _bytes(candidate: CandidateMatch) -> CandidateMatch | None:
 
 def _der(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if entropy(candidate.text) >= 4.0 else None
+
+
+def _exponent(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Take the private exponent of a key that .NET wrote in XML."""
+    found = _EXPONENT.search(candidate.utf8, candidate.end, candidate.end + _LONGEST_RUN)
+    if found is None:
+        return None
+    value = CandidateMatch(candidate.utf8, *found.span(1))
+    return value if entropy(value.text) >= 4.0 else None
 
 
 def _encoded_json(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -94,11 +104,29 @@ PATTERNS = (
     CandidatePattern(
         "private_key",
         "PRIVATE_KEY",
-        r"\b(?:MII[0-9A-Za-z+/]{2,4}(?:IBADANBgkqhkiG9w0BAQ|IBAA(?:JB|KB|KC)A)|MIG[0-9A-Za-z+/]AgEAMB[MA]GByqGSM49AgEG"
-        r"|MHcCAQEEI|MIGkAgEBBD|b3BlbnNzaC1rZXktdjE|MII[A-P][0-9A-Za-z+/][AQgw]IBAzCC|MII[0-9A-Za-z+/]{3,8}BgkqhkiG9w0BBQ0w|"
-        r"MC4CAQAwBQYDK2V)[0-9A-Za-z+/]{30,}",
+        r"\b(?:MII[0-9A-Za-z+/]{2,4}(?:IBADANBgkqhkiG9w0BAQ|IBAA(?:JB|KB|KC)A)"
+        r"|MI[GH][0-9A-Za-z+/]AgEAMB[MA]GByqGSM49AgEG|MHcCAQEEI|MHQCAQEEI|MIGkAgEBBD|MIH[bc]AgEBBE|b3BlbnNzaC1rZXktdjE"
+        r"|MII[A-P][0-9A-Za-z+/][AQgw]IBAzCC|MII[0-9A-Za-z+/]{3,8}BgkqhkiG9w0BBQ0w|"
+        # RFC 5915 without a public key, and RFC 8410: short ones.
+        r"MDECAQEEI|MD4CAQEEM|MC4CAQEEI|MC4CAQAwBQYDK2V)[0-9A-Za-z+/]{30,}",
         _der,
-        gate=r"\b(?:MI[IG][0-9A-Za-z+/]|MHcCAQEEI|MC4CAQAwBQYDK2V|b3BlbnNzaC1rZXktdjE)",
+        gate=r"\b(?:MI[IGH][0-9A-Za-z+/]|M[CDH][\dQcE]CAQEE|MC4CAQAwBQYDK2V|b3BlbnNzaC1rZXktdjE)",
+    ),
+    # CryptoAPI's blobs of private keys: their version and kind, then "RSA2" or "DSS2".
+    CandidatePattern(
+        "private_key",
+        "PRIVATE_KEY",
+        r"\bBwIAAA(?:CkAABSU0Ey|AkAABSU0Ey|AiAABEU1My)[0-9A-Za-z+/]{100,}={0,2}",
+        _der,
+        gate=r"\bBwIAAA[CA]",
+    ),
+    # The private exponent of .NET's keys in XML.
+    CandidatePattern(
+        "private_key",
+        "PRIVATE_KEY",
+        r"<RSAKey(?:Value|Pair)>",
+        _exponent,
+        wide_context=True,
     ),
     CandidatePattern(
         "salt",

@@ -29,6 +29,7 @@ _ENCODED = compile_re2(r"[0-9A-Za-z+/]*={0,2}")
 _KEY_TYPE = compile_re2(r"\"kty\\?\" ?: ?\\?\"")
 _NEAR = 256
 _RANDOM = 3.0
+_MISTYPED, _MISTYPED_BITS = compile_re2(r"^eyJ[\w-]{17,}\.eyJ[\w-]{17,}\.[\w-]{16,}$"), 4.5
 _EXAMPLE_SUBJECT, _EXAMPLE_NAME, _LONGEST_HEADER = "1234567890", "John Doe", 2048
 _EXAMPLE_CLAIMS = frozenset(("sub", "name", "iat", "exp", "admin"))
 
@@ -84,13 +85,17 @@ def _encoded(candidate: CandidateMatch) -> CandidateMatch | None:
 def _signed(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a token whose header names an algorithm, except the one every introduction shows.
 
-    Without a signature, as one that was cut off, it counts where its second part says something.
+    Without a signature, as one that was cut off, it counts where its second part says something. One whose header
+    cannot be read, as when a sign was lost, counts where three parts are as long as a token's.
     """
     header, payload, *signature = candidate.text.split(".", 2)
     decoded = _decoded(header)
-    if not isinstance(decoded, dict) or not isinstance(decoded.get("alg"), str):
-        return None
     claims = _decoded(payload)
+    if decoded is None:
+        if not _MISTYPED.match(candidate.text) or not is_random(candidate.text, _MISTYPED_BITS):
+            return None
+    elif not isinstance(decoded, dict) or not isinstance(decoded.get("alg"), str):
+        return None
     if not isinstance(claims, dict):
         return candidate if signature else None
     shown = claims.get("sub") == _EXAMPLE_SUBJECT and claims.keys() <= _EXAMPLE_CLAIMS
@@ -120,7 +125,7 @@ PATTERNS = (
     CandidatePattern(
         "private_key",
         _LABEL,
-        r"-{4,5} ?BEGIN (?:[A-Z0-9]{2,12} ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}",
+        r"-{4,5} ?BEGIN (?:[A-Z0-9][A-Z0-9_]{1,15} ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}",
         _armoured,
         wide_context=True,
     ),

@@ -19,7 +19,14 @@ from apps.guardrails.secret_formats.passwords_as_arguments import (
 )
 
 _OBJECT = r"\{[^{}]{0,160}(?:\{[^{}]{0,60}\}[^{}]{0,60})?\}"
+_LETTERS_OF_HUSH = 2
 _ALGORITHM = r"(?:aes|(?:triple)?des|rc4|rabbit|blowfish)"
+
+
+def _of_token(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what a token is signed with, also where it is little more than one letter: `shhhhh`."""
+    hushed = candidate.text.isalpha() and candidate.text.islower() and len(set(candidate.text)) == _LETTERS_OF_HUSH
+    return candidate if hushed else accept_argument_of_call(candidate)
 
 
 def _vector(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -46,6 +53,7 @@ PATTERNS = (
     _key(
         rf"{_SIGNS_TOKENS}[ (]\s{{0,12}}(?:{_OBJECT}|{ARGUMENT}){NEXT}(?:\w{{1,8}}\.as_?key\(|new key\()?{LITERAL}",
         r"\b(?:jwt|jsonwebtoken|jsonwt|jws|njwt|jose|jwt_?\w+)(?:\.|::)(?:sign|verify|encode|decode|create|parse)",
+        _of_token,
     ),
     _key(
         rf"(?:(?:signedstring|\bhmac\.new)\s?\((?:\s?[\w.]{{1,24}},)?\s?\[\]byte\(\s?|\bhash_hmac\(\s?{STRING},\s?[^,\n]{{1,60}}"

@@ -60,7 +60,7 @@ PATTERNS = (
     CandidatePattern(
         "basic_auth",
         "SECRET",
-        r"(?i)authorization[\"']? ?[:=] ?[\"']?basic +([A-Z0-9+/]{8})",
+        r"(?i)authorization[\"'\])]{0,3}\s?[:=,]{1,2}\s?[\[(\"']{0,3}basic +([A-Z0-9+/]{8})",
         _basic,
         wide_context=True,
     ),

@@ -54,6 +54,14 @@ PATTERNS = (
         _traditional,
         gate=r"(?m)^[a-z_][\w.-]*:[./0-9A-Za-z]+:\d+:",
     ),
+    # Servers' files, which hold nothing else.
+    CandidatePattern(
+        "password_hash",
+        _LABEL,
+        rf"(?m)^[A-Za-z_][\w.@-]{{0,31}}:({_SIGN}{{13}})\r?$",
+        _traditional,
+        gate=r"(?m)^[A-Za-z_][\w.@-]*:[./0-9A-Za-z]+\r?$",
+    ),
     # Windows' accounts: a number, then two digests.
     CandidatePattern(
         "password_hash",

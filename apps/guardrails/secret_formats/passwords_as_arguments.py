@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, Check
 from apps.guardrails.regex.re2_patterns import compile_re2
-from apps.guardrails.secret_formats.chosen_passwords import is_no_password, is_other_name, is_stand_in
+from apps.guardrails.secret_formats.chosen_passwords import is_no_password, is_no_value, is_other_name, is_stand_in
 from apps.guardrails.secret_formats.entropy import entropy, has_letters_and_digits
+from apps.guardrails.secret_formats.stand_in_words import has_word_of_its_own
 
 _LEAST, _LEAST_BITS = 5, 1.9
 OPEN = r"[$@bruf]{0,2}\\{0,3}[\"'`]"
@@ -44,9 +45,9 @@ _DIRECTIVE = compile_re2(
 def accept_argument_of_call(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept any literal that stands where nothing but a password or a key can."""
     text = candidate.text
-    if len(text) < _LEAST or _METHOD.search(text) or is_no_password(text) or entropy(text) < _LEAST_BITS:
+    if len(text) < _LEAST or _METHOD.search(text) or is_no_value(text) or entropy(text) < _LEAST_BITS:
         return None
-    return candidate
+    return candidate if has_word_of_its_own(text) or not is_no_password(text) else None
 
 
 def _set(candidate: CandidateMatch) -> CandidateMatch | None:

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, Check
 from apps.guardrails.regex.re2_patterns import compile_re2
-from apps.guardrails.secret_formats.assignments import NAMES_OF_PASSWORDS, is_something_else
+from apps.guardrails.secret_formats.assignments import (
+    NAMES_OF_PASSWORDS,
+    is_harmless_name,
+    is_something_else,
+    is_test_key,
+)
 from apps.guardrails.secret_formats.chosen_passwords import (
     accept_given,
     accept_mixed,
+    is_no_password,
+    is_no_value,
     is_other_name,
     is_stand_in,
 )
 from apps.guardrails.secret_formats.login_pairs import accept_argument
+from apps.guardrails.secret_formats.stand_in_words import has_word_of_its_own, is_something_described
 
 _LABEL = "PASSWORD"
 _NAMES = rf"(?:{NAMES_OF_PASSWORDS})"
@@ -28,7 +36,7 @@ _LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]([^\s\"'`<>\\]{5,60})\\{0,3}[\"'`]"
 _LEAST = 7
 # What values of documents are, beside the name of a password: methods, sizes, versions.
 ABOUT = compile_re2(
-    r"(?i)^(?:sha-?\d|md5|base-?\d\d|utf-?\d|pbkdf|hmac|argon|bcrypt|scrypt|oauth|ntlm|2fa|u2f|rfc-?\d|v?\d+[.x+-]"
+    r"(?i)^(?:v\d+(?:alpha|beta|rc)|sha-?\d|md5|base-?\d\d|utf-?\d|pbkdf|hmac|argon|bcrypt|scrypt|oauth|ntlm|2fa|u2f|rfc-?\d|v?\d+[.x+-]"
     r"|\d+\w{0,5}$|int\d|varchar|uint|http|char)"
 )
 _NAME_OF_ONE = compile_re2(rf"(?i)^(?:{NAMES_OF_PASSWORDS})")
@@ -44,6 +52,12 @@ _VARIABLE = compile_re2(
 )
 # "the secret: …" of a sentence.
 _SAID = compile_re2(r"(?i)\b(?:the|an?|our|your|my|his|her|its|this|that|top|big)[ _-]?secret ?: ?[\"'`]$")
+# Several names that take several values at once: which of them is the secret's, nobody sees.
+_UNPACKED = compile_re2(r"\w, \w+ = [\"'`]$")
+_ASSIGNED, _LEAST_JOINED = (
+    compile_re2(r"(?i)\b[\w$.]*(?:password|passwd|pwd|passphrase|secret)\d?\s?:?={1,2}\s?[\"'`]$"),
+    8,
+)
 _LABELLED = compile_re2(r"(?::|=>|,)\s{0,3}[\"'`]$")
 _ENDS_SENTENCE = ".,;:)*_"
 
@@ -65,6 +79,25 @@ def _written(candidate: CandidateMatch) -> CandidateMatch | None:
     return accept_mixed(value)
 
 
+def _written_key(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what a line of settings gives to a token or key, except those that everybody may see."""
+    text = candidate.text
+    if is_harmless_name(candidate.before(48)) or is_test_key(text) or ABOUT.search(text) or is_something_else(text):
+        return None
+    return accept_mixed(candidate)
+
+
+def _plain_word(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a word that a line of settings gives to a password, and none that describes one or is a variable."""
+    text, before = candidate.text, candidate.before(64)
+    line = before.rpartition(b"\n")[2]
+    # Within a call of a program, an argument stands on a line of its own.
+    inset = line[:1] in (b" ", b"\t") and line.endswith(b"=")
+    if inset or is_stand_in(text) or ABOUT.search(text) or _TO_BE_DONE.search(before) or is_something_described(text):
+        return None
+    return candidate if has_word_of_its_own(text) else None
+
+
 def _literal(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a quoted value that is mixed, unless the name only begins with that of a password."""
     candidate = _whole(candidate)
@@ -84,7 +117,13 @@ def _word(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a quoted word that a program gives to a password, unless it is a label: capitalized behind a colon, or for
     what is to be done with a password."""
     text, before = candidate.text, candidate.before(64)
-    if is_stand_in(text) or _NAME_OF_ONE.search(text) or _TO_BE_DONE.search(before) or _SAID.search(before):
+    if _TO_BE_DONE.search(before) or _SAID.search(before) or is_no_value(text):
+        return None
+    if (_NAME_OF_ONE.search(text) or is_no_password(text)) and not has_word_of_its_own(text):
+        return None
+    # Words that signs join are names of something unless nothing but a variable stands before them.
+    assigned = _ASSIGNED.search(before) and not _UNPACKED.search(before)
+    if is_stand_in(text) and not text.isalnum() and (len(text) < _LEAST_JOINED or not assigned):
         return None
     if is_other_name(before[-48:]) and not _SECRET_KEY.search(before):
         return None
@@ -164,7 +203,7 @@ PATTERNS = (
         r"[^\s\"'`<>\\]{4,60})[\"'`]",
         _word,
         r"(?:password|passwd|pwd|passphrase|_?secret|secret_?(?:key(?:_?base)?|token))\d?[\"'`\])]*"
-        r"(?: ?: ?(?:str|string|&str)\b)?\s*[:=!|?]+\s*[bru]?[\"'`]",
+        r"(?: ?: ?(?:str|string|&str)\b)?\s*[:=!|?>]+\s*[bru]?[\"'`]",
     ),
     _form(
         r"\b(?:login|credentials|account)(?: is| are|:)[ \t]{1,2}[^\s/:\"']{2,40} ?[/:] ?([^\s\"'`<>,;|&(){}\[\]]{5})",
@@ -179,10 +218,23 @@ PATTERNS = (
         r"_PASS(?:WORD|WD)? ?[:=]",
     ),
     _form(
-        r"(?-i:(?m)^[ \t-]*(?:export |ENV |set )?[A-Z][A-Z0-9_]{1,40}_(?:SECRET|TOKEN|SECRET_KEY|API_?KEY)) ?[:=] ?"
-        r"[\"']?([^\s\"'`<>$]{8,60})[\"']?[ \t\r]*$",
-        _written,
-        r"_(?:SECRET|TOKEN|SECRET_KEY|API_?KEY) ?[:=]",
+        r"(?m)^[ \t-]*(?:(?-i:(?:export |ENV |set )?(?:[A-Z][A-Z0-9_]{1,40}_)?(?:SECRET|TOKEN|SECRET_KEY|API_?KEY"
+        r"|ACCESS_KEY))"
+        r"|[a-z0-9_.-]{0,40}(?:secret|token|(?:api|access)[_-]?key)) ?[:=] ?[\"']?([^\s\"'`<>$]{8,60})[\"']?[ \t\r]*$",
+        _written_key,
+        r"(?:secret|token|(?:api|access|secret)[_-]?key) ?[:=] ?[\"']?[^\s\"'`<>$]*[0-9!@#%^&*+~?;]",
+    ),
+    # Lines of settings that hold nothing but a name and a word, and elements of XML.
+    _form(
+        r"(?m)^[ \t]*(?:- )?(?:export |set )?[\w.-]{0,40}(?-i:password|passwd|passphrase|PASSWORD|PASSWD)(?:=|: )"
+        r"([a-z][^\s\"'`<>(){}\[\]$,;:.]{5,40})[ \t\r]*$",
+        _plain_word,
+        r"(?-i:password|passwd|passphrase|PASSWORD|PASSWD)(?:=|: )[a-z][^\s\"'`<>(){}\[\]$,;:.]*[ \t\r]*\n?",
+    ),
+    _form(
+        r"<[\w.:-]{0,40}(?:password|passwd|passphrase)>([a-z][^\s\"'`<>(){}\[\]$,;:.]{5,40})</",
+        _plain_word,
+        r"(?:password|passwd|passphrase)>[a-z][^\s<>]+</",
     ),
     # What stands in for a variable of the environment that is not set.
     _form(

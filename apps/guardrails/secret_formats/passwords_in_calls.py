@@ -10,6 +10,7 @@ from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePat
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.chosen_passwords import accept_given, accept_mixed, is_stand_in
 from apps.guardrails.secret_formats.login_pairs import accept_argument
+from apps.guardrails.secret_formats.passwords_as_arguments import accept_argument_of_call
 from apps.guardrails.secret_formats.passwords_by_form import ABOUT
 
 _LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]([^\s\"'`<>\\]{5,60})\\{0,3}[\"'`]"
@@ -36,7 +37,7 @@ def _community(candidate: CandidateMatch) -> CandidateMatch | None:
 def _signing(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what a signature is made with: any literal that does not name a key, a method or a setting."""
     text = candidate.text
-    return None if len(text) < _LEAST_KEY or ABOUT.search(text) or is_stand_in(text) else candidate
+    return None if len(text) < _LEAST_KEY or ABOUT.search(text) else accept_argument_of_call(candidate)
 
 
 def _form(pattern: str, check: Check, gate: str = "") -> CandidatePattern:

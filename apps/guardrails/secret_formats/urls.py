@@ -8,7 +8,7 @@ from __future__ import annotations
 from apps.guardrails.matching.pattern_search import CONTEXT_BYTES, CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.chosen_passwords import is_word_for_password
-from apps.guardrails.secret_formats.entropy import is_placeholder
+from apps.guardrails.secret_formats.entropy import count_character_classes, has_letters_and_digits, is_placeholder
 
 _GUESSED = (
     "password pass passwd pwd secret postgres root admin user username test guest changeme mysql mongo redis "
@@ -16,8 +16,11 @@ _GUESSED = (
     "letmein s3cret s3cr3t supersecret mysecretpassword postgrespw hunter2 x-oauth-basic x-access-token p4ssw0rd "
     "passw0rd tiger prisma bitnami"
 )
+_ALL_CLASSES, _PORT = 4, compile_re2(r"^\d+/")
 # From so many letters on, a word is no example's, on whatever host.
 _LEAST_LOCAL = 5
+# So short a word says nothing; letters with digits do.
+_SHORT = 3
 _WEAK = frozenset(_GUESSED.split())
 
 _LOCAL = compile_re2(r"@(?:localhost|127\.0\.0\.1|\[::1\]|(?:[a-z0-9-]+\.)*example\.(?:com|org|net))(?:[:/\s]|$)")
@@ -29,7 +32,8 @@ def _check(candidate: CandidateMatch) -> CandidateMatch | None:
         password.lower() in _WEAK
         or (password.isupper() and "_" in password)
         or is_placeholder(password)
-        or len(set(password)) < 4
+        or len(set(password)) < (4 if len(password) > _SHORT else _SHORT)
+        or (len(password) <= _SHORT and not has_letters_and_digits(password))
     ):
         return None
     if password[0] in "<{[$%" or password.endswith(("}", ">")):
@@ -45,11 +49,26 @@ def _check(candidate: CandidateMatch) -> CandidateMatch | None:
     return None if user == password or (password.isdigit() and len(password) < 6) else candidate
 
 
+def _unencoded(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a password with signs of addresses in it: all four kinds of characters, and no address of its own."""
+    text = candidate.text
+    mixed = count_character_classes(text) >= _ALL_CLASSES and not _PORT.match(text) and "://" not in text
+    return _check(candidate) if mixed else None
+
+
 PATTERNS = (
+    # Signs that ought to be encoded: the last `@` before a host ends the password.
     CandidatePattern(
         "address_password",
         "PASSWORD",
-        r"(?i)\b[a-z][a-z0-9+.-]{1,24}://[^\s:/?#\"'<>]{0,80}:([^\s@/\"'<>]{4,128})@[^\s@/\"'<>]{1,255}",
+        r"(?i)\b[a-z][a-z0-9+.-]{1,24}://[\w.%+-]{1,80}:([^\s\"'`<>,]{4,64})@[a-z0-9][a-z0-9.-]{1,80}(?::\d{2,5})?(?:[/?\s\"'`]|$)",
+        _unencoded,
+        gate=r"(?i)[a-z0-9+.-]://[\w.%+-]+:[^\s\"'`<>,]*[@/#?][^\s\"'`<>,]*@[a-z0-9]",
+    ),
+    CandidatePattern(
+        "address_password",
+        "PASSWORD",
+        r"(?i)\b[a-z][a-z0-9+.-]{1,24}://[^\s:/?#\"'<>]{0,80}:([^\s@/\"'<>]{3,128})@[^\s@/\"'<>]{1,255}",
         _check,
         # Without the lengths, which an automaton would have to count for every address of a text.
         gate=r"(?i)[a-z0-9+.-]://[^\s/?#\"'<>]*:[^\s@/\"'<>]+@",

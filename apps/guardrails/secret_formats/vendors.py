@@ -98,7 +98,7 @@ _TOKENS: tuple[tuple[str, str, int, float], ...] = (
     ("anthropic", r"\bsk-ant-(?:api|admin|oat|ort|sid)\d{2,4}-[0-9A-Za-z_-]{40,250}", 13, ENOUGH),
     ("google_api_key", r"\bAIza[0-9A-Za-z_-]{35}", 4, ENOUGH),
     ("google_oauth", r"\bGOCSPX-[0-9A-Za-z_-]{28}", 7, ENOUGH),
-    ("google_oauth", r"\bya29\.[0-9A-Za-z_-]{30,400}", 5, ENOUGH),
+    ("google_oauth", r"\bya29\.[0-9A-Za-z_-]{16,400}", 5, ENOUGH),
     ("azure_client_secret", r"[0-9A-Za-z_~.-]{3}[78]Q~[0-9A-Za-z_~.-]{31,34}", 0, ENOUGH),
     ("npm", r"\bnpm_[0-9A-Za-z]{36}", 4, ENOUGH),
     ("pypi", r"\bpypi-AgE[0-9A-Za-z_-]{50,400}", 8, ENOUGH),

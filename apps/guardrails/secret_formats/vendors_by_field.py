@@ -11,7 +11,7 @@ import base64
 import binascii
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, Check
-from apps.guardrails.secret_formats.entropy import is_placeholder, reads_like_words
+from apps.guardrails.secret_formats.entropy import has_letters_and_digits, is_placeholder, is_random, reads_like_words
 from apps.guardrails.secret_formats.vendors import ENOUGH, ENOUGH_HEX, random_check, token_patterns
 
 _LABEL = "SECRET"
@@ -31,7 +31,7 @@ _CLOUD: tuple[tuple[str, str, int, float], ...] = (
     ("yandex", r"\b(?:AQVN[0-9A-Za-z_-]{35,38}|YC[A-Z][0-9A-Za-z_-]{37})", 4, ENOUGH),
     ("azure_key", r"\b[0-9A-Za-z]{40,80}(?:AzSe|AzFu|AzCa|ACog|AQoJ99)[0-9A-Za-z+/]{5,60}={0,2}", 0, ENOUGH),
     ("azure_storage", r"\b[0-9A-Za-z+/]{76}\+ASt[0-9A-Za-z+/]{6}==", 0, ENOUGH),
-    ("artifactory", r"\bAKC[a-zA-Z0-9]{8,90}", 4, ENOUGH),
+    ("artifactory", r"\bAKC[a-zA-Z0-9]{10,90}", 4, ENOUGH_HEX),
     ("artifactory", r"\bcmVmd[0-9A-Za-z]{40,70}", 5, ENOUGH),
     ("fly", r"\bfm[12][ar]?_[0-9A-Za-z+/]{80,}={0,3}", 4, ENOUGH),
     ("scalingo", r"\btk-us-[0-9A-Za-z_-]{48}", 6, ENOUGH),
@@ -216,6 +216,13 @@ def _atlassian(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if colon and number.isdigit() and len(number) >= 10 and len(rest) >= 16 else None
 
 
+def _registry(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what a registry's settings keep, unless it is a variable of a program."""
+    text = candidate.text
+    made = text.endswith("=") or (has_letters_and_digits(text) and not text.islower()) or is_random(text, 3.6)
+    return candidate if made and not is_placeholder(text) and not text.isidentifier() else None
+
+
 def _made(least: float, prefix: int) -> Check:
     """Return the check of a token that no identifier or file's name can be: with digits, and not of words."""
     check = random_check(least, prefix)
@@ -243,6 +250,14 @@ PATTERNS = (
         r"(?m)^//[^\s:]{4,200}:_(?:auth|password|authToken) ?= ?\"?([^\s\"'$<>{}]{6,200})\"?[ \t\r]*$",
         lambda candidate: None if is_placeholder(candidate.text) else candidate,
         gate=r":_(?:auth|password|authToken) ?=",
+    ),
+    # The same for all registries: base64, which has a capital, a digit or a sign of its end.
+    CandidatePattern(
+        "npm_auth",
+        "PASSWORD",
+        r"(?m)^[ \t]*_(?:auth|password|authToken) ?= ?\"?([0-9A-Za-z+/_-]{7,200}={0,2})\"?[ \t\r]*$",
+        _registry,
+        gate=r"(?m)^[ \t]*_(?:auth|password|authToken) ?= ?\"?[0-9A-Za-z+/_-]",
     ),
     CandidatePattern(
         "npm_auth", _LABEL, r"_(?:authToken|auth|password) ?= ?\"?([0-9A-Za-z+/_=-]{16,200})", _made(3.0, 0)

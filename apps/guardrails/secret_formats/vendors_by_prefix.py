@@ -149,7 +149,7 @@ def _signed_file(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if is_random(candidate.text, _LEAST) else None
 
 
-def _together(forms: tuple[str, ...]) -> CandidatePattern:
+def issued_together(forms: tuple[str, ...]) -> CandidatePattern:
     """Return one pattern for all these forms; texts are searched where one of them begins."""
     gate = "|".join(map(beginning_of, forms))
     return CandidatePattern("issued_key", _LABEL, rf"\b(?:{'|'.join(forms)})", _made, rf"\b(?:{gate})")
@@ -166,8 +166,8 @@ def _recovery_phrase(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 PATTERNS = (
-    _together(_TOOLS),
-    _together(_BUSINESS),
+    issued_together(_TOOLS),
+    issued_together(_BUSINESS),
     *(CandidatePattern("issued_key", _LABEL, pattern, _made, gate) for pattern, gate in _BY_MIDDLE),
     CandidatePattern(
         "issued_key",

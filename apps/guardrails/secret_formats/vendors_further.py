@@ -17,7 +17,7 @@ _TOKENS: tuple[tuple[str, str, int, float], ...] = (
     ("cursor", r"\bkey_[0-9a-f]{64}", 4, ENOUGH_HEX),
     ("elastic_cloud", r"\bessu_[0-9A-Za-z+/_-]{40,120}={0,2}", 5, ENOUGH),
     ("google_express", r"\bAQ\.Ab8[0-9A-Za-z_-]{40,80}", 6, ENOUGH),
-    ("facebook", r"\bEAACEdEose0cBA[0-9A-Za-z]{20,}", 14, ENOUGH),
+    ("facebook", r"\bEAACEdEose0cBA[0-9A-Za-z]{8,}", 14, ENOUGH_HEX),
     ("google_hmac", r"\bGOOG(?:1[0-9A-Z]{56,60}|[0-9A-Z]{20})", 4, 3.0),
     ("packagist", r"\bpackagist_(?:o[ru]t|uut|ack|[a-z]{3})_[0-9a-f]{60,70}", 14, ENOUGH_HEX),
     ("salesforce_refresh", r"\b5Aep861[0-9A-Za-z._]{40,120}", 7, ENOUGH),
