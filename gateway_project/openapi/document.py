@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import gevent
@@ -19,6 +18,7 @@ import msgspec
 import yaml
 from django.conf import settings
 from drf_spectacular.generators import SchemaGenerator
+from gevent.lock import BoundedSemaphore
 
 from apps.kernel.errors import is_final
 from apps.kernel.rest.describe import REFUSES
@@ -77,7 +77,8 @@ _BODIES = {
 
 # libyaml's reader takes a tenth of the time.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_making = Lock()
+# Not a thread's lock: who waits for it are greenlets of one thread.
+_making = BoundedSemaphore()
 
 
 def document() -> Record:
