@@ -7,10 +7,10 @@ an order stands somewhere in what no harmless text has as well, and is where the
 of the shorter attacks of users (`trained`) are read too: what overrides a model does so anywhere. Harmless are some
 passages of each harmless text, those around orders, and those that the model of the round before mistook.
 
-A threshold is where `FALSE_POSITIVES` of the harmless texts of others lie above it, each scored by a model that has
-seen nothing of its source; one that repeats another's passage counts once. Short documents have one of their own. The
-table printed says what such models find in every source. `--write` renews the weights of the product. `attack_learner`
-learns: the same texts make the same bytes.
+A threshold is where so few of the harmless texts of others lie above it, each scored by a model that has seen nothing
+of its source; one that repeats another's passage counts once. Short documents have one of their own. The table printed
+says what such models find in every source. `--write` renews the weights of the product. `attack_learner` learns: the
+same texts make the same bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ from apps.guardrails.rules.document_model import parts_of
 from apps.guardrails.text.normalization import normalize
 from bench.attack_learner import Point, learn_weights
 
-FALSE_POSITIVES = 0.003
+# Shares of harmless documents of others that are flagged: of short ones, and of the rest. Of orders in long documents
+# few are found at any threshold, so what is spared there costs little.
+SHORT_FALSE_POSITIVES, FALSE_POSITIVES = 0.003, 0.001
 _CORPORA = Path(__file__).with_name("attack_corpora.toml")
 _OWN = Path(__file__).with_name("attack_texts")
 _WEIGHTS = Path(document_model.__file__).with_suffix(".tsv")
@@ -239,15 +241,17 @@ def thresholds_of(documents: Sequence[Document], found: Sequence[Stretch]) -> Th
     ]
     short = [pair for pair in harmless if len(pair[0].passages) < SHORT]
     other = [pair for pair in harmless if len(pair[0].passages) >= SHORT]
-    return Thresholds(_threshold_of(short or other), _threshold_of(other or short))
+    return Thresholds(
+        _threshold_of(short or other, SHORT_FALSE_POSITIVES), _threshold_of(other or short, FALSE_POSITIVES)
+    )
 
 
-def _threshold_of(harmless: Sequence[tuple[Document, Stretch]]) -> int:
+def _threshold_of(harmless: Sequence[tuple[Document, Stretch]], share: float) -> int:
     highest: dict[str, float] = {}
     for one, best in harmless:
         words = " ".join(one.words[best.first : best.after])
         highest[words] = max(best.score, highest.get(words, best.score))
-    return int(sorted(highest.values(), reverse=True)[int(FALSE_POSITIVES * len(harmless))]) + 1
+    return int(sorted(highest.values(), reverse=True)[int(share * len(harmless))]) + 1
 
 
 def _print_found(documents: Sequence[Document], found: Sequence[Stretch], thresholds: Thresholds) -> None:
