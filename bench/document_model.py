@@ -7,10 +7,10 @@ an order stands somewhere in what no harmless text has as well, and is where the
 of the shorter attacks of users (`trained`) are read too: what overrides a model does so anywhere. Harmless are some
 passages of each harmless text, those around orders, and those that the model of the round before mistook.
 
-The threshold is where `FALSE_POSITIVES` of the harmless texts of others lie above it, each scored by a model that has
-seen nothing of its source; one that repeats another's passage counts once. The table printed says what such models find
-in every source. `--write` renews the weights of the product. `attack_learner` learns: the same texts make the same
-bytes.
+A threshold is where so few of the harmless texts of others lie above it, each scored by a model that has seen nothing
+of its source; one that repeats another's passage counts once. Short documents have one of their own. The table printed
+says what such models find in every source. `--write` renews the weights of the product. `attack_learner` learns: the
+same texts make the same bytes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from apps.guardrails.attacks import document_model
-from apps.guardrails.attacks.document_model import MOST_PASSAGES, SCALE, DocumentModel, Stretch, share_of
+from apps.guardrails.attacks.document_model import (
+    MOST_PASSAGES,
+    SCALE,
+    SHORT,
+    DocumentModel,
+    Stretch,
+    Thresholds,
+    share_of,
+)
 from apps.guardrails.attacks.document_passages import Passage, passages_of
 from apps.guardrails.rules.document_model import parts_of
 from apps.guardrails.text.normalization import normalize
 from bench.attack_learner import Point, learn_weights
 
-FALSE_POSITIVES = 0.003
+# Shares of harmless documents of others that are flagged: of short ones, and of the rest. Of orders in long documents
+# few are found at any threshold, so what is spared there costs little.
+SHORT_FALSE_POSITIVES, FALSE_POSITIVES = 0.003, 0.001
 _CORPORA = Path(__file__).with_name("attack_corpora.toml")
 _OWN = Path(__file__).with_name("attack_texts")
 _WEIGHTS = Path(document_model.__file__).with_suffix(".tsv")
@@ -131,7 +141,7 @@ def train(documents: Sequence[Document], rounds: int = _ROUNDS) -> DocumentModel
             harmless[index, first, after] = StretchExample(one, first, after)
     places = [(one, _new_places(one, known)) for one in hidden]
     found = [StretchExample(one, *max(spans, key=lambda span: span[1] - span[0])) for one, spans in places]
-    model = DocumentModel({}, 0, 0)
+    model = DocumentModel({}, 0)
     for number in range(rounds):
         model = _learn([*orders, *(found if number or not orders else [])], list(harmless.values()))
         if number < rounds - 1:
@@ -189,7 +199,7 @@ def _learn(orders: Sequence[StretchExample], harmless: Sequence[StretchExample])
     ]
     weights, bias = learn_weights(points, len(vocabulary))
     whole = {one: round(SCALE * weight) for one, weight in zip(vocabulary, weights, strict=True)}
-    return DocumentModel({one: weight for one, weight in whole.items() if weight}, round(SCALE * bias), 0)
+    return DocumentModel({one: weight for one, weight in whole.items() if weight}, round(SCALE * bias))
 
 
 def _worth_of(order: StretchExample, of_source: int) -> float:
@@ -224,23 +234,31 @@ def score_unseen(documents: Sequence[Document], folds: int = _FOLDS) -> list[Str
     return found
 
 
-def threshold_of(documents: Sequence[Document], found: Sequence[Stretch], share: float = FALSE_POSITIVES) -> int:
-    """Return the score that only this share of the harmless texts of others surpass."""
+def thresholds_of(documents: Sequence[Document], found: Sequence[Stretch]) -> Thresholds:
+    """Return the scores that only so few of the harmless texts of others surpass: of short ones, and of the rest."""
+    harmless = [
+        (one, best) for one, best in zip(documents, found, strict=True) if not one.attack and one.source != "project"
+    ]
+    short = [pair for pair in harmless if len(pair[0].passages) < SHORT]
+    other = [pair for pair in harmless if len(pair[0].passages) >= SHORT]
+    return Thresholds(
+        _threshold_of(short or other, SHORT_FALSE_POSITIVES), _threshold_of(other or short, FALSE_POSITIVES)
+    )
+
+
+def _threshold_of(harmless: Sequence[tuple[Document, Stretch]], share: float) -> int:
     highest: dict[str, float] = {}
-    count = 0
-    for one, best in zip(documents, found, strict=True):
-        if not one.attack and one.source != "project":
-            count += 1
-            words = " ".join(one.words[best.first : best.after])
-            highest[words] = max(best.score, highest.get(words, best.score))
-    return int(sorted(highest.values(), reverse=True)[int(share * count)]) + 1
+    for one, best in harmless:
+        words = " ".join(one.words[best.first : best.after])
+        highest[words] = max(best.score, highest.get(words, best.score))
+    return int(sorted(highest.values(), reverse=True)[int(share * len(harmless))]) + 1
 
 
-def _print_found(documents: Sequence[Document], found: Sequence[Stretch], threshold: int) -> None:
+def _print_found(documents: Sequence[Document], found: Sequence[Stretch], thresholds: Thresholds) -> None:
     hits: defaultdict[tuple[bool, str], list[bool]] = defaultdict(list)
     for one, best in zip(documents, found, strict=True):
         if not one.user:
-            hits[one.attack, one.source].append(best.score > threshold)
+            hits[one.attack, one.source].append(best.score > thresholds.of(len(one.passages)))
     for (attack, source), above in sorted(hits.items()):
         print(f"| {'attacks' if attack else 'harmless'} | {source} | {len(above)} | {sum(above) / len(above):.3f} |")
 
@@ -253,10 +271,10 @@ def main() -> None:
     chosen = parser.parse_args()
     documents = read_documents(chosen.folder / "tuning")
     found = score_unseen(documents)
-    threshold = threshold_of(documents, found)
-    _print_found(documents, found, threshold)
-    model = train(documents)._replace(threshold=threshold)
-    print(f"{len(documents)} texts, {len(model.weights)} weights, threshold {threshold / SCALE}")
+    thresholds = thresholds_of(documents, found)
+    _print_found(documents, found, thresholds)
+    model = train(documents)._replace(thresholds=thresholds)
+    print(f"{len(documents)} texts, {len(model.weights)} weights, thresholds {[one / SCALE for one in thresholds]}")
     if chosen.write:
         _WEIGHTS.write_text(model.written(), encoding="utf-8")
 

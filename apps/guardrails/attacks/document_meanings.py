@@ -32,6 +32,16 @@ _FIRST_OF_TWO = 0
 _WORDS_KEPT, _LONGEST_KEPT = 20_000, 24
 # Bytes of a number of votes.
 _VOTE = 4
+# Words that mean nothing by themselves: they only say which language is written.
+_FUNCTION = "function"
+# What is written together with a word in front of it: articles and the like in Romance languages, before an apostrophe,
+# and in Arabic. Where a word is not in the table, what stands behind them is looked for.
+_IN_FRONT = re.compile(
+    r"(?:[ldnmtscj]|qu|un|all|dall|dell|nell|sull|quell|quest|jusqu|lorsqu|puisqu)['\u2019]"
+    r"|[\u0648\u0641]?(?:\u0627\u0644|\u0628\u0627\u0644|\u0644\u0644|\u0643\u0627\u0644|[\u0628\u0644\u0643\u0633])"
+    r"|[\u0648\u0641]"
+)
+_LEAST_BEHIND = 2
 
 
 class WordMemo(dict[str, T]):
@@ -60,6 +70,8 @@ class _Table(NamedTuple):
     # Of each entry, one number of `_VOTE` bytes for each language: 1 where it belongs to it. So votes are one sum.
     votes: tuple[int, ...]
     count_votes: Callable[[bytes], tuple[int, ...]]
+    # The entries up to this one mean nothing in any language.
+    functions: int
     # By language: what entries mean there that belong to it.
     meanings: dict[str, dict[int, tuple[str, ...]]]
     # Entries by word, by two words, and by how words begin.
@@ -82,6 +94,11 @@ def join_entries(entries: tuple[int, ...], words: Sequence[str]) -> tuple[int, .
     return tuple(_entries_of_two(words)) if _FIRST_OF_TWO in entries else entries
 
 
+def mean_something(entries: Sequence[int]) -> bool:
+    """Tell whether any of these entries means something, in some language."""
+    return max(entries, default=0) > _table().functions or _FIRST_OF_TWO in entries
+
+
 def language_of(entries: Sequence[int]) -> str:
     """Return the language that most of these entries belong to; there is one at least."""
     table = _table()
@@ -100,12 +117,20 @@ def _entries_of_word(word: str) -> tuple[int, ...]:
     if not word.isascii() and RUN.search(word):
         own = tuple(map(table.words.__getitem__, table.within.findall(word)))
     else:
-        entry = table.words.get(word)
-        if entry is None:
-            sizes = (size for size in table.sizes.get(word[:_START], ()) if size <= len(word))
-            entry = next(filter(None, (table.beginnings.get(word[:size]) for size in sizes)), None)
+        entry = _entry_of(word)
+        if not entry and (front := _IN_FRONT.match(word)) and len(word) - front.end() > _LEAST_BEHIND:
+            entry = _entry_of(word[front.end() :])
         own = (entry,) if entry else ()
     return (_FIRST_OF_TWO, *own) if word in table.first_words else own
+
+
+def _entry_of(word: str) -> int | None:
+    table = _table()
+    entry = table.words.get(word)
+    if entry is None:
+        sizes = (size for size in table.sizes.get(word[:_START], ()) if size <= len(word))
+        entry = next(filter(None, (table.beginnings.get(word[:size]) for size in sizes)), None)
+    return entry
 
 
 _entries = WordMemo(_entries_of_word)
@@ -134,7 +159,12 @@ def _table() -> _Table:
                     (beginnings if word.endswith("~") else words)[form][language, meaning] = None
     for form, of in beginnings.items():
         words[form].update(of)
-    entries = [(), *dict.fromkeys(map(tuple, chain(words.values(), beginnings.values())))]
+    _add_shorter_beginnings(words, beginnings)
+    _add_shorter_beginnings(beginnings, beginnings)
+    every = list(dict.fromkeys(map(tuple, chain(words.values(), beginnings.values()))))
+    functions = sum({meaning for _, meaning in entry} == {_FUNCTION} for entry in every)
+    # Those that mean nothing first.
+    entries = [(), *sorted(every, key=lambda entry: {meaning for _, meaning in entry} != {_FUNCTION})]
     number = {entry: place for place, entry in enumerate(entries)}
     languages = sorted(listed_by_language, key=lambda name: (name == "en", name), reverse=True)
     vote_of = {language: 1 << 8 * _VOTE * place for place, language in enumerate(languages)}
@@ -142,6 +172,8 @@ def _table() -> _Table:
     of_language: dict[str, dict[int, tuple[str, ...]]] = {language: {} for language in languages}
     for place, entry in enumerate(entries):
         for language, meaning in entry:
+            if meaning == _FUNCTION:
+                continue
             of_language[language][place] = (*of_language[language].get(place, ()), meaning)
     sizes: defaultdict[str, set[int]] = defaultdict(set)
     for form in beginnings:
@@ -150,6 +182,7 @@ def _table() -> _Table:
         languages=tuple(languages),
         votes=tuple(sum({vote_of[language] for language, _ in entry}) for entry in entries),
         count_votes=struct.Struct(f"<{len(languages)}I").unpack,
+        functions=functions,
         meanings=of_language,
         words={form: place for form, place in numbered.items() if "_" not in form},
         two_words={_two(form): place for form, place in numbered.items() if "_" in form},
@@ -158,6 +191,17 @@ def _table() -> _Table:
         first_words=frozenset(form.split("_")[0] for form in words if "_" in form),
         within=_any_of(filter(RUN.fullmatch, words)),
     )
+
+
+def _add_shorter_beginnings(
+    forms: dict[str, dict[tuple[str, str], None]], beginnings: dict[str, dict[tuple[str, str], None]]
+) -> None:
+    """Add to each form what its beginnings mean in languages that do not have it: the longest alone is looked up."""
+    for form in sorted(forms, key=len, reverse=True):
+        for size in range(len(form) - 1, _START - 1, -1):
+            known = {language for language, _ in forms[form]}
+            shorter = beginnings.get(form[:size], {})
+            forms[form].update(dict.fromkeys(one for one in shorter if one[0] not in known))
 
 
 def _forms_of(word: str) -> list[str]:

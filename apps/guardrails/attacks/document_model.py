@@ -26,8 +26,11 @@ MOST_PASSAGES = 3
 LEAST_FEATURES = 80
 # Passages that are read of a text: more than any but a list of signs has, so that nobody makes it take long.
 MOST_READ = 2000
+# A document of fewer passages is short. The best of many stretches scores higher than the best of a few, in harmless
+# documents too: so either kind has a threshold of its own.
+SHORT = 25
 _PATH = Path(__file__).with_suffix(".tsv")
-_BIAS, _THRESHOLD = "<bias>", "<threshold>"
+_BIAS, _SHORT_THRESHOLD, _THRESHOLD = "<bias>", "<short_threshold>", "<threshold>"
 
 
 class Stretch(NamedTuple):
@@ -38,12 +41,23 @@ class Stretch(NamedTuple):
     after: int
 
 
+class Thresholds(NamedTuple):
+    """Scores above which a stretch reads like an order, in documents that are short and in others."""
+
+    short: int
+    other: int
+
+    def of(self, passages: int) -> int:
+        """Return the threshold of a document of so many passages."""
+        return self.short if passages < SHORT else self.other
+
+
 class DocumentModel(NamedTuple):
-    """Weights in hundredths; a stretch whose score is above the threshold reads like an order."""
+    """Weights, bias and thresholds, all in hundredths."""
 
     weights: Mapping[str, int]
     bias: int
-    threshold: int
+    thresholds: Thresholds = Thresholds(0, 0)
 
     def stretches(self, passages: Sequence[Passage]) -> Iterator[Stretch]:
         """Yield every stretch of passages, the longer after the shorter."""
@@ -58,7 +72,8 @@ class DocumentModel(NamedTuple):
 
     def written(self) -> str:
         """Return the model as its file holds it."""
-        lines = [f"{_BIAS}\t{self.bias}", f"{_THRESHOLD}\t{self.threshold}"]
+        lines = [f"{_BIAS}\t{self.bias}"]
+        lines += [f"{_SHORT_THRESHOLD}\t{self.thresholds.short}", f"{_THRESHOLD}\t{self.thresholds.other}"]
         lines += [f"{feature}\t{weight}" for feature, weight in sorted(self.weights.items()) if weight]
         return "\n".join(lines) + "\n"
 
@@ -71,15 +86,15 @@ def share_of(features: int) -> float:
 class OrderFinder:
     """A model made ready to look for orders in texts."""
 
-    def __init__(self, weights: Iterable[tuple[str, int]], bias: int, threshold: int) -> None:
+    def __init__(self, weights: Iterable[tuple[str, int]], bias: int, thresholds: Thresholds) -> None:
         """Take what a `DocumentModel` holds."""
         self._scorer = PassageScorer(weights)
-        self._bias, self._threshold = bias, threshold
+        self._bias, self._thresholds = bias, thresholds
 
     @classmethod
     def of(cls, model: DocumentModel) -> OrderFinder:
         """Return what finds orders with a model."""
-        return cls(model.weights.items(), model.bias, model.threshold)
+        return cls(model.weights.items(), model.bias, model.thresholds)
 
     def orders(self, normalized: str) -> list[tuple[int, int]]:
         """Return where a normalized text reads like an order, the best of stretches that overlap."""
@@ -95,22 +110,23 @@ class OrderFinder:
 
     def _stretches_above(self, text: ScoredText) -> Iterator[Stretch]:
         """Yield the stretches above the threshold, the longer after the shorter."""
+        threshold = self._thresholds.of(len(text.parts))
         worth_of = functools.cache(functools.partial(self._scorer.worth_of, text))
         bounds = [0, *accumulate(text.bounds)]
         for size in range(1, min(MOST_PASSAGES, len(text.parts)) + 1):
             most = list(map(operator.sub, bounds[size:], bounds))
-            if not self._may_exceed(max(most)):
+            if self._most(max(most)) <= threshold:
                 continue
             for first, bound in enumerate(most):
-                if self._may_exceed(bound):
+                if self._most(bound) > threshold:
                     worth = [worth_of(place) for place in range(first, first + size)]
                     score = self._score(sum(one.weight for one in worth), sum(one.features for one in worth))
-                    if score > self._threshold:
+                    if score > threshold:
                         yield Stretch(score, first, first + size)
 
-    def _may_exceed(self, bound: int) -> bool:
-        """Tell whether a stretch may be above the threshold that weighs so much at most."""
-        return self._score(max(bound, 0), 0) > self._threshold
+    def _most(self, bound: int) -> float:
+        """Return the highest score that a stretch may have that weighs so much at most."""
+        return self._score(max(bound, 0), 0)
 
     def _score(self, weight: int, features: int) -> float:
         return self._bias + weight * share_of(features)
@@ -118,19 +134,19 @@ class OrderFinder:
 
 def read_model() -> DocumentModel:
     """Return the model of the product as its file holds it."""
-    bias, threshold, weights = _read_file()
-    return DocumentModel(dict(weights), bias, threshold)
+    bias, thresholds, weights = _read_file()
+    return DocumentModel(dict(weights), bias, thresholds)
 
 
 @functools.cache
 def order_finder() -> OrderFinder:
     """Return what finds orders with the model of the product."""
-    bias, threshold, weights = _read_file()
-    return OrderFinder(weights, bias, threshold)
+    bias, thresholds, weights = _read_file()
+    return OrderFinder(weights, bias, thresholds)
 
 
-def _read_file() -> tuple[int, int, Iterator[tuple[str, int]]]:
+def _read_file() -> tuple[int, Thresholds, Iterator[tuple[str, int]]]:
     lines = (line.split("\t") for line in _PATH.read_text(encoding="utf-8").split("\n") if line)
     weights = ((feature, int(weight)) for feature, weight in lines)
-    (_, bias), (_, threshold) = next(weights), next(weights)
-    return bias, threshold, weights
+    (_, bias), (_, short), (_, other) = next(weights), next(weights), next(weights)
+    return bias, Thresholds(short, other), weights

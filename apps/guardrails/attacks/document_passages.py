@@ -175,10 +175,12 @@ def _cut(words: Sequence[str]) -> Iterator[list[str]]:
         yield part
 
 
-def read_meanings(entries: Sequence[int]) -> Reading:
-    """Return what words mean that are these entries of the table; there is one at least."""
+def read_meanings(entries: Sequence[int]) -> Reading | None:
+    """Return what words mean that are these entries of the table, of which there is one at least; None for nothing."""
     language = language_of(entries)
     meanings = meanings_of(entries, language)
+    if not meanings:
+        return None
     concepts = frozenset(meanings)
     kind = Kind(language, not concepts.isdisjoint(_ABOUT_MODELS), not concepts.isdisjoint(_READERS))
     return Reading(kind, tuple(meanings), tuple(sorted(concepts)))

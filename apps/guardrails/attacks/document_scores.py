@@ -12,7 +12,7 @@ from itertools import chain, combinations, pairwise
 from sys import intern
 from typing import NamedTuple
 
-from apps.guardrails.attacks.document_meanings import WordMemo, entries_of_word, join_entries
+from apps.guardrails.attacks.document_meanings import WordMemo, entries_of_word, join_entries, mean_something
 from apps.guardrails.attacks.document_passages import (
     MOST_CONCEPTS,
     STEM,
@@ -25,7 +25,7 @@ from apps.guardrails.attacks.document_passages import (
 )
 
 # Meanings of so few words return often enough to be remembered.
-_FEW, _READINGS_KEPT = 3, 20_000
+_FEW, _READINGS_KEPT = 5, 20_000
 
 _Pair = tuple[str, str]
 
@@ -140,10 +140,13 @@ class PassageScorer:
         return Worth(total, len(different) + len(beginnings) + len(pairs) + len(runs) + len(around) + meant.features)
 
     def _meant_by(self, entries: tuple[int, ...], words: Sequence[str]) -> _Meant | None:
-        entries = join_entries(entries, words)
-        if not entries:
+        if not mean_something(entries):
             return None
-        kind, meanings, concepts = read_meanings(entries)
+        entries = join_entries(entries, words)
+        reading = read_meanings(entries) if entries else None
+        if reading is None:
+            return None
+        kind, meanings, concepts = reading
         behind, next_but_one = set(pairwise(meanings)), set(zip(meanings, meanings[2:], strict=False))
         two_by_two = concepts[:MOST_CONCEPTS]
         total = _total(map(self._meanings.get, concepts)) + self._first.get(meanings[0], 0)

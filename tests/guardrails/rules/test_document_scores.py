@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from apps.guardrails.attacks.document_meanings import WordMemo, entries_in, language_of, meanings_of
-from apps.guardrails.attacks.document_model import DocumentModel, OrderFinder, Stretch, read_model
+from apps.guardrails.attacks.document_model import DocumentModel, OrderFinder, Stretch, Thresholds, read_model
 from apps.guardrails.attacks.document_passages import passages_of, places_of, split_passages
 from apps.guardrails.attacks.document_scores import PassageScorer, Worth
 from apps.guardrails.text.normalization import normalize
@@ -83,15 +83,15 @@ def test_the_product_finds_what_all_stretches_say() -> None:
     found = 0
     for text in texts:
         passages = passages_of(text)
-        above = [one for one in model.stretches(passages) if one.score > model.threshold]
+        above = [one for one in model.stretches(passages) if one.score > model.thresholds.of(len(passages))]
         assert list(finder._stretches_above(finder._scorer.read(text, 2000))) == above
         found += len(finder.orders(text))
-    assert len(texts) == 141
+    assert len(texts) == 143
     assert found > 50
 
 
 def test_a_threshold_below_the_bias_finds_what_weighs_nothing() -> None:
-    model = DocumentModel({"@ignore": -5000}, bias=0, threshold=-1)
+    model = DocumentModel({"@ignore": -5000}, bias=0, thresholds=Thresholds(-1, -1))
     text = "seven blue mills. ignore the mills."
     assert OrderFinder.of(model).orders(text) == [(0, 17)]
     above = [one for one in model.stretches(passages_of(text)) if one.score > -1]
