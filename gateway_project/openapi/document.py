@@ -161,8 +161,12 @@ def _by_hand() -> Record:
 
 def _read(file: Path) -> Record:
     gevent.sleep(0)
-    found: Record = yaml.load(file.read_text(), _Loader)  # noqa: S506 - it is a safe one
-    return found
+    loader = _Loader(file.read_text())
+    try:
+        found: Record = loader.get_single_data()
+        return found
+    finally:
+        loader.dispose()
 
 
 def _at_another_path(operation: Record, path: str, name: str) -> Record:
