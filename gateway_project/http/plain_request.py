@@ -18,7 +18,7 @@ _MOST_HEAD, _MOST_DIGITS = 4096, 6
 _HEAD = re.compile(
     rb"POST (/[\w./:~-]*) HTTP/1\.1"
     rb"(?i:\r\n(?!transfer-encoding:|(?:proxy-)?connection:(?! keep-alive\r)|upgrade:|expect:|x-request-id:)"
-    rb"[\w!#$%&'*+.^`|~-]+:[\t\x20-\x7e\x80-\xff]*+)++\r\n\r\n"
+    rb"[\w!#$%&'*+.^`|~-]+:[\t\x20-\x7e\x80-\xff]*+)+\r\n\r\n"
 )
 _LENGTH = re.compile(rb"\r\ncontent-length: ?([0-9]{1,%d})\r\n" % _MOST_DIGITS)
 

@@ -20,6 +20,7 @@ OPEN = {
     "openapi.json": "the document",
     "docs": "leads to the document",
     "docs/api": "the document, to read",
+    "docs/api/<str:section>": "documentation",
     "favicon.ico": "leads to the icon",
     "models": "the catalog, as a page",
     "models/<path:model_id>": "the catalog, as a page",

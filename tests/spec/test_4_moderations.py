@@ -204,10 +204,10 @@ def test_rules_see_every_input_and_block_or_mask_it(caller: Caller) -> None:
     forbid(caller, TERM, name="Secret projects")
     tag = tagged()
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": TERM}]
-    for value in (["a", TERM], parts):
+    for value, place in ((["a", TERM], "input[1]"), (parts, "input[1].text")):
         error = moderate(caller, value).json()["error"]
         assert (error["code"], error["param"]) == ("guardrail_blocked", "input")
-        assert "in input[1]:" in error["message"]
+        assert f"in {place}:" in error["message"]
     assert caller.sent(tag) == []
     settle_all()
     assert {row.cost for row in RequestLog.objects.all()} == {0}

@@ -159,7 +159,7 @@ class TestGuarded:
         guard(caller)
         forbid(caller, TERM)
         answer = caller.chat(messages=self.with_arguments("[" + "1," * 200_000 + "1]"))
-        words = "messages[1].content[0].arguments: the JSON holds more than 200000 values"
+        words = "messages[1].tool_calls[0].function.arguments: the JSON holds more than 200000 values"
         assert (answer.status_code, answer.json()["message"]) == (400, words)
         assert answer.json()["error"]["param"] == "messages"
 
