@@ -2,7 +2,7 @@
 
 Knows patterns and where they match. Must never know what a signal is worth beside others, nor where a text comes from.
 
-One automaton looks for all heads of patterns in the whole text. Only where one is found are its patterns tried, each on
+All heads of patterns are looked for at once in the whole text. Only where one is found are its patterns tried, each on
 at most `_REACH` bytes: time is linear in the length of any text, and a text with nothing in it costs one pass. Equal
 surroundings are tried once; and where there are more heads than in any harmless text, the rest counts as found without
 being tried.
@@ -17,8 +17,9 @@ from collections.abc import Collection, Iterable, Iterator
 import msgspec
 
 from apps.guardrails.findings.scan_types import UNFINISHED
+from apps.guardrails.matching.head_search import HeadSearch
 from apps.guardrails.matching.signal_compiler import SignalPattern
-from apps.guardrails.regex.re2_patterns import PATTERNS_EACH, PatternSet, compile_re2, find_last_end
+from apps.guardrails.regex.re2_patterns import PATTERNS_EACH, PatternSet
 
 # How far, in bytes, a pattern reaches to either side of its head's beginning.
 _REACH = 320
@@ -62,7 +63,7 @@ class _SameHead:
 
 
 class SignalFinder:
-    """Patterns that are looked for together: one automaton for their heads, one that tells which head it is.
+    """Patterns that are looked for together: a search for their heads, an automaton that tells which head it is.
 
     Only patterns of that head are tried, and all are compiled when they first are.
     """
@@ -75,7 +76,7 @@ class SignalFinder:
             self._patterns.append(pattern)
         heads = sorted(by_head)
         self._groups = [by_head[head] for head in heads]
-        self._heads = compile_re2("|".join(heads))
+        self._heads = HeadSearch(heads)
         self._which = PatternSet(heads, anchored=True, each=_HEADS_EACH)
         self._stretches: dict[int, PatternSet] = {}
 
@@ -86,12 +87,11 @@ class SignalFinder:
         known: dict[tuple[int, bytes], list[AttackSignal]] = {}
         left = _LOOKED_AT + len(utf8) // _BYTES_EACH
         for start, end in places:
-            while head := self._heads.search(utf8, start, end):
-                at = head.start()
+            for at in self._heads.starts(utf8, start, end):
                 if left <= 0:
-                    yield AttackSignal(at, find_last_end(self._heads, utf8, head), UNFINISHED, 1.0, at)
+                    yield AttackSignal(at, self._heads.last_end(utf8, at), UNFINISHED, 1.0, at)
                     return
-                start, first = at + 1, max(0, at - _BEHIND)
+                first = max(0, at - _BEHIND)
                 around = (at - first, utf8[first : at + _REACH])
                 if around not in known:
                     known[around], left = self._match_at(*around), left - 1

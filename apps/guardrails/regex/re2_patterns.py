@@ -16,17 +16,17 @@ _MOST_MEMORY = 64 << 20
 PATTERNS_EACH = 68
 
 
-def re2_options() -> re2.Options:
-    """Return how every pattern is compiled: with room for its states, and without a word on standard error."""
+def re2_options(memory: int = _MOST_MEMORY) -> re2.Options:
+    """Return how every pattern is compiled: with room for its states (bytes), without a word on standard error."""
     chosen = re2.Options()
-    chosen.max_mem = _MOST_MEMORY
+    chosen.max_mem = memory
     chosen.log_errors = False
     return chosen
 
 
-def compile_re2(pattern: str) -> re2._Regexp:
-    """Return a pattern ready to search UTF-8."""
-    return re2.compile(pattern, re2_options())
+def compile_re2(pattern: str, memory: int = _MOST_MEMORY) -> re2._Regexp:
+    """Return a pattern ready to search UTF-8, whose states may take so many bytes."""
+    return re2.compile(pattern, re2_options(memory))
 
 
 def presence_test(pattern: str) -> Callable[[bytes], bool]:
