@@ -88,7 +88,7 @@ _USUAL: Final[dict[str, tuple[Any, ...]]] = {
     "verbosity": ("medium",),
     "top_k": (-1,),
 }
-_EFFORTS: Final = ("low", "medium", "high")
+_EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 
 
 def _is_strange(name: str, value: Any) -> bool:
