@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from math import ceil
-from typing import Protocol
+from typing import Any, Protocol, cast
 from urllib.parse import quote
 
 import structlog
@@ -17,13 +17,14 @@ from apps.gateway.admission.admit import rate_headers
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Summary
 from apps.gateway.client.http_request import ClientRequest, ClientResponse, Releasable
-from apps.gateway.dialects import ClientDialect, ClientErrorWriter, ClientReplyWriter
+from apps.gateway.dialects import ClientDialect, ClientErrorWriter, ClientReplyWriter, optional_attribute
 from apps.gateway.pipeline import open_chat
 from apps.gateway.response_cache import CacheEntry
 from apps.gateway.run import ChatRun
 from apps.gateway.server_tools.loop import ToolLoop
 from apps.kernel.errors import NO_RETRY, ApiError, InternalError, Overloaded
 from apps.kernel.offload import offload
+from apps.kernel.request_id import HEADER
 
 log = structlog.get_logger(__name__)
 
@@ -91,7 +92,9 @@ def answer_with_errors(
     except Exception:
         log.exception("endpoint.failed", route=route, request_id=request.request_id)
         answer = _error_response(InternalError("The gateway failed to answer this request"), dialect)
-    answer.headers.append(("x-request-id", request.request_id))
+    answer.headers.append((HEADER, request.request_id))
+    if (own_header := optional_attribute(cast(Any, dialect), "REQUEST_ID_HEADER")) is not None:
+        answer.headers.append((own_header, request.request_id))
     if (hold := request.byte_reservation) is not None:
         if isinstance(answer.body, StreamBody):
             answer.body.byte_reservation = hold
