@@ -33,7 +33,7 @@ _EXHAUSTED = frozenset({502, 504})
 # Of the fields that were left out: how many a header names, with how many characters of each.
 _MAX_LOSSES, _MAX_PARAM, _PLAIN = 50, 100, "[]._-"
 
-_EVENTS = "text/event-stream; charset=utf-8"
+EVENTS = "text/event-stream; charset=utf-8"
 _JSON = "application/json"
 # Proxies that buffer would hold a stream back.
 _UNBUFFERED = ("X-Accel-Buffering", "no")
@@ -128,7 +128,7 @@ def whole_response(body: bytes, content_type: str) -> ClientResponse:
     return ClientResponse(200, [("Content-Type", content_type), ("Content-Length", str(len(body)))], [body])
 
 
-def stream_response(run: ChatRun | ToolLoop, dialect: EventWriter, content_type: str = _EVENTS) -> ClientResponse:
+def stream_response(run: ChatRun | ToolLoop, dialect: EventWriter, content_type: str = EVENTS) -> ClientResponse:
     """Return a streamed answer. Its status waits for the first bytes: until then a failure is a plain error."""
     events = run.events()
     pieces = dialect.write_events(events, run.chat)
