@@ -76,7 +76,7 @@ def test_the_path_names_the_model_and_whether_it_streams(stream: bool, path: str
     [
         ({"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "wav"}}, "audio"),
         ({"tools": [WEATHER], "web_search": True}, "tools"),
-        ({"tools": [{"type": "code_interpreter"}]}, "tools"),
+        ({"tools": [{"type": "code_interpreter"}]}, "tools[0]"),
         ({"tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": "array"}}}]}, "tools[0]"),
         ({"image_config": {"image_quality": "high"}}, "image_config"),
         ({"image_config": {"n": 2}}, "image_config"),
