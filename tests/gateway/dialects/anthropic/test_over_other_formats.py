@@ -206,7 +206,9 @@ def test_the_greatest_efforts_reach_other_formats(
     effort: str, efforts: list[str], sent: str | None, losses: list[str]
 ) -> None:
     body = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "?"}]}
-    chat = anthropic.read_request(json.dumps({**body, "output_config": {"effort": effort}}).encode())
+    # As Claude Code says it.
+    asked = {**body, "output_config": {"effort": effort}, "thinking": {"type": "adaptive", "display": "omitted"}}
+    chat = anthropic.read_request(json.dumps(asked).encode())
     facts = {"reasoning_efforts": efforts}
     for written, effort_in in (
         (openai, lambda wire: wire.get("reasoning_effort")),
