@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Message, Opaque, Part, Target, Text, ToolResult
 from apps.gateway.dialects.configuration_updates import apply_updates
+from apps.gateway.dialects.tool_changes import ANTHROPIC, apply_tool_changes
 from apps.gateway.dialects.unsupported_fields import kind_of, message_path
 from apps.kernel.errors import InvalidRequest
 
@@ -27,6 +28,8 @@ def drop_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
 
     Raises InvalidRequest for a block that can neither be said in words nor be left out.
     """
+    if dialect != ANTHROPIC:
+        chat = apply_tool_changes(chat)
     if chat.kinds.isdisjoint(_HOLDING) or not any(
         _is_strange(part, dialect) for message in chat.messages for part in message.parts
     ):
