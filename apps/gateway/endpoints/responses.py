@@ -63,10 +63,12 @@ def answer(request: ClientRequest, token: str) -> ClientResponse:
         return elsewhere.answer
     except ApiError as error:
         teller.fail(error)
-        if error.code != TOO_LONG or teller.chat is None or not teller.chat.stream:
-            raise
-        count_refusal(request, error)
-        return _failed_stream(error, teller.chat)
+        chat = teller.chat
+        # What is answered in the background has nobody who reads it now.
+        if error.code == TOO_LONG and chat is not None and chat.stream and request.response_state is None:
+            count_refusal(request, error)
+            return _failed_stream(error, chat)
+        raise
 
 
 def _failed_stream(error: ApiError, chat: Chat) -> ClientResponse:
