@@ -26,7 +26,7 @@ Application = Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]
 _FAMILIES = frozenset({Family.OPENAI, Family.ANTHROPIC, Family.GOOGLE, Family.MCP})
 _KEY_HEADERS = {name: f"HTTP_{name.upper().replace('-', '_')}" for name in KEY_HEADERS}
 _EXPOSED = (
-    "x-request-id, x-should-retry, retry-after, ratelimit-limit, ratelimit-remaining, ratelimit-reset, "
+    "x-request-id, request-id, x-should-retry, retry-after, ratelimit-limit, ratelimit-remaining, ratelimit-reset, "
     "x-gateway-cache, x-gateway-loss, mcp-session-id"
 )
 _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"

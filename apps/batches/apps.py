@@ -1,4 +1,4 @@
-"""Django's registration of the app, which keeps pictures for `/v1/images/*`."""
+"""Django's registration of the app, which keeps pictures for `/v1/images/*`, and files for requests of all kinds."""
 
 from django.apps import AppConfig
 
@@ -10,8 +10,12 @@ class BatchesConfig(AppConfig):
     label = "batches"
 
     def ready(self) -> None:
-        """Let the images endpoints keep pictures here: the gateway cannot see what is above it."""
+        """Let requests find files, and the images endpoints keep pictures here: the gateway cannot see what is above
+        it."""
+        from apps.batches.kept_files import RequestFiles
         from apps.batches.kept_pictures import PictureStore
         from apps.gateway.endpoints import picture_links
+        from apps.gateway.upstream import kept_files
 
+        kept_files.install(RequestFiles())
         picture_links.install(PictureStore())

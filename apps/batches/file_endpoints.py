@@ -1,4 +1,5 @@
-"""`/v1/files`: upload, list, retrieve and delete files, and read what is in them. OpenAI's format."""
+"""`/v1/files`: upload, list, retrieve and delete files, and read what is in them. OpenAI's format, and Anthropic's for
+its clients."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ import msgspec
 from django.utils import timezone
 
 from apps.batches.access import access_file, insist_on_keeping, visible_files
-from apps.batches.file_fields import PURPOSES, Upload, read_listing, read_upload
+from apps.batches.anthropic_files import anthropic_deletion, anthropic_file, anthropic_page
+from apps.batches.file_fields import PURPOSES, Upload, read_anthropic_upload, read_listing, read_upload
 from apps.batches.lists import page_of
 from apps.batches.models import FilePurpose, StoredFile
 from apps.batches.stored_files import FileOwner, FileWriter, chunks_of, name_of
@@ -21,7 +23,7 @@ from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
-from apps.gateway.dialects import openai
+from apps.gateway.dialects import ClientErrorWriter, anthropic, openai
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel import database
 from apps.kernel.errors import InvalidRequest
@@ -43,7 +45,8 @@ def create_file(request: ClientRequest) -> ClientResponse:
         body, _ = read_body(request, policy.organization_id)
         form = offload(len(body), partial(read_form, body, request.content_type_header))
         del body
-        return _answer(file_object(_store(policy, read_upload(form))))
+        read = read_anthropic_upload if _is_anthropics(request) else read_upload
+        return _told(request, _store(policy, read(form)))
 
     return _authenticated(request, create)
 
@@ -52,8 +55,10 @@ def list_files(request: ClientRequest) -> ClientResponse:
     """List the project's files."""
 
     def list_them(policy: Policy) -> ClientResponse:
-        listing = read_listing(request.query_values, usual=_USUAL_PAGE)
         rows = visible_files(policy)
+        if _is_anthropics(request):
+            return _answer(anthropic_page(rows, request.query_values))
+        listing = read_listing(request.query_values, usual=_USUAL_PAGE)
         if listing.purpose is not None:
             if listing.purpose not in {*PURPOSES, FilePurpose.BATCH_OUTPUT}:
                 raise InvalidRequest("purpose must be that of a file", param="purpose")
@@ -66,7 +71,7 @@ def list_files(request: ClientRequest) -> ClientResponse:
 
 def retrieve_file(request: ClientRequest) -> ClientResponse:
     """Tell of a file."""
-    return _authenticated(request, lambda policy: _answer(file_object(_find(policy, request))))
+    return _authenticated(request, lambda policy: _told(request, _find(policy, request)))
 
 
 def delete_file(request: ClientRequest) -> ClientResponse:
@@ -75,6 +80,8 @@ def delete_file(request: ClientRequest) -> ClientResponse:
     def delete(policy: Policy) -> ClientResponse:
         row = _find(policy, request)
         database.write(StoredFile.objects.filter(pk=row.pk).delete)
+        if _is_anthropics(request):
+            return _answer(anthropic_deletion(row.pk))
         return _answer({"id": row.pk, "object": "file", "deleted": True})
 
     return _authenticated(request, delete)
@@ -131,8 +138,18 @@ def _find(policy: Policy, request: ClientRequest) -> StoredFile:
     return access_file(policy, request.parameters["file_id"])
 
 
+def _is_anthropics(request: ClientRequest) -> bool:
+    """Tell whether one of Anthropic's clients asks: both makers' ask at the same paths."""
+    return request.header("anthropic-version") is not None
+
+
+def _told(request: ClientRequest, row: StoredFile) -> ClientResponse:
+    return _answer(anthropic_file(row) if _is_anthropics(request) else file_object(row))
+
+
 def _authenticated(request: ClientRequest, work: Callable[[Policy], ClientResponse]) -> ClientResponse:
-    return answer_authenticated(request, "files", openai, lambda token: work(find_current_policy(token)))
+    dialect: ClientErrorWriter = anthropic if _is_anthropics(request) else openai
+    return answer_authenticated(request, "files", dialect, lambda token: work(find_current_policy(token)))
 
 
 def _answer(body: Record) -> ClientResponse:

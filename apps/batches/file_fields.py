@@ -21,6 +21,8 @@ _MOST_PAGE, _MOST_DIGITS = 10_000, 8
 # More than these a page does not hold, whatever is asked for: the client asks for the next.
 LARGEST_PAGE: Final = 1_000
 _LONGEST_NAME = 255
+# Anthropic's word for a life in seconds, and the longest that it takes: nothing is kept longer than the log.
+_LIFETIME, _MOST_LIFETIME = "expires_in_seconds", 7_776_000
 _ANCHOR, _SECONDS = "expires_after[anchor]", "expires_after[seconds]"
 
 
@@ -46,11 +48,38 @@ class Listing:
 
 def read_upload(form: Sequence[FormField]) -> Upload:
     """Return the file of a form. Raises InvalidRequest naming the field."""
+    fields = _fields_of(form)
+    name, content = _file_of(fields)
+    purpose = _text(fields, "purpose")
+    if purpose not in PURPOSES:
+        raise InvalidRequest(f"purpose must be one of {', '.join(PURPOSES)}", param="purpose")
+    return Upload(name, FilePurpose(purpose), content, _read_lifetime(fields))
+
+
+def read_anthropic_upload(form: Sequence[FormField]) -> Upload:
+    """Return the file of a form of Anthropic's, which has no purposes. Raises InvalidRequest naming the field."""
+    fields = _fields_of(form)
+    name, content = _file_of(fields)
+    lifetime = None
+    if _LIFETIME in fields:
+        lifetime = read_number(_text(fields, _LIFETIME) or "")
+        if lifetime is None or not LEAST_LIFETIME <= lifetime <= _MOST_LIFETIME:
+            words = f"{_LIFETIME} must be a whole number from {LEAST_LIFETIME} to {_MOST_LIFETIME}"
+            raise InvalidRequest(words, param=_LIFETIME)
+    return Upload(name, FilePurpose.USER_DATA, content, lifetime)
+
+
+def _fields_of(form: Sequence[FormField]) -> dict[str, FormField]:
     fields: dict[str, FormField] = {}
     for field in form:
         if field.name in fields:
             raise InvalidRequest(f"{field.name} is given twice", param=field.name)
         fields[field.name] = field
+    return fields
+
+
+def _file_of(fields: Mapping[str, FormField]) -> tuple[str, bytes]:
+    """Return the name and the content of the file that every upload brings."""
     file = fields.get("file")
     if file is None or file.filename is None:
         raise InvalidRequest("file is required, as a file with a name", param="file")
@@ -59,10 +88,7 @@ def read_upload(form: Sequence[FormField]) -> Upload:
         raise InvalidRequest(f"The name of file must be 1 to {_LONGEST_NAME} printable characters", param="file")
     if not file.data:
         raise InvalidRequest("file is empty", param="file")
-    purpose = _text(fields, "purpose")
-    if purpose not in PURPOSES:
-        raise InvalidRequest(f"purpose must be one of {', '.join(PURPOSES)}", param="purpose")
-    return Upload(name, FilePurpose(purpose), file.data, _read_lifetime(fields))
+    return name, file.data
 
 
 def read_listing(query: Mapping[str, Sequence[str]], *, usual: int, most: int = _MOST_PAGE) -> Listing:

@@ -27,6 +27,7 @@ from apps.gateway.routing.candidates import Candidate
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream.call_provider import target_of
 from apps.gateway.upstream.http_response import Timeouts
+from apps.gateway.upstream.kept_files import inline_kept_files
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, ProviderResponse, open_exchange
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.kernel.errors import ApiError
@@ -43,6 +44,7 @@ def count_tokens(policy: Policy, chat: Chat, token: str, body: bytes) -> int:
     """Return how many tokens the prompt of a body has, at least about. Raises ApiError when the token is no longer
     good, and for what a guardrail blocks."""
     size = len(body)
+    chat = inline_kept_files(chat, policy, lambda _: None)
     estimate = offload(size, partial(estimate_prompt_tokens, chat))
     catalog = catalog_cache.current()
     if not admit.is_current(policy, catalog, token):

@@ -39,6 +39,7 @@ from apps.gateway.tracing import tracer
 from apps.gateway.tracing.request_trace import RequestTrace
 from apps.gateway.upstream.failover import Failover
 from apps.gateway.upstream.hedge import Hedge, read_hedge
+from apps.gateway.upstream.kept_files import inline_kept_files
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
@@ -90,7 +91,7 @@ def _open(
     cdn_loop = read_cdn_loop(call)
     policy = find_policy(token)
     body, body_hold = read_body(call, policy.organization_id)
-    chat = read_request(body)
+    chat = inline_kept_files(read_request(body), policy, body_hold.reserve)
     profile = offload(len(body), lambda: profile_request(call, chat))
     hedge = read_hedge(call, by_default=policy.hedging)
     admission = _admit(call, route, token, policy, chat, profile, hedge)

@@ -10,6 +10,8 @@ import re
 from apps.kernel.ids import new_id, text_of
 
 HEADER = "x-request-id"
+# Where Anthropic's clients look for it.
+OF_ANTHROPIC = "request-id"
 _SANE = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 

@@ -11,6 +11,8 @@ from apps.sandbox.scenario import split_directives
 Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "tool_calls", "content_filter"]
 Schema = dict[str, Any] | bool
+FREE_TEXT: Schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+"""The schema of a custom tool's one argument."""
 
 
 @dataclass(frozen=True, slots=True)

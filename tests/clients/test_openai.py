@@ -23,6 +23,7 @@ CITY = {
 }
 WEATHER: Any = {"type": "function", "function": {"name": "get_weather", "parameters": CITY, "strict": True}}
 TIME: Any = {"type": "function", "function": {"name": "get_time", "parameters": CITY, "strict": True}}
+PATCH: Any = {"type": "custom", "custom": {"name": "patch", "description": "Applies a patch."}}
 CALLS = 'get_weather({"city": "Zürich"}) and get_time({"city": "Tokyo"})'
 # Some models have several providers here: it is the one of the format that has to answer.
 ALONE = {"X-No-Fallback": "true"}
@@ -136,6 +137,27 @@ def test_a_chosen_tool_is_called(client: openai.OpenAI, behind: Behind) -> None:
         model=behind.model, messages=question("hello"), tools=[WEATHER, TIME], tool_choice=chosen
     )
     assert [call.function.name for call in reply.choices[0].message.tool_calls] == ["get_time"]
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+def test_a_custom_tool_is_called_with_free_text(client: openai.OpenAI, behind: Behind, streamed: bool) -> None:
+    asked: Any = {"model": behind.model, "tools": [WEATHER, PATCH], "messages": question('patch({"input": "+ü\\n"})')}
+    if streamed:
+        pieces = [call for chunk in client.chat.completions.create(**asked, stream=True) for call in calls_in(chunk)]
+        told = (pieces[0].type, pieces[0].custom["name"], "".join(piece.custom["input"] for piece in pieces))
+        assert told == ("custom", "patch", "+ü\n")
+        return
+    message = client.chat.completions.create(**asked).choices[0].message
+    [call] = message.tool_calls
+    assert (call.type, call.custom.name, call.custom.input) == ("custom", "patch", "+ü\n")
+    result = {"role": "tool", "tool_call_id": call.id, "content": "applied"}
+    final = client.chat.completions.create(**{**asked, "messages": [*asked["messages"], message, result]})
+    assert final.choices[0].message.content == "patch answered: applied"
+
+
+def calls_in(chunk: Any) -> list[Any]:
+    """Return the pieces of calls in a chunk."""
+    return [call for choice in chunk.choices for call in choice.delta.tool_calls or ()]
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])

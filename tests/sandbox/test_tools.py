@@ -159,3 +159,28 @@ def test_a_schema_that_is_none_is_400(upstream: Upstream, schema: dict[str, Any]
     )
     assert response.status_code == 400
     assert response.json()["error"]["code"] == "invalid_json_schema"
+
+
+def test_a_custom_tool_is_called_with_free_text(upstream: Upstream) -> None:
+    tools = [*TOOLS, {"type": "custom", "custom": {"name": "patch"}}]
+    asked = 'patch({"input": "+a longer text"})'
+    message = upstream.chat(asked, tools=tools).json()["choices"][0]["message"]
+    [call] = message["tool_calls"]
+    assert (call["type"], call["custom"]) == ("custom", {"name": "patch", "input": "+a longer text"})
+    streamed = chunks_of(upstream.chat(asked, tools=tools, stream=True).content)
+    deltas = [call for chunk in streamed for call in chunk["choices"][0]["delta"].get("tool_calls", [])]
+    assert "".join(delta["custom"]["input"] for delta in deltas) == "+a longer text"
+    result = {"role": "tool", "tool_call_id": call["id"], "content": "done"}
+    assert upstream.text([{"role": "user", "content": asked}, message, result], tools=tools) == "patch answered: done"
+    chosen = {"type": "custom", "custom": {"name": "patch"}}
+    [call] = upstream.chat("hi", tools=tools, tool_choice=chosen).json()["choices"][0]["message"]["tool_calls"]
+    assert call["custom"]["name"] == "patch"
+
+
+def test_only_tools_that_are_allowed_are_called(upstream: Upstream) -> None:
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named("get_time")]}}
+    assert calls_of(upstream, "call get_weather", tool_choice=choice) == [("get_time", "{}")]
+
+
+def test_a_user_of_more_than_64_characters_is_refused(upstream: Upstream) -> None:
+    assert [upstream.chat("hi", user="u" * length).status_code for length in (64, 65)] == [200, 400]

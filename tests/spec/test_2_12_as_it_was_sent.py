@@ -121,7 +121,8 @@ def test_without_content_a_choice_has_names_and_nothing_else(caller: Caller, cho
 @pytest.mark.parametrize("level", ["retain", "metadata"])
 def test_what_the_provider_refuses_is_logged_as_sent_too(caller: Caller, level: str) -> None:
     keep(caller, level)
-    assert caller.chat(tools=[FUNCTION], tool_choice=ALLOWED, model="sandbox/tools").status_code == 400
+    refused = caller.chat("hi [[sandbox status=400]]", tools=[FUNCTION], tool_choice=ALLOWED, model="sandbox/tools")
+    assert refused.status_code == 400
     entry = logged(caller)
     assert (entry["toolChoice"], entry["tools"]) == (ALLOWED, [FUNCTION] if level == "retain" else ["find"])
 

@@ -116,7 +116,10 @@ class Test400:
     def test_a_prompt_that_nobody_has_room_for(self, caller: Caller) -> None:
         ModelProvider.objects.filter(model_id="echo").update(context_length=5)
         generation.bump(generation.CATALOG)
-        words = r"The prompt is about \d\d tokens; sandbox/echo takes at most 5"
+        words = (
+            r"This model's maximum context length is 5 tokens\. "
+            r"The prompt is too long: about \d\d tokens > 5 that sandbox/echo takes"
+        )
         for route in ("chat", "messages"):
             refused(caller, route, 400, INVALID, "context_length_exceeded", words, "messages")
 

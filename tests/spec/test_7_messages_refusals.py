@@ -78,3 +78,11 @@ def test_without_a_valid_key_it_is_401(caller: Caller) -> None:
             {"type": "authentication_error", "message": "Missing or invalid API key"},
         )
     assert nothing_happened(caller)
+
+
+def test_a_request_has_its_id_where_anthropics_clients_look_for_it(caller: Caller) -> None:
+    for response in (ask(caller), ask(caller, stream=True), ask(caller, model="no-such-model")):
+        assert response["request-id"] == response["x-request-id"]
+    listed = caller.client.get("/v1/models/no-such-model", headers={"anthropic-version": "2023-06-01"})
+    assert (listed.status_code, listed["request-id"]) == (404, listed["x-request-id"])
+    assert "request-id" not in caller.chat()

@@ -88,3 +88,12 @@ def test_the_management_envelope(caller: Caller, method: str, path: str, status:
     response = caller.client.generic(method, path, "{}", content_type="application/json", headers=headers)
     assert (response.status_code, response.json()) == (status, {"message": message})
     assert response["x-request-id"] == "trace-3"
+
+
+@pytest.mark.parametrize("header", ["x-goog-api-key", "x-goog-api-client"])
+@pytest.mark.parametrize("path", ["/v1/cachedContents", "/v1beta/cachedContents", "/upload/v1beta/files"])
+def test_googles_clients_are_told_of_an_unknown_path_in_googles_words(db: None, header: str, path: str) -> None:
+    response = Client().post(path, {}, content_type="application/json", headers={header: "x"})
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], error["status"]) == (404, 404, "NOT_FOUND")
+    assert error["message"].startswith(NO_SUCH_PATH)

@@ -216,7 +216,7 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     parallel_tool_calls: bool | None = None
     reasoning: ReasoningRequest | None = None
     # The `effort` option of models that take one beside reasoning.
-    effort: Literal["low", "medium", "high"] | None = None
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     web_search: bool = False
     free_models_only: bool = False
     no_reasoning: bool = False

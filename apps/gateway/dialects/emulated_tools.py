@@ -32,6 +32,8 @@ from apps.gateway.dialects.unsupported_fields import unsupported_feature
 Record = dict[str, Any]
 
 RESPONSES: Final = "responses"
+# By the format of a client that has such tools: the formats that take them from it.
+_HAVE_THEM: Final = {RESPONSES: frozenset({RESPONSES}), "openai": frozenset({"openai", RESPONSES})}
 # Formats in which a web search stands alone, unless a model takes `search_with_tools`.
 _SEARCH_ALONE: Final = frozenset({"google", "vertex"})
 _SEPARATOR: Final = "__"
@@ -42,9 +44,10 @@ def emulate_tools(chat: Chat, dialect: str, target: Target) -> Chat:
     """Return the chat with functions in the place of tools that the format `dialect` has no words for; one without
     such tools is returned as it is.
 
-    Raises InvalidRequest for a tool of the Responses format that can neither be sent nor be emulated.
+    Raises InvalidRequest for a tool of OpenAI's formats that can neither be sent nor be emulated.
     """
-    if chat.dialect != RESPONSES or dialect == RESPONSES:
+    having = _HAVE_THEM.get(chat.dialect or "")
+    if having is None or dialect in having:
         return chat
     opaque = any(type(tool) is OpaqueTool for tool in chat.tools or ())
     if not opaque and (ToolCall not in chat.kinds or not any(map(_has_emulated_call, chat.messages))):

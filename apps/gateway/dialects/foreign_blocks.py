@@ -6,13 +6,18 @@ them. What a client or its tools show is said in words where that can be; else i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Message, Opaque, Part, Target, Text, ToolResult
-from apps.gateway.dialects.unsupported_fields import message_path
+from apps.gateway.dialects.configuration_updates import apply_updates
+from apps.gateway.dialects.tool_changes import ANTHROPIC, apply_tool_changes
+from apps.gateway.dialects.unsupported_fields import kind_of, message_path
 from apps.kernel.errors import InvalidRequest
+
+Record = dict[str, Any]
 
 # Parts that may be, or hold, blocks that not every format has.
 _HOLDING = (Opaque, ToolResult)
@@ -23,10 +28,13 @@ def drop_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
 
     Raises InvalidRequest for a block that can neither be said in words nor be left out.
     """
+    if dialect != ANTHROPIC:
+        chat = apply_tool_changes(chat)
     if chat.kinds.isdisjoint(_HOLDING) or not any(
         _is_strange(part, dialect) for message in chat.messages for part in message.parts
     ):
         return chat
+    chat = apply_updates(chat)
     messages = [_message(message, message_path(chat, at), target, dialect) for at, message in enumerate(chat.messages)]
     return replace(chat, messages=messages, source=None)
 
@@ -55,12 +63,47 @@ def _message(message: Message, place: str, target: Target, dialect: str) -> Mess
 
 
 def _as_text(part: Part, place: str) -> Text:
-    """Return a block in words: a search result's title, source and text."""
+    """Return a block in words. Raises InvalidRequest for one that has none."""
     data: Any = part.data if isinstance(part, Opaque) else {}
-    if data.get("type") == "search_result" and isinstance(data.get("content"), list):
-        texts = [block.get("text") for block in data["content"] if isinstance(block, dict)]
-        words = [data.get("title"), data.get("source"), *texts]
-        return Text(text="\n".join(word for word in words if isinstance(word, str)))
-    raise InvalidRequest(
-        "A message holds content that this model's provider has no form for", code="unsupported_feature", param=place
-    )
+    kind = kind_of(data)
+    words = _WORDS[kind](data) if kind in _WORDS else None
+    if words is None:
+        raise InvalidRequest(
+            f"A message holds content that this model's provider has no form for: {kind}",
+            code="unsupported_feature",
+            param=place,
+        )
+    return Text(text="\n".join(word for word in words if isinstance(word, str)))
+
+
+def _search_result(data: Record) -> list[Any] | None:
+    """Return a search result's title, source and text."""
+    content = data.get("content")
+    return [data.get("title"), data.get("source"), *_texts(content)] if isinstance(content, list) else None
+
+
+def _tool_reference(data: Record) -> list[Any]:
+    """Return the name of a tool that a search of the client's found: here all tools are shown to the model anyway."""
+    return [data.get("tool_name")]
+
+
+def _document(data: Record) -> list[Any] | None:
+    """Return a document that is written out in blocks of text; one with pictures in it cannot be said."""
+    source = data.get("source")
+    content = source.get("content") if isinstance(source, dict) and source.get("type") == "content" else None
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if not isinstance(content, list) or any(kind_of(block) != "text" for block in content):
+        return None
+    return [data.get("title"), data.get("context"), *_texts(content)]
+
+
+def _texts(blocks: list[Any]) -> list[Any]:
+    return [block.get("text") for block in blocks if isinstance(block, dict)]
+
+
+_WORDS: dict[str, Callable[[Record], list[Any] | None]] = {
+    "search_result": _search_result,
+    "tool_reference": _tool_reference,
+    "document": _document,
+}

@@ -39,5 +39,15 @@ def nearest_known_effort(effort: Effort, chat: Chat, target: Target) -> Effort:
     """Return an effort that the target's model knows; another one than what was asked for is noted."""
     found = nearest_effort(effort, target.facts.get("reasoning_efforts", ()))
     if found != effort:
-        note_dropped(chat, target, "reasoning_effort", f"the model does not know {effort}: sent as {found}")
+        note_effort(effort, found, chat, target)
     return found
+
+
+def note_effort(asked: Effort, sent: Effort, chat: Chat, target: Target) -> None:
+    """Note that another effort is sent than the one asked for."""
+    note_dropped(chat, target, field_of(asked, chat), f"the model does not know {asked}: sent as {sent}")
+
+
+def field_of(asked: Effort, chat: Chat) -> str:
+    """Return the field by which a chat asks for an effort."""
+    return "effort" if chat.effort == asked else "reasoning_effort"

@@ -42,6 +42,15 @@ def emulate_stop_sequences(chat: Chat, target: Target) -> None:
     target.rewrites.stop = StopEmulation(sequences, streamed=chat.stream, choices=chat.n or 1)
 
 
+def fit_stop_sequences(chat: Chat, target: Target, most: int) -> list[str] | None:
+    """Return the stop sequences that a provider is told, which takes so many at most: where there are more, the answer
+    is cut here before any of them. Raises InvalidRequest for too long ones."""
+    if chat.stop is None or len(chat.stop) <= most:
+        return chat.stop
+    emulate_stop_sequences(chat, target)
+    return chat.stop[:most]
+
+
 def cut_at_stop(events: Iterable[Event], stop: StopEmulation) -> Iterator[Event]:
     """Yield events up to the first stop sequence of each choice. A stream ends once all of its choices have."""
     automaton = _Automaton(stop.sequences)

@@ -47,6 +47,10 @@ _HALF_UNDERSTOOD: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
         f"output_config.{name}" for name in value if name not in ("format", "effort") or _is_strange(name, value[name])
     ),
 }
+# The kind of tool that is emulated where a format lacks it (`emulated_tools.py`).
+_CUSTOM: Final = "custom"
+# Characters of a kind's name that a refusal repeats.
+_MAX_KIND: Final = 100
 # Fields that bring tools which only their own dialect's providers have.
 _TOOLS_ELSEWHERE: Final = frozenset({"mcp_servers"})
 # Fields that an answer of the gateway's came with: they come back with it, and ask for nothing.
@@ -88,7 +92,7 @@ _USUAL: Final[dict[str, tuple[Any, ...]]] = {
     "verbosity": ("medium",),
     "top_k": (-1,),
 }
-_EFFORTS: Final = ("low", "medium", "high")
+_EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 
 
 def _is_strange(name: str, value: Any) -> bool:
@@ -178,10 +182,20 @@ def _refuse_essential(chat: Chat, dialect: str) -> None:
     """Raise InvalidRequest for what only the client's format has and the answer depends on; it is named."""
     for name in _ESSENTIAL & (chat.extra or {}).keys():
         raise unsupported_feature(chat, name, f"{name} is not available from this model's provider")
-    for tool in chat.tools or ():
-        if isinstance(tool, OpaqueTool) and tool.dialect == "google" != dialect:
-            name = next(iter(tool.data), "The tool")
-            raise unsupported_feature(chat, "tools", f"{name} is a tool that this model's provider does not have")
+    config = (chat.extra or {}).get("generationConfig")
+    if isinstance(config, dict) and (form := config.get("responseMimeType")) is not None:
+        why = f"Answers of the type {str(form)[:_MAX_KIND]} are not available from this model's provider"
+        raise unsupported_feature(chat, "response_format", why)
+    for number, tool in enumerate(chat.tools or ()):
+        if isinstance(tool, OpaqueTool) and tool.dialect != dialect and (kind := kind_of(tool.data)) != _CUSTOM:
+            place = f"tools[{number}]" if "type" in tool.data else "tools"
+            raise unsupported_feature(chat, place, f"{kind} is a tool that this model's provider does not have")
+
+
+def kind_of(data: Any) -> str:
+    """Return what the maker of a tool, or of a block, calls its kind: its type, or, at Google, its only field."""
+    kind = data.get("type") or next(iter(data), "") if isinstance(data, dict) else ""
+    return str(kind)[:_MAX_KIND]
 
 
 def _note_field(field: str, value: Any, target: Target) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from math import ceil
-from typing import Protocol
+from typing import Any, Protocol, cast
 from urllib.parse import quote
 
 import structlog
@@ -17,13 +17,14 @@ from apps.gateway.admission.admit import rate_headers
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Summary
 from apps.gateway.client.http_request import ClientRequest, ClientResponse, Releasable
-from apps.gateway.dialects import ClientDialect, ClientErrorWriter, ClientReplyWriter
+from apps.gateway.dialects import ClientDialect, ClientErrorWriter, ClientReplyWriter, optional_attribute
 from apps.gateway.pipeline import open_chat
 from apps.gateway.response_cache import CacheEntry
 from apps.gateway.run import ChatRun
 from apps.gateway.server_tools.loop import ToolLoop
 from apps.kernel.errors import NO_RETRY, ApiError, InternalError, Overloaded
 from apps.kernel.offload import offload
+from apps.kernel.request_id import HEADER
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +33,7 @@ _EXHAUSTED = frozenset({502, 504})
 # Of the fields that were left out: how many a header names, with how many characters of each.
 _MAX_LOSSES, _MAX_PARAM, _PLAIN = 50, 100, "[]._-"
 
-_EVENTS = "text/event-stream; charset=utf-8"
+EVENTS = "text/event-stream; charset=utf-8"
 _JSON = "application/json"
 # Proxies that buffer would hold a stream back.
 _UNBUFFERED = ("X-Accel-Buffering", "no")
@@ -91,7 +92,9 @@ def answer_with_errors(
     except Exception:
         log.exception("endpoint.failed", route=route, request_id=request.request_id)
         answer = _error_response(InternalError("The gateway failed to answer this request"), dialect)
-    answer.headers.append(("x-request-id", request.request_id))
+    answer.headers.append((HEADER, request.request_id))
+    if (own_header := optional_attribute(cast(Any, dialect), "REQUEST_ID_HEADER")) is not None:
+        answer.headers.append((own_header, request.request_id))
     if (hold := request.byte_reservation) is not None:
         if isinstance(answer.body, StreamBody):
             answer.body.byte_reservation = hold
@@ -125,7 +128,7 @@ def whole_response(body: bytes, content_type: str) -> ClientResponse:
     return ClientResponse(200, [("Content-Type", content_type), ("Content-Length", str(len(body)))], [body])
 
 
-def stream_response(run: ChatRun | ToolLoop, dialect: EventWriter, content_type: str = _EVENTS) -> ClientResponse:
+def stream_response(run: ChatRun | ToolLoop, dialect: EventWriter, content_type: str = EVENTS) -> ClientResponse:
     """Return a streamed answer. Its status waits for the first bytes: until then a failure is a plain error."""
     events = run.events()
     pieces = dialect.write_events(events, run.chat)

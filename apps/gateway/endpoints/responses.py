@@ -10,18 +10,21 @@ import msgspec
 import structlog
 
 from apps.gateway.access.policy import Policy, find_current_policy, find_policy
+from apps.gateway.access.refusal_count import count_refusal
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.events import Event
+from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens
 from apps.gateway.dialects import fields, responses
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.endpoints.answering import (
+    EVENTS,
     answer_authenticated,
     headers_about,
     json_response,
     stream_response,
+    whole_response,
 )
 from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
 from apps.gateway.endpoints.response_state import AnsweredElsewhere, ResponseState, items_of, open_state
@@ -41,6 +44,8 @@ Record = dict[str, Any]
 
 # What requests are logged as.
 ROUTE: Final = "responses"
+# The code of a prompt that is longer than what the model reads.
+TOO_LONG: Final = "context_length_exceeded"
 
 
 def create_response(request: ClientRequest) -> ClientResponse:
@@ -58,7 +63,18 @@ def answer(request: ClientRequest, token: str) -> ClientResponse:
         return elsewhere.answer
     except ApiError as error:
         teller.fail(error)
+        chat = teller.chat
+        # What is answered in the background has nobody who reads it now.
+        if error.code == TOO_LONG and chat is not None and chat.stream and request.response_state is None:
+            count_refusal(request, error)
+            return _failed_stream(error, chat)
         raise
+
+
+def _failed_stream(error: ApiError, chat: Chat) -> ClientResponse:
+    """Return a stream that fails at once. OpenAI fails a prompt that is too long in this way: Codex, which sums up
+    what was said when it learns of it, looks for it nowhere else."""
+    return whole_response(b"".join(responses.write_events([Failed(error=error)], chat)), EVENTS)
 
 
 def count_input_tokens(request: ClientRequest) -> ClientResponse:
@@ -95,7 +111,8 @@ def _read(request: ClientRequest, token: str, teller: _Teller, body: bytes, *, i
         response_id=state.response_id,
         echo=state.echo,
     )
-    return offload(len(body), partial(responses.read_wire, wire, body, asked))
+    teller.chat = offload(len(body), partial(responses.read_wire, wire, body, asked))
+    return teller.chat
 
 
 def _with_functions(request: ClientRequest, token: str, policy: Policy, wire: Record, teller: _Teller) -> Record:
@@ -139,6 +156,7 @@ class _Teller:
         self.state: ResponseState | None = None
         # What the response says of itself, and how the gateway calls tools for it; None where it does not.
         self.asked: responses.Asked | None = None
+        self.chat: Chat | None = None
         self.tools: ServerToolRequest | None = None
         self.form: ResponsesForm | None = None
         self._over = False

@@ -42,8 +42,10 @@ def filter_by_context_window(
     contexts = [one.offer.context_length for one in fitting]
     largest = None if None in contexts else max(one for one in contexts if one is not None)
     if largest is not None and prompt_tokens > 2 * largest:
+        # By these words agents know that they have to sum up what was said, and by how much (Claude Code, LiteLLM).
         raise InvalidRequest(
-            f"The prompt is about {prompt_tokens} tokens; {chat.model} takes at most {largest}",
+            f"This model's maximum context length is {largest} tokens. "
+            f"The prompt is too long: about {prompt_tokens} tokens > {largest} that {chat.model} takes",
             code="context_length_exceeded",
             param="messages",
         )

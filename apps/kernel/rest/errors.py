@@ -27,6 +27,10 @@ log = structlog.get_logger(__name__)
 
 NO_ROUTE = "There is nothing at this path"
 BAD_METHOD = "This path does not take this method"
+# A header of each of Anthropic's clients, and those that only Google's send.
+ANTHROPIC_VERSION = "anthropic-version"
+_OF_GOOGLE = ("x-goog-api-key", "x-goog-api-client")
+_OF_SEVERAL = (Family.OPENAI, Family.LOGS)
 
 
 def answer(request: HttpRequest, error: ApiError) -> HttpResponse:
@@ -54,10 +58,14 @@ def answer_exception(exception: Exception, context: dict[str, Any]) -> Response 
 
 
 def family_of_request(request: HttpRequest) -> Family:
-    """Return the family whose errors the client reads. Some paths are OpenAI's and Anthropic's alike (`/v1/models`):
-    who sends Anthropic's version is one of its clients."""
+    """Return the family whose errors the client reads. Some paths are those of several makers (`/v1/models`), and some
+    are nobody's: there a header tells whose client it is that asks."""
     family = family_of(request.path)
-    return Family.ANTHROPIC if family is Family.OPENAI and "anthropic-version" in request.headers else family
+    if family is Family.OPENAI and ANTHROPIC_VERSION in request.headers:
+        return Family.ANTHROPIC
+    if family in _OF_SEVERAL and any(name in request.headers for name in _OF_GOOGLE):
+        return Family.GOOGLE
+    return family
 
 
 def is_for_people(request: HttpRequest, family: Family) -> bool:

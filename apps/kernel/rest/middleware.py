@@ -14,8 +14,15 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.http.response import HttpResponseBase
 
 from apps.kernel.errors import BodyTooLarge, UnsupportedMediaType
-from apps.kernel.request_id import HEADER, request_id_of
-from apps.kernel.rest.errors import answer, find_error, is_admin, method_not_allowed, unexpected
+from apps.kernel.request_id import HEADER, OF_ANTHROPIC, request_id_of
+from apps.kernel.rest.errors import (
+    ANTHROPIC_VERSION,
+    answer,
+    find_error,
+    is_admin,
+    method_not_allowed,
+    unexpected,
+)
 from apps.kernel.rest.origin import coming_from
 
 JSON, MULTIPART, FORM = "application/json", "multipart/form-data", "application/x-www-form-urlencoded"
@@ -55,6 +62,8 @@ class RequestMiddleware:
             response["Allow"] = allowed
         # A view that has told the id already has recorded it, too.
         response.headers.setdefault(HEADER, request_id)
+        if ANTHROPIC_VERSION in request.headers:
+            response.headers.setdefault(OF_ANTHROPIC, response[HEADER])
         _measure(request, response)
         return response
 

@@ -12,15 +12,19 @@ from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Chat, FunctionTool, Reasoning, Target, ToolCall
 from apps.gateway.canonical.events import Event, Finished, ToolCallDelta, ToolCallStarted
-from apps.gateway.dialects import openai, responses
+from apps.gateway.canonical.fold import fold
+from apps.gateway.dialects import anthropic, openai, responses
 from apps.gateway.dialects.emulated_tools import emulate_tools
 from apps.gateway.dialects.fields import Malformed
 from apps.gateway.dialects.free_text_input import FreeTextInput
 from apps.gateway.dialects.responses.client.encrypted_reasoning import decrypt_blocks, encrypt_blocks
 from apps.gateway.dialects.undo_rewrites import undo_rewrites
 from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
+from apps.kernel.errors import InvalidRequest
+from tests.gateway.dialects.test_laws import SUMMARY
 
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": 'start: "x"'}
+NESTED = {"type": "grammar", "grammar": {"syntax": "lark", "definition": 'start: "x"'}}
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "name": "agents__spawn", "parameters": {"type": "object"}},
     {"type": "custom", "name": "patch", "description": "Patches.", "format": GRAMMAR},
@@ -59,11 +63,53 @@ def test_each_tool_becomes_a_function_of_its_own_name() -> None:
 def test_a_format_that_has_them_gets_them_as_they_are() -> None:
     chat = asked(tools=TOOLS)
     assert emulate_tools(chat, "responses", target()) is chat
-    custom = {"type": "custom", "custom": {"name": "patch"}}
-    body = {"model": "m", "messages": [{"role": "user", "content": "?"}], "tools": [custom]}
-    of_openai = openai.read_request(json.dumps(body).encode())
-    # OpenAI's chat format has custom tools of its own: its clients are refused where a provider has none.
-    assert emulate_tools(of_openai, "anthropic", target()) is of_openai
+    of_openai = asked_in_chat()
+    # OpenAI's chat format has custom tools of its own, which the Responses format takes, too.
+    assert emulate_tools(of_openai, "openai", target()) is of_openai
+    assert emulate_tools(of_openai, "responses", target()) is of_openai
+
+
+def test_a_custom_tool_of_chat_completions_is_a_function_elsewhere() -> None:
+    where = target()
+    call = {"id": "1", "type": "custom", "custom": {"name": "patch", "input": "+x"}}
+    turns: list[dict[str, Any]] = [
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "done"},
+    ]
+    choice = {"type": "custom", "custom": {"name": "patch"}}
+    chat = emulate_tools(asked_in_chat(*turns, tool_choice=choice), "anthropic", where)
+    wire = json.loads(anthropic.write_request(chat, where))
+    assert [(tool["name"], tool["description"]) for tool in wire["tools"]] == [
+        ("patch", 'Patches.\n\nThe input must match this grammar (lark):\nstart: "x"')
+    ]
+    assert wire["tool_choice"] == {"type": "tool", "name": "patch"}
+    assert wire["messages"][1]["content"] == [
+        {"type": "tool_use", "id": "1", "name": "patch", "input": {"input": "+x"}}
+    ]
+    told: list[Event] = [
+        ToolCallStarted(index=0, id="2", name="patch"),
+        ToolCallDelta(index=0, arguments='{"input": "-x"}'),
+        Finished(reason="tool_calls"),
+    ]
+    reply = json.loads(openai.write_reply(fold(undo_rewrites(told, where)), SUMMARY, chat))
+    assert reply["choices"][0]["message"]["tool_calls"] == [
+        {"id": "2", "custom": {"name": "patch", "input": "-x"}, "type": "custom"}
+    ]
+
+
+def test_a_tool_that_only_another_maker_runs_is_refused_by_name() -> None:
+    chat = asked_in_chat(tools=[{"type": "code_interpreter"}])
+    with pytest.raises(InvalidRequest) as refusal:
+        emulate_tools(chat, "anthropic", target())
+    assert (refusal.value.code, refusal.value.param) == ("unsupported_feature", "tools[0]")
+    assert "code_interpreter" in refusal.value.message
+
+
+def asked_in_chat(*turns: dict[str, Any], **fields: Any) -> Chat:
+    """Return the chat of a request for a completion with a custom tool."""
+    custom = {"name": "patch", "description": "Patches.", "format": NESTED}
+    body = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "?"}, *turns]}
+    return openai.read_request(json.dumps({**body, "tools": [{"type": "custom", "custom": custom}], **fields}).encode())
 
 
 def test_earlier_calls_are_written_as_they_would_be_made_now() -> None:

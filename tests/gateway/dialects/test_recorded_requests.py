@@ -4,6 +4,7 @@ naming what cannot be said. The recordings are not part of the project; without 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -35,16 +36,19 @@ SAID = {
     "n is not available from this model's provider",
     "logprobs is not available from this model's provider",
     "modalities is not available from this model's provider",
-    "A tool is of a kind that this model's provider does not have",
     "A message holds content that this model's provider has no form for",
     "A web search cannot be combined with functions for this model",
     "Web search is not available from this model's provider",
     "A file says neither its media type nor a filename that tells it",
     "cachedContent is not available from this model's provider",
-    *(f"{tool} is a tool that this model's provider does not have" for tool in ("fileSearch", "urlContext")),
-    "codeExecution is a tool that this model's provider does not have",
     "mcp_servers: only models that Anthropic's format is spoken to can use them",
 }
+# The same of a tool, or of a block, which is named.
+KINDS = re.compile(
+    r"[\w:.-]+ is a tool that this model's provider does not have"
+    r"|A message holds content that this model's provider has no form for: [\w:.-]+"
+    r"|Tools of the type [\w:.-]+ are not available from this model's provider"
+)
 # Older models take these; Anthropic's own client names them no more.
 SAMPLING = ("temperature", "top_p", "top_k")
 FACTS: dict[str, dict[str, Any]] = {
@@ -138,4 +142,4 @@ def test_every_recorded_conversation_is_written_validly_or_refused_with_a_reason
     told = f"{source} -> {name}: {written} written, {lost} of them with losses, refused: {dict(refused)}"
     sys.stdout.write(f"{told}\n")
     assert written > 100
-    assert set(refused) <= SAID
+    assert {words for words in refused if not KINDS.fullmatch(words)} <= SAID

@@ -47,6 +47,7 @@ TOLD: list[tuple[dict[str, Any], list[str]]] = [
     ({"provider": {"max_price": {"audio": 1}}}, ["provider.max_price.audio"]),
     ({"provider": {"sort": {"by": "price", "partition": "none"}}}, ["provider.sort.partition"]),
     ({"fallbacks": [{"model": "b", "temperature": 0}]}, ["fallbacks[0].temperature"]),
+    ({"fallbacks": "default"}, ["fallbacks"]),
     ({"plugins": [{"id": "web", "max_results": 3, "engine": "exa"}]}, ["plugins[0].engine", "plugins[0].max_results"]),
     ({"plugins": [{"id": "web", "engine": "native"}, {"id": "auto-router", "enabled": False}]}, []),
     ({"plugins": [{"id": "file-parser", "pdf": {"engine": "mistral-ocr"}}]}, ["plugins[0]"]),

@@ -20,7 +20,7 @@ from apps.gateway.canonical.events import (
     UsageReported,
 )
 from apps.gateway.canonical.stop_emulation import StopEmulation
-from apps.gateway.dialects import openai, responses
+from apps.gateway.dialects import anthropic, google, openai, responses
 from apps.gateway.dialects.stop_sequences import MAX_CHARACTERS, cut_at_stop
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
@@ -146,3 +146,24 @@ def test_sequences_that_no_model_has_are_refused_by_name() -> None:
     with pytest.raises(InvalidRequest) as refusal:
         responses.write_request(chat, Target(model_name="m", facts={}))
     assert (refusal.value.param, refusal.value.code) == ("stop", "unsupported_feature")
+
+
+def test_more_sequences_than_a_provider_takes_are_cut_at_here() -> None:
+    stops = ["A", "B", "C", "D", "E", "F"]
+    body = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "?"}]}
+    for written, told in (
+        (openai, lambda wire: wire["stop"]),
+        (google, lambda wire: wire["generationConfig"]["stopSequences"]),
+    ):
+        for count in (4, 6):
+            asked = {**body, "stop_sequences": stops[:count]}
+            target = Target(model_name="m", facts={})
+            wire = json.loads(written.write_request(anthropic.read_request(json.dumps(asked).encode()), target))
+            assert told(wire) == stops[: min(count, 4 if written is openai else 5)]
+            cut_here = target.rewrites.stop
+            assert (cut_here and cut_here.sequences) == (None if count == 4 else tuple(stops))
+    deaf = Target(model_name="m", facts={"unsupported": ["stop"]})
+    asked = {**body, "stop_sequences": stops}
+    assert "stop" not in json.loads(openai.write_request(anthropic.read_request(json.dumps(asked).encode()), deaf))
+    assert deaf.rewrites.stop is not None
+    assert deaf.rewrites.stop.sequences == tuple(stops)

@@ -85,7 +85,7 @@ def test_anthropics_clients_are_told_in_their_own_words(caller: Caller, stream: 
         headers={"anthropic-beta": "context-management-2025-06-27"},
     )
     assert response.status_code == 200
-    assert response.headers["x-gateway-loss"] == "context_management, output_config.effort, anthropic-beta"
+    assert response.headers["x-gateway-loss"] == "context_management, anthropic-beta, output_config.effort"
     assert (
         "context_management" not in caller.sent(tag)[0]["body"] if not stream else b"".join(response.streaming_content)
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from apps.catalog.models import ModelProvider
+from apps.kernel import generation
 from tests.support.providers_of_every_format import PLACES, play
 from tests.support.responses_calls import TOOLS, ask, post, text_of
 from tests.support.upstream import Caller, nothing_happened, settle_all
@@ -111,3 +114,23 @@ def test_input_tokens_are_counted_and_cost_nothing(caller: Caller) -> None:
     counted = response.json()
     assert (counted["object"], counted["input_tokens"] > 20) == ("response.input_tokens", True)
     assert settle_all() == 0
+
+
+@pytest.mark.parametrize("fault", ["status=400 code=context_length_exceeded", "verbatim"])
+def test_a_prompt_that_is_too_long_fails_in_the_stream_as_at_openai(caller: Caller, fault: str) -> None:
+    if fault == "verbatim":
+        ModelProvider.objects.filter(model_id="echo").update(context_length=5)
+        generation.bump(generation.CATALOG)
+    asked = f"too long a prompt for a model that reads next to nothing [[sandbox {fault}]]"
+    streamed = ask(caller, asked, model="sandbox/echo", stream=True, headers=ALONE)
+    assert (streamed.status_code, streamed["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    lines = streamed.content.decode().splitlines()
+    told = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    assert [event["type"] for event in told] == ["response.created", "response.in_progress", "error", "response.failed"]
+    failed = told[-1]["response"]
+    assert (failed["status"], failed["error"]["code"], failed["output"]) == ("failed", "context_length_exceeded", [])
+    plain = ask(caller, asked, model="sandbox/echo", headers=ALONE)
+    assert (plain.status_code, plain.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert plain.json()["error"]["message"] == failed["error"]["message"]
+    # Whatever else is refused, has the status for it.
+    assert ask(caller, "hi", model="sandbox/no-such-model", stream=True).status_code == 400

@@ -162,7 +162,10 @@ class TestRoom:
         change({"context_length": 100})
         content = "word " * 400
         answer = post(caller, "chat", content, model="echo")
-        message = "The prompt is about 504 tokens; echo takes at most 100"
+        message = (
+            "This model's maximum context length is 100 tokens. "
+            "The prompt is too long: about 504 tokens > 100 that echo takes"
+        )
         expected = error_of("chat", 400, "invalid_request_error", "context_length_exceeded", message, "messages")
         assert (answer.status, answer.json()) == (400, expected)
         assert nothing_happened(caller)

@@ -12,11 +12,13 @@ from apps.gateway.dialects.anthropic.provider.thinking_signatures import signatu
 from apps.gateway.dialects.anthropic.provider.write_request import headers, path, write_request
 from apps.gateway.dialects.anthropic.shared.failures import read_failure, write_error
 from apps.gateway.dialects.anthropic.shared.wire import FRAMING, NAME, THINKS_WHEN_ASKED
+from apps.kernel.request_id import OF_ANTHROPIC
 
 __all__ = [
     "FRAMING",
     "LOGPROBS",
     "NAME",
+    "REQUEST_ID_HEADER",
     "THINKS_WHEN_ASKED",
     "Facts",
     "count_request",
@@ -38,5 +40,7 @@ __all__ = [
     "write_request",
 ]
 
+# Where clients of this format look for the request's id.
+REQUEST_ID_HEADER = OF_ANTHROPIC
 # The format cannot ask for the probabilities of tokens.
 LOGPROBS = False

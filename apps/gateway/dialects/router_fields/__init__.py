@@ -37,6 +37,8 @@ from apps.gateway.dialects.router_fields.reading import (
     wish,
 )
 
+# Anthropic's word for the models that it would fall back to by itself.
+_USUAL_FALLBACKS: Final = "default"
 # What one request may name; far beyond what anybody lists.
 MAX_MODELS, MAX_TAGS, MAX_TAG = 10, 20, 200
 # Seconds; what is longer than a provider may take anyway says nothing.
@@ -82,7 +84,10 @@ def _take_models(reading: RouterReading, value: Any) -> None:
 
 
 def _take_fallbacks(reading: RouterReading, value: Any) -> None:
-    """Read LiteLLM's list: names, objects with a `model`, or `{model: [names]}`."""
+    """Read LiteLLM's list: names, objects with a `model`, as Anthropic has them too, or `{model: [names]}`."""
+    if value == _USUAL_FALLBACKS:
+        reading.drop("fallbacks", "name the models: no model has usual ones here")
+        return
     names: list[str] = []
     for at, entry in enumerate(list_of(lambda it: it, MAX_MODELS)(value)):
         place = f"[{at}]"

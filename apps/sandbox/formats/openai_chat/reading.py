@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from apps.sandbox.conversation import Conversation, Role, SandboxTool, Turn
+from apps.sandbox.conversation import FREE_TEXT, Conversation, Role, SandboxTool, Turn
 from apps.sandbox.formats import Glance
 from apps.sandbox.image_generator import size_of
 from apps.sandbox.refusal import SandboxRefusal
@@ -49,9 +49,25 @@ class _CalledFunction(Struct):
     arguments: str
 
 
+class _CalledCustom(Struct):
+    name: str
+    input: str
+
+
 class _Call(Struct):
     id: str
-    function: _CalledFunction
+    function: _CalledFunction | None = None
+    custom: _CalledCustom | None = None
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.function.name if self.function else self.custom.name if self.custom else ""
+
+    @property
+    def arguments(self) -> str:
+        """What it is called with."""
+        return self.function.arguments if self.function else self.custom.input if self.custom else ""
 
 
 class _Message(Struct):
@@ -68,17 +84,33 @@ class _Function(Struct):
     parameters: dict[str, Any] | None = None
 
 
+class _Custom(Struct):
+    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    description: str | None = None
+
+
 class _Tool(Struct):
     type: str
     function: _Function | None = None
+    custom: _Custom | None = None
 
 
-class _ChosenFunction(Struct):
+class _Named(Struct):
     name: str
 
 
 class _ChosenTool(Struct):
-    function: _ChosenFunction
+    function: _Named | None = None
+    custom: _Named | None = None
+
+
+class _AllowedTools(Struct):
+    mode: Literal["auto", "required"]
+    tools: list[_ChosenTool]
+
+
+class _Choice(_ChosenTool):
+    allowed_tools: _AllowedTools | None = None
 
 
 class _JsonSchema(Struct):
@@ -106,10 +138,11 @@ class _Request(_Glance, kw_only=True):
     stop: str | list[str] | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
     tools: list[_Tool] | None = None
-    tool_choice: Literal["auto", "none", "required"] | _ChosenTool | None = None
+    tool_choice: Literal["auto", "none", "required"] | _Choice | None = None
     parallel_tool_calls: bool | None = None
     response_format: _ResponseFormat | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    user: Annotated[str, Meta(max_length=64)] | None = None
     reasoning: _Reasoning | None = None
     image_config: _ImageConfig | None = None
 
@@ -145,11 +178,7 @@ def read_request(path: str, body: bytes) -> Conversation:
     except msgspec.DecodeError as error:
         raise SandboxRefusal(400, "We could not parse the JSON body of your request.") from error
     _check_pairs(request.messages)
-    tools = tuple(
-        SandboxTool(tool.function.name, tool.function.description or "", tool.function.parameters or {"type": "object"})
-        for tool in request.tools or ()
-        if tool.function
-    )
+    tools = tuple(_tools(request))
     effort = request.reasoning_effort or (request.reasoning.effort if request.reasoning else None)
     return Conversation(
         model=request.model,
@@ -168,18 +197,44 @@ def read_request(path: str, body: bytes) -> Conversation:
     )
 
 
+def _tools(request: _Request) -> Iterator[SandboxTool]:
+    """Yield the tools that may be called."""
+    choice = request.tool_choice if isinstance(request.tool_choice, _Choice) else None
+    allowed = None if choice is None or choice.allowed_tools is None else choice.allowed_tools.tools
+    names = None if allowed is None else {_name_of(tool) for tool in allowed}
+    for tool in request.tools or ():
+        if tool.function:
+            made = SandboxTool(
+                tool.function.name, tool.function.description or "", tool.function.parameters or {"type": "object"}
+            )
+        elif tool.custom:
+            made = SandboxTool(tool.custom.name, tool.custom.description or "", FREE_TEXT, custom=True)
+        else:
+            continue
+        if names is None or made.name in names:
+            yield made
+
+
+def _name_of(tool: _ChosenTool) -> str:
+    """Return the name of a tool that is pointed at. Raises Refusal (400)."""
+    named = tool.function or tool.custom
+    if named is None:
+        raise SandboxRefusal(400, "Missing required parameter: 'tool_choice.function'.", param="tool_choice.function")
+    return named.name
+
+
 def _wants_usage(request: _Glance) -> bool:
     return bool(request.stream_options and request.stream_options.include_usage)
 
 
 def _turns(messages: list[_Message]) -> Iterator[Turn]:
-    names = {call.id: call.function.name for message in messages for call in message.tool_calls or ()}
+    names = {call.id: call.name for message in messages for call in message.tool_calls or ()}
     for message in messages:
         parts = message.content if isinstance(message.content, list) else []
         said = (
             message.content if isinstance(message.content, str) else "\n".join(part.text for part in parts if part.text)
         )
-        called = "".join(call.function.name + call.function.arguments for call in message.tool_calls or ())
+        called = "".join(call.name + call.arguments for call in message.tool_calls or ())
         counts = Counter(_ATTACHMENTS[part.type] for part in parts if part.type in _ATTACHMENTS)
         yield Turn(
             role=_ROLES[message.role],
@@ -207,14 +262,17 @@ def _check_pairs(messages: list[_Message]) -> None:
         raise SandboxRefusal(400, f"{text} No response: {', '.join(sorted(open_calls))}", param="messages")
 
 
-def _tool_choice(choice: str | _ChosenTool | None, tools: tuple[SandboxTool, ...]) -> str:
+def _tool_choice(choice: str | _Choice | None, tools: tuple[SandboxTool, ...]) -> str:
     if choice is None:
         return "auto"
     if isinstance(choice, str):
         return choice
-    if choice.function.name not in {tool.name for tool in tools}:
-        raise SandboxRefusal(400, f"Tool choice '{choice.function.name}' not found in 'tools'.", param="tool_choice")
-    return f"={choice.function.name}"
+    if choice.allowed_tools:
+        return choice.allowed_tools.mode
+    name = _name_of(choice)
+    if name not in {tool.name for tool in tools}:
+        raise SandboxRefusal(400, f"Tool choice '{name}' not found in 'tools'.", param="tool_choice")
+    return f"={name}"
 
 
 def _schema(wanted: _ResponseFormat | None) -> dict[str, Any] | None:

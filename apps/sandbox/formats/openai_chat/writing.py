@@ -108,6 +108,8 @@ def _image(picture: bytes) -> dict[str, Any]:
 
 
 def _written_call(call: SandboxToolCall, arguments: str) -> dict[str, Any]:
+    if call.custom:
+        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": arguments}}
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
@@ -122,7 +124,8 @@ def _deltas(choice: SandboxChoice, scenario: Scenario) -> Iterator[dict[str, Any
     for index, call in enumerate(choice.calls):
         yield {"tool_calls": [{"index": index} | _written_call(call, "")]}
         for piece in scenario.pieces_of(call.arguments, usual=ARGUMENT_DELTA):
-            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+            delta = {"custom": {"input": piece}} if call.custom else {"function": {"arguments": piece}}
+            yield {"tool_calls": [{"index": index} | delta]}
 
 
 def _thought(text: str, scenario: Scenario, said: list[dict[str, Any]]) -> dict[str, Any]:

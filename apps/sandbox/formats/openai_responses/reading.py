@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from apps.sandbox.conversation import Conversation, Role, SandboxTool, Turn
+from apps.sandbox.conversation import FREE_TEXT, Conversation, Role, SandboxTool, Turn
 from apps.sandbox.formats import Glance
 from apps.sandbox.formats.openai_responses.request_structs import (
-    FREE_TEXT,
     ChosenTool,
+    ConfigurationUpdate,
     ContentPart,
     CustomCall,
     CustomResult,
@@ -79,10 +79,17 @@ def read_request(path: str, body: bytes) -> Conversation:
         parallel_calls=request.parallel_tool_calls is not False,
         schema=_schema(request.text.format if request.text else None),
         max_tokens=request.max_output_tokens,
-        effort=request.reasoning.effort if request.reasoning else None,
+        effort=_effort(request, items),
         streamed=bool(request.stream),
         wants_usage=True,
     )
+
+
+def _effort(request: ResponseRequest, items: list[Item]) -> str | None:
+    """Return the effort that was stated last."""
+    stated = [item.reasoning for item in items if isinstance(item, ConfigurationUpdate)]
+    efforts = [options.effort for options in (request.reasoning, *stated) if options is not None and options.effort]
+    return efforts[-1] if efforts else None
 
 
 def _tools(tool: OfferedTool, namespace: str | None) -> Iterator[SandboxTool]:

@@ -6,8 +6,6 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct
 
-FREE_TEXT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-
 Id = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
@@ -71,7 +69,20 @@ class ReasoningItem(Strict, tag="reasoning"):
     status: str | None = None
 
 
-Item = MessageItem | FunctionCall | CustomCall | FunctionResult | CustomResult | ReasoningItem
+class ReasoningOptions(Strict):
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    context: Literal["auto", "current_turn", "all_turns"] | None = None
+    mode: Literal["standard", "pro"] | None = None
+
+
+class ConfigurationUpdate(Strict, tag="configuration_update"):
+    reasoning: ReasoningOptions | None = None
+    text: dict[str, Any] | None = None
+    id: Id | None = None
+
+
+Item = MessageItem | FunctionCall | CustomCall | FunctionResult | CustomResult | ReasoningItem | ConfigurationUpdate
 
 
 class OfferedTool(Strict):
@@ -80,6 +91,9 @@ class OfferedTool(Strict):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
+    output_schema: dict[str, Any] | None = None
+    defer_loading: bool | None = None
+    allowed_callers: list[str] | None = None
     user_location: dict[str, Any] | None = None
     search_context_size: Literal["low", "medium", "high"] | None = None
     filters: dict[str, Any] | None = None
@@ -113,9 +127,16 @@ class TextOptions(Strict):
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
-class ReasoningOptions(Strict):
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    summary: Literal["auto", "concise", "detailed"] | None = None
+Include = Literal[
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
 
 
 class ResponseRequest(Strict):
@@ -124,7 +145,7 @@ class ResponseRequest(Strict):
     instructions: str | None = None
     stream: bool | None = None
     store: bool | None = None
-    include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = None
+    include: list[Include] | None = None
     max_output_tokens: Annotated[int, Meta(ge=16)] | None = None
     max_tool_calls: int | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
@@ -135,7 +156,13 @@ class ResponseRequest(Strict):
     tools: list[OfferedTool] | None = None
     tool_choice: Literal["auto", "none", "required"] | ChosenTool | None = None
     parallel_tool_calls: bool | None = None
-    user: str | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    context_management: list[dict[str, Any]] | None = None
+    user: Id | None = None
+    safety_identifier: Id | None = None
     metadata: dict[str, str] | None = None
-    service_tier: Literal["auto", "default", "flex", "priority"] | None = None
-    prompt_cache_key: str | None = None
+    moderation: dict[str, Any] | None = None
+    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
+    prompt_cache_key: Id | None = None
+    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    prompt_cache_options: dict[str, Any] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from apps.catalog.models import ModelProvider
 from apps.gateway.canonical.chat import Chat, Target, Text
 from apps.gateway.canonical.events import Annotated, Event, Finished, OpaqueDelta, TextDelta, UsageReported
 from apps.gateway.canonical.fold import fold
-from apps.gateway.dialects import anthropic, find_dialect, openai
+from apps.gateway.dialects import anthropic, find_dialect, google, openai, responses
 from apps.kernel import generation
 from apps.kernel.usage import Usage
 from tests.gateway.dialects.test_laws import QUESTION, SUMMARY, read_stream
@@ -190,3 +191,48 @@ def test_thinking_is_switched_off_where_a_model_can(
     assert response.status_code == 200, response.content
     assert caller.sent("off")[-1]["body"].get("reasoning_effort") == sent
     assert response.headers.get("x-gateway-loss", "") == ", ".join(lost)
+
+
+@pytest.mark.parametrize(
+    ("effort", "efforts", "sent", "losses"),
+    [
+        ("xhigh", ["low", "medium", "high", "xhigh"], "xhigh", []),
+        ("max", ["low", "medium", "high", "xhigh"], "xhigh", ["output_config.effort"]),
+        ("max", ["low", "medium", "high"], "high", ["output_config.effort"]),
+        ("enormous", ["low", "medium", "high"], None, ["output_config.effort"]),
+    ],
+)
+def test_the_greatest_efforts_reach_other_formats(
+    effort: str, efforts: list[str], sent: str | None, losses: list[str]
+) -> None:
+    body = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "?"}]}
+    # As Claude Code says it.
+    asked = {**body, "output_config": {"effort": effort}, "thinking": {"type": "adaptive", "display": "omitted"}}
+    chat = anthropic.read_request(json.dumps(asked).encode())
+    facts = {"reasoning_efforts": efforts}
+    for written, effort_in in (
+        (openai, lambda wire: wire.get("reasoning_effort")),
+        (responses, lambda wire: wire.get("reasoning", {}).get("effort")),
+        (google, lambda wire: wire["generationConfig"].get("thinkingConfig", {}).get("thinkingLevel")),
+    ):
+        target = Target(model_name="m", facts=facts)
+        wire = json.loads(written.write_request(chat, target))
+        assert effort_in(wire) == (sent and sent.upper() if written is google else sent)
+        assert [loss.param for loss in target.dropped_fields] == losses
+
+
+@pytest.mark.parametrize("dialect", ["openai", "responses"])
+def test_a_user_identifier_that_is_too_long_for_openai_is_sent_as_its_digest(dialect: str) -> None:
+    # As Claude Code sends it.
+    user = json.dumps({"device_id": "d" * 64, "account_uuid": "", "session_id": "s" * 36})
+    body = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "?"}]}
+    written = find_dialect(dialect)
+    assert written is not None
+    for said, sent, losses in (
+        (user, sha256(user.encode()).hexdigest(), ["metadata.user_id"]),
+        ("u" * 64, "u" * 64, []),
+    ):
+        chat = anthropic.read_request(json.dumps({**body, "metadata": {"user_id": said}}).encode())
+        target = Target(model_name="m", facts={})
+        wire = json.loads(written.write_request(chat, target))
+        assert (wire["user"], [loss.param for loss in target.dropped_fields]) == (sent, losses)

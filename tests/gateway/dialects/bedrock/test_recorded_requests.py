@@ -38,7 +38,7 @@ TARGETS: dict[str, dict[str, Any]] = {
 }
 # Why a request cannot be written at all.
 REASONS = (
-    "A tool is of a kind that this model's provider does not have",
+    "is a tool that this model's provider does not have",
     "A message holds content that this model's provider has no form for",
     "this model's provider takes the bytes of a picture or file, not its address",
     "this model's provider takes the bytes of a file, not its address or id",
@@ -75,7 +75,7 @@ def test_recorded_requests_fit_awss_own_model_of_converse(takes: str, capsys: py
         try:
             written = bedrock.write_request(chat, target)
         except InvalidRequest as refusal:
-            refusals[next(reason for reason in REASONS if refusal.message.endswith(reason))] += 1
+            refusals[next(reason for reason in REASONS if reason in refusal.message)] += 1
             continue
         assert_fits(json.loads(written), target, name)
         if takes == "least":

@@ -76,7 +76,7 @@ def test_the_path_names_the_model_and_whether_it_streams(stream: bool, path: str
     [
         ({"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "wav"}}, "audio"),
         ({"tools": [WEATHER], "web_search": True}, "tools"),
-        ({"tools": [{"type": "code_interpreter"}]}, "tools"),
+        ({"tools": [{"type": "code_interpreter"}]}, "tools[0]"),
         ({"tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": "array"}}}]}, "tools[0]"),
         ({"image_config": {"image_quality": "high"}}, "image_config"),
         ({"image_config": {"n": 2}}, "image_config"),
@@ -146,11 +146,11 @@ def test_names_too_long_to_escape_are_sent_as_others_and_come_back() -> None:
     assert wire["tools"][0]["functionDeclarations"][0]["name"] == sent_name
 
 
-def test_six_stop_sequences_are_refused_and_five_are_not() -> None:
+def test_six_stop_sequences_are_refused_to_googles_own_clients() -> None:
     chat = read()
-    chat.stop = ["1", "2", "3", "4", "5"]
+    chat.stop = ["1", "2", "3", "4", "5", "6"]
     assert config_of(chat) == {"stopSequences": ["1", "2", "3", "4", "5"]}
-    chat.stop.append("6")
+    chat.dialect = "google"
     with pytest.raises(InvalidRequest, match="at most 5 stop sequences"):
         sent(chat)
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import (
     CacheMark,
@@ -163,3 +164,14 @@ def test_a_file_without_its_media_type_in_front_gets_it() -> None:
     )
     part = {"type": "file", "file": {"file_data": "data:application/pdf;base64,AA==", "filename": "a.pdf"}}
     assert wire["messages"][0]["content"] == [part]
+
+
+def test_a_chosen_custom_tool_is_pointed_at_as_one_where_the_request_is_rewritten() -> None:
+    tools = [{"type": "custom", "custom": {"name": "patch"}}, {"type": "function", "function": {"name": "find"}}]
+    pointers = [{"type": "custom", "custom": {"name": "patch"}}, {"type": "function", "function": {"name": "find"}}]
+    allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": pointers}}
+    for choice in (*pointers, allowed):
+        body = {"model": "m", "messages": [{"role": "user", "content": "?"}], "tools": tools, "tool_choice": choice}
+        chat = replace(openai.read_request(json.dumps(body).encode()), source=None)
+        wire = json.loads(openai.write_request(chat, Target(model_name="m", facts={})))
+        assert (wire["tools"], wire["tool_choice"]) == (tools, choice)

@@ -105,3 +105,31 @@ def test_what_openai_refuses_is_refused(sandbox_url: str, fields: dict[str, Any]
     response = post(sandbox_url, **fields)
     assert 400 <= response.status_code <= 404
     assert response.json()["error"]["message"] == words
+
+
+def test_the_effort_that_was_stated_last_counts(sandbox_url: str) -> None:
+    update = {"type": "configuration_update", "reasoning": {"effort": "minimal"}}
+    counts = [
+        post(sandbox_url, input=[{"role": "user", "content": "hi"}, *items], reasoning={"effort": effort}).json()[
+            "usage"
+        ]["output_tokens_details"]["reasoning_tokens"]
+        for items, effort in (([], "minimal"), ([update], "high"), ([], "high"))
+    ]
+    assert 0 < counts[0] == counts[1] < counts[2]
+
+
+def test_what_openai_takes_beside_a_conversation_is_taken(sandbox_url: str) -> None:
+    response = post(
+        sandbox_url,
+        truncation="auto",
+        context_management=[{"type": "compaction", "compact_threshold": 100_000}],
+        safety_identifier="u" * 64,
+        prompt_cache_retention="24h",
+        prompt_cache_options={"mode": "implicit"},
+        moderation={"model": "omni-moderation-latest"},
+        service_tier="fast",
+        reasoning={"effort": "low", "context": "auto", "mode": "standard"},
+        include=["web_search_call.action.sources"],
+    )
+    assert response.status_code == 200, response.text
+    assert post(sandbox_url, safety_identifier="u" * 65).status_code == 400

@@ -63,7 +63,7 @@ def test_an_id_that_fits_stays_and_a_seal_is_left_out() -> None:
         ("n", {"n": 2}),
         ("modalities", {"modalities": ["text", "audio"], "audio": {"voice": "v", "format": "wav"}}),
         ("image_config", {"image_config": {"aspect_ratio": "1:1"}}),
-        ("tools", {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}),
+        ("tools[0]", {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}),
         (
             "messages[0]",
             {

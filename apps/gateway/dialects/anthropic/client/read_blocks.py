@@ -28,8 +28,8 @@ from apps.gateway.dialects.fields import (
 MAX_BLOCKS = 10_000
 # Blocks of Anthropic's own, most of which its answers bring and its clients send back: uses and results of its tools.
 _OWN_BLOCK = re.compile(
-    r"([a-z0-9_]+_)?tool_(use|result|addition|removal|reference)|[a-z_]*search_result|container_upload|compaction"
-    r"|fallback|context_[a-z_]+|connector_text"
+    r"([a-z0-9_]+_)?tool_(use|result|addition|removal|reference|listing)|[a-z_]*search_result|container_upload"
+    r"|compaction|fallback|context_[a-z_]+|connector_text|browser_state"
 )
 _PLAIN_TEXT = frozenset({"type", "text"})
 

@@ -68,6 +68,14 @@ def _instruction(role: Role) -> Callable[[Record], list[Message]]:
     return read
 
 
+def _system(wire: Record) -> list[Message]:
+    """Read instructions. In mid-conversation they may be but a change of how answers are made."""
+    config: Record | None = optional(wire, "output_config", record)
+    if config and wire.get("content") is None:
+        return [Message(role="system", parts=[], extra=fields.rest_of(wire, _FIELDS))]
+    return _instruction("system")(wire)
+
+
 def _user(wire: Record) -> list[Message]:
     parts = required(wire, "content", read_content)
     extra = fields.rest_of(wire, _FIELDS)
@@ -137,7 +145,7 @@ _BILLING = "x-anthropic-billing-header:"
 _ROLES: dict[str, Callable[[Record], list[Message]]] = {
     "user": _user,
     "assistant": _assistant,
-    "system": _instruction("system"),
+    "system": _system,
     "developer": _instruction("developer"),
     "tool": _tool,
     "function": _function,

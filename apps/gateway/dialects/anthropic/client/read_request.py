@@ -34,7 +34,7 @@ from apps.kernel.errors import InvalidRequest
 MAX_STOPS = 1_000
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
 MOST_TOKENS = 1_000_000_000
-_EFFORTS = frozenset({"low", "medium", "high"})
+_EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
 # What models read; it may be as long as a body.
 _CONVERSATION = frozenset({"messages", "system", "tools", "output_config"})
 # What `output_config.format` was called before.

@@ -30,8 +30,8 @@ from apps.gateway.dialects.fields import (
 MAX_TOOLS = 1_000
 WEB_SEARCH = "web_search_"
 
-# Tools of Anthropic's own.
-_OWN_TOOL = re.compile(r"[a-z0-9_]+_[0-9]{8}|mcp_toolset")
+# Tools of Anthropic's own: most have the date of their version.
+_OWN_TOOL = re.compile(r"[a-z0-9_]+_[0-9]{8}|mcp_toolset|tool_search_tool_(bm25|regex)")
 _FUNCTION_FIELDS = frozenset({"type", "name", "description", "input_schema", "strict", "cache_control"})
 _SEARCH_FIELDS = frozenset({"max_uses", "user_location", "cache_control"})
 _MODES = {"auto": "auto", "none": "none", "any": "required", "tool": "named"}

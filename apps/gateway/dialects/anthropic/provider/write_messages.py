@@ -53,6 +53,8 @@ def write_messages(messages: Iterable[Message], *, same_dialect: bool) -> list[R
     for message in messages:
         role, blocks = _turn(message, same_dialect=same_dialect)
         if not blocks:
+            if same_dialect and role == "system" and message.extra:
+                turns.append({"role": role, **message.extra})
             continue
         # What the client itself wrote apart stays apart, but for the results that belong to a user's turn.
         if turns and turns[-1]["role"] == role and (not same_dialect or before == "tool"):
@@ -67,7 +69,8 @@ def write_messages(messages: Iterable[Message], *, same_dialect: bool) -> list[R
     for turn in turns:
         if turn["role"] == "user":
             turn["content"].sort(key=_results_first)
-        turn["content"] = _as_string(turn["content"])
+        if "content" in turn:
+            turn["content"] = _as_string(turn["content"])
     return turns
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from apps.gateway.canonical.chat import Chat, FunctionTool, Target, Tool, ToolCall, ToolChoice, ToolResult
+from apps.gateway.canonical.chat import Chat, FunctionTool, OpaqueTool, Target, Tool, ToolCall, ToolChoice, ToolResult
 from apps.gateway.dialects.bedrock.provider.flavor import Flavor
 from apps.gateway.dialects.bedrock.provider.write_blocks import Blocks
 from apps.gateway.dialects.bedrock.shared.wire import Record, refused
 from apps.gateway.dialects.schemas import UnsupportedSchema, close_schema, object_root
-from apps.gateway.dialects.unsupported_fields import unsupported_feature
+from apps.gateway.dialects.unsupported_fields import kind_of, unsupported_feature
 
 _ANY_OBJECT: Record = {"type": "object", "properties": {}}
 _NATIVE = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
@@ -63,7 +63,8 @@ def _offered(chat: Chat, choice: ToolChoice, blocks: Blocks, target: Target, fla
 
 def _spec(tool: Tool, at: str, target: Target, flavor: Flavor) -> Record:
     if not isinstance(tool, FunctionTool):
-        raise refused("A tool is of a kind that this model's provider does not have", at)
+        kind = kind_of(tool.data) if isinstance(tool, OpaqueTool) else "web_search"
+        raise refused(f"{kind} is a tool that this model's provider does not have", at)
     spec: Record = {"name": tool.name}
     if tool.description:
         spec["description"] = tool.description

@@ -39,9 +39,10 @@ def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     form = chat.response_format
     if form is not None and form.kind == "json_schema" and target.facts.get("structured_outputs") == "tool":
         chat = add_structured_output_tool(chat, target)
-    if chat.effort is not None and (chat.reasoning is None or chat.reasoning == ReasoningRequest()):
+    asked = chat.reasoning or ReasoningRequest()
+    if chat.effort is not None and asked.effort is None and asked.max_tokens is None:
         if flavor.reasoning_efforts or flavor.reasoning_budget is not None:
-            return replace(chat, reasoning=ReasoningRequest(effort=chat.effort))
+            return replace(chat, reasoning=replace(asked, effort=chat.effort))
         note_dropped(chat, target, "effort", "not available from this model's provider")
     return chat
 

@@ -16,8 +16,9 @@ from apps.gateway.dialects.google.provider.passthrough import merged, pass_on, p
 from apps.gateway.dialects.google.provider.write_contents import write_contents
 from apps.gateway.dialects.google.provider.write_tools import write_tools
 from apps.gateway.dialects.google.shared.wire import NAME, Record, encode, without_none
-from apps.gateway.dialects.reasoning_efforts import nearest_effort
+from apps.gateway.dialects.reasoning_efforts import nearest_effort, note_effort
 from apps.gateway.dialects.schemas import google_schema
+from apps.gateway.dialects.stop_sequences import fit_stop_sequences
 from apps.gateway.dialects.unsupported_fields import note_dropped, unsupported_feature
 
 MAX_STOPS, MAX_SEED = 5, 2**31 - 1
@@ -83,7 +84,7 @@ def write_fields(chat: Chat, target: Target) -> Record:
 
 
 def _sampling(chat: Chat, target: Target) -> Record:
-    if chat.stop is not None and len(chat.stop) > MAX_STOPS:
+    if chat.dialect == NAME and chat.stop is not None and len(chat.stop) > MAX_STOPS:
         raise unsupported_feature(chat, "stop", f"This model's provider takes at most {MAX_STOPS} stop sequences")
     seed = chat.seed
     if seed is None and chat.image_config:
@@ -103,7 +104,7 @@ def _sampling(chat: Chat, target: Target) -> Record:
         # OpenAI-alikes write -1 for "all of them".
         topK=None if chat.top_k == -1 else chat.top_k,
         candidateCount=chat.n,
-        stopSequences=chat.stop or None,
+        stopSequences=fit_stop_sequences(chat, target, MAX_STOPS) or None,
         seed=seed,
         presencePenalty=chat.presence_penalty,
         frequencyPenalty=chat.frequency_penalty,
@@ -160,7 +161,7 @@ def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record:
     elif asked.effort is not None:
         effort = nearest_effort(asked.effort, flavor.reasoning_efforts or _LEVELS)
         if effort != asked.effort:
-            note_dropped(chat, target, "reasoning_effort", f"the model does not know {asked.effort}: sent as {effort}")
+            note_effort(asked.effort, effort, chat, target)
         config["thinkingLevel"] = effort.upper()
     if not asked.exclude and config.get("thinkingBudget") != 0:
         config["includeThoughts"] = True

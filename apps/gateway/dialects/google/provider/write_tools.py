@@ -32,7 +32,8 @@ def write_tools(chat: Chat, flavor: Flavor, target: Target) -> Record:
     config: Record = {}
     if _wants_search(chat, target):
         wire.append({"googleSearch": _own_search(chat)})
-        if functions:
+        if functions and not ours:
+            # Clients of this format say themselves whether they can handle what the search did.
             if "search_with_tools" not in flavor.takes:
                 raise _refused("A web search cannot be combined with functions for this model", "tools")
             config["includeServerSideToolInvocations"] = True

@@ -24,7 +24,7 @@ from apps.gateway.dialects.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.openai.provider.flavor import Flavor
 from apps.gateway.dialects.openai.shared.wire import NAME
 from apps.gateway.dialects.schemas import UnsupportedSchema, object_root
-from apps.gateway.dialects.stop_sequences import emulate_stop_sequences
+from apps.gateway.dialects.stop_sequences import emulate_stop_sequences, fit_stop_sequences
 from apps.gateway.dialects.structured_output import emulate_structured_output
 from apps.gateway.dialects.tool_names import adapt_tool_names
 from apps.gateway.dialects.unsupported_fields import (
@@ -35,9 +35,12 @@ from apps.gateway.dialects.unsupported_fields import (
     repair_tool_results,
     unsupported_feature,
 )
+from apps.gateway.dialects.user_identifiers import shorten_user
 
 Record = dict[str, Any]
 
+# What OpenAI takes, and those who are like it.
+_MOST_STOPS = 4
 _NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
 # Fields without which the client would get something else than what it asks for.
 _NEEDED = frozenset({"n", "logprobs", "top_logprobs", "modalities", "audio", "tools", "response_format"})
@@ -51,7 +54,9 @@ def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     if "images" not in flavor.takes:
         _lose_pictures(chat, target)
     if chat.dialect != NAME:
-        chat = adapt_tool_names(_with_objects(chat), target, _NAMES, _LONGEST_NAME)
+        chat = adapt_tool_names(_with_objects(shorten_user(chat, target)), target, _NAMES, _LONGEST_NAME)
+        if "stop" not in flavor.unsupported and chat.stop is not None:
+            chat = replace(chat, stop=fit_stop_sequences(chat, target, _MOST_STOPS))
     return emulate_structured_output(_with_effort(chat, flavor, target), target)
 
 

@@ -6,6 +6,7 @@ else is written from the canonical form. Knows facts. Must never know a provider
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -114,7 +115,7 @@ def written(chat: Chat, flavor: Flavor) -> Record:
     if chat.tools is not None:
         wire["tools"] = [_tool(tool, flavor) for tool in chat.tools if not isinstance(tool, WebSearchTool)]
     if chat.tool_choice is not None:
-        wire["tool_choice"] = tool_choice_of(chat.tool_choice)
+        wire["tool_choice"] = tool_choice_of(chat.tool_choice, _custom_names(chat))
     if chat.reasoning is not None:
         asked = chat.reasoning
         wire["reasoning"] = _stated(effort=asked.effort, max_tokens=asked.max_tokens, exclude=asked.exclude)
@@ -202,14 +203,23 @@ def _own(tool: Tool, flavor: Flavor) -> Record:
     return dict(tool.extra) if tool.extra and flavor.same_dialect else {}
 
 
-def tool_choice_of(choice: ToolChoice) -> str | Record:
-    """Return a choice of tools as the field says it."""
+def tool_choice_of(choice: ToolChoice, custom: Collection[str] = ()) -> str | Record:
+    """Return a choice of tools as the field says it; `custom` are the names of those that take free text."""
     if choice.allowed:
-        tools = [{"type": "function", "function": {"name": name}} for name in choice.allowed]
+        tools = [_pointed_at(name, custom) for name in choice.allowed]
         return {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": tools}}
-    if choice.mode == "named":
-        return {"type": "function", "function": {"name": choice.name}}
-    return choice.mode
+    return _pointed_at(choice.name or "", custom) if choice.mode == "named" else choice.mode
+
+
+def _pointed_at(name: str, custom: Collection[str]) -> Record:
+    kind = "custom" if name in custom else "function"
+    return {"type": kind, kind: {"name": name}}
+
+
+def _custom_names(chat: Chat) -> list[str]:
+    """Return the names of the tools that take free text."""
+    own = [tool.data for tool in chat.tools or () if isinstance(tool, OpaqueTool) and tool.dialect == NAME]
+    return [str(data["custom"].get("name")) for data in own if isinstance(data.get("custom"), dict)]
 
 
 def _stated(**values: Any) -> Record:

@@ -13,7 +13,7 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Effort, ReasoningRequest, Target
 from apps.gateway.dialects.openai.provider.flavor import Flavor
 from apps.gateway.dialects.openai.shared.wire import EFFORTS
-from apps.gateway.dialects.reasoning_efforts import effort_of
+from apps.gateway.dialects.reasoning_efforts import effort_of, field_of
 from apps.gateway.dialects.unsupported_fields import note_dropped
 
 Record = dict[str, Any]
@@ -103,11 +103,12 @@ def _word(effort: Effort, chat: Chat, flavor: Flavor, target: Target) -> str | N
         return effort
     words = [word for word in EFFORTS if word in known and word != "none"]
     if effort == "none" or not (words or "default" in known):
-        note_dropped(chat, target, _PARAM, f"this model has no reasoning effort {effort}")
+        note_dropped(chat, target, field_of(effort, chat), f"this model has no reasoning effort {effort}")
         return None
     place = EFFORTS.index(effort)
     word: str = min(words, key=lambda it: (abs(EFFORTS.index(it) - place), -EFFORTS.index(it)), default="default")
-    note_dropped(chat, target, _PARAM, f"this model has no reasoning effort {effort}: it was asked for {word}")
+    why = f"this model has no reasoning effort {effort}: it was asked for {word}"
+    note_dropped(chat, target, field_of(effort, chat), why)
     return word
 
 

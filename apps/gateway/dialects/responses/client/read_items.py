@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from apps.gateway.canonical.chat import Message, Opaque, Part, Reasoning, Refusal, Role, Text, ToolCall, ToolResult
 from apps.gateway.dialects import fields
+from apps.gateway.dialects.configuration_updates import CONFIGURATION_UPDATE
 from apps.gateway.dialects.fields import (
     Malformed,
     Record,
@@ -22,6 +23,7 @@ from apps.gateway.dialects.fields import (
     required,
     string,
 )
+from apps.gateway.dialects.openai.shared.wire import EFFORTS
 from apps.gateway.dialects.responses.client.encrypted_reasoning import (
     ReasoningCipher,
     decrypt_blocks,
@@ -45,6 +47,7 @@ _CLIENTS_OWN: Final = frozenset(
     {
         *("computer_call_output", "local_shell_call_output", "shell_call_output", "apply_patch_call_output"),
         *("mcp_approval_response", "tool_search_output", "additional_tools", "program_output", "compaction_trigger"),
+        CONFIGURATION_UPDATE,
     }
 )
 
@@ -87,6 +90,8 @@ def _item(value: Any, cipher: ReasoningCipher | None) -> _Read:
         kind = "message"
     if kind == "reasoning":
         return _Read("assistant", list(_reasoning(wire, cipher)))
+    if kind == CONFIGURATION_UPDATE:
+        optional(wire, "reasoning", _check_effort)
     if kind in _MODELS_OWN:
         return _Read("assistant", [Opaque(dialect=NAME, data=wire)])
     if kind in _CLIENTS_OWN:
@@ -97,6 +102,10 @@ def _item(value: Any, cipher: ReasoningCipher | None) -> _Read:
             return _Read("assistant", [Opaque(dialect=NAME, data=wire)])
         raise Malformed("responses are not stored here: send the item itself", "type")
     return _read_by_type({**wire, "type": kind} if kind is not None else wire)
+
+
+def _check_effort(value: Any) -> None:
+    optional(record(value), "effort", one_of(*EFFORTS))
 
 
 def _message(wire: Record) -> _Read:

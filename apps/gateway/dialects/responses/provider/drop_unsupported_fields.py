@@ -26,6 +26,7 @@ from apps.gateway.dialects.unsupported_fields import (
     repair_tool_results,
     unsupported_feature,
 )
+from apps.gateway.dialects.user_identifiers import shorten_user
 
 _NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
 _REASONING_FORMATS: Final = frozenset({SIGNATURE_FORMAT, UNSIGNED_FORMAT})
@@ -70,6 +71,8 @@ def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
         foreign = replace(chat, extra={name: it for name, it in (chat.extra or {}).items() if name not in shared})
     note_unsupported_fields(foreign, target, NAME, marks=marks, names=False, details=True, thinking=is_returnable)
     note_unsupported_hints(chat, target, *_HINTS)
+    if chat.dialect != NAME:
+        chat = shorten_user(chat, target)
     return emulate_structured_output(adapt_tool_names(chat, target, _NAMES, _LONGEST_NAME), target)
 
 

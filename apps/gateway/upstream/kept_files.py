@@ -1,0 +1,147 @@
+"""Kept files: parts of a request that name a file kept here by its id get what is in it, whoever answers.
+
+The seam between requests and whoever keeps files: nobody does until `install` is called, and an id that is not of ours
+goes to the provider as it is. Knows parts and sizes. Must never store anything, nor decide who may read what.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from mimetypes import guess_type
+from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
+
+from apps.gateway.access.policy import Policy
+from apps.gateway.canonical.chat import Chat, File, Image, Message, Opaque, Part, ToolResult
+from apps.gateway.dialects.image_type import HEAD, image_type_of
+from apps.gateway.dialects.unsupported_fields import message_path
+from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.errors import BodyTooLarge, InvalidRequest
+from apps.kernel.offload import offload
+
+# What one request may name.
+MOST_FILES: Final = 20
+_BYTES: Final = CachedSetting("BODY_LIMIT")
+_ID: Final = re.compile(r"file-[0-9a-f]{48}")
+_HOLDING: Final = (File, Opaque, ToolResult)
+
+
+class KeptFile(Protocol):
+    """A file that is kept, not yet read."""
+
+    name: str
+    size: int
+
+    def read(self) -> bytes:
+        """Return what is in it. Raises DatabaseError."""
+
+
+class FileKeeper(Protocol):
+    """Whoever keeps files."""
+
+    def find(self, policy: Policy, file_id: str, param: str) -> KeptFile:
+        """Return a file that a caller reaches. Raises NotFound, which names the field, and DatabaseError."""
+
+
+_installed: list[FileKeeper] = []
+
+
+def install(keeper: FileKeeper) -> None:
+    """Have files found from now on."""
+    _installed[:] = [keeper]
+
+
+def inline_kept_files(chat: Chat, policy: Policy, reserve: Callable[[int], None]) -> Chat:
+    """Return the chat with what is in the kept files that it names; one that names none is returned as it is.
+
+    `reserve` is told of the bytes before they are read. Raises ApiError: NotFound for a file that the caller does not
+    reach, InvalidRequest and BodyTooLarge beyond the bounds, and what `reserve` raises.
+    """
+    if not _installed or chat.kinds.isdisjoint(_HOLDING):
+        return chat
+    named = {file_id: place for place, part in _parts(chat) if (file_id := _id_of(part)) is not None}
+    if not named:
+        return chat
+    if len(named) > MOST_FILES:
+        raise InvalidRequest(f"A request may name at most {MOST_FILES} files", param="messages")
+    found = {file_id: _installed[0].find(policy, file_id, place) for file_id, place in named.items()}
+    size = sum(file.size for file in found.values())
+    if size > _BYTES.value:
+        raise BodyTooLarge(f"The files that the request names are larger than {_BYTES.value} bytes together")
+    # Base64 takes a third more.
+    reserve(size * 4 // 3)
+    inline = {file_id: _Inline(file.name, file.read()) for file_id, file in found.items()}
+
+    def replaced(part: Part) -> Part:
+        if isinstance(part, ToolResult):
+            return replace(part, parts=[replaced(inner) for inner in part.parts])
+        file_id = _id_of(part)
+        return part if file_id is None else inline[file_id].in_place_of(part)
+
+    messages = [_with(message, replaced) for message in chat.messages]
+    return replace(chat, messages=messages, source=None)
+
+
+def _with(message: Message, replaced: Callable[[Part], Part]) -> Message:
+    return replace(message, parts=[replaced(part) for part in message.parts])
+
+
+def _parts(chat: Chat) -> Iterator[tuple[str, Part]]:
+    """Yield each part of the messages and of tools' results with its message's place."""
+    for number, message in enumerate(chat.messages):
+        place = message_path(chat, number)
+        for part in message.parts:
+            yield place, part
+            if isinstance(part, ToolResult):
+                yield from ((place, inner) for inner in part.parts)
+
+
+def _id_of(part: Part) -> str | None:
+    """Return the id of the kept file that a part names: a document's, or a picture's in the words of its format."""
+    named: Any = None
+    if isinstance(part, File):
+        named = part.file_id
+    elif isinstance(part, Opaque) and isinstance(part.data, dict):
+        data: dict[str, Any] = part.data
+        source = data.get("source")
+        named = data.get("file_id") if data.get("type") == "input_image" else None
+        if data.get("type") == "image" and isinstance(source, dict) and source.get("type") == "file":
+            named = source.get("file_id")
+    return named if isinstance(named, str) and _ID.fullmatch(named) else None
+
+
+class _Inline:
+    """What is in a file, as a part says it."""
+
+    def __init__(self, name: str, content: bytes) -> None:
+        self._name = name
+        self._type = _type_of(name, content)
+        self._data = offload(len(content), lambda: b64encode(content).decode())
+
+    def in_place_of(self, part: Part) -> Part:
+        """Return a part with the content in the place of its id. Raises InvalidRequest for a picture that is none."""
+        if isinstance(part, File):
+            filename = part.filename or self._name
+            return replace(part, file_id=None, data=self._data, filename=filename, media_type=self._type)
+        if not self._type.startswith("image/"):
+            raise InvalidRequest("The file is no picture of a kind that can be sent", code="invalid_parameters")
+        detail: Any = part.data.get("detail") if isinstance(part, Opaque) and isinstance(part.data, dict) else None
+        return Image(url=f"data:{self._type};base64,{self._data}", detail=detail if isinstance(detail, str) else None)
+
+
+def _type_of(name: str, content: bytes) -> str:
+    """Return a file's media type: what its first bytes tell, else its name, else that it is text or anything."""
+    if (picture := image_type_of(content[:HEAD])) is not None:
+        return picture
+    if content.startswith(b"%PDF-"):
+        return "application/pdf"
+    if (by_name := guess_type(name)[0]) is not None:
+        return by_name
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return "application/octet-stream"
+    return "text/plain"
