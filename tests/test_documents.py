@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from django.conf import global_settings
+from django.core.management import get_commands
 
 from gateway_project.data_directory import PROJECT
 
@@ -15,9 +19,18 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 TOP_LEVEL = sorted([*PROJECT.glob("*.md"), PROJECT / "LICENSE"])
 NEWCOMERS = [*TOP_LEVEL, PROJECT / "docs" / "adr" / "README.md", *sorted((PROJECT / "docs").glob("adding-*.md"))]
-PATH = re.compile(r"`((?:apps|gateway_project|tests|bench|docs|script)/[\w./-]*)`")
+# The change log tells of what was.
+DOCUMENTS = sorted({*TOP_LEVEL, *(PROJECT / "docs").rglob("*.md")} - {PROJECT / "CHANGELOG.md", PROJECT / "LICENSE"})
+ROOTS = "apps|gateway_project|tests|bench|docs|script|deploy|examples|templates"
+PATH = re.compile(rf"(?<![\w/<.-])((?:{ROOTS})/[\w./-]*[\w/])(?![\w*<]|\.\w)")
+# A test by its place under `tests/`, perhaps with its name behind it.
+TEST = re.compile(r"`((?:\w+/)*test_\w+\.py)(?:::(\w+))?(?:::(\w+))?`")
+MODULE = re.compile(r"`((?:\w+/)*\w+\.py)`")
+COMMAND = re.compile(r"manage\.py ([a-z]\w+)")
+SETTING = re.compile(r"`([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)(?:=[^`]*)?`")
+METRIC = re.compile(r"`(gateway_\w+)(?:\{[^`]*\})?`")
+RECORD = re.compile(r"(?:docs/adr/|\bADR )(\d{4})\b")
 TERM = re.compile(r"^\| ([^|]+) \| [^|]+ \| `([^`]+)` \|$", re.MULTILINE)
-MAPS = ["architecture.md", "glossary.md", "adding-a-dialect.md", "adding-a-provider.md", "adding-an-endpoint.md"]
 WRAPPED = [path for path in NEWCOMERS if path.name != "CHANGELOG.md"]
 
 
@@ -36,10 +49,66 @@ def test_links_lead_somewhere(path: Path) -> None:
     assert [link for link in links_of(path) if not link.exists()] == []
 
 
-@pytest.mark.parametrize("name", MAPS)
-def test_paths_that_a_map_names_are_there(name: str) -> None:
-    paths = PATH.findall((PROJECT / "docs" / name).read_text())
-    assert [path for path in paths if not (PROJECT / path).exists()] == []
+@cache
+def sources() -> dict[Path, str]:
+    """Return the text of every file that is no document, by its path."""
+    folders = [PROJECT / name for name in (*ROOTS.split("|"), ".ci")]
+    files = [path for folder in folders for path in folder.rglob("*")] + [*PROJECT.glob("*")]
+    text = [path for path in files if path.suffix in {".py", ".toml", ".yaml", ".yml", ".html", ".js", ".json", ""}]
+    return {path.relative_to(PROJECT): path.read_text(errors="replace") for path in text if path.is_file()}
+
+
+@cache
+def words() -> set[str]:
+    """Return every word of the sources."""
+    return set(re.findall(r"\w+", "\n".join(sources().values())))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+class TestWhatADocumentNames:
+    def test_paths_are_there(self, path: Path) -> None:
+        """A record of a decision is named by its number alone (`docs/adr/0042`)."""
+        named = {*PATH.findall(path.read_text())}
+        there = {name for name in named if (PROJECT / name).exists() or (PROJECT / "tests" / name).exists()}
+        assert {name for name in named - there if not re.fullmatch(r"docs/adr/\d{4}", name)} == set()
+
+    def test_modules_are_there(self, path: Path) -> None:
+        ends = {"/".join(known.parts[at:]) for known in sources() for at in range(len(known.parts))}
+        assert {name for name in MODULE.findall(path.read_text()) if name not in ends} == set()
+
+    def test_tests_are_there(self, path: Path) -> None:
+        ends = {known: text for known, text in sources().items() if known.parts[0] == "tests"}
+        missing = [
+            (file, *names)
+            for file, *names in TEST.findall(path.read_text())
+            if not any(
+                f"/{known.as_posix()}".endswith(f"/{file}") and {*filter(None, names)} <= {*re.findall(r"\w+", text)}
+                for known, text in ends.items()
+            )
+        ]
+        assert missing == []
+
+    def test_commands_are_there(self, path: Path) -> None:
+        """The doctor is none of Django's: it runs where Django does not start (`gateway_project/__main__.py`)."""
+        assert {*COMMAND.findall(path.read_text())} - {*get_commands(), "doctor"} == set()
+
+    def test_settings_are_there(self, path: Path) -> None:
+        """Ours, Django's and the system's; what is set for a client of the gateway is that client's affair."""
+        if path.parent.name == "clients":
+            return
+        named = {*SETTING.findall(path.read_text())}
+        assert {
+            name for name in named - words() if not hasattr(global_settings, name) and not hasattr(os, name)
+        } == set()
+
+    def test_metrics_are_there(self, path: Path) -> None:
+        """A counter is named with the ending that it has where it is shown."""
+        named = {*METRIC.findall(path.read_text())}
+        assert {name for name in named if not {name, name.removesuffix("_total")} & words()} == set()
+
+    def test_records_are_there(self, path: Path) -> None:
+        known = {record.name[:4] for record in (PROJECT / "docs" / "adr").glob("0*.md")}
+        assert {*RECORD.findall(path.read_text())} - known == set()
 
 
 @pytest.mark.parametrize(("contract", "prefix"), [("Imports go downwards", "apps/"), ("Within the gateway", "")])
