@@ -391,7 +391,7 @@ class TestWhatMayBeDone:
     def test_a_change_makes_policies_stale(
         self, operator: Client, rows: dict[type[Row], Row], world: World, django_capture_on_commit_callbacks: Any
     ) -> None:
-        scope = generation.organization(world.acme.id)
+        scope = generation.organization_scope(world.acme.id)
         rule, before = rows[IamRule], generation.read_generation_token(scope)
         with django_capture_on_commit_callbacks(execute=True):
             operator.post(

@@ -228,7 +228,7 @@ def is_current(policy: Policy, catalog: Catalog, token: str) -> bool:
     try:
         shard = shard_of(policy.organization_id)
         catalog_token = generation.check_token(generation.CATALOG, catalog.generation, shard)
-        organization_token = generation.read_generation_token(generation.organization(policy.organization_id))
+        organization_token = generation.read_generation_token(generation.organization_scope(policy.organization_id))
     except RedisError:
         return True
     if (catalog_token, organization_token) == (catalog.generation, policy.generation):
