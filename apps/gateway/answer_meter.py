@@ -1,4 +1,4 @@
-"""What an answer amounts to while it arrives, and what is held for it: more, ahead of all that is passed on.
+"""Answer meter: counts what an answer uses while it streams, and extends its hold before more of it is passed on.
 
 Where no more can be held the answer ends as one that reached its limit. Stands right behind the provider, before
 anything holds text back. What was written but not yet counted is estimated: a count that came before it (Anthropic's
