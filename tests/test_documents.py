@@ -23,6 +23,8 @@ NEWCOMERS = [*TOP_LEVEL, PROJECT / "docs" / "adr" / "README.md", *sorted((PROJEC
 DOCUMENTS = sorted({*TOP_LEVEL, *(PROJECT / "docs").rglob("*.md")} - {PROJECT / "CHANGELOG.md", PROJECT / "LICENSE"})
 ROOTS = "apps|gateway_project|tests|bench|docs|script|deploy|examples|templates"
 PATH = re.compile(rf"(?<![\w/<.-])((?:{ROOTS})/[\w./-]*[\w/])(?![\w*<]|\.\w)")
+# A path with an open place, as in `apps/catalog/providers/<id>.toml`.
+PATTERN = re.compile(rf"`((?:{ROOTS})/[\w./-]*[<*][\w./<>*-]*)`")
 # A test by its place under `tests/`, perhaps with its name behind it.
 TEST = re.compile(r"`((?:\w+/)*test_\w+\.py)(?:::(\w+))?(?:::(\w+))?`")
 MODULE = re.compile(r"`((?:\w+/)*\w+\.py)`")
@@ -71,6 +73,10 @@ class TestWhatADocumentNames:
         named = {*PATH.findall(path.read_text())}
         there = {name for name in named if (PROJECT / name).exists() or (PROJECT / "tests" / name).exists()}
         assert {name for name in named - there if not re.fullmatch(r"docs/adr/\d{4}", name)} == set()
+
+    def test_something_is_where_a_path_has_an_open_place(self, path: Path) -> None:
+        patterns = {re.sub(r"<\w+>", "[!_]*", name) for name in PATTERN.findall(path.read_text())}
+        assert {pattern for pattern in patterns if not any(PROJECT.glob(pattern))} == set()
 
     def test_modules_are_there(self, path: Path) -> None:
         ends = {"/".join(known.parts[at:]) for known in sources() for at in range(len(known.parts))}
