@@ -24,7 +24,7 @@ from apps.gateway.failures import UpstreamFailure, failure_from_error
 from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.parallel_calls import parallel_chats
 from apps.gateway.routing.candidates import Candidate
-from apps.gateway.routing.preferences import refused_strictly
+from apps.gateway.routing.preferences import strict_refusal
 from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.tracing.request_trace import AttemptSpan
@@ -260,7 +260,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         """Keep what was left out for this provider. Raises InvalidRequest when the client wants all or nothing."""
         self.losses = target.dropped_fields
         if self.strict and target.dropped_fields:
-            raise refused_strictly(target.dropped_fields)
+            raise strict_refusal(target.dropped_fields)
 
     def _events(self, request: ProviderRequest, opened: OpenExchange) -> Iterator[Event]:
         """Yield what the provider says; every wait for it ends when the client leaves."""
