@@ -254,7 +254,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
         """What is held for this answer, in USD."""
         if self.hold is None or self.allowance is None:
             return ZERO
-        return Decimal(self.hold.amount_nanos) / NANO - self.allowance.spare
+        return Decimal(self.hold.amount_nanos) / NANO - self.allowance.hedge_cost
 
     def _limit(self, tariff: Tariff) -> int:
         """Return the tokens that its provider was told to write at most, or writes at most."""
