@@ -28,6 +28,8 @@ PATTERN = re.compile(rf"`((?:{ROOTS})/[\w./-]*[<*][\w./<>*-]*)`")
 # A test by its place under `tests/`, perhaps with its name behind it.
 TEST = re.compile(r"`((?:\w+/)*test_\w+\.py)(?:::(\w+))?(?:::(\w+))?`")
 MODULE = re.compile(r"`((?:\w+/)*\w+\.py)`")
+# A name and its module, as in `Recorder` (`apps/gateway/recorder.py`).
+NAMED = re.compile(rf"`([\w.]+)(?:\([^`]*\))?`\s+(?:\(|in |of )`((?:{ROOTS})/[\w/]+\.py)`")
 COMMAND = re.compile(r"manage\.py ([a-z]\w+)")
 SETTING = re.compile(r"`([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)(?:=[^`]*)?`")
 METRIC = re.compile(r"`(gateway_\w+)(?:\{[^`]*\})?`")
@@ -81,6 +83,11 @@ class TestWhatADocumentNames:
     def test_modules_are_there(self, path: Path) -> None:
         ends = {"/".join(known.parts[at:]) for known in sources() for at in range(len(known.parts))}
         assert {name for name in MODULE.findall(path.read_text()) if name not in ends} == set()
+
+    def test_names_stand_in_their_modules(self, path: Path) -> None:
+        named = [(name.rpartition(".")[2], module) for name, module in NAMED.findall(path.read_text())]
+        missing = [(name, file) for name, file in named if not re.search(rf"\b{name}\b", sources()[Path(file)])]
+        assert missing == []
 
     def test_tests_are_there(self, path: Path) -> None:
         ends = {known: text for known, text in sources().items() if known.parts[0] == "tests"}
