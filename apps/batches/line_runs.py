@@ -27,7 +27,7 @@ from apps.batches import line_leases
 from apps.batches.batch_rows import headers_of
 from apps.batches.line_call import LineCall
 from apps.batches.line_pace import LinePace
-from apps.batches.line_rows import LineResult, request_of, seal_result
+from apps.batches.line_rows import LineResult, encrypt_result, request_of
 from apps.batches.models import Batch, BatchFormat, BatchLine, LineOutcome, NativeState
 from apps.batches.native import parked_lines
 from apps.batches.native.parked_lines import NativeRequest
@@ -187,7 +187,7 @@ class LineJob:
         outcome = LineOutcome.SUCCEEDED if 200 <= result.status < 300 else LineOutcome.ERRORED
 
         def end() -> None:
-            sealed = seal_result(self.line, result)
+            sealed = encrypt_result(self.line, result)
             line_leases.end(self.line, worker_name(), outcome, sealed, is_held=is_held)
 
         self._insist(end)

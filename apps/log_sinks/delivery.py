@@ -22,7 +22,7 @@ from apps.kernel import database
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.ids import new_id, time_of
 from apps.log_sinks import queue
-from apps.log_sinks.credentials import Credentials, unseal
+from apps.log_sinks.credentials import Credentials, decrypt_credentials
 from apps.log_sinks.exchange import TIMEOUT, SinkFailed, send
 from apps.log_sinks.kinds import bucket, otlp, webhook
 from apps.log_sinks.models import LogSink, WaitingRow
@@ -112,7 +112,7 @@ def _send(sink: LogSink, batch: SinkBatch) -> None:
 
 def _credentials_of(sink: LogSink) -> Credentials:
     try:
-        return unseal(bytes(sink.encrypted_credentials))
+        return decrypt_credentials(bytes(sink.encrypted_credentials))
     except UnreadableSecretError as error:
         raise SinkFailed("No key of ENCRYPTION_KEYS opens its credentials: give them anew") from error
 
