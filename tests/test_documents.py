@@ -1,4 +1,4 @@
-"""Documents for people: README leads to each of them, and the links of those a newcomer reads first lead somewhere."""
+"""Documents for people: README leads to each of them, and what they link to and what they name is there."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gateway_project.data_directory import PROJECT
 
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+ANCHOR = re.compile(r"\]\(([^)#:\s]*\.md|)#([^)]+)\)")
 TOP_LEVEL = sorted([*PROJECT.glob("*.md"), PROJECT / "LICENSE"])
 NEWCOMERS = [*TOP_LEVEL, PROJECT / "docs" / "adr" / "README.md", *sorted((PROJECT / "docs").glob("adding-*.md"))]
 # The change log tells of what was.
@@ -48,11 +49,6 @@ def test_the_readme_links_every_document() -> None:
     assert documents - links_of(PROJECT / "README.md") == {PROJECT / "README.md"}
 
 
-@pytest.mark.parametrize("path", NEWCOMERS, ids=lambda path: path.name)
-def test_links_lead_somewhere(path: Path) -> None:
-    assert [link for link in links_of(path) if not link.exists()] == []
-
-
 @cache
 def sources() -> dict[Path, str]:
     """Return the text of every file that is no document, by its path."""
@@ -70,6 +66,18 @@ def words() -> set[str]:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 class TestWhatADocumentNames:
+    def test_links_lead_somewhere(self, path: Path) -> None:
+        assert [link for link in links_of(path) if not link.exists()] == []
+
+    def test_links_lead_to_headings_that_are_there(self, path: Path) -> None:
+        lost = []
+        for link, heading in ANCHOR.findall(path.read_text()):
+            there = (path.parent / link if link else path).read_text()
+            titles = [re.sub(r"[^\w -]", "", title.lower()) for title in re.findall(r"^#+ (.+)$", there, re.MULTILINE)]
+            if heading not in {title.replace(" ", "-") for title in titles}:
+                lost.append((link, heading))
+        assert lost == []
+
     def test_paths_are_there(self, path: Path) -> None:
         """A record of a decision is named by its number alone (`docs/adr/0042`)."""
         named = {*PATH.findall(path.read_text())}
