@@ -58,7 +58,7 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
                 return
             try:
                 idle = Idle(self.connections, address)
-                ClientConnection(self.terms, client, addr, lambda: not self.alive).serve(idle, self.count)
+                ClientConnection(self.connection_settings, client, addr, lambda: not self.alive).serve(idle, self.count)
             finally:
                 self.connections.gone(address)
         finally:
@@ -94,7 +94,7 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
         )
 
     @cached_property
-    def terms(self) -> ConnectionSettings:
+    def connection_settings(self) -> ConnectionSettings:
         """What holds for every connection."""
         from gateway_project.http import client_events
 
@@ -116,10 +116,10 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
             scheme_headers={
                 f"HTTP_{header.replace('-', '_')}": value.lower() for header, value in cfg.secure_scheme_headers.items()
             },
-            failed=self.log.exception,
+            on_failure=self.log.exception,
             intake=RequestIntake(self.limits, admission, self._trusts, client_events.refused),
-            refused=client_events.refused,
-            aborted=client_events.aborted,
+            on_refused=client_events.refused,
+            on_aborted=client_events.aborted,
         )
 
     def _trusts(self, host: str) -> bool:
@@ -143,7 +143,7 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
     def run(self) -> None:
         """Serve."""
         # Before there is a connection that it would keep waiting.
-        _ = self.terms
+        _ = self.connection_settings
         self._most_patience = self.cfg.graceful_timeout
         gevent.spawn(self._look_around)
         super().run()

@@ -1,4 +1,4 @@
-"""Request lines: in a terminal, one line for each request: method, path, status, time, model, provider, cost.
+"""Request lines (a terminal's access log): method, path, status, time, model, provider and cost of each request.
 
 For development, where a server was started in a terminal (`REQUEST_LINES`); anywhere else nothing of this runs. Must
 never write what a request says, nor a query, which may have a key.

@@ -20,9 +20,8 @@ from apps.batches.picture_endpoint import read_picture
 from apps.billing import payment_views as payments
 from apps.billing import views as billing
 from apps.billing import webhooks
-from apps.catalog import catalog_cache
 from apps.catalog import views as catalog
-from apps.catalog.offers import CatalogProvider
+from apps.catalog.provider_lookup import find_provider
 from apps.console import urls as console
 from apps.console.pages import consent
 from apps.console.pages import models as model_pages
@@ -62,11 +61,6 @@ from apps.responses.response_endpoints import cancel_response, delete_response, 
 from gateway_project import health, probes
 from gateway_project.front_door import front_door
 from gateway_project.openapi import views as openapi
-
-
-def _find_provider(provider_id: str) -> CatalogProvider | None:
-    """Show the keys' app a provider of the catalog, which it cannot see itself."""
-    return catalog_cache.current().providers.get(provider_id)
 
 
 def _models(view: Any, in_googles_words: google_models.Endpoint) -> Any:
@@ -214,7 +208,7 @@ _MANAGEMENT_ROUTES = [
     _management("keys/api/<str:key_id>/rotate", keys.RotateApiKey.as_view()),
     _management("keys/api/<str:key_id>/iam", keys.IamRules.as_view()),
     _management("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
-    _management("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=_find_provider)),
+    _management("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=find_provider)),
     _management("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
     _management("log-sinks", log_sinks.LogSinks.as_view()),
     _management("log-sinks/<str:sink_id>", log_sinks.OneLogSink.as_view()),

@@ -1,23 +1,41 @@
-"""Documents for people: README leads to each of them, and the links of those a newcomer reads first lead somewhere."""
+"""Documents for people: README leads to each of them, and what they link to and what they name is there."""
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from django.conf import global_settings
+from django.core.management import get_commands
 
 from gateway_project.data_directory import PROJECT
 
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+ANCHOR = re.compile(r"\]\(([^)#:\s]*\.md|)#([^)]+)\)")
 TOP_LEVEL = sorted([*PROJECT.glob("*.md"), PROJECT / "LICENSE"])
 NEWCOMERS = [*TOP_LEVEL, PROJECT / "docs" / "adr" / "README.md", *sorted((PROJECT / "docs").glob("adding-*.md"))]
-PATH = re.compile(r"`((?:apps|gateway_project|tests|bench|docs|script)/[\w./-]*)`")
+# The change log tells of what was.
+DOCUMENTS = sorted({*TOP_LEVEL, *(PROJECT / "docs").rglob("*.md")} - {PROJECT / "CHANGELOG.md", PROJECT / "LICENSE"})
+ROOTS = "apps|gateway_project|tests|bench|docs|script|deploy|examples|templates"
+PATH = re.compile(rf"(?<![\w/<.-])((?:{ROOTS})/[\w./-]*[\w/])(?![\w*<]|\.\w)")
+# A path with an open place, as in `apps/catalog/providers/<id>.toml`.
+PATTERN = re.compile(rf"`((?:{ROOTS})/[\w./-]*[<*][\w./<>*-]*)`")
+# A test by its place under `tests/`, perhaps with its name behind it.
+TEST = re.compile(r"`((?:\w+/)*test_\w+\.py)(?:::(\w+))?(?:::(\w+))?`")
+MODULE = re.compile(r"`((?:\w+/)*\w+\.py)`")
+# A name and its module, as in `Recorder` (`apps/gateway/recorder.py`).
+NAMED = re.compile(rf"`([\w.]+)(?:\([^`]*\))?`\s+(?:\(|in |of )`((?:{ROOTS})/[\w/]+\.py)`")
+COMMAND = re.compile(r"manage\.py ([a-z]\w+)")
+SETTING = re.compile(r"`([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)(?:=[^`]*)?`")
+METRIC = re.compile(r"`(gateway_\w+)(?:\{[^`]*\})?`")
+RECORD = re.compile(r"(?:docs/adr/|\bADR )(\d{4})\b")
 TERM = re.compile(r"^\| ([^|]+) \| [^|]+ \| `([^`]+)` \|$", re.MULTILINE)
-MAPS = ["architecture.md", "glossary.md", "adding-a-dialect.md", "adding-a-provider.md", "adding-an-endpoint.md"]
 WRAPPED = [path for path in NEWCOMERS if path.name != "CHANGELOG.md"]
 
 
@@ -31,15 +49,87 @@ def test_the_readme_links_every_document() -> None:
     assert documents - links_of(PROJECT / "README.md") == {PROJECT / "README.md"}
 
 
-@pytest.mark.parametrize("path", NEWCOMERS, ids=lambda path: path.name)
-def test_links_lead_somewhere(path: Path) -> None:
-    assert [link for link in links_of(path) if not link.exists()] == []
+@cache
+def sources() -> dict[Path, str]:
+    """Return the text of every file that is no document, by its path."""
+    folders = [PROJECT / name for name in (*ROOTS.split("|"), ".ci")]
+    files = [path for folder in folders for path in folder.rglob("*")] + [*PROJECT.glob("*")]
+    text = [path for path in files if path.suffix in {".py", ".toml", ".yaml", ".yml", ".html", ".js", ".json", ""}]
+    return {path.relative_to(PROJECT): path.read_text(errors="replace") for path in text if path.is_file()}
 
 
-@pytest.mark.parametrize("name", MAPS)
-def test_paths_that_a_map_names_are_there(name: str) -> None:
-    paths = PATH.findall((PROJECT / "docs" / name).read_text())
-    assert [path for path in paths if not (PROJECT / path).exists()] == []
+@cache
+def words() -> set[str]:
+    """Return every word of the sources."""
+    return set(re.findall(r"\w+", "\n".join(sources().values())))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+class TestWhatADocumentNames:
+    def test_links_lead_somewhere(self, path: Path) -> None:
+        assert [link for link in links_of(path) if not link.exists()] == []
+
+    def test_links_lead_to_headings_that_are_there(self, path: Path) -> None:
+        lost = []
+        for link, heading in ANCHOR.findall(path.read_text()):
+            there = (path.parent / link if link else path).read_text()
+            titles = [re.sub(r"[^\w -]", "", title.lower()) for title in re.findall(r"^#+ (.+)$", there, re.MULTILINE)]
+            if heading not in {title.replace(" ", "-") for title in titles}:
+                lost.append((link, heading))
+        assert lost == []
+
+    def test_paths_are_there(self, path: Path) -> None:
+        """A record of a decision is named by its number alone (`docs/adr/0042`)."""
+        named = {*PATH.findall(path.read_text())}
+        there = {name for name in named if (PROJECT / name).exists() or (PROJECT / "tests" / name).exists()}
+        assert {name for name in named - there if not re.fullmatch(r"docs/adr/\d{4}", name)} == set()
+
+    def test_something_is_where_a_path_has_an_open_place(self, path: Path) -> None:
+        patterns = {re.sub(r"<\w+>", "[!_]*", name) for name in PATTERN.findall(path.read_text())}
+        assert {pattern for pattern in patterns if not any(PROJECT.glob(pattern))} == set()
+
+    def test_modules_are_there(self, path: Path) -> None:
+        ends = {"/".join(known.parts[at:]) for known in sources() for at in range(len(known.parts))}
+        assert {name for name in MODULE.findall(path.read_text()) if name not in ends} == set()
+
+    def test_names_stand_in_their_modules(self, path: Path) -> None:
+        named = [(name.rpartition(".")[2], module) for name, module in NAMED.findall(path.read_text())]
+        missing = [(name, file) for name, file in named if not re.search(rf"\b{name}\b", sources()[Path(file)])]
+        assert missing == []
+
+    def test_tests_are_there(self, path: Path) -> None:
+        ends = {known: text for known, text in sources().items() if known.parts[0] == "tests"}
+        missing = [
+            (file, *names)
+            for file, *names in TEST.findall(path.read_text())
+            if not any(
+                f"/{known.as_posix()}".endswith(f"/{file}") and {*filter(None, names)} <= {*re.findall(r"\w+", text)}
+                for known, text in ends.items()
+            )
+        ]
+        assert missing == []
+
+    def test_commands_are_there(self, path: Path) -> None:
+        """The doctor is none of Django's: it runs where Django does not start (`gateway_project/__main__.py`)."""
+        assert {*COMMAND.findall(path.read_text())} - {*get_commands(), "doctor"} == set()
+
+    def test_settings_are_there(self, path: Path) -> None:
+        """Ours, Django's and the system's; what is set for a client of the gateway is that client's affair."""
+        if path.parent.name == "clients":
+            return
+        named = {*SETTING.findall(path.read_text())}
+        assert {
+            name for name in named - words() if not hasattr(global_settings, name) and not hasattr(os, name)
+        } == set()
+
+    def test_metrics_are_there(self, path: Path) -> None:
+        """A counter is named with the ending that it has where it is shown."""
+        named = {*METRIC.findall(path.read_text())}
+        assert {name for name in named if not {name, name.removesuffix("_total")} & words()} == set()
+
+    def test_records_are_there(self, path: Path) -> None:
+        known = {record.name[:4] for record in (PROJECT / "docs" / "adr").glob("0*.md")}
+        assert {*RECORD.findall(path.read_text())} - known == set()
 
 
 @pytest.mark.parametrize(("contract", "prefix"), [("Imports go downwards", "apps/"), ("Within the gateway", "")])

@@ -95,6 +95,23 @@ def test_a_module_that_is_spoken_of_is_there() -> None:
     assert [(place, name) for place, name in named if name not in ends and not name.startswith("types/")] == []
 
 
+def test_a_variable_does_not_hide_a_function_of_its_module() -> None:
+    """Nor a class, nor what is imported: whoever reads the name would think of that."""
+    hiding = []
+    for path, tree in ((path, ast.parse(text)) for path, text in CODE.items() if path.parts[0] != "tests"):
+        known = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        known |= {alias.asname or alias.name for node in imports for alias in node.names} - {"annotations"}
+        hiding += [
+            f"{path}:{node.lineno}: {node.id}"
+            for function in ast.walk(tree)
+            if isinstance(function, ast.FunctionDef)
+            for node in ast.walk(function)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in known
+        ]
+    assert hiding == []
+
+
 def test_apps_do_not_print() -> None:
     printing = [
         f"{path}:{node.lineno}"

@@ -25,9 +25,9 @@ from apps.batches.models import (
 from apps.gateway.access.policy import Policy
 from apps.kernel.errors import RateLimited
 from apps.organizations.models import Project
+from apps.responses.encrypted_json import decrypt_json, encrypt_json
 from apps.responses.public_ids import new_public_id
 from apps.responses.retention import expiry_of
-from apps.responses.sealed_json import open_sealed, seal
 
 # How long lines may be answered, and how many batches of a project are answered at a time.
 WINDOW: Final = timedelta(hours=24)
@@ -63,8 +63,8 @@ def create(
         input_file_id=input_file_id,
         output_lifetime=output_lifetime,
         total=total,
-        sealed_headers=seal(headers, policy.project_id, _place(identifier, "headers")),
-        sealed_metadata=seal(metadata or {}, policy.project_id, _place(identifier, "metadata")),
+        sealed_headers=encrypt_json(headers, policy.project_id, _place(identifier, "headers")),
+        sealed_metadata=encrypt_json(metadata or {}, policy.project_id, _place(identifier, "metadata")),
     )
     with transaction.atomic():
         Project.objects.select_for_update(no_key=True).get(pk=policy.project_id)
@@ -120,24 +120,24 @@ def outcomes_of(row: Batch) -> dict[str, int]:
 
 def headers_of(row: Batch) -> dict[str, str]:
     """Return the headers that go with each line. Raises UnreadableSecretError."""
-    return dict(open_sealed(row.sealed_headers, row.project_id, _place(row.pk, "headers")))
+    return dict(decrypt_json(row.sealed_headers, row.project_id, _place(row.pk, "headers")))
 
 
 def metadata_of(row: Batch) -> dict[str, str]:
     """Return the client's metadata. Raises UnreadableSecretError."""
-    return dict(open_sealed(row.sealed_metadata, row.project_id, _place(row.pk, "metadata")))
+    return dict(decrypt_json(row.sealed_metadata, row.project_id, _place(row.pk, "metadata")))
 
 
-def seal_errors(row: Batch, errors: list[dict[str, Any]]) -> str:
+def encrypt_errors(row: Batch, errors: list[dict[str, Any]]) -> str:
     """Return what is wrong with a batch's input as its column has it."""
-    return seal(errors, row.project_id, _place(row.pk, "errors"))
+    return encrypt_json(errors, row.project_id, _place(row.pk, "errors"))
 
 
 def errors_of(row: Batch) -> list[dict[str, Any]]:
     """Return what is wrong with a batch's input. Raises UnreadableSecretError."""
     if not row.sealed_errors:
         return []
-    return list(open_sealed(row.sealed_errors, row.project_id, _place(row.pk, "errors")))
+    return list(decrypt_json(row.sealed_errors, row.project_id, _place(row.pk, "errors")))
 
 
 def _place(batch_id: str, column: str) -> str:

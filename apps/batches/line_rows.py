@@ -1,4 +1,4 @@
-"""Rows of a batch's lines: what they ask and what they were answered, sealed and opened.
+"""Rows of a batch's lines: what they ask and what they were answered, encrypted and decrypted.
 
 Knows columns and the names under which they are sealed. Must never know how a line is answered.
 """
@@ -9,7 +9,7 @@ import msgspec
 
 from apps.batches.line_format import LineRequest
 from apps.batches.models import Batch, BatchLine
-from apps.responses.sealed_json import open_bytes, seal_bytes
+from apps.responses.encrypted_json import decrypt_bytes, encrypt_bytes
 
 
 class LineResult(msgspec.Struct, frozen=True):
@@ -24,22 +24,22 @@ def line_id(row: Batch, position: int) -> str:
     return f"batch_req_{row.pk.partition('_')[2]}_{position}"
 
 
-def seal_request(row: Batch, position: int, request: LineRequest) -> str:
+def encrypt_request(row: Batch, position: int, request: LineRequest) -> str:
     """Return what a line asks as its column has it."""
-    return seal_bytes(msgspec.json.encode(request), row.project_id, _place(row.pk, position, "request"))
+    return encrypt_bytes(msgspec.json.encode(request), row.project_id, _place(row.pk, position, "request"))
 
 
 def request_of(line: BatchLine) -> LineRequest:
     """Return what a line asks. Raises UnreadableSecretError."""
     project_id = line.batch.project_id
-    data = open_bytes(line.sealed_request, project_id, _place(line.batch_id, line.position, "request"))
+    data = decrypt_bytes(line.sealed_request, project_id, _place(line.batch_id, line.position, "request"))
     return msgspec.json.decode(data, type=LineRequest)
 
 
-def seal_result(line: BatchLine, result: LineResult) -> str:
+def encrypt_result(line: BatchLine, result: LineResult) -> str:
     """Return what a line was answered as its column has it."""
     place = _place(line.batch_id, line.position, "result")
-    return seal_bytes(msgspec.json.encode(result), line.batch.project_id, place)
+    return encrypt_bytes(msgspec.json.encode(result), line.batch.project_id, place)
 
 
 def result_of(line: BatchLine) -> LineResult | None:
@@ -47,7 +47,7 @@ def result_of(line: BatchLine) -> LineResult | None:
     if not line.sealed_result:
         return None
     place = _place(line.batch_id, line.position, "result")
-    return msgspec.json.decode(open_bytes(line.sealed_result, line.batch.project_id, place), type=LineResult)
+    return msgspec.json.decode(decrypt_bytes(line.sealed_result, line.batch.project_id, place), type=LineResult)
 
 
 def _place(batch_id: str, position: int, column: str) -> str:

@@ -6,8 +6,6 @@ there is one row and one charge. Knows greenlets and leases. Must never know a w
 
 from __future__ import annotations
 
-import atexit
-import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -29,7 +27,7 @@ from apps.batches import line_leases
 from apps.batches.batch_rows import headers_of
 from apps.batches.line_call import LineCall
 from apps.batches.line_pace import LinePace
-from apps.batches.line_rows import LineResult, request_of, seal_result
+from apps.batches.line_rows import LineResult, encrypt_result, request_of
 from apps.batches.models import Batch, BatchFormat, BatchLine, LineOutcome, NativeState
 from apps.batches.native import parked_lines
 from apps.batches.native.parked_lines import NativeRequest
@@ -46,6 +44,7 @@ from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.kernel.store_keys import shard_of
 from apps.responses.cancel_switch import CancelSwitch
+from apps.responses.leased_work import LeasedWork
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +66,6 @@ JOBS: dict[int, LineJob] = {}
 # Set when one of them has ended.
 ENDED: Final = Signal()
 PACE: Final = LinePace()
-_keeping = False
 
 
 class LineJob:
@@ -80,12 +78,17 @@ class LineJob:
         self.is_lost = False
         self._greenlet: gevent.Greenlet[..., None] | None = None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nobody answers it here any more."""
+        return self.line.pk not in JOBS
+
     def start(self) -> None:
         """Begin to answer, in the background where there is one."""
         JOBS[self.line.pk] = self
         if is_module_patched("socket"):
             worker_lease.start()
-            _keep_leases()
+            WORK.keep_leases()
             self._greenlet = gevent.spawn(self._run)
         else:
             self._run()
@@ -184,7 +187,7 @@ class LineJob:
         outcome = LineOutcome.SUCCEEDED if 200 <= result.status < 300 else LineOutcome.ERRORED
 
         def end() -> None:
-            sealed = seal_result(self.line, result)
+            sealed = encrypt_result(self.line, result)
             line_leases.end(self.line, worker_name(), outcome, sealed, is_held=is_held)
 
         self._insist(end)
@@ -226,17 +229,6 @@ def begin_lines() -> int:
     return begun.total()
 
 
-def let_go() -> None:
-    """Hand over what this process has not ended."""
-    for job in list(JOBS.values()):
-        job.abandon()
-    if JOBS:
-        try:
-            database.write(partial(line_leases.hand_over, worker_name()))
-        except DatabaseError as error:
-            log.warning("batches.not_handed_over", error=type(error).__name__)
-
-
 def _most_at_once(batch: Batch) -> int:
     """Return how many lines may be answered at a time for a batch's organization, at the pace of its API key."""
     fastest: int = settings.BATCH_LINES_AT_ONCE
@@ -257,37 +249,9 @@ def _retry_after(response: ClientResponse) -> float:
     return _RETRY_AFTER
 
 
-def _keep_leases() -> None:
-    """Renew this process's leases for as long as it lives."""
-    global _keeping
-    if not _keeping:
-        _keeping = True
-        atexit.register(let_go)
-        gevent.spawn(_renew_forever)
-
-
-def _renew_forever() -> None:
-    while True:
-        gevent.sleep(settings.BACKGROUND_LEASE / 10)
-        if not JOBS:
-            continue
-        held = dict(JOBS)
-        try:
-            mine = database.write(partial(line_leases.renew, worker_name(), held))
-        except (DatabaseError, ApiError) as error:
-            log.warning("batches.not_renewed", error=type(error).__name__)
-            continue
-        for key, job in held.items():
-            if key not in mine and key in JOBS:
-                # Deleted, or somebody else's by now.
-                job.stop()
-
-
-def _begin_anew() -> None:
-    """Start anew in a forked child, which has none of its parent's greenlets."""
-    global _keeping
-    _keeping = False
-    JOBS.clear()
-
-
-os.register_at_fork(after_in_child=_begin_anew)
+WORK: Final = LeasedWork(
+    "batches",
+    JOBS,
+    lambda owner, lines: database.write(partial(line_leases.renew, owner, lines)),
+    lambda owner: database.write(partial(line_leases.hand_over, owner)),
+)

@@ -1,7 +1,7 @@
 """The tables of stored files, batches and the lines of batches.
 
 Rows keep plain ids of tenants, not foreign keys, as the log does: erasure and retention remove them in batches. What
-people send and models answer is encrypted in every column that holds any of it (`responses/sealed_json.py`).
+people send and models answer is encrypted in every column that holds any of it (`responses/encrypted_json.py`).
 """
 
 from __future__ import annotations

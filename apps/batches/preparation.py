@@ -15,7 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.batches import line_rows
-from apps.batches.batch_rows import seal_errors
+from apps.batches.batch_rows import encrypt_errors
 from apps.batches.line_format import MOST_ERRORS, MOST_LINES, LineError, LineReader, LineRequest, WrongLine, lines_of
 from apps.batches.models import Batch, BatchLine, BatchStatus, StoredFile
 from apps.batches.stored_files import chunks_of
@@ -68,7 +68,7 @@ def _prepare(row: Batch) -> None:
                 BatchLine(
                     batch=row,
                     position=position,
-                    sealed_request=line_rows.seal_request(row, position, request),
+                    sealed_request=line_rows.encrypt_request(row, position, request),
                     lease_until=now,
                 )
                 for position, request in together
@@ -111,6 +111,6 @@ def _read(row: Batch, file: StoredFile) -> Iterator[LineRequest]:
 
 def _fail(row: Batch, errors: list[LineError]) -> None:
     row.status, row.ended_at, row.errored = BatchStatus.FAILED, timezone.now(), row.total
-    row.sealed_errors = seal_errors(row, [msgspec.structs.asdict(error) for error in errors])
+    row.sealed_errors = encrypt_errors(row, [msgspec.structs.asdict(error) for error in errors])
     row.save(update_fields=["status", "ended_at", "errored", "sealed_errors"])
     log.info("batches.failed", batch=row.pk, errors=len(errors))

@@ -1,6 +1,4 @@
-"""Refusals of files and batches: one wording for each, so that what is another project's cannot be told from what never
-was. Pure.
-"""
+"""Refusals of files and batches: one wording for each, whether it is another project's or never was. Pure."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from apps.batches.models import FileChunk, FilePurpose, StoredFile
 from apps.kernel import database
 from apps.kernel.ids import new_id, random_number
 from apps.organizations.models import Project
-from apps.responses.sealed_json import open_bytes, open_sealed, seal, seal_bytes
+from apps.responses.encrypted_json import decrypt_bytes, decrypt_json, encrypt_bytes, encrypt_json
 
 # Bytes of a chunk in clear.
 CHUNK: Final = 1024 * 1024
@@ -58,7 +58,7 @@ class FileWriter:
             organization_id=owner.organization_id,
             project_id=owner.project_id,
             purpose=purpose,
-            sealed_name=seal(name, owner.project_id, _name_place(identifier)),
+            sealed_name=encrypt_json(name, owner.project_id, _name_place(identifier)),
             size=0,
         )
         self._expires_at = expires_at
@@ -95,7 +95,7 @@ class FileWriter:
         return self.row
 
     def _write(self, data: bytes) -> None:
-        sealed = seal_bytes(data, self.row.project_id, _chunk_place(self.row.id, self._chunks))
+        sealed = encrypt_bytes(data, self.row.project_id, _chunk_place(self.row.id, self._chunks))
         chunk = FileChunk(file=self.row, position=self._chunks, sealed_content=sealed)
         database.write(partial(chunk.save, force_insert=True))
         self._chunks += 1
@@ -109,14 +109,14 @@ def chunks_of(row: StoredFile) -> Iterator[bytes]:
         chunk = database.read(FileChunk.objects.filter(file_id=row.pk, position=position).first)
         if chunk is None:
             raise KeyError(f"{row.pk} has no chunk {position}")
-        content = open_bytes(chunk.sealed_content, row.project_id, _chunk_place(row.pk, position))
+        content = decrypt_bytes(chunk.sealed_content, row.project_id, _chunk_place(row.pk, position))
         yield content
         position, read = position + 1, read + len(content)
 
 
 def name_of(row: StoredFile) -> str:
     """Return a file's name. Raises UnreadableSecretError."""
-    return str(open_sealed(row.sealed_name, row.project_id, _name_place(row.pk)))
+    return str(decrypt_json(row.sealed_name, row.project_id, _name_place(row.pk)))
 
 
 def _insert_within_room(row: StoredFile) -> None:

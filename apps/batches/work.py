@@ -48,7 +48,7 @@ def stop() -> None:
     """Begin nothing more, and hand over what this process has not ended: it is about to end itself."""
     global _stopping
     _stopping = True
-    line_runs.let_go()
+    line_runs.WORK.let_go()
 
 
 def _work_until(deadline: float) -> None:

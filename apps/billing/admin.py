@@ -139,14 +139,14 @@ class BillingAccountAdmin(RecordAdmin):
 
 @admin.register(ProcessorEvent)
 class ProcessorEventAdmin(RecordAdmin):
-    """What the payment processor told; one without an end could not be followed yet."""
+    """What the payment processor told; one without an end could not be processed yet."""
 
     list_display = ("id", "type", "received_at", "done_at")
     search_fields = ("id__exact", "type__exact")
     ordering = ("-received_at",)
     help_texts = {
         "type": "What happened, in the payment processor's words.",
-        "done_at": "When it was followed (UTC); empty: not yet.",
+        "done_at": "When it was processed (UTC); empty: not yet.",
     }
 
 

@@ -129,7 +129,7 @@ def remove(row: PaymentMethod) -> None:
     _forget(row)
 
 
-def follow(identifier: str, customer: str) -> None:
+def sync(identifier: str, customer: str) -> None:
     """Take over what became of a card at the processor, after a message about it."""
     account = find_account(customer)
     row = PaymentMethod.objects.filter(processor_payment_method_id=identifier).first()

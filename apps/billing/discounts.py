@@ -46,14 +46,14 @@ class Discounts(msgspec.Struct, frozen=True):
     """The discounts that a request is priced by: its organization's own, and everyone's."""
 
     own: Shares
-    everyones: Shares
+    shared: Shares
 
     def on(self, provider: str, model: str) -> Decimal:
         """Return the share that a model at a provider is cheaper by, now; 0 when nothing is taken off."""
-        if not self.own and not self.everyones:
+        if not self.own and not self.shared:
             return ZERO
         now = datetime.now(UTC)
-        for shares in (self.own, self.everyones):
+        for shares in (self.own, self.shared):
             for scope in ((provider, model), ("", model), (provider, ""), ("", "")):
                 found = shares.get(scope)
                 if found is not None and (found.expires_at is None or now < found.expires_at):
@@ -105,7 +105,7 @@ def read_shared() -> Shares:
     return database.read(lambda: _shares_of(Discount.objects.filter(organization=None)))
 
 
-everyones = SharedDiscounts(read_shared).under
+shared_discounts = SharedDiscounts(read_shared).under
 
 
 def _shares_of(rows: models.QuerySet[Discount]) -> Shares:

@@ -1,4 +1,4 @@
-"""The ledger's epoch: a number that changes when the database comes back older than it was (a restore, a failover).
+"""Ledger epoch: a number that changes when the database comes back older than it was (a restore, a failover).
 
 After a restore, versions are given out a second time, and a copy of a balance made before it would win by its version.
 Copies carry the epoch beside the version, and one of another epoch is void (docs/adr/0085). Knows numbers and who may

@@ -273,7 +273,9 @@ class Discount(models.Model):
     @property
     def scope(self) -> str:
         """The generation that covers what this discount changes: its organization's policies, else the catalog."""
-        return generation.CATALOG if self.organization_id is None else generation.organization(self.organization_id)
+        return (
+            generation.CATALOG if self.organization_id is None else generation.organization_scope(self.organization_id)
+        )
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save, and make copies of the discounts stale on commit."""

@@ -50,8 +50,8 @@ class PaymentEndpoint(MemberEndpoint):
         claim = idempotency.claim_of(self.request, self.user.id)
         if claim is None:
             return None
-        message_field = "\n".join((str(claim.user_id), claim.route, str(organization.id), claim.key))
-        return sha256(message_field.encode()).hexdigest()
+        claimed = "\n".join((str(claim.user_id), claim.route, str(organization.id), claim.key))
+        return sha256(claimed.encode()).hexdigest()
 
 
 class PaymentMethods(PaymentEndpoint):

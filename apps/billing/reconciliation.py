@@ -73,8 +73,8 @@ def find_unrecorded_requests(before: datetime) -> Iterator[AmountMismatch]:
             request = UUID(str(identifier))
             if time_of(request) < before:
                 note = msgspec.json.decode(text, type=Note)
-                compare_holds = plain(Decimal(note.amount) / NANO)
-                yield AmountMismatch("open", request, _organization_of(note), "0", compare_holds)
+                held = plain(Decimal(note.amount) / NANO)
+                yield AmountMismatch("open", request, _organization_of(note), "0", held)
 
 
 def compare_holds() -> Iterator[AmountMismatch]:

@@ -81,7 +81,7 @@ def recover(row: Transaction) -> Transaction:
     return _fail(row.id, "the payment processor was not reached")
 
 
-def follow(payment_id: str) -> None:
+def sync(payment_id: str) -> None:
     """Take over every refund of a payment, those made elsewhere included, after a message about one.
 
     Raises ProcessorAway, Refused.

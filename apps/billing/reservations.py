@@ -216,7 +216,7 @@ def reserve(request: ReservationRequest) -> ReservationResult:
     answer = _RESERVE.run_batched(
         [
             generation.keys_of(generation.CATALOG)[shard],
-            generation.key(generation.organization(request.organization_id)),
+            generation.keys_of(generation.organization_scope(request.organization_id))[0],
             organization,
             api_key,
             notes_key(request.worker, shard),
@@ -225,7 +225,7 @@ def reserve(request: ReservationRequest) -> ReservationResult:
             *(rate_key(rate, shard) for rate in request.rates),
         ],
         [
-            request.catalog_token if SHARD_COUNT == 1 else generation.part_of(request.catalog_token, shard),
+            request.catalog_token if SHARD_COUNT == 1 else generation.shard_token(request.catalog_token, shard),
             request.organization_token,
             # Not the request's id: it may be asked for again after the store has lost what it knew.
             generation.new_generation_token(),
@@ -255,7 +255,7 @@ def _refused(answer: Sequence[Any], catalog_token: str, shard: int) -> Reservati
     outcome = ReservationOutcome(answer[0])
     match outcome:
         case ReservationOutcome.STALE:
-            catalog_token = generation.whole_of(answer[1], catalog_token, shard)
+            catalog_token = generation.confirm_token(answer[1], catalog_token, shard)
             return ReservationResult(outcome, generation_tokens=(catalog_token, answer[2]))
         case ReservationOutcome.UNKNOWN:
             return ReservationResult(outcome, unknown=answer[1])

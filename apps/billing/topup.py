@@ -93,7 +93,7 @@ def pay(row: Transaction) -> TopUpResult:
             metadata={"transaction": str(row.id), "organization": str(row.organization_id)},
             holder_is_here=not row.is_automatic,
         )
-        return follow(row, payment)
+        return sync(row, payment)
     except Refused as refusal:
         return TopUpResult(_fail(row.id, refusal.message))
     except ProcessorAway:
@@ -119,17 +119,17 @@ def open_confirmation(row: Transaction, return_to: str) -> str | None:
 def recover(row: Transaction) -> Transaction:
     """Find out what became of a row that is still pending. Raises ProcessorAway, Refused."""
     if row.processor_payment_intent_id:
-        return follow(row, payment_processor.payment(row.processor_payment_intent_id)).transaction
+        return sync(row, payment_processor.payment(row.processor_payment_intent_id)).transaction
     if row.created_at > timezone.now() - FRESH:
         return pay(row).transaction
     customer = account_of(row.organization_id).processor_customer_id
     payment = payment_processor.find_payment(customer, str(row.id), row.created_at) if customer else None
     if payment is None:
         return _fail(row.id, "the payment processor was not reached")
-    return follow(row, payment).transaction
+    return sync(row, payment).transaction
 
 
-def follow(row: Transaction, payment: Payment) -> TopUpResult:
+def sync(row: Transaction, payment: Payment) -> TopUpResult:
     """Take over what the processor says of a row's payment. Raises ProcessorAway, Refused.
 
     Nothing that is not exactly what was asked for changes anything. A payment that failed, or that nobody will confirm,

@@ -1,6 +1,6 @@
 """Stripe webhook, `POST /webhooks/stripe`: a message says where to look; the state is then asked of the processor.
 
-So a message may come twice, late or out of order, and a forged one changes nothing. One that cannot be followed now is
+So a message may come twice, late or out of order, and a forged one changes nothing. One that cannot be processed now is
 answered 503: it then comes again. Must never read an amount, a status or an owner from a message.
 """
 
@@ -46,12 +46,12 @@ def stripe(request: HttpRequest) -> HttpResponse:
 
 
 def take_in(event: ProcessorWebhook) -> None:
-    """Follow a message that is genuine, unless that was done before. Raises Overloaded when it cannot be now."""
+    """Process a genuine message, unless that was done before. Raises Overloaded when it cannot be now."""
     row, _ = ProcessorEvent.objects.get_or_create(id=event.id[:255], defaults={"type": event.type[:100]})
     if row.done_at is not None:
         return
     try:
-        _follow(event)
+        _sync_subject(event)
     except ProcessorAway as error:
         raise Overloaded("The payment processor cannot be asked right now") from error
     except Missing:
@@ -67,16 +67,16 @@ def sweep() -> int:
     return ProcessorEvent.objects.filter(received_at__lt=timezone.now() - KEPT).delete()[0]
 
 
-def _follow(event: ProcessorWebhook) -> None:
-    """Look at what the message is about."""
+def _sync_subject(event: ProcessorWebhook) -> None:
+    """Take over the state of what the message is about."""
     match event.subject:
         case "payment_intent":
             payment = payment_processor.payment(event.subject_id)
             row = topup.find_row(payment)
             if row is not None:
-                topup.follow(row, payment)
+                topup.sync(row, payment)
         case "charge" | "refund" if event.payment:
-            refunds.follow(event.payment)
+            refunds.sync(event.payment)
         case "dispute":
             _note_dispute(event)
         case "subscription" | "invoice":
@@ -84,7 +84,7 @@ def _follow(event: ProcessorWebhook) -> None:
             if account is not None:
                 subscription.sync(account)
         case "payment_method":
-            cards.follow(event.subject_id, event.customer)
+            cards.sync(event.subject_id, event.customer)
 
 
 def _note_dispute(event: ProcessorWebhook) -> None:

@@ -1,5 +1,4 @@
-"""What the nightly reconciliation found, in the admin: to be looked at; and records that could not be read, to be
-settled after all."""
+"""Reconciliation in the admin: what the nightly run found, and a button that replays records nobody could read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer amounts to while it arrives, and what is held for it: more, ahead of all that is passed on.
+"""Answer meter: counts what an answer uses while it streams, and extends its hold before more of it is passed on.
 
 Where no more can be held the answer ends as one that reached its limit. Stands right behind the provider, before
 anything holds text back. What was written but not yet counted is estimated: a count that came before it (Anthropic's
@@ -254,7 +254,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
         """What is held for this answer, in USD."""
         if self.hold is None or self.allowance is None:
             return ZERO
-        return Decimal(self.hold.amount_nanos) / NANO - self.allowance.spare
+        return Decimal(self.hold.amount_nanos) / NANO - self.allowance.hedge_cost
 
     def _limit(self, tariff: Tariff) -> int:
         """Return the tokens that its provider was told to write at most, or writes at most."""

@@ -53,8 +53,8 @@ def count_tokens(policy: Policy, chat: Chat, token: str, body: bytes) -> int:
         # Who counts reads it all.
         RequestGuard(policy.guardrails, policy.retention).screen(chat, body)
     try:
-        fitting = preferences.resolve(policy, catalog, chat, estimate).eligible
-        asked = next((candidate for candidate in fitting if hasattr(_dialect_of(candidate), "count_request")), None)
+        preferred = preferences.resolve_preferred(policy, catalog, chat, estimate).eligible
+        asked = next((candidate for candidate in preferred if hasattr(_dialect_of(candidate), "count_request")), None)
         with gevent.Timeout(PATIENCE, UpstreamFailure("timeout", f"no count within {PATIENCE:g} s")):
             counted = None if asked is None else _ask(asked, chat, size)
     except (ApiError, UpstreamFailure) as failure:

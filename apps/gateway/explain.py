@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from apps.billing.discounts import everyones
+from apps.billing.discounts import shared_discounts
 from apps.catalog import catalog_cache
 from apps.catalog.catalog_cache import CatalogModel, Offer
 from apps.gateway.access.credentials import credentials_for
@@ -45,23 +45,22 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
     catalog = catalog_cache.current()
     if not admit.is_current(policy, catalog, token):
         policy, catalog = find_policy(token), catalog_cache.current()
-    fitting = preferences.resolve(policy, catalog, chat, profile.prompt_tokens, everyones(catalog.generation))
-    unmet = preferences.losses_of(chat, fitting)
-    if unmet and request.is_header_true("x-strict"):
-        raise preferences.refused_strictly(unmet)
-    ranking = preferences.rank_preferred(
-        fitting,
+    shared = shared_discounts(catalog.generation)
+    preferred = preferences.resolve_preferred(policy, catalog, chat, profile.prompt_tokens, shared)
+    ranking, unmet = preferences.choose_order(
+        preferred,
+        chat,
         profile,
         CIRCUIT_BREAKERS.stats,
+        strict=request.is_header_true("x-strict"),
         no_fallback=request.is_header_true("x-no-fallback"),
-        wishes=chat.preferences,
     )
-    worst = estimate_worst_case(chat, fitting, profile.prompt_tokens)
+    worst = estimate_worst_case(chat, preferred, profile.prompt_tokens)
     first = ranking.candidates[0]
     return {
         "object": "route.explanation",
         "requested_model": chat.model,
-        "requested_provider": fitting.requested_provider,
+        "requested_provider": preferred.requested_provider,
         "used_model": first.model_id,
         "used_provider": first.provider_id,
         "underlying_used_model": first.model_name,
@@ -72,10 +71,10 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
         ],
         "warnings": [
             *msgspec.to_builtins(unmet),
-            *offload(len(body), lambda: _losses(chat, first, fitting.requested_provider)),
+            *offload(len(body), lambda: _losses(chat, first, preferred.requested_provider)),
         ],
         "excluded": _excluded(
-            policy, catalog.models.get(first.model_id), chat, {one.mapping for one in fitting.eligible}
+            policy, catalog.models.get(first.model_id), chat, {one.mapping for one in preferred.eligible}
         ),
         "estimate": {"prompt_tokens": worst.prompt_tokens, "max_cost_usd": plain(worst.cost)},
     }

@@ -1,5 +1,4 @@
-"""Parallel calls: the calls of a provider that it takes to give as many answers as a client asks for, by `n` or by
-several prompts.
+"""Parallel calls: as many calls of a provider as a client's `n`, or its several prompts, take.
 
 Decides over values. Must never open a socket or ask a store.
 """

@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from apps.billing.discounts import everyones
+from apps.billing.discounts import shared_discounts
 from apps.catalog import catalog_cache
 from apps.gateway.access.policy import Policy, find_policy
 from apps.gateway.admission import admit
@@ -180,26 +180,26 @@ def _admit(
     for _ in range(_MAX_READINGS):
         catalog = catalog_cache.current()
         try:
-            fitting = preferences.resolve(policy, catalog, chat, profile.prompt_tokens, everyones(catalog.generation))
+            preferred = preferences.resolve_preferred(
+                policy, catalog, chat, profile.prompt_tokens, shared_discounts(catalog.generation)
+            )
         except ApiError:
             if admit.is_current(policy, catalog, token):
                 raise
             policy = find_policy(token)
             continue
-        losses = preferences.losses_of(chat, fitting)
-        if losses and call.is_header_true("x-strict"):
-            raise preferences.refused_strictly(losses)
-        ranking = preferences.rank_preferred(
-            fitting,
+        ranking, losses = preferences.choose_order(
+            preferred,
+            chat,
             profile,
             CIRCUIT_BREAKERS.stats,
+            strict=call.is_header_true("x-strict"),
             no_fallback=call.is_header_true("x-no-fallback"),
-            wishes=chat.preferences,
         )
         if call.batch_exchange is not None:
             ranking = call.batch_exchange.direct(ranking, chat)
-        first, named = ranking.candidates[0], fitting.requested_provider
-        worst = estimate_worst_case(chat, fitting, profile.prompt_tokens, hedge, policy.retention)
+        first, named = ranking.candidates[0], preferred.requested_provider
+        worst = estimate_worst_case(chat, preferred, profile.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.set_provider(entry, first, named)
         if _is_paid(call):

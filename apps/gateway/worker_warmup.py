@@ -1,9 +1,9 @@
-"""What a worker does for itself soon after it has started: guardrails made ready before a request needs them, where any
-organization has any or may switch them on, and what has been loaded for good put out of the garbage collector's way.
+"""Worker warm-up: guardrails are loaded before a request needs them, and what stays is kept from garbage collection.
 
-Knows when. Must never know a request. Loading the rules holds the interpreter for up to a tenth of a second at a time
-(RE2 compiles without letting others run), so it is done while few wait. A worker of an installation without an
-organization that may have guardrails asks the database once a minute and loads nothing: the rules take 60 MB.
+Guardrails are loaded where any organization has some, or may switch them on. Knows when. Must never know a request.
+Loading the rules holds the interpreter for up to a tenth of a second at a time (RE2 compiles without letting others
+run), so it is done while few wait. A worker of an installation without an organization that may have guardrails asks
+the database once a minute and loads nothing: the rules take 60 MB.
 """
 
 from __future__ import annotations

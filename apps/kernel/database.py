@@ -126,7 +126,7 @@ class DatabaseCircuitBreaker:
             return time.monotonic() < self._next_try
         return self._away
 
-    def failed(self, error: Exception) -> None:
+    def record_failure(self, error: Exception) -> None:
         """Take note that no connection was to be had."""
         in_background = is_module_patched("socket")
         if self._away and in_background:
@@ -139,7 +139,7 @@ class DatabaseCircuitBreaker:
             if in_background:
                 gevent.spawn(self._keep_trying)
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Take note that there is a connection that answers."""
         if self._away:
             log.warning("database.back", tries=self._tries)
@@ -151,7 +151,7 @@ class DatabaseCircuitBreaker:
             try:
                 with apply_timeouts(DatabaseTimeouts(ANSWER_TIMEOUT, ANSWER_TIMEOUT)):
                     connection.ensure_connection()
-                self.succeeded()
+                self.record_success()
             except Exception:  # noqa: BLE001 - whatever it is, it is tried again
                 self._put_off()
             finally:
@@ -244,9 +244,9 @@ def _connect() -> None:
     try:
         connection.ensure_connection()
     except (OperationalError, InterfaceError) as error:
-        CIRCUIT_BREAKER.failed(error)
+        CIRCUIT_BREAKER.record_failure(error)
         raise
-    CIRCUIT_BREAKER.succeeded()
+    CIRCUIT_BREAKER.record_success()
 
 
 def _is_disconnect(error: Exception) -> bool:

@@ -9,7 +9,6 @@ Must never know what is cached.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from uuid import UUID
 
@@ -37,13 +36,8 @@ def keys_of(scope: str) -> tuple[str, ...]:
     return money_keys(name) if owner == scope else (money_key(name, shard_of(UUID(owner))),)
 
 
-def key(scope: str) -> str:
-    """Return the Redis key of an organization's generation."""
-    return keys_of(scope)[0]
-
-
 @lru_cache(maxsize=8192)
-def organization(organization_id: UUID) -> str:
+def organization_scope(organization_id: UUID) -> str:
     """Return the scope that covers all of an organization: its plan, projects, keys, rules and guardrails."""
     return f"{_ORGANIZATION}{organization_id}"
 
@@ -73,10 +67,10 @@ def check_token(scope: str, known: str, shard: int) -> str:
 
     Raises RedisError.
     """
-    return whole_of(_token_at(keys_of(scope)[shard]), known, shard)
+    return confirm_token(_token_at(keys_of(scope)[shard]), known, shard)
 
 
-def part_of(token: str, shard: int) -> str:
+def shard_token(token: str, shard: int) -> str:
     """Return what a shard knows of a generation that all shards have."""
     if SHARD_COUNT == 1:
         return token
@@ -85,9 +79,9 @@ def part_of(token: str, shard: int) -> str:
     return parts[shard] if len(parts) == SHARD_COUNT else token
 
 
-def whole_of(part: str, token: str, shard: int) -> str:
-    """Return the known generation of all shards where one of them still says the same, else what that one says."""
-    return token if part == part_of(token, shard) else part
+def confirm_token(told: str, known: str, shard: int) -> str:
+    """Return the known generation of all shards where one of them has told the same, else what that one told."""
+    return known if told == shard_token(known, shard) else told
 
 
 def covers(token: str, told: str) -> bool:
@@ -136,8 +130,8 @@ def bump_all() -> None:
 def bump_on_commit(*scopes: str) -> None:
     """Bump the scopes when the current transaction commits (now, outside one)."""
 
-    def bump_all(names: Iterable[str] = scopes) -> None:
-        for name in names:
-            bump(name)
+    def bump_each() -> None:
+        for scope in scopes:
+            bump(scope)
 
-    transaction.on_commit(bump_all)
+    transaction.on_commit(bump_each)

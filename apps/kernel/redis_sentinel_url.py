@@ -1,7 +1,7 @@
-"""URLs of a primary that sentinels know: `redis+sentinel://user:password@host:port,host:port/0?service=name`, and
-`rediss+sentinel://` over TLS. Pure.
+"""URLs of a primary that sentinels know, as `redis+sentinel://user:password@host:port,host:port/0?service=name`. Pure.
 
-Read before anything else of the product is loaded: nothing that opens sockets may be imported here.
+`rediss+sentinel://` is the same over TLS. Read before anything else of the product is loaded: nothing that opens
+sockets may be imported here.
 """
 
 from __future__ import annotations

@@ -29,11 +29,11 @@ Found = TypeVar("Found")
 
 PRIMARY = DEFAULT_DB_ALIAS
 # Seconds between two looks at a replica that is fit, and for which one that is not is left alone.
-LOOK_EVERY, LEFT_ALONE = 1.0, 5.0
+CHECK_EVERY, COOLDOWN = 1.0, 5.0
 # Seconds that a look may take, and of silence in one read before the primary is asked instead; and of silence, each
 # time, after which a read asks whether the replica still answers.
-_LOOK_TIMEOUT, _READ_TIMEOUT = 1.0, 10.0
-DOUBT_EVERY = 1.5
+_CHECK_TIMEOUT, _READ_TIMEOUT = 1.0, 10.0
+PROBE_EVERY = 1.5
 # Seconds until a replica that seems behind is asked once more whether it has what the primary had then.
 _SECOND_LOOK = 0.05
 
@@ -65,44 +65,44 @@ class Replica:
         self.alias, self._primary, self._max_lag = alias, primary, max_lag
         # Nobody has looked yet.
         self.reason: Reason | None = Reason.AWAY
-        self._next_look = 0.0
-        self._looking = False
-        self._doubted = False
+        self._next_check = 0.0
+        self._checking = False
+        self._probing = False
         # Whether a read that waited found nobody there, since it was last fit.
         self.hangs = False
 
     def is_fit(self) -> bool:
         """Tell whether it may be read from. Who finds the last look old looks; meanwhile others go to the primary."""
-        if self._looking:
+        if self._checking:
             return False
-        if time.monotonic() >= self._next_look:
-            self._looking = True
+        if time.monotonic() >= self._next_check:
+            self._checking = True
             try:
-                self._note(self._look())
+                self._record(self._check())
             finally:
-                self._looking = False
+                self._checking = False
         return self.reason is None
 
-    def failed(self, reason: Reason) -> None:
+    def record_failure(self, reason: Reason) -> None:
         """Take note that a read found it unfit."""
-        self._note(reason)
+        self._record(reason)
 
-    def was_silent(self) -> None:
+    def record_silence(self) -> None:
         """Take note that a read had no answer in time: the next one looks whether the replica is silent or was slow."""
-        self._next_look = 0.0
+        self._next_check = 0.0
 
-    def doubt(self) -> None:
+    def probe(self) -> None:
         """Ask whether it answers anybody, for a read that waits: by a connection that is new and of no pool, which slow
         reads may have used up. One asks for all."""
-        if self.hangs or self._doubted:
+        if self.hangs or self._probing:
             return
-        self._doubted = True
+        self._probing = True
         try:
             self.hangs = not self._answers()
         finally:
-            self._doubted = False
+            self._probing = False
         if self.hangs:
-            self._note(Reason.AWAY)
+            self._record(Reason.AWAY)
 
     def _answers(self) -> bool:
         answered: list[bool] = []
@@ -111,7 +111,7 @@ class Replica:
             asking = connections[self.alias].copy()
             asking.settings_dict["OPTIONS"].pop("pool", None)
             try:
-                with apply_timeouts(DatabaseTimeouts(_LOOK_TIMEOUT, _LOOK_TIMEOUT)), asking.cursor() as cursor:
+                with apply_timeouts(DatabaseTimeouts(_CHECK_TIMEOUT, _CHECK_TIMEOUT)), asking.cursor() as cursor:
                     cursor.execute("SELECT 1")
                 answered.append(True)
             except (DatabaseError, InterfaceError):
@@ -121,13 +121,13 @@ class Replica:
                     asking.close()
 
         # A greenlet in a web worker. To connect takes two seconds at least before it fails, which is not waited for.
-        asker = threading.Thread(target=ask, name="replica-doubt", daemon=True)
+        asker = threading.Thread(target=ask, name="replica-probe", daemon=True)
         asker.start()
-        asker.join(_LOOK_TIMEOUT)
+        asker.join(_CHECK_TIMEOUT)
         return bool(answered)
 
-    def _note(self, reason: Reason | None) -> None:
-        self._next_look = time.monotonic() + (LOOK_EVERY if reason is None else LEFT_ALONE)
+    def _record(self, reason: Reason | None) -> None:
+        self._next_check = time.monotonic() + (CHECK_EVERY if reason is None else COOLDOWN)
         if reason is not None:
             UNFIT.labels(self.alias, reason).inc()
             if self.reason is None:
@@ -138,9 +138,9 @@ class Replica:
                 log.info("replica.fit", replica=self.alias)
         self.reason = reason
 
-    def _look(self) -> Reason | None:
+    def _check(self) -> Reason | None:
         try:
-            with apply_timeouts(DatabaseTimeouts(_LOOK_TIMEOUT, _LOOK_TIMEOUT)):
+            with apply_timeouts(DatabaseTimeouts(_CHECK_TIMEOUT, _CHECK_TIMEOUT)):
                 return find_reason(self.alias, self._primary, self._max_lag)
         except (DatabaseError, InterfaceError) as error:
             return reason_of(error) or Reason.AWAY
@@ -151,19 +151,19 @@ class Replica:
 class _ReadTimeouts(DatabaseTimeouts):
     """How long a read waits: as long as a slow one may take, and no longer once the replica answers nobody."""
 
-    __slots__ = ("_doubt_at", "_replica")
+    __slots__ = ("_probe_at", "_replica")
 
     def __init__(self, replica: Replica) -> None:
-        super().__init__(_LOOK_TIMEOUT, _READ_TIMEOUT)
-        self._replica, self._doubt_at = replica, _READ_TIMEOUT - DOUBT_EVERY
+        super().__init__(_CHECK_TIMEOUT, _READ_TIMEOUT)
+        self._replica, self._probe_at = replica, _READ_TIMEOUT - PROBE_EVERY
 
     def is_over(self, seconds: float) -> bool:
         """Take note of silence; once it is long, and each time it is that long again, ask whether anybody is there."""
         if super().is_over(seconds):
             return True
-        if self.silence <= self._doubt_at:
-            self._doubt_at = self.silence - DOUBT_EVERY
-            self._replica.doubt()
+        if self.silence <= self._probe_at:
+            self._probe_at = self.silence - PROBE_EVERY
+            self._replica.probe()
         return self._replica.hangs
 
 
@@ -242,9 +242,9 @@ def read_from(replicas: Sequence[Replica], work: Callable[[str], Found], primary
             if reason is None:
                 raise
             if timeouts.silence <= 0:
-                replica.was_silent()
+                replica.record_silence()
             elif not replica.hangs:
-                replica.failed(reason)
+                replica.record_failure(reason)
         else:
             READS.labels("replica").inc()
             return found

@@ -1,7 +1,7 @@
-"""Number of shards that a cluster was begun with, kept in it: two processes that divide it otherwise would each have
-balances of their own, and spend them twice.
+"""Shard count: the number of shards that a cluster was begun with, kept in the cluster and compared at start.
 
-Knows the mark, and what a cluster without one has that is older than marks are. Must never move anything.
+Two processes that divide it otherwise would each have balances of their own, and spend them twice. Knows the mark, and
+what a cluster without one has that is older than marks are. Must never move anything.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.log_sinks import delivery
 from apps.log_sinks.access import NO_SINK
-from apps.log_sinks.credentials import Credentials, seal
+from apps.log_sinks.credentials import Credentials, encrypt_credentials
 from apps.log_sinks.exchange import SinkFailed
 from apps.log_sinks.models import LogSink
 from apps.organizations import audit
@@ -43,7 +43,7 @@ class NewSink:
 
 
 def create_sink(*, organization: Organization, given: NewSink) -> LogSink:
-    """Keep a sink whose address was checked, its credentials sealed. It gets the rows that are written from now on.
+    """Keep a sink whose address was checked, its credentials encrypted. It gets the rows that are written from now on.
 
     Raises InvalidRequest for one sink too many, InvalidFields for a name that is taken; NotFound when the organization
     was deleted meanwhile.
@@ -62,7 +62,7 @@ def create_sink(*, organization: Organization, given: NewSink) -> LogSink:
                 url=given.url,
                 options=given.options,
                 include_content=given.include_content,
-                encrypted_credentials=seal(given.credentials),
+                encrypted_credentials=encrypt_credentials(given.credentials),
                 masked_credentials=given.credentials.masked,
             )
             # The moment of the next attempt is the database's.
@@ -89,7 +89,7 @@ def change_sink(*, sink: LogSink, changes: Mapping[str, Any]) -> LogSink:
     details = audit.changes_of(row, columns)
     if "credentials" in changes:
         credentials: Credentials = changes["credentials"]
-        columns |= {"encrypted_credentials": seal(credentials), "masked_credentials": credentials.masked}
+        columns |= {"encrypted_credentials": encrypt_credentials(credentials), "masked_credentials": credentials.masked}
         details["credentials"] = "replaced"
     if columns.get("status") == LogSink.Status.ACTIVE or "credentials" in changes:
         # What was wrong may be mended.

@@ -1,5 +1,4 @@
-"""Log sinks in the admin: seen with how their delivery goes, switched on and off, removed; registered by organizations
-alone."""
+"""Log sinks in the admin: seen with their delivery, switched, removed; registered by organizations alone."""
 
 from __future__ import annotations
 

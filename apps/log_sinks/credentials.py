@@ -1,4 +1,4 @@
-"""Credentials of log sinks: one shape for each kind of sink, sealed. Secrets.
+"""Credentials of log sinks: one shape for each kind of sink, encrypted. Secrets.
 
 Must never log, return or raise anything that carries a secret.
 """
@@ -99,12 +99,12 @@ def secret_key(secret: str) -> bytes:
     return key
 
 
-def seal(credentials: Credentials) -> bytes:
+def encrypt_credentials(credentials: Credentials) -> bytes:
     """Return them encrypted with the newest encryption key."""
     return encrypt(msgspec.json.encode(credentials))
 
 
-def unseal(sealed: bytes) -> Credentials:
+def decrypt_credentials(sealed: bytes) -> Credentials:
     """Return them in clear. Raises UnreadableSecretError."""
     credentials: Credentials = msgspec.json.decode(decrypt(bytes(sealed)), type=Credentials)
     return credentials

@@ -22,11 +22,11 @@ from apps.kernel import database
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.ids import new_id, time_of
 from apps.log_sinks import queue
-from apps.log_sinks.consignment import Consignment, Destination, Outgoing
-from apps.log_sinks.credentials import Credentials, unseal
+from apps.log_sinks.credentials import Credentials, decrypt_credentials
 from apps.log_sinks.exchange import TIMEOUT, SinkFailed, send
 from apps.log_sinks.kinds import bucket, otlp, webhook
 from apps.log_sinks.models import LogSink, WaitingRow
+from apps.log_sinks.sink_request import Destination, SinkBatch, SinkRequest
 from apps.logs.query import COLUMNS, LogRow
 from apps.organizations import audit
 from apps.organizations.models import Organization
@@ -42,7 +42,7 @@ AT_ONCE = 8
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=15), timedelta(hours=1)
 # For how long a sink may fail before it is switched off; less than rows wait.
 PATIENCE = timedelta(days=3)
-_KINDS: dict[str, Callable[[Destination, Any, Consignment, datetime], Outgoing]] = {
+_KINDS: dict[str, Callable[[Destination, Any, SinkBatch, datetime], SinkRequest]] = {
     LogSink.Kind.WEBHOOK: webhook.request_of,
     LogSink.Kind.S3: bucket.request_of,
     LogSink.Kind.OTLP: otlp.request_of,
@@ -74,7 +74,7 @@ def deliver(sink_id: UUID) -> int:
             if sink is None or batch is None:
                 break
             if batch.rows:
-                _send(sink, Consignment(sink.pk, batch.number, batch.day, batch.rows))
+                _send(sink, SinkBatch(sink.pk, batch.number, batch.day, batch.rows))
             queue.finish(sink, batch, timezone.now())
             sent += len(batch.rows)
     except SinkFailed as failure:
@@ -87,7 +87,7 @@ def deliver(sink_id: UUID) -> int:
 def send_sample(sink: LogSink) -> None:
     """Send a sink a row that was made up. Raises SinkFailed. Nothing changes here, whatever comes of it."""
     row = _sample_of(sink)
-    _send(sink, Consignment(sink.pk, 0, row["created_at"].date(), [row]))
+    _send(sink, SinkBatch(sink.pk, 0, row["created_at"].date(), [row]))
 
 
 def _wanted() -> QuerySet[LogSink]:
@@ -101,10 +101,10 @@ def _servable(now: datetime) -> QuerySet[LogSink]:
     return _wanted().filter(Q(leased_until=None) | Q(leased_until__lte=now), next_attempt_at__lte=now)
 
 
-def _send(sink: LogSink, consignment: Consignment) -> None:
+def _send(sink: LogSink, batch: SinkBatch) -> None:
     to = Destination(sink.url, sink.options)
     credentials = _credentials_of(sink)
-    request = _KINDS[sink.kind](to, credentials, consignment, datetime.now(UTC))
+    request = _KINDS[sink.kind](to, credentials, batch, datetime.now(UTC))
     # Nobody keeps a connection of the pool while the sink takes its time.
     database.release_connection()
     send(request, credentials.secrets)
@@ -112,7 +112,7 @@ def _send(sink: LogSink, consignment: Consignment) -> None:
 
 def _credentials_of(sink: LogSink) -> Credentials:
     try:
-        return unseal(bytes(sink.encrypted_credentials))
+        return decrypt_credentials(bytes(sink.encrypted_credentials))
     except UnreadableSecretError as error:
         raise SinkFailed("No key of ENCRYPTION_KEYS opens its credentials: give them anew") from error
 

@@ -18,7 +18,7 @@ from urllib3.exceptions import HTTPError
 
 from apps.kernel.redaction import redact
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
-from apps.log_sinks.consignment import Outgoing
+from apps.log_sinks.sink_request import SinkRequest
 
 # Seconds to connect, for each piece of an answer, and for all of it.
 CONNECT_TIMEOUT, READ_TIMEOUT, TIMEOUT = 5.0, 10.0, 20.0
@@ -37,7 +37,7 @@ class SinkFailed(Exception):
         self.pause = pause
 
 
-def send(request: Outgoing, secrets: list[str]) -> None:
+def send(request: SinkRequest, secrets: list[str]) -> None:
     """Send a request, and return once it is taken. Raises SinkFailed, whose words hold none of the secrets."""
     try:
         session = resolve_safe_address(request.url).session()

@@ -21,7 +21,7 @@ from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.keys.secrets import last_four_of
 from apps.keys.ssrf_guard import check_url_field
 from apps.mcp_servers.access import NO_SERVER
-from apps.mcp_servers.credentials import Credentials, header_fault, seal, unseal
+from apps.mcp_servers.credentials import Credentials, decrypt_credentials, encrypt_credentials, header_fault
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.tool_pins import MAX_PINS, accept, changed_of, forget_others, pins_of
 from apps.mcp_servers.upstream.client import McpClient
@@ -70,7 +70,7 @@ def check_server(*, organization: Organization, given: NewServer, live: bool) ->
 
 
 def create_server(*, organization: Organization, checked: NewServer, pins: Mapping[str, str]) -> McpServer:
-    """Keep a checked server, its credentials sealed, with its tools as the check has seen them.
+    """Keep a checked server, its credentials encrypted, with its tools as the check has seen them.
 
     Raises InvalidRequest for a name that is taken, or one server too many; NotFound when the organization was deleted
     meanwhile.
@@ -206,7 +206,7 @@ def is_allowed(server: McpServer, tool: str) -> bool:
 def target_of(server: McpServer, *, cdn_loop: str = "", at_most: float | None = None) -> McpTarget:
     """Return a server as it is asked, in `at_most` seconds. Raises McpServerFailed where its credentials are lost."""
     try:
-        credentials = unseal(bytes(server.encrypted_credentials))
+        credentials = decrypt_credentials(bytes(server.encrypted_credentials))
     except UnreadableSecretError as error:
         raise McpServerFailed("No key of ENCRYPTION_KEYS opens the MCP server's credentials") from error
     seconds = server.timeout_seconds if at_most is None else min(server.timeout_seconds, at_most)
@@ -224,7 +224,7 @@ def _ask(target: McpTarget) -> list[Tool]:
 def _replaced(row: McpServer, changes: Mapping[str, Any]) -> Credentials:
     """Return a server's credentials with those that are given in the place of its own."""
     try:
-        own = unseal(bytes(row.encrypted_credentials))
+        own = decrypt_credentials(bytes(row.encrypted_credentials))
     except UnreadableSecretError:
         # They are lost; what is given now is all there is.
         own = Credentials()
@@ -236,7 +236,7 @@ def _sealed(credentials: Credentials) -> dict[str, Any]:
     """Return the columns that keep credentials."""
     token = credentials.token
     return {
-        "encrypted_credentials": seal(credentials),
+        "encrypted_credentials": encrypt_credentials(credentials),
         "last_four": last_four_of(token),
         "header_names": list(credentials.headers),
     }

@@ -1,4 +1,4 @@
-"""Credentials of MCP servers: a token and extra headers, sealed together, and how they are presented. Secrets.
+"""Credentials of MCP servers: a token and extra headers, encrypted together, and how they are presented. Secrets.
 
 Knows which headers are nobody's to choose. Must never log, return or raise anything that carries a secret.
 """
@@ -48,12 +48,12 @@ class Credentials(msgspec.Struct, frozen=True):
         return [secret for secret in (self.token, *self.headers.values()) if secret]
 
 
-def seal(credentials: Credentials) -> bytes:
+def encrypt_credentials(credentials: Credentials) -> bytes:
     """Return them encrypted with the newest encryption key."""
     return encrypt(msgspec.json.encode(credentials))
 
 
-def unseal(sealed: bytes) -> Credentials:
+def decrypt_credentials(sealed: bytes) -> Credentials:
     """Return them in clear. Raises UnreadableSecretError."""
     return msgspec.json.decode(decrypt(bytes(sealed)), type=Credentials)
 

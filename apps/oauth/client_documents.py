@@ -1,5 +1,4 @@
-"""Descriptions of clients: documents at the address that is a client's id, fetched through the guard for addresses that
-tenants give.
+"""Client ID metadata documents: a client described at the address that is its id, fetched through the SSRF guard.
 
 Knows how they are fetched and for how long they hold (`Cache-Control`). Must never follow a redirect, nor fetch in a
 transaction, nor for somebody who is not signed in.

@@ -27,7 +27,7 @@ class PolicySource(models.Model):
     def bump_generation(self) -> None:
         """Make the organization's cached policies stale when the current transaction commits."""
         organization_id = attrgetter(self.organization_path)(self)
-        generation.bump_on_commit(generation.organization(organization_id))
+        generation.bump_on_commit(generation.organization_scope(organization_id))
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save all but the ledger's columns, and make the organization's policies stale on commit."""

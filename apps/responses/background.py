@@ -6,16 +6,13 @@ answers it in the end, there is one row and one charge. Knows greenlets and leas
 
 from __future__ import annotations
 
-import atexit
-import os
+from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 import gevent
 import structlog
-from django.conf import settings
-from django.db import DatabaseError
 from gevent.event import Event as Signal
 from gevent.monkey import is_module_patched
 from redis.exceptions import RedisError
@@ -30,6 +27,7 @@ from apps.responses import event_log, run_leases
 from apps.responses.background_request import BackgroundRequest
 from apps.responses.background_state import BackgroundState
 from apps.responses.cancel_switch import CancelSwitch
+from apps.responses.leased_work import LeasedWork
 from apps.responses.models import BackgroundRun
 from apps.responses.response_rows import ResponseDraft
 from apps.responses.run_leases import RunRequest
@@ -46,7 +44,6 @@ _RETRY_AFTER: Final = 5.0
 
 # What this process answers, by the id of the response.
 JOBS: dict[str, BackgroundJob] = {}
-_keeping = False
 
 
 class BackgroundJob:
@@ -63,10 +60,15 @@ class BackgroundJob:
         self._log_id, self._request = log_id, request
         self._greenlet: gevent.Greenlet[..., None] | None = None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its end is stored."""
+        return self.state.has_ended
+
     def start(self) -> None:
         """Begin to answer, in the background where there is one."""
         JOBS[self.state.response_id] = self
-        _keep_leases()
+        _WORK.keep_leases()
         if is_module_patched("socket"):
             self._greenlet = gevent.spawn(self._run)
         else:
@@ -206,50 +208,11 @@ def start() -> None:
     gevent.spawn(look_for_runs)
 
 
-def _keep_leases() -> None:
-    """Renew this process's leases for as long as it has any."""
-    global _keeping
-    if _keeping or not is_module_patched("socket"):
-        return
-    _keeping = True
-    atexit.register(_let_go)
-    gevent.spawn(_renew_forever)
+def _renew(owner: str, response_ids: Collection[str]) -> set[str]:
+    """Keep the leases of a worker, and the events of what is still its own; return that."""
+    mine = database.write(partial(run_leases.renew, owner, response_ids))
+    event_log.prolong(list(mine))
+    return mine
 
 
-def _renew_forever() -> None:
-    while True:
-        gevent.sleep(settings.BACKGROUND_LEASE / 10)
-        if not JOBS:
-            continue
-        try:
-            held = dict(JOBS)
-            mine = database.write(partial(run_leases.renew, worker_name(), held))
-            event_log.prolong(list(mine))
-        except (DatabaseError, RedisError, ApiError) as error:
-            log.warning("responses.not_renewed", error=type(error).__name__)
-            continue
-        for response_id, job in held.items():
-            if response_id not in mine and not job.state.has_ended:
-                # Cancelled, deleted, or somebody else's by now.
-                job.stop()
-
-
-def _let_go() -> None:
-    """Hand over what this process has not ended."""
-    for job in list(JOBS.values()):
-        job.abandon()
-    if JOBS:
-        try:
-            database.write(partial(run_leases.hand_over, worker_name()))
-        except DatabaseError as error:
-            log.warning("responses.not_handed_over", error=type(error).__name__)
-
-
-def _begin_anew() -> None:
-    """Start anew in a forked child, which has none of its parent's greenlets."""
-    global _keeping
-    _keeping = False
-    JOBS.clear()
-
-
-os.register_at_fork(after_in_child=_begin_anew)
+_WORK = LeasedWork("responses", JOBS, _renew, lambda owner: database.write(partial(run_leases.hand_over, owner)))

@@ -19,16 +19,16 @@ from apps.gateway.endpoints.response_state import ResponseState
 from apps.kernel import database
 from apps.kernel.errors import ApiError
 from apps.responses import run_leases
+from apps.responses.encrypted_json import decrypt_json, encrypt_json
 from apps.responses.event_log import LAST_EVENTS, EventLogWriter
 from apps.responses.response_rows import (
     ResponseDraft,
+    encrypt_for_conversation,
+    encrypt_outcome,
     output_of,
     response_place,
-    seal_for_conversation,
-    seal_outcome,
 )
 from apps.responses.run_leases import RunRequest
-from apps.responses.sealed_json import open_sealed, seal
 
 log = structlog.get_logger(__name__)
 
@@ -89,7 +89,7 @@ class BackgroundState(ResponseState):
 
     def end_failed(self, error: ApiError) -> None:
         """End the run with an error."""
-        response = open_sealed(self._draft.sealed_response, self._draft.project_id, response_place(self.response_id))
+        response = decrypt_json(self._draft.sealed_response, self._draft.project_id, response_place(self.response_id))
         failed = failed_response(response, error)
         self._store(failed)
         if self._writer is not None and self.has_ended:
@@ -97,11 +97,11 @@ class BackgroundState(ResponseState):
 
     def _store(self, response: dict[str, Any]) -> None:
         draft, new_items = self._draft, self._request.new_items
-        outcome = seal_outcome(draft.project_id, response, new_items, len(msgspec.json.encode(new_items)))
+        outcome = encrypt_outcome(draft.project_id, response, new_items, len(msgspec.json.encode(new_items)))
         items: list[tuple[str, str, int]] = []
         if draft.conversation_id is not None and response["status"] in {"completed", "incomplete"}:
             added = [*new_items, *output_of(response)]
-            items = seal_for_conversation(draft.project_id, draft.conversation_id, added)
+            items = encrypt_for_conversation(draft.project_id, draft.conversation_id, added)
         until = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -120,7 +120,7 @@ class BackgroundState(ResponseState):
     def _mark_started(self, response: Any) -> None:
         if not isinstance(response, dict):
             return
-        sealed = seal(response, self._draft.project_id, response_place(self.response_id))
+        sealed = encrypt_json(response, self._draft.project_id, response_place(self.response_id))
         try:
             started = database.write(partial(run_leases.mark_started, self.response_id, worker_name(), sealed))
             self.is_lost = not started

@@ -1,4 +1,4 @@
-"""Compaction items: a summary of earlier items, sealed for the project that asked for it.
+"""Compaction items: a summary of earlier items, encrypted for the project that asked for it.
 
 A client sends it back as it is, and a model reads it as what was said before. Knows the form of the item. Must never
 open one for another project.
@@ -11,9 +11,9 @@ from uuid import UUID
 
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import InvalidRequest
+from apps.responses.encrypted_json import decrypt_json, encrypt_json
 from apps.responses.items import Item
 from apps.responses.public_ids import new_item_id
-from apps.responses.sealed_json import open_sealed, seal
 
 TYPE: Final = "compaction"
 _PREFIX: Final = "gwc1:"
@@ -23,7 +23,7 @@ _INTRODUCTION: Final = "Summary of the conversation so far, which it replaces:\n
 
 def compaction_item(project_id: UUID, summary: str) -> Item:
     """Return the item that stands for a summary."""
-    sealed = seal({"summary": summary}, project_id, _PLACE)
+    sealed = encrypt_json({"summary": summary}, project_id, _PLACE)
     return {"id": new_item_id(TYPE), "type": TYPE, "encrypted_content": f"{_PREFIX}{sealed}"}
 
 
@@ -47,7 +47,7 @@ def _is_own(item: Any) -> bool:
 
 def _open(project_id: UUID, item: Item, index: int) -> Item:
     try:
-        sealed = open_sealed(item["encrypted_content"].removeprefix(_PREFIX), project_id, _PLACE)
+        sealed = decrypt_json(item["encrypted_content"].removeprefix(_PREFIX), project_id, _PLACE)
     except UnreadableSecretError:
         param = f"input[{index}].encrypted_content"
         raise InvalidRequest(f"{param} was not made for this project, or was changed", param=param) from None

@@ -16,7 +16,7 @@ from apps.responses.retention import expiry_of
 
 
 def append(project_id: UUID, conversation_id: str, sealed: Sequence[tuple[str, str, int]]) -> None:
-    """Append sealed items (id, item, size) inside the caller's transaction, those that are not there yet.
+    """Append encrypted items (id, item, size) inside the caller's transaction, those that are not there yet.
 
     A conversation that is gone by now takes none. Being used it lives on.
     """

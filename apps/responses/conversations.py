@@ -14,13 +14,13 @@ from django.utils import timezone
 from apps.gateway.access.policy import Policy
 from apps.responses import conversation_rows, refusals
 from apps.responses.access import access_conversation
+from apps.responses.encrypted_json import decrypt_json, encrypt_json
 from apps.responses.items import Item, listed
 from apps.responses.models import Conversation, ConversationItem
 from apps.responses.paging import ItemPage, list_object, no_cursor
 from apps.responses.public_ids import is_public_id, new_public_id
-from apps.responses.response_rows import conversation_place, seal_for_conversation
+from apps.responses.response_rows import conversation_place, encrypt_for_conversation
 from apps.responses.retention import count_bytes, expiry_of
-from apps.responses.sealed_json import open_sealed, seal
 
 Record = dict[str, Any]
 Metadata = dict[str, str]
@@ -105,7 +105,7 @@ def delete_item(policy: Policy, conversation_id: str, item_id: str) -> Record:
 
 def _append(policy: Policy, row: Conversation, items: list[Item]) -> None:
     if items:
-        sealed = seal_for_conversation(policy.project_id, row.id, items)
+        sealed = encrypt_for_conversation(policy.project_id, row.id, items)
         conversation_rows.append(policy.project_id, row.id, sealed)
         count_bytes(policy.organization_id, sum(size for _, _, size in sealed))
 
@@ -120,17 +120,17 @@ def _access_item(policy: Policy, conversation_id: str, item_id: str) -> Conversa
 
 
 def _open_item(row: ConversationItem) -> Item:
-    item: Item = open_sealed(row.sealed_item, row.project_id, conversation_place(row.conversation_id))
+    item: Item = decrypt_json(row.sealed_item, row.project_id, conversation_place(row.conversation_id))
     return item
 
 
 def _metadata_columns(policy: Policy, conversation_id: str, metadata: Metadata) -> dict[str, Any]:
-    sealed = seal(metadata, policy.project_id, conversation_place(conversation_id))
+    sealed = encrypt_json(metadata, policy.project_id, conversation_place(conversation_id))
     return {"sealed_metadata": sealed, "size": _ROW_BYTES + len(msgspec.json.encode(metadata))}
 
 
 def _metadata_of(row: Conversation) -> Metadata:
-    metadata: Metadata = open_sealed(row.sealed_metadata, row.project_id, conversation_place(row.id))
+    metadata: Metadata = decrypt_json(row.sealed_metadata, row.project_id, conversation_place(row.id))
     return metadata
 
 

@@ -20,12 +20,12 @@ from apps.kernel import database
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
 from apps.responses import refusals
 from apps.responses.access import access_conversation, find_response, visible_responses
+from apps.responses.encrypted_json import decrypt_json
 from apps.responses.items import Item, is_reference, referred_ids
 from apps.responses.models import FINAL_STATUSES, ConversationItem, ResponseStatus, StoredResponse
 from apps.responses.public_ids import is_public_id
 from apps.responses.response_rows import conversation_place, input_of, output_of, response_of
 from apps.responses.retention import keeps
-from apps.responses.sealed_json import open_sealed
 
 # Responses that one may go on from one another; a longer chain is summed up (`/v1/responses/compact`) or begun anew.
 LONGEST_CHAIN: Final = 500
@@ -104,7 +104,7 @@ def items_in(policy: Policy, conversation_id: Any) -> list[Item]:
         return list(kept.order_by("position").values_list("sealed_item", flat=True)[:MOST_ITEMS])
 
     place = conversation_place(conversation_id) if is_public_id(conversation_id) else ""
-    return [open_sealed(sealed, policy.project_id, place) for sealed in database.read(read)]
+    return [decrypt_json(sealed, policy.project_id, place) for sealed in database.read(read)]
 
 
 def resolved(policy: Policy, items: Sequence[Any]) -> list[Any]:
@@ -181,7 +181,7 @@ def _stored_items(policy: Policy, ids: Sequence[str]) -> dict[str, Item]:
         )
         sealed = database.read(lambda: list(kept.values_list("item_id", "conversation_id", "sealed_item")))
         for item_id, conversation_id, text in sealed:
-            found[item_id] = open_sealed(text, policy.project_id, conversation_place(conversation_id))
+            found[item_id] = decrypt_json(text, policy.project_id, conversation_place(conversation_id))
     return found
 
 

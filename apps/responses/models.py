@@ -1,7 +1,7 @@
 """The tables of stored responses, conversations and background runs.
 
 Rows keep plain ids of tenants, not foreign keys, as the log does: erasure and retention remove them in batches. What
-people asked and models answered is encrypted in every column that holds any of it (`sealed_json.py`).
+people asked and models answered is encrypted in every column that holds any of it (`encrypted_json.py`).
 """
 
 from __future__ import annotations

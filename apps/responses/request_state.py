@@ -26,7 +26,7 @@ from apps.responses.event_stream import queued_answer
 from apps.responses.history import items_before, items_in, resolved
 from apps.responses.items import Item, is_reference, with_ids
 from apps.responses.public_ids import new_public_id
-from apps.responses.response_rows import draft_of, output_of, seal_for_conversation
+from apps.responses.response_rows import draft_of, encrypt_for_conversation, output_of
 from apps.responses.retention import has_room, keeps
 from apps.responses.run_leases import RunRequest
 from apps.responses.storing import store
@@ -105,7 +105,7 @@ class StoredState(ResponseState):
         if self._asked.conversation_id is not None and response["status"] != "failed":
             items = [*self._new_items, *output_of(response)]
             added = [item for item in items if not is_reference(item)]
-            draft.conversation_items = seal_for_conversation(
+            draft.conversation_items = encrypt_for_conversation(
                 self._policy.project_id, self._asked.conversation_id, added
             )
         store(draft)

@@ -17,13 +17,13 @@ from apps.kernel.errors import InvalidRequest
 from apps.responses import event_log, run_leases, storing
 from apps.responses.access import access_response
 from apps.responses.background import stop_here
+from apps.responses.encrypted_json import encrypt_json
 from apps.responses.event_stream import FROM_THE_START, resumed_answer
 from apps.responses.history import items_used_by
 from apps.responses.items import listed
 from apps.responses.models import StoredResponse
 from apps.responses.paging import last_of, page_of, read_include, read_page
 from apps.responses.response_rows import output_of, response_of, response_place
-from apps.responses.sealed_json import seal
 
 # Digits of a sequence number that is taken for one.
 _MOST_DIGITS = 9
@@ -72,7 +72,7 @@ def cancel_response(request: ClientRequest) -> ClientResponse:
         if not row.background:
             raise InvalidRequest("Cannot cancel a synchronous response: only a background one can be cancelled.")
         cancelled = {**response_of(row), "status": "cancelled"}
-        sealed = seal(cancelled, row.project_id, response_place(row.id))
+        sealed = encrypt_json(cancelled, row.project_id, response_place(row.id))
         if database.write(partial(run_leases.cancel, row, sealed)):
             stop_here(row.id)
             return _answer(cancelled)

@@ -13,16 +13,16 @@ import msgspec
 from django.utils import timezone
 
 from apps.gateway.access.policy import Policy
+from apps.responses.encrypted_json import decrypt_json, encrypt_bytes, encrypt_json
 from apps.responses.items import Item, ids_of, is_reference, with_ids
 from apps.responses.models import StoredResponse
 from apps.responses.retention import expiry_of
-from apps.responses.sealed_json import open_sealed, seal, seal_bytes
 
 Record = dict[str, Any]
 
 
 class ResponseDraft(msgspec.Struct, kw_only=True):
-    """A response that is to be stored: all of its row but how long it is kept. Its content is sealed already."""
+    """A response that is to be stored: all of its row but how long it is kept. Its content is encrypted already."""
 
     id: str
     created_at: datetime
@@ -39,11 +39,11 @@ class ResponseDraft(msgspec.Struct, kw_only=True):
     item_ids: list[str]
     size: int
     context_size: int
-    # What a conversation gets: id, sealed item and size of each.
+    # What a conversation gets: id, encrypted item and size of each.
     conversation_items: list[tuple[str, str, int]] = []
 
 
-class SealedOutcome(msgspec.Struct, frozen=True):
+class EncryptedOutcome(msgspec.Struct, frozen=True):
     """What a response's end changes in its row."""
 
     status: str
@@ -66,7 +66,7 @@ def draft_of(
     """Return a response and what was new in its input, ready to be stored."""
     identifier, project_id = str(response["id"]), policy.project_id
     written_input = msgspec.json.encode(new_items)
-    outcome = seal_outcome(project_id, response, new_items, len(written_input))
+    outcome = encrypt_outcome(project_id, response, new_items, len(written_input))
     return ResponseDraft(
         id=identifier,
         created_at=datetime.fromtimestamp(float(response.get("created_at") or 0) or timezone.now().timestamp(), UTC),
@@ -78,7 +78,7 @@ def draft_of(
         status=outcome.status,
         background=background,
         streamed=streamed,
-        sealed_input=seal_bytes(written_input, project_id, input_place(identifier)),
+        sealed_input=encrypt_bytes(written_input, project_id, input_place(identifier)),
         sealed_response=outcome.sealed_response,
         item_ids=outcome.item_ids,
         size=outcome.size,
@@ -86,22 +86,22 @@ def draft_of(
     )
 
 
-def seal_outcome(project_id: UUID, response: Record, new_items: list[Item], input_size: int) -> SealedOutcome:
+def encrypt_outcome(project_id: UUID, response: Record, new_items: list[Item], input_size: int) -> EncryptedOutcome:
     """Return what a row says of a response as it is now, with so many bytes of new input."""
     written, output = msgspec.json.encode(response), output_of(response)
-    return SealedOutcome(
+    return EncryptedOutcome(
         status=str(response["status"]),
-        sealed_response=seal_bytes(written, project_id, response_place(str(response["id"]))),
+        sealed_response=encrypt_bytes(written, project_id, response_place(str(response["id"]))),
         item_ids=ids_of([*(item for item in new_items if not is_reference(item)), *output]),
         size=input_size + len(written),
         context_size=input_size + len(msgspec.json.encode(output)),
     )
 
 
-def seal_for_conversation(project_id: UUID, conversation_id: str, items: list[Item]) -> list[tuple[str, str, int]]:
-    """Return items as a conversation keeps them: id, sealed item and size of each."""
+def encrypt_for_conversation(project_id: UUID, conversation_id: str, items: list[Item]) -> list[tuple[str, str, int]]:
+    """Return items as a conversation keeps them: id, encrypted item and size of each."""
     place = conversation_place(conversation_id)
-    return [(item["id"], seal(item, project_id, place), len(msgspec.json.encode(item))) for item in items]
+    return [(item["id"], encrypt_json(item, project_id, place), len(msgspec.json.encode(item))) for item in items]
 
 
 def row_of(draft: ResponseDraft) -> StoredResponse:
@@ -113,13 +113,13 @@ def row_of(draft: ResponseDraft) -> StoredResponse:
 
 def response_of(row: StoredResponse) -> Record:
     """Return the response object. Raises UnreadableSecretError."""
-    response: Record = open_sealed(row.sealed_response, row.project_id, response_place(row.id))
+    response: Record = decrypt_json(row.sealed_response, row.project_id, response_place(row.id))
     return response
 
 
 def input_of(row: StoredResponse) -> list[Item]:
     """Return what was new in a response's input, references as they were written. Raises UnreadableSecretError."""
-    items: list[Item] = open_sealed(row.sealed_input, row.project_id, input_place(row.id))
+    items: list[Item] = decrypt_json(row.sealed_input, row.project_id, input_place(row.id))
     return items
 
 
@@ -130,15 +130,15 @@ def output_of(response: Record) -> list[Item]:
 
 
 def input_place(response_id: str) -> str:
-    """Return the name under which a response's input is sealed."""
+    """Return the name under which a response's input is encrypted."""
     return f"response:{response_id}:input"
 
 
 def response_place(response_id: str) -> str:
-    """Return the name under which a response is sealed."""
+    """Return the name under which a response is encrypted."""
     return f"response:{response_id}:response"
 
 
 def conversation_place(conversation_id: str) -> str:
-    """Return the name under which items and metadata of a conversation are sealed."""
+    """Return the name under which items and metadata of a conversation are encrypted."""
     return f"conversation:{conversation_id}"

@@ -18,9 +18,9 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from apps.responses import conversation_rows
+from apps.responses.encrypted_json import decrypt_json, encrypt_json
 from apps.responses.models import BackgroundRun, ResponseStatus, StoredResponse
-from apps.responses.response_rows import ResponseDraft, SealedOutcome, row_of
-from apps.responses.sealed_json import open_sealed, seal
+from apps.responses.response_rows import EncryptedOutcome, ResponseDraft, row_of
 
 # Times that a run is begun before it is given up: a response that kills its worker must not kill them all.
 MOST_ATTEMPTS = 3
@@ -43,7 +43,7 @@ def begin(draft: ResponseDraft, log_id: UUID, request: RunRequest, owner: str | 
         BackgroundRun.objects.create(
             response=row,
             log_id=log_id,
-            sealed_request=seal(msgspec.to_builtins(request), draft.project_id, _place(draft.id)),
+            sealed_request=encrypt_json(msgspec.to_builtins(request), draft.project_id, _place(draft.id)),
             lease_owner=owner or "",
             lease_until=Now() if owner is None else _lease_end(),
             attempts=0 if owner is None else 1,
@@ -64,7 +64,7 @@ def draft_of_row(row: StoredResponse) -> ResponseDraft:
 def request_of(run: BackgroundRun) -> RunRequest:
     """Return what a run is to ask. Raises UnreadableSecretError."""
     row = run.response
-    return msgspec.convert(open_sealed(run.sealed_request, row.project_id, _place(row.id)), RunRequest)
+    return msgspec.convert(decrypt_json(run.sealed_request, row.project_id, _place(row.id)), RunRequest)
 
 
 def mark_started(response_id: str, owner: str, sealed_response: str) -> bool:
@@ -74,7 +74,7 @@ def mark_started(response_id: str, owner: str, sealed_response: str) -> bool:
 
 
 def end(
-    response_id: str, owner: str, outcome: SealedOutcome, conversation_items: Sequence[tuple[str, str, int]] = ()
+    response_id: str, owner: str, outcome: EncryptedOutcome, conversation_items: Sequence[tuple[str, str, int]] = ()
 ) -> bool:
     """Store how a run ended, unless somebody else has it by now, or it was cancelled or deleted; tell whether it was.
 

@@ -72,14 +72,14 @@ def server() -> Iterator[Diagnosis]:
 
 def telemetry() -> Iterator[Diagnosis]:
     """Yield whether the collector takes what it is sent: a message without a span."""
-    telemetry = settings.TELEMETRY
-    if not telemetry.endpoint:
+    target = settings.TELEMETRY
+    if not target.endpoint:
         yield well("telemetry", "off: OTEL_EXPORTER_OTLP_ENDPOINT is not set")
         return
-    headers = {"Content-Type": "application/x-protobuf", **telemetry.headers}
+    headers = {"Content-Type": "application/x-protobuf", **target.headers}
     try:
         answer = requests.post(
-            f"{telemetry.endpoint}/v1/traces", data=b"", headers=headers, timeout=_PATIENCE, allow_redirects=False
+            f"{target.endpoint}/v1/traces", data=b"", headers=headers, timeout=_PATIENCE, allow_redirects=False
         )
     except requests.RequestException as error:
         yield doubtful("telemetry", f"the collector does not answer ({type(error).__name__})", "traces are dropped")

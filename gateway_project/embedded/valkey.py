@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from gateway_project.embedded import flushing, programs
+from gateway_project.embedded import aof_fsync, programs
 from gateway_project.embedded.child_process import spawn, stop_leftover
 from gateway_project.embedded.programs import StoreError
 from gateway_project.embedded.sockets import socket_folder
@@ -100,7 +100,7 @@ class Flusher:
     def start(self, output: IO[bytes] | int) -> subprocess.Popen[bytes]:
         """Start the program. Raises OSError."""
         return spawn(
-            [sys.executable, "-I", flushing.__file__, self._folder],
+            [sys.executable, "-I", aof_fsync.__file__, self._folder],
             output=output,
             env={"LC_ALL": "C.UTF-8"},
             background=True,

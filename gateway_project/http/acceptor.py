@@ -1,10 +1,9 @@
-"""Acceptor of one worker: takes new connections from the system's queue, its share of them, and begins to serve them in
-rotation by address, a few each turn of the event loop.
+"""Acceptor of one worker: takes its share of new connections, and begins to serve them round-robin by address.
 
-The system's queue is first in, first out: one address that opens thousands of connections would have everybody behind
-it wait for all of them, so they are taken out of it quickly. To begin to serve one costs far more than to take it; a
-few at a time leave the event loop to those that are served already. Knows connections and whose they are. Must never
-know what a connection is for.
+A few are begun in each turn of the event loop. The system's queue is first in, first out: one address that opens
+thousands of connections would have everybody behind it wait for all of them, so they are taken out of it quickly. To
+begin to serve one costs far more than to take it; a few at a time leave the event loop to those that are served
+already. Knows connections and whose they are. Must never know what a connection is for.
 """
 
 from __future__ import annotations

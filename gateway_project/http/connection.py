@@ -39,8 +39,8 @@ class ConnectionSettings:
     """What holds for all connections of a listener: the application, limits, and what every environment begins with.
 
     `scheme_headers` are the WSGI names and values by which a proxy that `trusts` knows by its address tells that the
-    client came over TLS; `intake` lets requests in; `refused` is told of what is no valid request, and `aborted` of
-    clients that left in the middle of one.
+    client came over TLS; `intake` lets requests in; `on_refused` is called for what is no valid request, `on_aborted`
+    for clients that left in the middle of one, and `on_failure` where the application raised something.
     """
 
     application: Callable[..., Iterable[bytes]]
@@ -48,41 +48,41 @@ class ConnectionSettings:
     environ: dict[str, Any]
     trusts: Callable[[str], bool]
     scheme_headers: dict[str, str]
-    failed: Callable[[str], object]
+    on_failure: Callable[[str], object]
     intake: RequestIntake
-    refused: Callable[[str], object]
-    aborted: Callable[[], object]
+    on_refused: Callable[[str], object]
+    on_aborted: Callable[[], object]
 
 
 class ClientConnection:
     """A client's connection."""
 
     def __init__(
-        self, terms: ConnectionSettings, sock: socket.socket, address: Any, stopping: Callable[[], bool]
+        self, settings: ConnectionSettings, sock: socket.socket, address: Any, stopping: Callable[[], bool]
     ) -> None:
-        self._terms = terms
+        self._settings = settings
         self._sock = sock
-        self._reader = RequestParser(terms.limits)
+        self._reader = RequestParser(settings.limits)
         self._readable = watch_readable(sock)
         self._stopping = stopping
         host, port = address[:2] if isinstance(address, tuple) else ("", "")
         self._peer = host
         self._environ = {
-            **terms.environ,
+            **settings.environ,
             "REMOTE_PORT": str(port),
             "gunicorn.socket": sock,
         }
-        self._trusted = terms.trusts(host)
+        self._trusted = settings.trusts(host)
 
-    def serve(self, idle: Idle, served: Callable[[], object]) -> None:
+    def serve(self, idle: Idle, on_served: Callable[[], object]) -> None:
         """Serve until the client leaves, is idle too long, or the worker stops. `idle` is what it waits in."""
         with suppress(OSError):
             if self._sock.family in {socket.AF_INET, socket.AF_INET6}:
                 self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             count = 0
             try:
-                while (request := self._next(idle, served)) is not None:
-                    served()
+                while (request := self._next_request(idle, on_served)) is not None:
+                    on_served()
                     if not self._answer(request):
                         return
                     count += 1
@@ -94,7 +94,7 @@ class ClientConnection:
                 self._reader.close()
                 self._readable.close()
 
-    def _next(self, idle: Idle, served: Callable[[], object]) -> IncomingRequest | None:
+    def _next_request(self, idle: Idle, on_served: Callable[[], object]) -> IncomingRequest | None:
         """Return the next request once its head is there, None when there will be none. Raises BadRequest."""
         requests = self._reader.requests
         if requests and requests[0].head_done:
@@ -102,7 +102,7 @@ class ClientConnection:
         with idle:
             if not requests:
                 while self._shed(data := self._receive_first(idle)):
-                    served()
+                    on_served()
                     idle.wait_anew()
                 if not data:
                     return None
@@ -125,7 +125,7 @@ class ClientConnection:
 
     def _shed(self, data: bytes) -> bool:
         """Answer a request that is shed, if that can be told from its first bytes; return whether it could."""
-        answer = None if self._stopping() else self._terms.intake.shed(self._peer, data, self._terms.limits)
+        answer = None if self._stopping() else self._settings.intake.shed(self._peer, data, self._settings.limits)
         if answer is None:
             return False
         self._send(answer)
@@ -163,11 +163,11 @@ class ClientConnection:
         environ = request.environ
         environ["REMOTE_ADDR"] = self._peer
         try:
-            leave = self._terms.intake.enter(self, request)
+            leave = self._settings.intake.enter(self, request)
         except ApiError as error:
             return self._refuse(request, error)
         except OSError:
-            self._terms.aborted()
+            self._settings.on_aborted()
             return False
         # Not before: who is shed in a flood pays for nothing that only the application needs.
         environ.update(self._environ)
@@ -175,20 +175,20 @@ class ClientConnection:
         answer: ResponseWriter | None = None
         body: Iterable[bytes] = ()
         try:
-            environ["wsgi.input"] = BytesIO(_taken(request))
+            environ["wsgi.input"] = BytesIO(_take_body(request))
             answer = ResponseWriter(
                 self._send,
                 method=environ["REQUEST_METHOD"],
                 protocol=environ["SERVER_PROTOCOL"],
                 keep_alive=request.keep_alive and not self._stopping(),
             )
-            body = self._terms.application(environ, answer.start)
+            body = self._settings.application(environ, answer.start)
             answer.keep_alive = request.keep_alive and not self._stopping()
             answer.send(body)
         except OSError:
             return False
         except Exception:  # noqa: BLE001 - whatever the application raises, it was told to the log
-            self._terms.failed("An answer failed")
+            self._settings.on_failure("An answer failed")
             if answer is not None and not answer.begun:
                 request.keep_alive = False
                 self._refuse(request, InternalError("The gateway failed to answer this request"))
@@ -202,7 +202,7 @@ class ClientConnection:
 
     def _scheme(self, environ: dict[str, Any]) -> str:
         if self._trusted:
-            for name, value in self._terms.scheme_headers.items():
+            for name, value in self._settings.scheme_headers.items():
                 if environ.get(name, "").lower() == value:
                     return "https"
         return "http"
@@ -243,7 +243,7 @@ class ClientConnection:
     def _refuse_malformed(self, error: BadRequest) -> None:
         """Answer what cannot be read, and be done with the connection."""
         if isinstance(error, Http2Preface):
-            self._terms.refused("malformed")
+            self._settings.on_refused("malformed")
             with suppress(OSError):
                 self._send(HTTP_1_1_REQUIRED)
             self._drain_and_close()
@@ -252,7 +252,7 @@ class ClientConnection:
         if request is not None:
             # Whatever has come of it, nothing behind it will be read.
             request.complete = False
-        self._terms.refused("malformed")
+        self._settings.on_refused("malformed")
         readable = request is not None and request.head_done
         self._refuse(request if readable else None, MalformedRequest(error.message, status=error.status))
 
@@ -264,7 +264,7 @@ class ClientConnection:
                 gevent.sleep(0)
 
 
-def _taken(request: IncomingRequest) -> bytes:
+def _take_body(request: IncomingRequest) -> bytes:
     """Return what has come of the body, and forget it."""
     body = request.body.popleft() if len(request.body) == 1 else b"".join(request.body)
     request.body.clear()

@@ -1,4 +1,4 @@
-"""What every request passes before the application sees it: its route's limit, the throttle, its body, admission.
+"""Request intake: what every request passes ahead of the application: its route's limit, throttle, body, admission.
 
 Knows the order, and what each of them says. Must never know what an endpoint does.
 """
@@ -36,14 +36,14 @@ _REASONS = {401: "no_credential", 408: "too_slow", 413: "too_large", 429: "throt
 
 
 class RequestIntake:
-    """The intake of one worker. `refused` is told why each time that a request is refused."""
+    """The intake of one worker. `on_refused` is called with the reason each time that a request is refused."""
 
     def __init__(
         self,
         limits: ClientLimits,
         admission: AdmissionControl,
         trusts: Callable[[str], bool],
-        refused: Callable[[str], Any],
+        on_refused: Callable[[str], Any],
     ) -> None:
         self._limits = limits
         self._admission = admission
@@ -52,7 +52,7 @@ class RequestIntake:
         self._trusts = trusts
         # Peers come again, and to look one up among networks takes longer than to refuse it.
         self._address_of_peer = lru_cache(maxsize=4096)(self._find_address)
-        self._refused = refused
+        self._on_refused = on_refused
 
     def enter(self, source: BodySource, request: IncomingRequest) -> Callable[[], object]:
         """Let a request in whose head is there, with all of its body; the caller calls what is returned at its end.
@@ -65,12 +65,12 @@ class RequestIntake:
             if request.complete and request.received <= SMALLEST and not path.startswith("/auth/"):
                 # Nearly every request: there is nothing to look at.
                 if path in _ALWAYS_ANSWERED:
-                    return _nothing
+                    return _leave_nothing
                 self._enter(source, environ)
                 return self._admission.leave
             return self._enter_slowly(source, request)
         except ApiError as error:
-            self._refused(_REASONS.get(error.status, "malformed"))
+            self._on_refused(_REASONS.get(error.status, "malformed"))
             raise
 
     def shed(self, peer: str, data: bytes, limits: HeadLimits) -> bytes | None:
@@ -86,7 +86,7 @@ class RequestIntake:
         if path is None or path in _ALWAYS_ANSWERED or path.startswith("/auth/"):
             return None
         self._admission.note(address)
-        self._refused(_REASONS[503])
+        self._on_refused(_REASONS[503])
         return shed_answer(path, SHED, seconds)
 
     def _enter_slowly(self, source: BodySource, request: IncomingRequest) -> Callable[[], object]:
@@ -181,5 +181,5 @@ def _missing_credential(path: str, environ: dict[str, Any]) -> str:
     return MISSING if is_model_route(path) and not _credential_of(environ) else ""
 
 
-def _nothing() -> None:
+def _leave_nothing() -> None:
     """What the end of a request needs that took nothing."""

@@ -1,5 +1,4 @@
-"""Wake queue of one worker: connections on which something has arrived go on for a few milliseconds of each turn of the
-event loop, in rotation by client.
+"""Wake queue of one worker: wakes readable connections round-robin by client, a few milliseconds in each loop turn.
 
 The event loop wakes all that are ready before it looks for others again. One client that asks on a thousand connections
 at once, or leaves them, would have everybody else wait for all of them. Knows who waits, and whose it is. Must never

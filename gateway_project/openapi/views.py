@@ -1,5 +1,7 @@
-"""`GET /openapi.json`, whole or a tag's part; `GET /docs/api`, which lists every operation, and below it a page for
-each tag, to try them. The pages load nothing from elsewhere."""
+"""`GET /openapi.json`, whole or one tag's part, and `GET /docs/api`: pages that list every operation, to try them.
+
+The pages load nothing from elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from apps.kernel.ids import new_id, time_of
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.log_sinks.credentials import WebhookSecret
-from apps.log_sinks.credentials import seal as seal_sink
+from apps.log_sinks.credentials import encrypt_credentials as encrypt_sink_credentials
 from apps.log_sinks.models import LogSink, WaitingRow
 from apps.logs import partitions
 from apps.logs.models import (
@@ -52,7 +52,7 @@ from apps.logs.models import (
     TrafficDelta,
     TrafficSlot,
 )
-from apps.mcp_servers.credentials import Credentials, seal
+from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
 from apps.organizations import attempt_rate_limiter
 from apps.organizations.actions import create_operator
@@ -121,14 +121,14 @@ def rows(world: World) -> dict[type[Row], Row]:
             organization=world.acme,
             name="tickets",
             url="https://tools.example.com/mcp",
-            encrypted_credentials=seal(Credentials(SECRET)),
+            encrypted_credentials=encrypt_credentials(Credentials(SECRET)),
         ),
         LogSink.objects.create(
             organization=world.acme,
             name="archive",
             kind="webhook",
             url="https://logs.example.com/hook",
-            encrypted_credentials=seal_sink(WebhookSecret(SECRET)),
+            encrypted_credentials=encrypt_sink_credentials(WebhookSecret(SECRET)),
         ),
         WaitingRow.objects.create(sink_id=new_id(), log_id=new_id()),
         PaymentMethod.objects.create(organization=world.acme, processor_customer_id=SECRET, brand="visa"),
@@ -391,7 +391,7 @@ class TestWhatMayBeDone:
     def test_a_change_makes_policies_stale(
         self, operator: Client, rows: dict[type[Row], Row], world: World, django_capture_on_commit_callbacks: Any
     ) -> None:
-        scope = generation.organization(world.acme.id)
+        scope = generation.organization_scope(world.acme.id)
         rule, before = rows[IamRule], generation.read_generation_token(scope)
         with django_capture_on_commit_callbacks(execute=True):
             operator.post(

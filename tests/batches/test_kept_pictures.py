@@ -159,7 +159,7 @@ def test_a_new_retention_level_counts_for_the_next_request(caller: Caller) -> No
     assert generate(caller, response_format="url").status_code == 400
     # As another process would: this one has the key's policy in memory, as it was.
     Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
-    generation.bump(generation.organization(caller.organization_id))
+    generation.bump(generation.organization_scope(caller.organization_id))
     response = generate(caller, response_format="url")
     assert response.status_code == 200, response.content
     assert StoredFile.objects.count() == 1

@@ -121,8 +121,10 @@ def test_a_worker_lost_while_it_reads_the_input_leaves_no_line(openai: OpenAI, m
     made = create(openai, [line("a"), line("b")])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preparation, "_TOGETHER", 1)
-        seal, calls = preparation.line_rows.seal_request, iter([False, True])
-        patch.setattr(preparation.line_rows, "seal_request", lambda *given: die() if next(calls) else seal(*given))
+        encrypt, calls = preparation.line_rows.encrypt_request, iter([False, True])
+        patch.setattr(
+            preparation.line_rows, "encrypt_request", lambda *given: die() if next(calls) else encrypt(*given)
+        )
         with pytest.raises(GreenletExit):
             work(30)
     assert (BatchLine.objects.count(), Batch.objects.get().status) == (0, "validating")

@@ -92,7 +92,7 @@ def test_a_scope_has_one_discount(world: World) -> None:
 def test_a_change_makes_stale_whom_it_concerns_and_nobody_else(
     world: World, django_capture_on_commit_callbacks: Any
 ) -> None:
-    scopes = [generation.CATALOG, *map(generation.organization, (world.acme.id, world.elsewhere.id))]
+    scopes = [generation.CATALOG, *map(generation.organization_scope, (world.acme.id, world.elsewhere.id))]
 
     def moved_by(change: Any) -> list[bool]:
         before = [generation.read_generation_token(scope) for scope in scopes]
@@ -158,7 +158,7 @@ def test_a_discount_holds_for_the_request_after_it_without_a_query_for_the_next(
     discount("0.4", organization_id=caller.organization_id)
     assert caller.chat(USAGE).status_code == 200
     Discount.objects.filter(organization=caller.organization_id).delete()
-    generation.bump(generation.organization(caller.organization_id))
+    generation.bump(generation.organization_scope(caller.organization_id))
     assert caller.chat(USAGE).status_code == 200
     with CaptureQueriesContext(connection) as queries:
         assert caller.chat(USAGE).status_code == 200

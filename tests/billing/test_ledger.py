@@ -131,7 +131,7 @@ def test_an_absurd_amount_holds_up_no_other_request(world: World, key: ApiKey, a
 
 
 def test_a_charge_makes_no_policy_stale(world: World, key: ApiKey) -> None:
-    scope = generation.organization(world.acme.id)
+    scope = generation.organization_scope(world.acme.id)
     before = generation.read_generation_token(scope)
     ledger.charge([cost(key, "1")])
     assert generation.read_generation_token(scope) == before

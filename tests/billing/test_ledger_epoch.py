@@ -78,7 +78,7 @@ def reserve(organization: UUID, nanos: int) -> reservations.ReservationResult:
             from_credits=True,
             key_limit_nanos=None,
             catalog_token=generation.read_generation_token(generation.CATALOG),
-            organization_token=generation.read_generation_token(generation.organization(organization)),
+            organization_token=generation.read_generation_token(generation.organization_scope(organization)),
             payload="{}",
         )
     )
@@ -129,9 +129,13 @@ def test_two_who_find_it_out_at_once_begin_one_epoch(known: UUID) -> None:
 
 
 def test_a_new_epoch_makes_policies_and_catalog_be_read_anew(known: UUID) -> None:
-    words = [generation.read_generation_token(one) for one in (generation.CATALOG, generation.organization(known))]
+    words = [
+        generation.read_generation_token(one) for one in (generation.CATALOG, generation.organization_scope(known))
+    ]
     ledger_epoch.begin_epoch("test", instead_of=ledger_epoch.read_epoch())
-    again = [generation.read_generation_token(one) for one in (generation.CATALOG, generation.organization(known))]
+    again = [
+        generation.read_generation_token(one) for one in (generation.CATALOG, generation.organization_scope(known))
+    ]
     assert set(words) & set(again) == set()
 
 

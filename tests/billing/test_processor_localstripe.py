@@ -137,7 +137,7 @@ def test_a_top_up_and_its_refund(world: World, shop: library.StripeClient) -> No
     payment = shop.v1.payment_intents.retrieve(paid.processor_payment_intent_id or "").to_dict()
     assert (payment["amount"], payment["currency"], payment["status"]) == (2550, "usd", "succeeded")
     refunds.pay(refunds.begin(paid, Decimal(10), "Ordered twice"))
-    refunds.follow(payment["id"])
+    refunds.sync(payment["id"])
     assert books(world.acme)[0] == Decimal("15.5")
     assert [one.amount for one in payment_processor.refunds_of(payment["id"])] == [Decimal(10)]
 

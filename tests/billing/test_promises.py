@@ -99,7 +99,7 @@ class Promises(RuleBasedStateMachine):
             from_credits=paid,
             key_limit_nanos=self.limits[key],
             catalog_token=generation.read_generation_token(generation.CATALOG),
-            organization_token=generation.read_generation_token(generation.organization(self.organization)),
+            organization_token=generation.read_generation_token(generation.organization_scope(self.organization)),
             payload="{}",
             most_in_flight=most,
             part_nanos=amount * part // 100,

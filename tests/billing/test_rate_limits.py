@@ -36,7 +36,7 @@ def request(organization: UUID, *rates: RateLimit, most: int | None = None, amou
         from_credits=True,
         key_limit_nanos=None,
         catalog_token=generation.read_generation_token(generation.CATALOG),
-        organization_token=generation.read_generation_token(generation.organization(organization)),
+        organization_token=generation.read_generation_token(generation.organization_scope(organization)),
         payload="{}",
         rates=rates,
         most_in_flight=most,
@@ -118,7 +118,10 @@ def test_a_request_that_asks_again_after_a_loss_is_told_words_that_never_were_be
     asked = request(organization)
     told = []
     for _ in range(2):
-        client().delete(generation.key(generation.CATALOG), generation.key(generation.organization(organization)))
+        client().delete(
+            generation.keys_of(generation.CATALOG)[0],
+            generation.keys_of(generation.organization_scope(organization))[0],
+        )
         answer = reservations.reserve(asked)
         assert (answer.outcome, answer.generation_tokens is not None) == (ReservationOutcome.STALE, True)
         told.append(answer.generation_tokens)

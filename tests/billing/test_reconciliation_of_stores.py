@@ -40,8 +40,8 @@ def reserved(key: ApiKey) -> UUID:
     """A request of the key's that holds 0.5 USD of Acme's credits, let in five hours ago."""
     organization = key.project.organization_id
     balances.publish_or_raise(ledger.balances_of("organization", [organization]))
-    valkey().set(generation.key(generation.CATALOG), "c")
-    valkey().set(generation.key(generation.organization(organization)), "o")
+    valkey().set(generation.keys_of(generation.CATALOG)[0], "c")
+    valkey().set(generation.keys_of(generation.organization_scope(organization))[0], "o")
     request = reservations.ReservationRequest(
         id=id_at(NOW - timedelta(hours=5)),
         worker=worker_name(),

@@ -38,7 +38,7 @@ def request(
         from_credits=True,
         key_limit_nanos=limit,
         catalog_token=generation.read_generation_token(generation.CATALOG),
-        organization_token=generation.read_generation_token(generation.organization(organization)),
+        organization_token=generation.read_generation_token(generation.organization_scope(organization)),
         payload="{}",
     )
 
@@ -108,19 +108,19 @@ def test_a_free_request_holds_nothing_and_still_leaves_its_note(organization: UU
 
 def test_a_changed_generation_is_told_and_nothing_is_held(organization: UUID) -> None:
     one = request(organization)
-    generation.bump(generation.organization(organization))
+    generation.bump(generation.organization_scope(organization))
     answer = reservations.reserve(one)
     assert answer.outcome is ReservationOutcome.STALE
     assert answer.generation_tokens == (
         one.catalog_token,
-        generation.read_generation_token(generation.organization(organization)),
+        generation.read_generation_token(generation.organization_scope(organization)),
     )
     assert held("organization", organization) is None
 
 
 def test_a_lost_generation_makes_every_copy_stale(organization: UUID) -> None:
     one = request(organization)
-    client().delete(generation.key(generation.CATALOG))
+    client().delete(generation.keys_of(generation.CATALOG)[0])
     answer = reservations.reserve(one)
     assert answer.outcome is ReservationOutcome.STALE
     assert answer.generation_tokens is not None

@@ -239,5 +239,5 @@ def test_what_was_paid_is_credited_even_where_it_had_been_given_up(world: World,
     )
     Transaction.objects.update(status="failed")
     for _ in range(2):
-        topup.follow(row, paid)
+        topup.sync(row, paid)
     assert books(world.acme) == (Decimal(25), [("credit_topup", "25", "completed")])

@@ -29,7 +29,7 @@ def age(**by: float) -> None:
 POINTS: list[tuple[Any, str, str]] = [
     (payment_processor, "charge", "before"),
     (payment_processor, "charge", "after"),
-    (topup, "follow", "before"),
+    (topup, "sync", "before"),
     (ledger, "credit", "before"),
     (ledger, "credit", "after"),
     (audit, "record", "second"),

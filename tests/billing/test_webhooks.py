@@ -62,20 +62,20 @@ def test_a_message_before_the_apis_answer_and_after_it_is_one_credit(
     world: World, stripe: StripeStub, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_card(stripe, world.acme)
-    follow = topup.follow
+    sync = topup.sync
 
     def told_first(row: Transaction, payment: Any) -> Any:
         [made] = stripe.of_kind("payment_intent")
         with monkeypatch.context() as patch:
-            patch.setattr(topup, "follow", follow)
+            patch.setattr(topup, "sync", sync)
             assert tell(client, stripe.event("payment_intent.succeeded", made)).status_code == 200
             assert books(world.acme)[0] == Decimal(25)
-        return follow(row, payment)
+        return sync(row, payment)
 
-    monkeypatch.setattr(topup, "follow", told_first)
+    monkeypatch.setattr(topup, "sync", told_first)
     response = signed_in(world.olivia).post(f"/organization/{world.acme.id}/top-ups", {"amount": 25})
     assert response.json()["transaction"]["status"] == "completed"
-    monkeypatch.setattr(topup, "follow", follow)
+    monkeypatch.setattr(topup, "sync", sync)
     tell(client, stripe.event("payment_intent.succeeded", stripe.of_kind("payment_intent")[0]))
     assert books(world.acme) == (Decimal(25), [TOP_UP])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from apps.catalog.files import FOLDER, InvalidFiles, Mapping, ModelEntry, ProviderFile, read_files
 from apps.kernel.prices import PriceCard, PriceTier
+from gateway_project.data_directory import PROJECT
 from tests.catalog import stated
 from tests.catalog.conftest import edit
 
@@ -41,6 +43,19 @@ def test_every_file_is_read_and_serves_something() -> None:
     assert {family.family for family in _READ.families} == {path.stem for path in (FOLDER / "families").glob("*.toml")}
     assert all(file.models for file in _READ.providers)
     assert {entry.id for file in _READ.providers for entry in file.models} == set(_MODELS)
+
+
+def test_the_files_of_the_guide_are_valid(tmp_path: Path) -> None:
+    guide = (PROJECT / "docs" / "adding-a-provider.md").read_text()
+    for folder, name, text in zip(
+        ("providers", "families"), ("acme", "fox"), re.findall(r"```toml\n(.*?)```", guide, re.DOTALL), strict=True
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{name}.toml").write_text(text)
+    read = read_files(tmp_path)
+    [provider], [family] = read.providers, read.families
+    assert (provider.id, [entry.id for entry in provider.models]) == ("acme", ["fox-1"])
+    assert (family.family, [entry.id for entry in family.models]) == ("fox", ["fox-1"])
 
 
 def test_an_alias_leads_to_one_model_and_is_no_models_id() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.mcp_servers.credentials import unseal
+from apps.mcp_servers.credentials import decrypt_credentials
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.tool_pins import digest_of
 from apps.mcp_servers.upstream.tools import Tool
@@ -44,7 +44,7 @@ def test_a_server_is_asked_then_kept_once_and_its_credentials_never_shown(
         answer = adam.send(page(world.acme, PATH), fields, once="one-click")
         assert (answer.status_code, answer["Location"]) == (303, page(world.acme, PATH))
     server = McpServer.objects.get()
-    sealed = unseal(bytes(server.encrypted_credentials))
+    sealed = decrypt_credentials(bytes(server.encrypted_credentials))
     assert (sealed.token, sealed.headers) == (TOKEN, {"x-team": SECRET})
     assert (server.allowed_tools, server.project_ids, server.timeout_seconds) == (["echo"], None, 30)
     assert mcp_server.headers_of("tools/list")["x-team"] == SECRET
@@ -128,7 +128,7 @@ def test_a_server_is_changed_switched_and_removed(world: World, fields: dict[str
     assert adam.send(here, changes).status_code == 303
     server.refresh_from_db()
     assert (server.allowed_tools, server.project_ids, server.timeout_seconds) == (None, [str(world.project.id)], 5)
-    assert unseal(bytes(server.encrypted_credentials)).token == TOKEN
+    assert decrypt_credentials(bytes(server.encrypted_credentials)).token == TOKEN
     tick = f'name="projectIds" value="{world.project.id}"'
     assert f"{tick} checked" in adam.open(here).content.decode()
     # No name and no tick is no tool at all, also when the page as it stands is saved.

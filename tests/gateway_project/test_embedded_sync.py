@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from gateway_project import data_directory, embedded
-from gateway_project.embedded import flushing
+from gateway_project.embedded import aof_fsync
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def flushers_of(folder: Path) -> list[str]:
     """The command lines of flushers that look after a folder."""
     lines = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
-    return [line for line in lines if f"flushing.py {folder}" in line]
+    return [line for line in lines if f"aof_fsync.py {folder}" in line]
 
 
 def test_what_valkey_wrote_gets_to_the_disk_beside_it(place: Path) -> None:
@@ -65,14 +65,14 @@ def test_the_disk_is_asked_for_what_changed_only(tmp_path: Path) -> None:
     one.write_bytes(b"one")
     two.write_bytes(b"two")
     (tmp_path / "manifest").write_bytes(b"another's")
-    known = flushing.flush(tmp_path, {}, sync)
+    known = aof_fsync.flush(tmp_path, {}, sync)
     assert sorted(synced) == [b"one", b"two"]
     with two.open("ab") as file:
         file.write(b", three")
-    known = flushing.flush(tmp_path, known, sync)
+    known = aof_fsync.flush(tmp_path, known, sync)
     assert synced[2:] == [b"two, three"]
     two.unlink()
-    assert set(flushing.flush(tmp_path, known, sync)) == {one}
+    assert set(aof_fsync.flush(tmp_path, known, sync)) == {one}
     assert len(synced) == 3
 
 
@@ -80,7 +80,7 @@ def test_a_disk_that_fails_is_told_of_once(tmp_path: Path) -> None:
     broken = tmp_path / "1.incr.aof"
     broken.symlink_to(broken)
     program = (
-        "import sys; from gateway_project.embedded import flushing as f; f.PAUSE = 0.01; f.main(f.Path(sys.argv[1]))"
+        "import sys; from gateway_project.embedded import aof_fsync as f; f.PAUSE = 0.01; f.main(f.Path(sys.argv[1]))"
     )
     flusher = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=data_directory.PROJECT

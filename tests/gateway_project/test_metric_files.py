@@ -23,6 +23,13 @@ def test_what_the_dead_had_under_way_is_forgotten(tmp_path: Path, monkeypatch: p
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
 
 
-def test_without_a_folder_there_is_nothing_to_forget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_nothing_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where files of that name happen to lie."""
     monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait(30)
+    left = tmp_path / f"gauge_livesum_{dead.pid}.db"
+    left.touch()
     metric_files.forget_dead_processes()
+    assert list(tmp_path.iterdir()) == [left]

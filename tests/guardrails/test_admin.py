@@ -84,7 +84,7 @@ class TestConfigurations:
     def test_one_is_changed_and_that_is_taken_down(
         self, operator: Client, config: GuardrailConfig, django_capture_on_commit_callbacks: Any
     ) -> None:
-        scope = generation.organization(config.organization_id)
+        scope = generation.organization_scope(config.organization_id)
         before = generation.read_generation_token(scope)
         fields = {"secrets_action": "warn", "secrets_observe": "on", "allowed_file_types": "Image/PNG\nimage/png\n"}
         form = config_form_of(operator, config, **fields)

@@ -95,7 +95,9 @@ def organization_of_shard(shard: int) -> UUID:
 def _spend(organization: UUID) -> None:
     """Have an organization make a reservation, extend it, and give it back, with all that is in its shard."""
     key, shard = uuid4(), shard_of(organization)
-    tokens = [generation.read_generation_token(scope) for scope in ("catalog", generation.organization(organization))]
+    tokens = [
+        generation.read_generation_token(scope) for scope in ("catalog", generation.organization_scope(organization))
+    ]
     balances.publish_or_raise([balances.Balance("organization", organization, Decimal(1), 1, 1)])
     request = reservations.ReservationRequest(
         id=uuid4(),

@@ -76,7 +76,7 @@ def spend_while_a_slot_moves() -> Any:
     organization = organization_of_shard(4)
     balances.publish_or_raise([balances.Balance("organization", organization, Decimal(10) / 10**9, 1, 1)])
     token = generation.read_generation_token(generation.CATALOG)
-    own = generation.read_generation_token(generation.organization(organization))
+    own = generation.read_generation_token(generation.organization_scope(organization))
     outcomes: Counter[str] = Counter()
 
     def spend() -> None:

@@ -66,7 +66,7 @@ def compare_generations() -> Any:
     client().delete(generation.keys_of(generation.CATALOG)[5])
     told.append(Counter(reserve(one, now).outcome for one in organizations))
     # Of an organization that changed, the catalog that is known stands.
-    generation.bump(generation.organization(organizations[0]))
+    generation.bump(generation.organization_scope(organizations[0]))
     tokens = reserve(organizations[0], now, "old").generation_tokens or ("", "")
     return {"outcomes": told, "covered": list(covered), "stale": list(stale), "catalog_stands": tokens[0] == now}
 
@@ -209,7 +209,7 @@ def reserve(
             from_credits=True,
             key_limit_nanos=None,
             catalog_token=catalog,
-            organization_token=own or generation.read_generation_token(generation.organization(organization)),
+            organization_token=own or generation.read_generation_token(generation.organization_scope(organization)),
             payload=payload,
         )
     )

@@ -29,8 +29,8 @@ MAX_LAG = 0.3
 def servers(
     django_db_blocker: DjangoDbBlocker, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[ReplicatedPostgres]:
-    monkeypatch.setattr(replica, "LOOK_EVERY", 0.05)
-    monkeypatch.setattr(replica, "LEFT_ALONE", 0.5)
+    monkeypatch.setattr(replica, "CHECK_EVERY", 0.05)
+    monkeypatch.setattr(replica, "COOLDOWN", 0.5)
     made = ReplicatedPostgres()
     made.primary.run("CREATE TABLE seen (n int)")
     usual = connections.settings["default"]
@@ -178,7 +178,7 @@ def test_a_replica_that_hangs_in_the_middle_of_reads_is_left_by_all_of_them(serv
 def test_a_slow_read_stays_with_a_replica_that_answers_others(
     servers: ReplicatedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica, "DOUBT_EVERY", 0.3)
+    monkeypatch.setattr(replica, "PROBE_EVERY", 0.3)
     replicas, asked = [Replica(COPY, PRIMARY, max_lag=60)], list[str]()
     doubts: list[bool] = []
     answers = Replica._answers

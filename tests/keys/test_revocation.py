@@ -23,7 +23,7 @@ def test_the_keys_a_removed_member_created_end(world: World, django_capture_on_c
     ApiKey.objects.filter(pk=make_key(world.dana, world.project).key.pk).update(status=ApiKey.Status.DELETED)
     olivias, elsewhere = make_key(world.olivia, world.project), make_key(world.sam, world.elsewhere_project)
     ApiKey.objects.filter(pk=elsewhere.key.pk).update(created_by=world.dana)
-    word = generation.read_generation_token(generation.organization(world.acme.id))
+    word = generation.read_generation_token(generation.organization_scope(world.acme.id))
     with django_capture_on_commit_callbacks(execute=True):
         response = remove(world, world.adam, world.dana)
     assert (response.status_code, response.json()) == (200, {"message": "Member removed", "revokedApiKeys": 3})
@@ -33,7 +33,7 @@ def test_the_keys_a_removed_member_created_end(world: World, django_capture_on_c
     client = signed_in(world.olivia).client
     asked = [client.get("/logs", headers={"x-api-key": one.token}).status_code for one in (*made, olivias)]
     assert asked == [401, 401, 200]
-    assert generation.read_generation_token(generation.organization(world.acme.id)) != word
+    assert generation.read_generation_token(generation.organization_scope(world.acme.id)) != word
     actions = list(AuditEntry.objects.order_by("-id").values_list("action", "actor_email")[:4])
     assert actions == [("member.delete", "adam@example.com"), *[("api_key.delete", "adam@example.com")] * 3]
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import transaction
 
 from apps.log_sinks import queue
-from apps.log_sinks.credentials import BucketKeys, Credentials, OtlpKeys, WebhookSecret, seal
+from apps.log_sinks.credentials import BucketKeys, Credentials, OtlpKeys, WebhookSecret, encrypt_credentials
 from apps.log_sinks.models import LogSink
 from apps.logs import writer
 from apps.logs.entry import Entry
@@ -32,7 +32,7 @@ def make_sink(world: World, kind: str, url: str, **columns: Any) -> LogSink:
         name=columns.pop("name", kind),
         kind=kind,
         url=url,
-        encrypted_credentials=seal(CREDENTIALS[kind]),
+        encrypted_credentials=encrypt_credentials(CREDENTIALS[kind]),
         masked_credentials=CREDENTIALS[kind].masked,
         **columns,
     )

@@ -7,7 +7,7 @@ import pytest
 from apps.billing import ledger
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.settle import settle
-from apps.log_sinks.credentials import seal
+from apps.log_sinks.credentials import encrypt_credentials
 from apps.log_sinks.models import LogSink, WaitingRow
 from apps.logs.models import RequestLog
 from tests.log_sinks.sinks import CREDENTIALS
@@ -23,7 +23,7 @@ def test_settlement_queues_each_row_once_or_nothing(caller: Caller, monkeypatch:
         name="hook",
         kind="webhook",
         url="https://93.184.215.14/",
-        encrypted_credentials=seal(CREDENTIALS["webhook"]),
+        encrypted_credentials=encrypt_credentials(CREDENTIALS["webhook"]),
     )
     messages = outbox.read_batch("test", 10, 1)
     with monkeypatch.context() as dying:

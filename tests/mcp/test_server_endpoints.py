@@ -9,7 +9,7 @@ import pytest
 
 from apps.gateway.tool_calls import listings
 from apps.logs.models import RequestLog
-from apps.mcp_servers.credentials import Credentials, seal
+from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
 from tests.support.mcp_stand_in import TOKEN, StandIn, _mcp_server, mcp_server, tool
 from tests.support.upstream import Caller, caller, sandbox_url, settle_all
@@ -29,7 +29,7 @@ def tickets(caller: Caller, mcp_server: StandIn) -> McpServer:
 
 
 def register(caller: Caller, name: str, url: str, **columns: Any) -> McpServer:
-    sealed = seal(Credentials(TOKEN))
+    sealed = encrypt_credentials(Credentials(TOKEN))
     organization_id = columns.pop("organization_id", caller.organization_id)
     return McpServer.objects.create(
         organization_id=organization_id, name=name, url=url, encrypted_credentials=sealed, **columns

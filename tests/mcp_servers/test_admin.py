@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.test import Client
 from django.urls import reverse
 
-from apps.mcp_servers.credentials import Credentials, seal
+from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
 from tests.admin.test_buttons import last_entry, operator, press
 from tests.support.cast import World
@@ -18,7 +18,7 @@ def test_an_mcp_server_is_seen_switched_off_and_removed(operator: Client, world:
         organization=world.acme,
         name="tickets",
         url="https://tools.example.com/mcp",
-        encrypted_credentials=seal(Credentials("tok-good")),
+        encrypted_credentials=encrypt_credentials(Credentials("tok-good")),
     )
     lists = [reverse("admin:mcp_servers_mcpserver_changelist")]
     page = reverse("admin:mcp_servers_mcpserver_change", args=[server.pk])

@@ -13,7 +13,7 @@ from apps.gateway.tool_calls.caller import ToolCaller
 from apps.kernel.errors import Forbidden
 from apps.mcp_servers import tool_pins
 from apps.mcp_servers.actions import change_server, look_at_tools
-from apps.mcp_servers.credentials import Credentials, seal
+from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.upstream.tools import Tool
 from apps.organizations.models import AuditEntry
@@ -38,7 +38,7 @@ def registered(caller: Caller, mcp_server: StandIn) -> McpServer:
         organization_id=caller.organization_id,
         name="tickets",
         url=mcp_server.url,
-        encrypted_credentials=seal(Credentials(TOKEN)),
+        encrypted_credentials=encrypt_credentials(Credentials(TOKEN)),
     )
 
 

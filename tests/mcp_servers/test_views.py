@@ -9,7 +9,7 @@ from django.db import connection
 
 from apps.kernel.encryption import decrypt
 from apps.mcp_servers import actions
-from apps.mcp_servers.credentials import unseal
+from apps.mcp_servers.credentials import decrypt_credentials
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.rotation import rotate
 from apps.mcp_servers.tool_pins import digest_of
@@ -60,7 +60,7 @@ def test_a_server_is_kept_sealed_and_shown_masked(world: World, adam: Caller) ->
     }
     assert response.json() == {"mcpServer": shown}
     assert adam.get("/mcp-servers", organizationId=str(world.acme.id)).json() == {"mcpServers": [shown]}
-    sealed = unseal(bytes(row.encrypted_credentials))
+    sealed = decrypt_credentials(bytes(row.encrypted_credentials))
     assert (sealed.token, sealed.headers) == (TOKEN, {"x-team": HEADER})
     with connection.cursor() as cursor:
         cursor.execute(
@@ -195,14 +195,14 @@ def test_credentials_are_replaced_one_by_one_and_the_address_never(world: World,
     )
     assert changed.status_code == 200, changed.content
     row = McpServer.objects.get()
-    sealed = unseal(bytes(row.encrypted_credentials))
+    sealed = decrypt_credentials(bytes(row.encrypted_credentials))
     assert (sealed.token, sealed.headers, row.last_four) == ("", {"x-team": HEADER}, "")
     assert (row.status, row.allowed_tools, row.url) == ("inactive", [], "https://93.184.215.14/mcp")
     entry = AuditEntry.objects.get(action="mcp_server.update")
     assert entry.details["credentials"] == "replaced"
     refused = adam.send("PATCH", url, {"headers": {"host": "x"}})
     assert refused.status_code == 400
-    assert unseal(bytes(McpServer.objects.get().encrypted_credentials)) == sealed
+    assert decrypt_credentials(bytes(McpServer.objects.get().encrypted_credentials)) == sealed
     assert adam.send("PATCH", url, {}).json()["issues"] == [{"path": "status", "message": "Required"}]
 
 

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
-from tests.security.doors import opened
+from tests.security.entry_points import opened
 from tests.support.cast import World, signed_in
 from tests.support.guardrails_in_force import waiting, written
 from tests.support.upstream import Caller, settle_all

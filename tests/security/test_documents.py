@@ -18,7 +18,7 @@ TESTS = PROJECT / "tests"
 SHORT = {
     "known": "security/test_known_vulnerabilities.py",
     "words": "security/test_credentials_and_words.py",
-    "built": "security/test_how_it_is_built.py",
+    "built": "security/test_code_and_packages.py",
 }
 FUNCTIONS = {
     path.relative_to(TESTS): set(re.findall(r"def (test_\w+)", path.read_text())) for path in TESTS.rglob("test_*.py")

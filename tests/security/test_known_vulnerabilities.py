@@ -13,7 +13,7 @@ from django.test import Client
 from apps.keys.models import ApiKey
 from apps.organizations.models import Membership, User
 from apps.organizations.sessions import find_session, start_session
-from tests.security.doors import METHODS, closed
+from tests.security.entry_points import METHODS, closed
 from tests.support import model_routes
 from tests.support.cast import PASSWORD, World, make_key, signed_in
 from tests.support.cast import Caller as Client_

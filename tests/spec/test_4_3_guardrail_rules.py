@@ -270,7 +270,7 @@ class TestChanging:
     def test_makes_policies_stale(
         self, adam: Caller, acme: Organization, path: str, django_capture_on_commit_callbacks: Any
     ) -> None:
-        scope = generation.organization(acme.id)
+        scope = generation.organization_scope(acme.id)
         for ask in (
             lambda: add(adam, acme, name="Another"),
             lambda: adam.send("PATCH", path, {"priority": 5}),

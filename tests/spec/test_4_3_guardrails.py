@@ -234,7 +234,7 @@ class TestResetting:
 def test_every_change_makes_policies_stale(
     adam: Caller, acme: Organization, django_capture_on_commit_callbacks: Any
 ) -> None:
-    scope = generation.organization(acme.id)
+    scope = generation.organization_scope(acme.id)
     for ask in (lambda: put(adam, acme, {}), lambda: adam.post(f"/guardrails/config/{acme.id}/reset")):
         before = generation.read_generation_token(scope)
         with django_capture_on_commit_callbacks(execute=True):

@@ -169,7 +169,8 @@ class TestEveryAnswer:
 
     @pytest.mark.parametrize("path", ["/", "/metrics", "/organization", "/v1/nothing", "/admin/", "/admin/nothing"])
     def test_has_an_id(self, db: None, path: str) -> None:
-        assert Client().get(path)["x-request-id"]
+        response = Client().get(path, headers={"x-request-id": "Trace-1.2_3"})
+        assert response["x-request-id"] == "Trace-1.2_3"
 
     def test_tells_its_length_to_get_and_head_alike(self, db: None) -> None:
         whole = Client().get("/nowhere")

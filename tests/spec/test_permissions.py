@@ -21,7 +21,7 @@ from apps.guardrails.models import CustomRule
 from apps.kernel.ids import new_id
 from apps.keys.models import IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
-from apps.mcp_servers.credentials import Credentials, seal
+from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
 from apps.organizations.invitations import invite
 from apps.organizations.models import AuditEntry, Membership, Passkey, Plan, Role
@@ -303,7 +303,10 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
         organization=world.acme, provider="openai", encrypted_token=encrypt_credential("secret"), last_four="cret"
     )
     found["mcp_server"] = McpServer.objects.create(
-        organization=world.acme, name="tickets", url=tools_url(request), encrypted_credentials=seal(Credentials())
+        organization=world.acme,
+        name="tickets",
+        url=tools_url(request),
+        encrypted_credentials=encrypt_credentials(Credentials()),
     )
     found["log_sink"] = make_sink(world, "webhook", hook_url(request))
     found["sams_invitation"] = invite(email=world.sam.email, organization=world.acme)

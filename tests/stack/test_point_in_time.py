@@ -14,7 +14,7 @@ import pytest
 
 from gateway_project.embedded import programs
 from tests.stack.product import Product, eventually
-from tests.stack.purses import purse_with_credits
+from tests.stack.spending_keys import key_with_credits
 from tests.stack.test_restore import COUNTS, EPOCHS, IN_ORDER, commands, spend
 from tests.support.replicated_postgres import Server
 
@@ -75,22 +75,22 @@ def test_a_database_is_brought_back_to_the_moment_before_a_mistake(
     server.kill()
     server.start()
     eventually(lambda: server.run("SHOW archive_mode") == [("on",)], patience=30)
-    purse = purse_with_credits(product)
-    spend(purse, 3)
-    eventually(lambda: len(purse.logs()) == 3)
+    spending_key = key_with_credits(product)
+    spend(spending_key, 3)
+    eventually(lambda: len(spending_key.logs()) == 3)
     run("base backup", owner, url=server.url, base=base)
-    spend(purse, 2)
-    eventually(lambda: len(purse.logs()) == 5)
+    spend(spending_key, 2)
+    eventually(lambda: len(spending_key.logs()) == 5)
 
-    credits = purse.credits()
+    credits = spending_key.credits()
     kept = [server.run(question) for question in COUNTS]
     epochs = server.run(EPOCHS)
     [(moment,)] = server.run("SELECT clock_timestamp()::text")
     # The mistake, and what came after it.
     server.run("DELETE FROM request_log")
-    product.manage("grant_credits", purse.organization_id, "500")
-    spend(purse, 1)
-    eventually(lambda: purse.credits() > credits + 400)
+    product.manage("grant_credits", spending_key.organization_id, "500")
+    spend(spending_key, 1)
+    eventually(lambda: spending_key.credits() > credits + 400)
     [(file,)] = server.run("SELECT pg_walfile_name(pg_current_wal_lsn())")
     server.run("SELECT pg_switch_wal()")
     archived = f"SELECT last_archived_wal >= '{file}' FROM pg_stat_archiver"
@@ -107,11 +107,11 @@ def test_a_database_is_brought_back_to_the_moment_before_a_mistake(
         assert [recovered.run(question) for question in COUNTS] == kept
         product.manage("prepare")
         assert recovered.run(EPOCHS) == [(epochs[0][0] + 1,)]
-        assert purse.credits() == credits
+        assert spending_key.credits() == credits
         cost = (Decimal(1) - credits) / 5
-        spend(purse, 2)
-        eventually(lambda: len(purse.logs()) == 7)
-        assert purse.credits() == credits - 2 * cost
+        spend(spending_key, 2)
+        eventually(lambda: len(spending_key.logs()) == 7)
+        assert spending_key.credits() == credits - 2 * cost
         assert product.manage("check_ledger") == IN_ORDER
     finally:
         recovered.kill()

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.stack.product import PROJECT, Product, eventually
-from tests.stack.purses import Purse, purse_with_credits
+from tests.stack.spending_keys import SpendingKey, key_with_credits
 
 # Long: each restore stops and starts the whole product; what notices one is tested by tests/billing as well.
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(600)]
@@ -82,18 +82,18 @@ def ask_database(product: Product, *questions: str) -> list[tuple[object, ...]]:
         return [connection.execute(question).fetchone() or () for question in questions]
 
 
-def take_away(product: Product, purse: Purse, amount: Decimal) -> None:
+def take_away(product: Product, spending_key: SpendingKey, amount: Decimal) -> None:
     """Charge an organization, as a settler would."""
-    product.manage("shell", "-c", CHARGE.format(organization=purse.organization_id, amount=amount))
+    product.manage("shell", "-c", CHARGE.format(organization=spending_key.organization_id, amount=amount))
 
 
-def spend(purse: Purse, times: int) -> None:
+def spend(spending_key: SpendingKey, times: int) -> None:
     for _ in range(times):
-        assert purse.ask(ASK) == "answered"
+        assert spending_key.ask(ASK) == "answered"
 
 
 def test_a_backup_is_restored_as_the_document_says(product: Product, tmp_path: Path) -> None:
-    rich, poor = purse_with_credits(product), purse_with_credits(product)
+    rich, poor = key_with_credits(product), key_with_credits(product)
     spend(rich, 3)
     spend(poor, 2)
     eventually(lambda: (len(rich.logs()), len(poor.logs())) == (3, 2))
@@ -128,21 +128,21 @@ def test_a_backup_is_restored_as_the_document_says(product: Product, tmp_path: P
 
 def test_a_restore_that_nobody_told_the_gateway_of_is_noticed(product: Product, tmp_path: Path) -> None:
     """Without the last command: the database is another, behind the same address."""
-    purse = purse_with_credits(product)
-    spend(purse, 1)
-    eventually(lambda: len(purse.logs()) == 1)
+    spending_key = key_with_credits(product)
+    spend(spending_key, 1)
+    eventually(lambda: len(spending_key.logs()) == 1)
     run(commands("backup"), product, tmp_path)
-    product.manage("grant_credits", purse.organization_id, "500")
-    spend(purse, 1)
-    eventually(lambda: len(purse.logs()) == 2)
+    product.manage("grant_credits", spending_key.organization_id, "500")
+    spend(spending_key, 1)
+    eventually(lambda: len(spending_key.logs()) == 2)
     tell = ".venv/bin/python manage.py prepare\n"
     assert tell in commands("restore")
     (before,) = ask_database(product, EPOCHS)
     run(commands("restore").replace(tell, ""), product, tmp_path)
-    assert len(purse.logs()) == 1
+    assert len(spending_key.logs()) == 1
     eventually(lambda: ask_database(product, EPOCHS) != [before], patience=30)
-    take_away(product, purse, purse.credits() - Decimal("0.0001"))
-    assert purse.ask(ASK) == "insufficient_credits"
+    take_away(product, spending_key, spending_key.credits() - Decimal("0.0001"))
+    assert spending_key.ask(ASK) == "insufficient_credits"
     assert " changed 0, corrected what is held on 0" in product.manage("resync_balances")
 
 

@@ -55,7 +55,7 @@ def test_of_the_products_processes_those_lower_scheduling_priority_that_nobody_w
             "worker": ("celery", "worker"),
             "beat": ("celery", "beat"),
             "database": ("postgres",),
-            "flusher": ("flushing.py",),
+            "flusher": ("aof_fsync.py",),
         }.items()
     }
     first, last = {os.SCHED_OTHER}, {os.SCHED_BATCH}

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests.stack.product import Product, eventually
-from tests.stack.purses import (
+from tests.stack.spending_keys import (
     LESS,
     MORE,
     assert_nothing_is_held,
-    purse_with_credits,
-    purse_with_limit,
+    key_with_credits,
+    key_with_limit,
 )
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
@@ -43,56 +43,56 @@ def assert_within(costs: list[Decimal], estimate: Decimal) -> None:
 
 
 def test_a_key_with_a_limit_of_one_dollar(product: Product) -> None:
-    purse = purse_with_limit(product)
-    purse.patient = True
-    before, estimate = purse.credits(), purse.estimate()
-    purse.wave([f"{LESS} latency=1500"] * AT_ONCE)
-    assert set(purse.outcomes) == {"answered", "usage_limit_exceeded"}
+    spending_key = key_with_limit(product)
+    spending_key.patient = True
+    before, estimate = spending_key.credits(), spending_key.estimate()
+    spending_key.wave([f"{LESS} latency=1500"] * AT_ONCE)
+    assert set(spending_key.outcomes) == {"answered", "usage_limit_exceeded"}
     # Those in flight together never hold more than a dollar: had all been, it would be so many.
-    assert purse.outcomes["answered"] >= int(DOLLAR / estimate)
-    first = purse.costs()
+    assert spending_key.outcomes["answered"] >= int(DOLLAR / estimate)
+    first = spending_key.costs()
     assert sum(first) <= DOLLAR
     # What was held beyond the cost can be spent: asked again and again, all but the last request's worth is.
-    while purse.ask(LESS) == "answered":
-        purse.outcomes["answered"] += 1
-        if purse.outcomes["answered"] % 5 == 0:
-            purse.costs()
-    costs = purse.costs()
+    while spending_key.ask(LESS) == "answered":
+        spending_key.outcomes["answered"] += 1
+        if spending_key.outcomes["answered"] % 5 == 0:
+            spending_key.costs()
+    costs = spending_key.costs()
     assert DOLLAR - estimate * 6 < sum(costs) <= DOLLAR
-    assert before - purse.credits() == sum(costs)
-    assert len(costs) == purse.outcomes["answered"]
+    assert before - spending_key.credits() == sum(costs)
+    assert len(costs) == spending_key.outcomes["answered"]
     assert_nothing_is_held(product)
 
 
 def test_an_organization_with_one_dollar_while_a_worker_dies(product: Product) -> None:
-    purse = purse_with_credits(product)
-    purse.patient = True
-    estimate = purse.estimate()
-    assert purse.credits() == DOLLAR
+    spending_key = key_with_credits(product)
+    spending_key.patient = True
+    estimate = spending_key.estimate()
+    assert spending_key.credits() == DOLLAR
     scripts = [f"{MORE if number % 2 else LESS} latency=1500" for number in range(AT_ONCE)]
-    wave = threading.Thread(target=purse.wave, args=(scripts,))
+    wave = threading.Thread(target=spending_key.wave, args=(scripts,))
     wave.start()
     eventually(lambda: len(in_flight(product)) > 20, patience=30)
     product.kill("gunicorn")
     wave.join(90)
-    assert purse.outcomes["broken"] > 0
-    assert purse.outcomes["insufficient_credits"] > 0
-    assert set(purse.outcomes) <= {"answered", "broken", "insufficient_credits"}
+    assert spending_key.outcomes["broken"] > 0
+    assert spending_key.outcomes["insufficient_credits"] > 0
+    assert set(spending_key.outcomes) <= {"answered", "broken", "insufficient_credits"}
     # The sweeper gives back what the dead worker held, after its lease.
     assert_nothing_is_held(product)
-    costs = purse.costs()
+    costs = spending_key.costs()
     assert_within(costs, estimate)
-    assert DOLLAR - purse.credits() == sum(costs)
-    rows = Counter(row["unifiedFinishReason"] for row in purse.logs())
-    assert rows["completed"] >= purse.outcomes["answered"]
-    assert sum(rows.values()) <= purse.outcomes["answered"] + purse.outcomes["broken"]
+    assert DOLLAR - spending_key.credits() == sum(costs)
+    rows = Counter(row["unifiedFinishReason"] for row in spending_key.logs())
+    assert rows["completed"] >= spending_key.outcomes["answered"]
+    assert sum(rows.values()) <= spending_key.outcomes["answered"] + spending_key.outcomes["broken"]
     # What is left can be spent, and no more.
-    purse.outcomes.clear()
-    purse.wave([MORE] * AT_ONCE)
-    costs = purse.costs()
+    spending_key.outcomes.clear()
+    spending_key.wave([MORE] * AT_ONCE)
+    costs = spending_key.costs()
     assert_within(costs, estimate)
-    assert purse.credits() < estimate
-    assert DOLLAR - purse.credits() == sum(costs)
+    assert spending_key.credits() < estimate
+    assert DOLLAR - spending_key.credits() == sum(costs)
     assert_nothing_is_held(product)
 
 
@@ -103,14 +103,14 @@ SLIP = Decimal("0.00005")
 
 @STREAM
 def test_a_cent_is_not_overspent_by_fifteen_long_answers_at_once(product: Product, stream: bool) -> None:
-    purse = purse_with_credits(product, "0.01", max_tokens=None, stream=stream)
-    purse.wave(["kb=400 gap=1"] * 15)
-    assert purse.outcomes["answered"] > 0
-    assert set(purse.outcomes) <= {"answered", "insufficient_credits"}
-    costs = purse.costs()
+    spending_key = key_with_credits(product, "0.01", max_tokens=None, stream=stream)
+    spending_key.wave(["kb=400 gap=1"] * 15)
+    assert spending_key.outcomes["answered"] > 0
+    assert set(spending_key.outcomes) <= {"answered", "insufficient_credits"}
+    costs = spending_key.costs()
     assert sum(costs) <= CENT + SLIP * len(costs)
-    assert CENT - purse.credits() == sum(costs)
-    assert all(row["unifiedFinishReason"] == "length_limit" for row in purse.logs())
+    assert CENT - spending_key.credits() == sum(costs)
+    assert all(row["unifiedFinishReason"] == "length_limit" for row in spending_key.logs())
     assert_nothing_is_held(product)
 
 
@@ -126,27 +126,27 @@ generation.bump(generation.CATALOG)
 @STREAM
 def test_twenty_at_once_on_a_dollar_of_a_dear_model_are_all_answered(product: Product, stream: bool) -> None:
     product.manage("shell", "-c", DEAR)
-    purse = purse_with_credits(product, "1", model="sandbox/tools", max_tokens=None, stream=stream)
-    purse.wave(["words=60 latency=1500"] * 20)
-    assert purse.outcomes == {"answered": 20}
-    costs = purse.costs()
-    assert (len(costs), sum(costs)) == (20, DOLLAR - purse.credits())
+    spending_key = key_with_credits(product, "1", model="sandbox/tools", max_tokens=None, stream=stream)
+    spending_key.wave(["words=60 latency=1500"] * 20)
+    assert spending_key.outcomes == {"answered": 20}
+    costs = spending_key.costs()
+    assert (len(costs), sum(costs)) == (20, DOLLAR - spending_key.credits())
     assert_nothing_is_held(product)
 
 
 @pytest.mark.long
 def test_streams_whose_worker_dies_after_they_held_more_leave_nothing_held(product: Product) -> None:
-    purse = purse_with_credits(product, "1", max_tokens=None, stream=True)
+    spending_key = key_with_credits(product, "1", max_tokens=None, stream=True)
     streams, first_part = 8, 4_096 * 600
-    wave = threading.Thread(target=purse.wave, args=(["kb=200 gap=150"] * streams,))
+    wave = threading.Thread(target=spending_key.wave, args=(["kb=200 gap=150"] * streams,))
     wave.start()
-    waited = product.manage("shell", "-c", HELD.format(purse.organization_id, streams * first_part * 3 // 2))
+    waited = product.manage("shell", "-c", HELD.format(spending_key.organization_id, streams * first_part * 3 // 2))
     assert waited.endswith("HELD\n"), waited
     product.kill("gunicorn")
     wave.join(120)
-    assert purse.outcomes["broken"] > 0
+    assert spending_key.outcomes["broken"] > 0
     assert_nothing_is_held(product)
-    assert DOLLAR - purse.credits() == sum(purse.costs())
+    assert DOLLAR - spending_key.credits() == sum(spending_key.costs())
 
 
 # Waits until so much is held.

@@ -16,7 +16,7 @@ from redis import Redis
 
 from tests.stack.chaos import send_signal
 from tests.stack.product import Product, eventually
-from tests.stack.purses import Purse, assert_nothing_is_held, manage, purse_with_credits
+from tests.stack.spending_keys import SpendingKey, assert_nothing_is_held, key_with_credits, manage
 from tests.support.store_faults import FAULTS, fault
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
@@ -48,29 +48,29 @@ def store(product: Product) -> Iterator[Redis]:
     connection.close()
 
 
-def at_once(purse: Purse, times: int) -> Counter[str]:
+def at_once(spending_key: SpendingKey, times: int) -> Counter[str]:
     with ThreadPoolExecutor(times) as clients:
-        return Counter(clients.map(purse.ask, [f"{SCRIPT} latency=4000"] * times))
+        return Counter(clients.map(spending_key.ask, [f"{SCRIPT} latency=4000"] * times))
 
 
 @pytest.fixture(scope="module")
-def rich(product: Product) -> Purse:
+def rich(product: Product) -> SpendingKey:
     """A key of an organization with a dollar."""
-    return purse_with_credits(product)
+    return key_with_credits(product)
 
 
 @pytest.fixture(scope="module")
-def poor(product: Product) -> Purse:
+def poor(product: Product) -> SpendingKey:
     """A key of an organization with less than a request may cost."""
-    purse = purse_with_credits(product)
-    empty(product, purse)
-    return purse
+    spending_key = key_with_credits(product)
+    empty(product, spending_key)
+    return spending_key
 
 
-def choose(product: Product, purse: Purse, policy: str) -> None:
+def choose(product: Product, spending_key: SpendingKey, policy: str) -> None:
     """Set an organization's policy, and let the worker read it."""
-    manage(product, purse.session, "PATCH", f"/organization/{purse.organization_id}", outagePolicy=policy)
-    assert purse.ask(SCRIPT) == "answered"
+    manage(product, spending_key.session, "PATCH", f"/organization/{spending_key.organization_id}", outagePolicy=policy)
+    assert spending_key.ask(SCRIPT) == "answered"
 
 
 # Its organizations are made once: a person may own three.
@@ -79,7 +79,7 @@ def choose(product: Product, purse: Purse, policy: str) -> None:
     "kind", [pytest.param(kind, marks=() if kind == QUICK else pytest.mark.long) for kind in FAULTS]
 )
 def test_what_is_served_without_an_answer_of_the_store_is_bounded_and_charged(
-    product: Product, store: Redis, rich: Purse, poor: Purse, kind: str
+    product: Product, store: Redis, rich: SpendingKey, poor: SpendingKey, kind: str
 ) -> None:
     # What earlier tests were let through for counts for half a minute after them.
     eventually(lambda: product.metrics().get("gateway_offline_allowance_used_usd", 0) == 0, patience=90)
@@ -108,7 +108,7 @@ def test_what_is_served_without_an_answer_of_the_store_is_bounded_and_charged(
 
 @pytest.mark.flaky(reruns=0)
 def test_answered_requests_whose_records_the_store_evicts_are_charged_once(
-    product: Product, store: Redis, rich: Purse
+    product: Product, store: Redis, rich: SpendingKey
 ) -> None:
     assert rich.ask(SCRIPT) == "answered"
     costs, credits = rich.costs(), rich.credits()
@@ -143,13 +143,14 @@ def evict_everything(store: Redis) -> None:
         store.config_set("maxmemory-policy", "noeviction")
 
 
-def empty(product: Product, purse: Purse) -> None:
+def empty(product: Product, spending_key: SpendingKey) -> None:
     """Leave an organization next to nothing, as a settler's charge would."""
     product.manage(
         "shell",
         "-c",
         "from decimal import Decimal; from uuid import UUID; from apps.billing import balances, ledger; "
         "from apps.kernel.ids import new_id; "
-        f"moved = ledger.Charge(UUID('{purse.organization_id}'), new_id(), new_id(), Decimal('-0.9999'), Decimal(0)); "
+        f"owner = UUID('{spending_key.organization_id}'); "
+        "moved = ledger.Charge(owner, new_id(), new_id(), Decimal('-0.9999'), Decimal(0)); "
         "balances.publish_or_raise(ledger.charge([moved]))",
     )

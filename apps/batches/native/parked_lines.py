@@ -31,7 +31,7 @@ from apps.billing.holds import Note
 from apps.gateway.upstream.batch_exchange import HandedOver
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.money import NANO, ZERO
-from apps.responses.sealed_json import open_bytes, seal_bytes
+from apps.responses.encrypted_json import decrypt_bytes, encrypt_bytes
 
 # Lines of a job, and bytes of its requests: OpenAI takes 50,000 lines and 200 MB, Anthropic 100,000 and 256 MB. It is
 # sent from memory, and so kept smaller.
@@ -74,7 +74,7 @@ def park(line: BatchLine, owner: str, asked: HandedOver, note: Note) -> bool:
         if not mine.exists() or line.log_id is None:
             return False
         job = _gathering_job(line.batch, asked)
-        sealed = _seal(line, NativeRequest(asked, note.payload))
+        sealed = _encrypt(line, NativeRequest(asked, note.payload))
         BatchLine.objects.filter(pk=line.pk).update(
             native_job=job,
             native_state=NativeState.PARKED,
@@ -114,7 +114,7 @@ def _gathering_job(batch: Batch, asked: HandedOver) -> NativeJob:
 
 def request_of(line: BatchLine) -> NativeRequest:
     """Return what a parked line asks its provider. Raises UnreadableSecretError."""
-    data = open_bytes(line.sealed_native, line.batch.project_id, _place(line))
+    data = decrypt_bytes(line.sealed_native, line.batch.project_id, _place(line))
     return msgspec.json.decode(data, type=NativeRequest)
 
 
@@ -144,7 +144,7 @@ def store_answers(job: NativeJob, answers: Mapping[int, NativeAnswer]) -> int:
                 status=answer.status,
                 answer=answer.body,
             )
-            line.sealed_native, line.native_state, line.lease_until = _seal(line, kept), NativeState.ANSWERED, Now()
+            line.sealed_native, line.native_state, line.lease_until = _encrypt(line, kept), NativeState.ANSWERED, Now()
             kept_lines.append(line)
         BatchLine.objects.bulk_update(kept_lines, ["sealed_native", "native_state", "lease_until"])
     return len(kept_lines)
@@ -178,8 +178,8 @@ def give_back_forgotten(now: datetime) -> int:
     return len(forgotten)
 
 
-def _seal(line: BatchLine, request: NativeRequest) -> str:
-    return seal_bytes(msgspec.json.encode(request), line.batch.project_id, _place(line))
+def _encrypt(line: BatchLine, request: NativeRequest) -> str:
+    return encrypt_bytes(msgspec.json.encode(request), line.batch.project_id, _place(line))
 
 
 def _place(line: BatchLine) -> str:

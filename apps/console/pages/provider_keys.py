@@ -7,13 +7,13 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
 from apps.catalog import catalog_cache
+from apps.catalog.provider_lookup import find_provider
 from apps.console.forms import Form, attempt, do_once, is_unticked, read_form
 from apps.console.rendering import show
 from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.keys import provider_keys as actions
 from apps.keys.access import NO_PROVIDER_KEY, access_provider_key, access_provider_keys
-from apps.keys.credential_check import ProviderEndpoint
 from apps.keys.models import ProviderKey
 from apps.keys.provider_keys import CUSTOM, NewProviderKey
 from apps.keys.serializers import NewProviderKeyShape, ProviderKeyChangesShape
@@ -66,7 +66,7 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
     checked = actions.check_provider_key(
         organization=workspace.organization,
         given=NewProviderKey(**fields),
-        find_provider=_find_provider,
+        find_provider=find_provider,
         live=not is_unticked(request, TEST),
     )
 
@@ -75,10 +75,6 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
         return {"provider": str(key)}
 
     return do_once(request, workspace.user, create)
-
-
-def _find_provider(provider_id: str) -> ProviderEndpoint | None:
-    return catalog_cache.current().providers.get(provider_id)
 
 
 def _access(workspace: Workspace, key_id: str) -> ProviderKey:

@@ -105,7 +105,9 @@ class Policy:
         Who is let in learns that on the way (`admission`); this is for who is not.
         """
         try:
-            return generation.read_generation_token(generation.organization(self.organization_id)) == self.generation
+            return (
+                generation.read_generation_token(generation.organization_scope(self.organization_id)) == self.generation
+            )
         except RedisError:
             return True
 
@@ -217,7 +219,7 @@ distrust, invalidate, forget_all = _cache.distrust, _cache.invalidate, _cache.fo
 def _generation_of(organization_id: UUID) -> str:
     """Return the organization's generation; without Redis a token that will stand for nothing later."""
     try:
-        return generation.read_generation_token(generation.organization(organization_id))
+        return generation.read_generation_token(generation.organization_scope(organization_id))
     except RedisError:
         return generation.new_generation_token()
 

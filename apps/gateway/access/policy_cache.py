@@ -80,7 +80,7 @@ class NoLongerValid(Exception):
         try:
             return (
                 age <= MAX_AGE
-                and generation.read_generation_token(generation.organization(self.organization_id))
+                and generation.read_generation_token(generation.organization_scope(self.organization_id))
                 == self.generation_token
             )
         except RedisError:

@@ -103,7 +103,7 @@ def _request_of(
         # The same amount where the client states a limit.
         part_nanos=want if worst.part is worst.want else nanos_up(worst.part),
         least_nanos=want if worst.least is worst.want else nanos_up(worst.least),
-        from_credits=worst.credits,
+        from_credits=worst.from_credits,
         key_limit_nanos=None if policy.spending_limit is None else int(policy.spending_limit * NANO),
         catalog_token=catalog.generation,
         organization_token=policy.generation,
@@ -228,7 +228,7 @@ def is_current(policy: Policy, catalog: Catalog, token: str) -> bool:
     try:
         shard = shard_of(policy.organization_id)
         catalog_token = generation.check_token(generation.CATALOG, catalog.generation, shard)
-        organization_token = generation.read_generation_token(generation.organization(policy.organization_id))
+        organization_token = generation.read_generation_token(generation.organization_scope(policy.organization_id))
     except RedisError:
         return True
     if (catalog_token, organization_token) == (catalog.generation, policy.generation):

@@ -68,7 +68,7 @@ def decide(
     Raises Overloaded when that cannot be told, or what may be served unchecked is used up.
     """
     reason = outage_reason(error)
-    OUTAGE.failed(reason)
+    OUTAGE.record_failure(reason)
     try:
         answer, hold = _decide(request, policy)
     except _Refused as refused:
@@ -83,7 +83,7 @@ def on_heartbeat() -> None:
 
     Raises RedisError.
     """
-    OUTAGE.heartbeat_came_through()
+    OUTAGE.record_heartbeat()
     if OUTAGE.is_over_for(SETTLED_AFTER) and (_accounts or _full_at):
         _forget(kept={one: account for one, account in _accounts.items() if account.in_flight > 0})
     late = time.monotonic() - _LATEST_EXECUTION
@@ -162,7 +162,7 @@ def extend_reserved(
 ) -> HoldExtension[Hold | OfflineHold]:
     """Let a request that has a reservation have more while the store gives no answer: it counts beside the reservation
     until the outage has long been over, and its reservation is not told."""
-    OUTAGE.failed(outage_reason(error))
+    OUTAGE.record_failure(outage_reason(error))
     closed = policy.outage_policy == OutagePolicy.CLOSED
     beside = OfflineHold(
         _accounts[policy.organization_id],

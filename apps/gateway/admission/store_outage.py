@@ -57,7 +57,7 @@ class StoreOutage:
         self.admitted = self.refused = 0
         self._failed_since_beat = False
 
-    def failed(self, reason: str) -> None:
+    def record_failure(self, reason: str) -> None:
         """Note that a request was not answered."""
         self._failed_since_beat = True
         if self.began_at is None:
@@ -65,7 +65,7 @@ class StoreOutage:
             STORE_SILENT.set(1)
             log.error("store.outage_began", reason=reason)
 
-    def heartbeat_came_through(self) -> None:
+    def record_heartbeat(self) -> None:
         """Note that the store took a heartbeat, which it does where it takes reservations."""
         failed, self._failed_since_beat = self._failed_since_beat, False
         if failed or self.began_at is None:

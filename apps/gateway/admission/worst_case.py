@@ -63,19 +63,19 @@ class Tariff(msgspec.Struct, frozen=True):
 class WorstCase(msgspec.Struct, frozen=True):
     """The worst case of a request: its prompt's tokens, and what the dearest candidate would charge.
 
-    Held is `want`; where that is much of what is left, about `part`, and never less than `least`. `credits` is whether
-    any candidate is paid from credits, `whole` whether nothing is to be watched or limited once all of it is held, and
-    `spare` what of it is for a second call.
+    Held is `want`; where that is much of what is left, about `part`, and never less than `least`. `from_credits` is
+    whether any candidate is paid from credits, `covers_all` whether `want` covers all that may be written, so that
+    nothing has to be watched or limited, and `hedge_cost` what of it is for a second call.
     """
 
     prompt_tokens: int
     cost: Decimal
-    credits: bool
+    from_credits: bool
     want: Decimal
     part: Decimal
     least: Decimal
-    whole: bool = True
-    spare: Decimal = ZERO
+    covers_all: bool = True
+    hedge_cost: Decimal = ZERO
 
 
 class SpendingAllowance(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class SpendingAllowance(msgspec.Struct, frozen=True):
     chat: Chat
     prompt_tokens: int
     retention: str
-    spare: Decimal
+    hedge_cost: Decimal
     hold: Hold | OfflineHold
 
     def tariff_of(self, candidate: Candidate, prompt_tokens: int | None = None) -> Tariff:
@@ -98,7 +98,7 @@ class SpendingAllowance(msgspec.Struct, frozen=True):
         tariff = self.tariff_of(candidate)
         if tariff.is_visible:
             return None
-        covered = tariff.tokens_for(Decimal(self.hold.amount_nanos) / NANO - self.spare)
+        covered = tariff.tokens_for(Decimal(self.hold.amount_nanos) / NANO - self.hedge_cost)
         if covered >= tariff.max_tokens:
             return None
         answers = self.chat.answers
@@ -120,25 +120,34 @@ def estimate_worst_case(
     Where credits pay for an answer that is retained, they pay for its storage as well.
     """
     cost = want = part = least = ZERO
-    credits, whole = False, True
+    from_credits, covers_all = False, True
     for candidate in candidates.eligible:
         tariff = tariff_of(chat, candidate, prompt * calls_of(chat, candidate.offer), retention)
         most = tariff.max_tokens
         at_most = useful = lowest = tariff.cost_of(most)
         if tariff.useful_tokens != most:
             useful = tariff.cost_of(tariff.useful_tokens)
-            whole = whole and not tariff.is_visible
+            covers_all = covers_all and not tariff.is_visible
         if tariff.min_tokens != most:
             lowest = tariff.cost_of(tariff.min_tokens)
         cost = max(cost, at_most)
         want = max(want, useful if tariff.is_visible else at_most)
         part = max(part, useful)
         least = max(least, lowest)
-        credits = credits or (candidate.credential.mode == CREDITS and at_most > 0)
+        from_credits = from_credits or (candidate.credential.mode == CREDITS and at_most > 0)
     if hedge is None:
-        return WorstCase(prompt, cost, credits, want, part, least, whole)
-    spare = min(hedge.max_cost, max(losing_cost(candidate, prompt).total for candidate in candidates.eligible))
-    return WorstCase(prompt, cost + spare, credits, want + spare, part + spare, least + spare, whole, spare)
+        return WorstCase(prompt, cost, from_credits, want, part, least, covers_all)
+    hedge_cost = min(hedge.max_cost, max(losing_cost(candidate, prompt).total for candidate in candidates.eligible))
+    return WorstCase(
+        prompt,
+        cost + hedge_cost,
+        from_credits,
+        want + hedge_cost,
+        part + hedge_cost,
+        least + hedge_cost,
+        covers_all,
+        hedge_cost,
+    )
 
 
 def allowance_of(
@@ -147,10 +156,10 @@ def allowance_of(
     """Return what a request may write for what was granted; None where nothing has to be limited or watched."""
     if hold is None or not hold.balances:
         return None
-    granted = worst.whole and hold.amount_nanos >= nanos_up(worst.want)
+    granted = worst.covers_all and hold.amount_nanos >= nanos_up(worst.want)
     if granted and not chat.stream:
         return None
-    return SpendingAllowance(chat, worst.prompt_tokens, retention, worst.spare, hold)
+    return SpendingAllowance(chat, worst.prompt_tokens, retention, worst.hedge_cost, hold)
 
 
 def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> Tariff:

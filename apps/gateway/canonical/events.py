@@ -1,7 +1,6 @@
-"""Canonical answer events: an answer as a sequence of small events while it streams. A plain answer is their fold
-(`fold.py`).
+"""Canonical answer events: an answer as a sequence of small events while it streams; a whole one is their fold.
 
-Knows what happens while a model answers. Must never know a wire format.
+The fold is in `fold.py`. Knows what happens while a model answers. Must never know a wire format.
 """
 
 from __future__ import annotations

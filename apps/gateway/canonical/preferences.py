@@ -1,5 +1,4 @@
-"""Routing preferences: what a client says, beside its question, about who shall answer, at what price, and how often to
-try.
+"""Routing preferences: what a client says about which provider shall answer, at what price, and how often to try.
 
 Knows wishes. Must never know who sent them in which words, nor who could fulfil them.
 """

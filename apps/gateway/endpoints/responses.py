@@ -144,9 +144,9 @@ def _whole(run: ChatRun | ToolLoop, teller: _Teller) -> ClientResponse:
     """Run to the end and return the whole answer. Raises ApiError."""
     response = responses.response_of(run.events(), run.chat)
     teller.finish(response)
-    answer = json_response(encode(response))
-    answer.headers += headers_about(run)
-    return answer
+    whole = json_response(encode(response))
+    whole.headers += headers_about(run)
+    return whole
 
 
 class _Teller:

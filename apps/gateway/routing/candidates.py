@@ -107,12 +107,12 @@ class Candidates(msgspec.Struct, frozen=True):
 Narrowing = Callable[[Sequence[Candidate]], Sequence[Candidate]]
 
 
-def resolve(
+def resolve_candidates(
     policy: Policy,
     catalog: Catalog,
     chat: Chat,
     prompt_tokens: int = 0,
-    everyones: Shares = NOTHING_OFF,
+    shared_discounts: Shares = NOTHING_OFF,
     *,
     narrowed: Narrowing | None = None,
 ) -> Candidates:
@@ -121,7 +121,7 @@ def resolve(
     `narrowed` leaves those that the client wants (`preferences.py`). Raises InvalidRequest (400), Forbidden (403) or
     Gone (410).
     """
-    discounts = Discounts(policy.discounts, everyones)
+    discounts = Discounts(policy.discounts, shared_discounts)
     if chat.model == AUTO:
         return _resolve_auto(policy, catalog, chat, prompt_tokens, discounts, narrowed)
     if is_custom(chat.model):
@@ -140,7 +140,7 @@ def resolve(
 
 
 def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Discounts) -> ReachableCandidates:
-    """Return the candidates for the chat's model that the caller may use. Raises as `resolve` does.
+    """Return the candidates for the chat's model that the caller may use. Raises as `resolve_candidates` does.
 
     It is the same from one request of a kind to the next, and is kept with the policy, but where discounts may expire.
     """
@@ -156,7 +156,7 @@ def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Dis
     reachability = ReachableCandidates(
         task, catalog, today, resolved.model, requested, _filter_by_access_rules(policy, reachable, requested)
     )
-    if not (discounts.own or discounts.everyones):
+    if not (discounts.own or discounts.shared):
         if len(policy.reachable_models) >= _MAX_REACHABLE_MODELS:
             policy.reachable_models.clear()
         policy.reachable_models[chat.model] = reachability

@@ -18,8 +18,7 @@ from apps.catalog.catalog_cache import Catalog, CatalogProvider
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, DroppedField
 from apps.gateway.canonical.preferences import MaxPrice, RoutingPreferences, SortBy
-from apps.gateway.routing import candidates
-from apps.gateway.routing.candidates import Candidate, Candidates
+from apps.gateway.routing.candidates import Candidate, Candidates, resolve_candidates
 from apps.gateway.routing.model_variants import Alternative, ask_for_variants, read_alternative, without_provider
 from apps.gateway.routing.ranking import Ranking, RequestProfile, StatsLookup, rank
 from apps.kernel.cached_setting import CachedSetting
@@ -44,16 +43,16 @@ class PreferredCandidates(Candidates, frozen=True):
     losses: tuple[DroppedField, ...] = ()
 
 
-def resolve(
-    policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int = 0, everyones: Shares = NOTHING_OFF
+def resolve_preferred(
+    policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int = 0, shared_discounts: Shares = NOTHING_OFF
 ) -> Candidates:
     """Return the candidates for a chat, as its preferences and the endings of its models' names want them.
 
-    Raises as `candidates.resolve` does, for the first model, where none of those named can answer.
+    Raises as `resolve_candidates` does, for the first model, where none of those named can answer.
     """
     wishes = chat.preferences
     if wishes is None and ":" not in chat.model:
-        return candidates.resolve(policy, catalog, chat, prompt_tokens, everyones)
+        return resolve_candidates(policy, catalog, chat, prompt_tokens, shared_discounts)
     named = [read_alternative(catalog, chat.model, "model")]
     wishes = wishes or _NONE
     named += [read_alternative(catalog, name, f"models[{at}]") for at, name in enumerate(wishes.models)]
@@ -63,7 +62,7 @@ def resolve(
     failed: ApiError | None = None
     for one in named:
         try:
-            groups.append(_group(policy, catalog, chat, one, wishes, prompt_tokens, everyones))
+            groups.append(_group(policy, catalog, chat, one, wishes, prompt_tokens, shared_discounts))
         except ApiError as error:
             failed = failed or error
             losses.append(DroppedField(one.field, error.message))
@@ -73,17 +72,12 @@ def resolve(
     return PreferredCandidates(groups[0].candidates.requested_provider, eligible, tuple(groups), tuple(losses))
 
 
-def losses_of(chat: Chat, fitting: Candidates) -> list[DroppedField]:
-    """Return what of a client's preferences is not met, whoever answers."""
-    return [*(chat.unmet or ()), *(fitting.losses if isinstance(fitting, PreferredCandidates) else ())]
-
-
 def requires_parameters(chat: Chat) -> bool:
     """Return whether only providers are wanted that leave nothing out."""
     return chat.preferences is not None and chat.preferences.require_parameters
 
 
-def refused_strictly(losses: Sequence[DroppedField]) -> InvalidRequest:
+def strict_refusal(losses: Sequence[DroppedField]) -> InvalidRequest:
     """Return the refusal of a request of which nothing may be left out (`X-Strict`), and this would be."""
     left_out = "; ".join(f"{loss.param}: {loss.message}" for loss in losses)
     return InvalidRequest(
@@ -93,19 +87,38 @@ def refused_strictly(losses: Sequence[DroppedField]) -> InvalidRequest:
     )
 
 
-def rank_preferred(
-    fitting: Candidates,
+def choose_order(
+    preferred: Candidates,
+    chat: Chat,
     profile: RequestProfile,
     stats_of: StatsLookup,
     *,
+    strict: bool,
     no_fallback: bool,
-    wishes: RoutingPreferences | None,
+) -> tuple[Ranking, list[DroppedField]]:
+    """Return the order in which candidates are tried, and what of the client's preferences is not met, whoever answers.
+
+    `strict` and `no_fallback` are the client's `X-Strict` and `X-No-Fallback`. Raises InvalidRequest where a strict
+    client's preferences are not met.
+    """
+    unmet = [*(chat.unmet or ()), *(preferred.losses if isinstance(preferred, PreferredCandidates) else ())]
+    if unmet and strict:
+        raise strict_refusal(unmet)
+    return _rank_preferred(preferred, profile, stats_of, chat.preferences or _NONE, no_fallback=no_fallback), unmet
+
+
+def _rank_preferred(
+    preferred: Candidates,
+    profile: RequestProfile,
+    stats_of: StatsLookup,
+    wishes: RoutingPreferences,
+    *,
+    no_fallback: bool,
 ) -> Ranking:
     """Return the order in which candidates are tried: model after model, each model's as the client prefers them."""
-    if not isinstance(fitting, PreferredCandidates):
-        return rank(fitting, profile, stats_of, no_fallback=no_fallback)
-    wishes = wishes or _NONE
-    groups = fitting.groups[:1] if no_fallback else fitting.groups
+    if not isinstance(preferred, PreferredCandidates):
+        return rank(preferred, profile, stats_of, no_fallback=no_fallback)
+    groups = preferred.groups[:1] if no_fallback else preferred.groups
     first, *others = [_rank_group(group, profile, stats_of, wishes, no_fallback=no_fallback) for group in groups]
     if not others:
         return first
@@ -124,14 +137,14 @@ def _group(
     one: Alternative,
     wishes: RoutingPreferences,
     prompt_tokens: int,
-    everyones: Shares,
+    shared_discounts: Shares,
 ) -> ModelGroup:
     """Return one model's candidates. Raises ApiError."""
     steers = wishes.steers or one.sort is not None
     name = without_provider(catalog, one.model) if steers else one.model
     asked = chat if name == chat.model else replace(chat, model=name)
     narrowed = partial(narrow, wishes, one)
-    found = candidates.resolve(policy, catalog, asked, prompt_tokens, everyones, narrowed=narrowed)
+    found = resolve_candidates(policy, catalog, asked, prompt_tokens, shared_discounts, narrowed=narrowed)
     return ModelGroup(found, wishes.sort or one.sort)
 
 

@@ -64,10 +64,8 @@ _WAIT_FOR_STORE = CachedSetting("RECORD_BEFORE_ANSWER")
 ABANDONED_AFTER = 10_000
 # Milliseconds after which a consumer that asks for nothing is one of the past: a living one asks every second.
 FORGOTTEN_AFTER = 86_400_000
-
-
 # A message as the store tells it: its id and its fields.
-Entry = tuple[str, dict[str, str]]
+StreamEntry = tuple[str, dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +180,7 @@ def read_batch(reader: str, count: int, wait_ms: int, *, left: bool = True, shar
     With `wait_ms` of 0 nothing is waited for. Raises RedisError.
     """
     stream = STREAMS[shard]
-    found: list[Entry] = []
+    found: list[StreamEntry] = []
     if left:
         found = _stream().xautoclaim(stream, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
         found = found or redelivery.claim_pending(stream, GROUP, reader, ABANDONED_AFTER / 1000)
@@ -193,7 +191,7 @@ def read_batch(reader: str, count: int, wait_ms: int, *, left: bool = True, shar
     ]
 
 
-def _read(stream: str, reader: str, since: str, count: int, block: int | None = None) -> list[Entry]:
+def _read(stream: str, reader: str, since: str, count: int, block: int | None = None) -> list[StreamEntry]:
     """Return entries of a stream: the reader's own unfinished ones (`0`), or new ones (`>`)."""
     if block is None and SHARD_COUNT > 1:
         answer = _READ([stream], [GROUP, reader, count, since])

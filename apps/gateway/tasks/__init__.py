@@ -94,7 +94,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     adapt_request: Callable[[Chat, Target], Chat]
     # The calls that it takes where one call gives no more than so many values (`ResultsGiven`) or pictures, none where
     # one call answers it as it is; None for a kind that is always one call here.
-    batches_of: Callable[[Chat, Offer], list[CallPart]] | None
+    split: Callable[[Chat, Offer], list[CallPart]] | None
     # Whether an answer may hold pictures, sound or vectors, and so be large.
     may_bring_media: Callable[[Chat, Offer], bool]
     # Whether pictures that a provider leaves at an address are fetched for the client.

@@ -129,7 +129,7 @@ TASK = Task(
     files_to_screen=lambda chat: (),
     path_for_client=None,
     adapt_request=lambda chat, target: chat,
-    batches_of=None,
+    split=None,
     may_bring_media=_may_bring_media,
     fetches_pictures=False,
     # An empty answer is an answer.

@@ -85,7 +85,7 @@ def _path_for_client(path: str) -> str:
     return _PLACE.sub(r"input\1", path)
 
 
-def _batches_of(chat: Chat, offer: Offer) -> list[CallPart]:
+def _split(chat: Chat, offer: Offer) -> list[CallPart]:
     """Return the calls that an offer's provider takes for all inputs, in their order."""
     embedding, abilities = embedding_of(chat), abilities_of(offer.facts)
     message = chat.messages[0]
@@ -93,18 +93,18 @@ def _batches_of(chat: Chat, offer: Offer) -> list[CallPart]:
     most = abilities.most_inputs(embedding.dimensions or offer.facts.get("dimensions"))
     if len(inputs) <= most and not abilities.most_tokens:
         return [CallPart(chat, len(inputs))]
-    batches = []
+    parts = []
     for start, end in _cuts(chat, len(inputs), most, abilities.most_tokens):
         if embedding.tokens is None:
             part = replace(chat, messages=[replace(message, parts=message.parts[start:end])])
         else:
             part = replace(chat, embedding=replace(embedding, tokens=embedding.tokens[start:end]))
-        batches.append(CallPart(part, end - start))
-    return batches
+        parts.append(CallPart(part, end - start))
+    return parts
 
 
 def _cuts(chat: Chat, count: int, most: int, most_tokens: int) -> Iterator[tuple[int, int]]:
-    """Yield where batches begin and end: none has more inputs than `most`, nor, by an estimate, too many tokens."""
+    """Yield where parts begin and end: none has more inputs than `most`, nor, by an estimate, too many tokens."""
     if not most_tokens:
         yield from ((start, min(start + most, count)) for start in range(0, count, most))
         return
@@ -133,7 +133,7 @@ TASK = Task(
     files_to_screen=_files_to_screen,
     path_for_client=_path_for_client,
     adapt_request=lambda chat, target: chat,
-    batches_of=_batches_of,
+    split=_split,
     may_bring_media=lambda chat, offer: True,
     fetches_pictures=False,
     # An answer with fewer vectors than inputs has been refused where it was read.

@@ -65,10 +65,10 @@ def _requirements_of(chat: Chat) -> list[Requirement]:
 
 def _may_be_asked_together(chat: Chat, offer: Offer) -> bool:
     """Return whether all pictures can be had: by several calls only where their sum costs what its parts cost."""
-    return not _batches_of(chat, offer) or not (offer.prices.request or offer.prices.tiers)
+    return not _split(chat, offer) or not (offer.prices.request or offer.prices.tiers)
 
 
-def _batches_of(chat: Chat, offer: Offer) -> list[CallPart]:
+def _split(chat: Chat, offer: Offer) -> list[CallPart]:
     """Return the calls that it takes to make all pictures; none where one call makes them."""
     abilities = abilities_of(offer.facts)
     if abilities is None or (count := _count_pictures(chat)) == 1:
@@ -103,7 +103,7 @@ def _list_price(chat: Chat, offer: Offer) -> Decimal:
 
 
 def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
-    calls = len(_batches_of(chat, offer)) or 1
+    calls = len(_split(chat, offer)) or 1
     usage = estimate_usage(prompt_tokens * calls, TOKENS_BESIDE_PICTURES * calls, _count_pictures(chat), offer.prices)
     partial_images = chat.drawing.partial_images or 0 if chat.drawing is not None and chat.stream else 0
     if not partial_images or not usage.image_output:
@@ -142,7 +142,7 @@ TASK = Task(
     files_to_screen=_files_to_screen,
     path_for_client=None,
     adapt_request=prepare_for_target,
-    batches_of=_batches_of,
+    split=_split,
     may_bring_media=lambda chat, offer: True,
     fetches_pictures=True,
     find_missing_result=_find_missing_result,

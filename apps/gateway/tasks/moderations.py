@@ -49,7 +49,7 @@ def _path_for_client(path: str) -> str:
     return _PLACE.sub(r"input\1", path)
 
 
-def _batches_of(chat: Chat, offer: Offer) -> list[CallPart]:
+def _split(chat: Chat, offer: Offer) -> list[CallPart]:
     """Return the calls that an offer's provider takes for all inputs, in their order."""
     if moderation_of(chat).together:
         return [CallPart(chat, 1)]
@@ -75,7 +75,7 @@ TASK = Task(
     files_to_screen=lambda chat: (),
     path_for_client=_path_for_client,
     adapt_request=lambda chat, target: chat,
-    batches_of=_batches_of,
+    split=_split,
     may_bring_media=lambda chat, offer: False,
     fetches_pictures=False,
     # An answer with fewer judgements than inputs has been refused where it was read.

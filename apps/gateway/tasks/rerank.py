@@ -74,7 +74,7 @@ def _path_for_client(path: str) -> str:
     return _PLACE.sub(lambda found: f"documents[{int(found[1]) - 1}]" if found[1] != "0" else "query", path)
 
 
-def _batches_of(chat: Chat, offer: Offer) -> list[CallPart]:
+def _split(chat: Chat, offer: Offer) -> list[CallPart]:
     """Return the one call that a ranking takes."""
     return [CallPart(chat, results_of(chat), find_fault_among(len(documents_of(chat))))]
 
@@ -105,7 +105,7 @@ TASK = Task(
     files_to_screen=lambda chat: (),
     path_for_client=_path_for_client,
     adapt_request=lambda chat, target: chat,
-    batches_of=_batches_of,
+    split=_split,
     may_bring_media=lambda chat, offer: False,
     fetches_pictures=False,
     # A ranking that lacks a document has been refused where it was read.

@@ -104,7 +104,7 @@ TASK = Task(
     files_to_screen=lambda chat: (),
     path_for_client=_path_for_client,
     adapt_request=lambda chat, target: chat,
-    batches_of=None,
+    split=None,
     may_bring_media=lambda chat, offer: True,
     fetches_pictures=False,
     # An answer without sound has been refused where it was read.

@@ -107,7 +107,7 @@ TASK = Task(
     files_to_screen=_files_to_screen,
     path_for_client=_path_for_client,
     adapt_request=lambda chat, target: chat,
-    batches_of=None,
+    split=None,
     may_bring_media=lambda chat, offer: False,
     fetches_pictures=False,
     # Where nobody speaks, a transcript is empty.

@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 RATE_FAMILY = "mcp"
 # Policy and catalog may change while a call is let in; more often than this in a row means something is wrong.
 _MAX_READINGS = 5
-_NOTHING = WorstCase(prompt_tokens=0, cost=ZERO, credits=False, want=ZERO, part=ZERO, least=ZERO)
+_NOTHING = WorstCase(prompt_tokens=0, cost=ZERO, from_credits=False, want=ZERO, part=ZERO, least=ZERO)
 
 
 def call_tool(

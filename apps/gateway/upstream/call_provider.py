@@ -24,11 +24,10 @@ from apps.gateway.failures import UpstreamFailure, failure_from_error
 from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.parallel_calls import parallel_chats
 from apps.gateway.routing.candidates import Candidate
-from apps.gateway.routing.preferences import refused_strictly
+from apps.gateway.routing.preferences import strict_refusal
 from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.tracing.request_trace import AttemptSpan
-from apps.gateway.upstream.batches import join_batches
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out
 from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.json_repair import JsonRepair
@@ -42,6 +41,7 @@ from apps.gateway.upstream.open_exchange import (
 from apps.gateway.upstream.picture_calls import make_pictures
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.response_bounds import bounds_of, check_event
+from apps.gateway.upstream.split_calls import join_parts
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.gateway.upstream.timeouts import default_timeouts, timeouts_within
 from apps.gateway.upstream.whole_answer import read_whole_answer
@@ -113,11 +113,11 @@ class ProviderCall(msgspec.Struct, eq=False):
         dialect = task.find_dialect(self.chat, self.candidate.offer)
         if dialect is None:
             raise UpstreamFailure("client_error", f"the wire format of {self.candidate.provider_id} is not spoken here")
-        if task.batches_of is not None and (parts := task.batches_of(self.chat, self.candidate.offer)):
+        if task.split is not None and (parts := task.split(self.chat, self.candidate.offer)):
             if self.chat.drawing is not None:
                 return make_pictures(self, parts)
             if len(parts) > 1:
-                return self._batched(parts, dialect)
+                return self._answer_in_parts(parts, dialect)
             self.part = parts[0]
             self.chat = self.part.chat
         target = target_of(self.candidate)
@@ -148,12 +148,12 @@ class ProviderCall(msgspec.Struct, eq=False):
             repairs = [branch.json_repair for branch in branches if branch.json_repair is not None]
             self.json_repair = next((repair for repair in repairs if repair.repaired), None)
 
-    def _batched(self, batches: list[CallPart], dialect: ProviderDialect) -> Iterator[Event]:
+    def _answer_in_parts(self, parts: list[CallPart], dialect: ProviderDialect) -> Iterator[Event]:
         """Yield the values that several calls give at once, joined in order."""
-        branches = [replace(self, chat=batch.chat, part=batch) for batch in batches]
+        branches = [replace(self, chat=part.chat, part=part) for part in parts]
         calls = [partial(branch._answer, dialect, target_of(self.candidate)) for branch in branches]
         try:
-            for event in join_batches(calls, batches, self.client_disconnect, default_timeouts().tick):
+            for event in join_parts(calls, parts, self.client_disconnect, default_timeouts().tick):
                 if not self.has_content and type(event) is not Waiting:
                     self.losses, self.notices = branches[0].losses, branches[0].notices
                     self.status, self.first_content_at = branches[0].status, time.monotonic()
@@ -260,7 +260,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         """Keep what was left out for this provider. Raises InvalidRequest when the client wants all or nothing."""
         self.losses = target.dropped_fields
         if self.strict and target.dropped_fields:
-            raise refused_strictly(target.dropped_fields)
+            raise strict_refusal(target.dropped_fields)
 
     def _events(self, request: ProviderRequest, opened: OpenExchange) -> Iterator[Event]:
         """Yield what the provider says; every wait for it ends when the client leaves."""

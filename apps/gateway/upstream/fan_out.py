@@ -31,7 +31,7 @@ from apps.gateway.canonical.events import (
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.token_estimate import token_weight, tokens_from_weight
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.usage import Usage
+from apps.kernel.usage import Usage, total_usage
 
 # Answers that one request may ask for in this way, and events of each that wait to be passed on.
 MAX_CALLS, _MOST_WAITING = 8, 64
@@ -62,11 +62,12 @@ def fan_out(
     """
     branches = [_Branch(number * answers, answers, tokens) for number, tokens in enumerate(read)]
     arrived: Queue[tuple[_Branch, Any]] = Queue(_MOST_WAITING * len(calls))
-    running = [gevent.spawn(_pass_on, call, branch, arrived) for call, branch in zip(calls, branches, strict=True)]
+    greenlets = [gevent.spawn(_pass_on, call, branch, arrived) for call, branch in zip(calls, branches, strict=True)]
     held: list[Event] = []
-    silent = begun = len(calls)
+    # Calls that have not ended, and those that have not begun to answer.
+    running_calls = silent_calls = len(calls)
     try:
-        while silent:
+        while running_calls:
             with client_disconnect.raise_while_waiting():
                 try:
                     branch, event = arrived.get(timeout=tick)
@@ -76,19 +77,19 @@ def fan_out(
             if isinstance(event, BaseException):
                 raise event
             if event is None:
-                silent -= 1
-                begun -= not branch.begun
+                running_calls -= 1
+                silent_calls -= not branch.begun
                 branch.begun = branch.finished = True
             elif type(event) is not Waiting:
                 held += _events_of(branch, event, branches)
                 if not branch.begun and _is_content(event):
                     branch.begun = True
-                    begun -= 1
-            if begun == 0 and held:
+                    silent_calls -= 1
+            if silent_calls == 0 and held:
                 yield from held
                 held = []
     finally:
-        gevent.killall(running, timeout=1)
+        gevent.killall(greenlets, timeout=1)
 
 
 class _Branch(msgspec.Struct, eq=False):
@@ -130,23 +131,15 @@ def _events_of(branch: _Branch, event: Event, branches: Sequence[_Branch]) -> li
     first = branch.first == 0
     if type(event) is UsageReported:
         branch.usage = event.usage
-        return [UsageReported(usage=_sum(branches))]
+        return [UsageReported(usage=total_usage(one.used for one in branches))]
     if type(event) is Started:
         # Whatever is counted later, as many prompts have been read.
-        return [event, UsageReported(usage=_sum(branches))] if first else []
+        return [event, UsageReported(usage=total_usage(one.used for one in branches))] if first else []
     if type(event) is OpaqueDelta and event.of == "reply":
         return [event] if first else []
     if (name := _TEXTS.get(type(event))) is not None:
         branch.written += token_weight(getattr(event, name))
     return [event if first else replace(event, choice=branch.first + min(event.choice, branch.answers - 1))]
-
-
-def _sum(branches: Sequence[_Branch]) -> Usage:
-    total: dict[str, Any] = {}
-    for branch in branches:
-        for name, count in msgspec.structs.asdict(branch.used).items():
-            total[name] = total.get(name, 0) + count
-    return Usage(**{**total, "estimated": bool(total["estimated"])})
 
 
 def _is_content(event: Event) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import gevent
 import msgspec
 from gevent.queue import Empty, Queue
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import DroppedField
 from apps.gateway.canonical.events import (
@@ -34,10 +34,10 @@ from apps.gateway.canonical.events import (
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.token_estimate import token_weight, tokens_from_weight
-from apps.gateway.upstream.batches import MOST_AT_ONCE
+from apps.gateway.upstream.split_calls import MOST_AT_ONCE
 from apps.gateway.upstream.timeouts import default_timeouts
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.usage import Usage
+from apps.kernel.usage import Usage, total_usage
 
 if TYPE_CHECKING:
     from apps.gateway.upstream.call_provider import ProviderCall
@@ -83,7 +83,7 @@ def make_pictures(call: ProviderCall, parts: Sequence[CallPart]) -> Iterator[Eve
             lacking = sum(branch.pictures - branch.made for branch in branches if branch.failure is not None)
             call.notices = [*call.notices, DroppedField("n", f"{lacking} images could not be made: {failures[0]}")]
             yield from _ends_of_lost(branches)
-        yield UsageReported(usage=_sum(branches, call))
+        yield UsageReported(usage=_total(branches, call))
     finally:
         call.bytes_received += sum(branch.call.bytes_received for branch in branches)
 
@@ -160,14 +160,11 @@ def _ends_of_lost(branches: Sequence[_Branch]) -> Iterator[Event]:
                 yield Finished(choice=branch.first + number, reason="length")
 
 
-def _sum(branches: Sequence[_Branch], call: ProviderCall) -> Usage:
+def _total(branches: Sequence[_Branch], call: ProviderCall) -> Usage:
+    """Return what the calls used that made anything, or failed in nothing."""
     estimate, prices = task_of(call.chat).usage_without_counts, call.candidate.offer.prices
-    total: dict[str, Any] = {}
-    for branch in branches:
-        if branch.failure is not None and not branch.made:
-            continue
-        written = tokens_from_weight(branch.written)
-        used = branch.usage or estimate(call.chat, call.prompt_tokens, written, branch.made, prices)
-        for name, count in asdict(used).items():
-            total[name] = total.get(name, 0) + count
-    return Usage(**{**total, "estimated": bool(total["estimated"])})
+    return total_usage(
+        branch.usage or estimate(call.chat, call.prompt_tokens, tokens_from_weight(branch.written), branch.made, prices)
+        for branch in branches
+        if branch.made or branch.failure is None
+    )

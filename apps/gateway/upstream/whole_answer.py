@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from apps.gateway.canonical.events import Event
 from apps.gateway.tasks import task_of
-from apps.gateway.upstream.batches import check_results
 from apps.gateway.upstream.jobs import check_made, follow_job, works_in_jobs
 from apps.gateway.upstream.made_pictures import fetch_pictures
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest
 from apps.gateway.upstream.response_bounds import ResponseBounds, read_within
+from apps.gateway.upstream.split_calls import check_results
 from apps.kernel.offload import offload
 
 if TYPE_CHECKING:

@@ -11,22 +11,22 @@ from hashlib import sha256
 from urllib.parse import quote
 
 from apps.keys.aws_signature import STORAGE, Place, Signable, signature
-from apps.log_sinks.consignment import Consignment, Destination, Outgoing
 from apps.log_sinks.credentials import BucketKeys
+from apps.log_sinks.sink_request import Destination, SinkBatch, SinkRequest
 from apps.logs.serializers import encode, entry_of
 
 
-def key_of(prefix: str, sent: Consignment) -> str:
+def key_of(prefix: str, batch: SinkBatch) -> str:
     """Return the object's key: the day on which the batch began to wait, then the sink and the batch's number."""
-    return f"{prefix}{sent.day:%Y/%m/%d}/{sent.name}.jsonl.gz"
+    return f"{prefix}{batch.day:%Y/%m/%d}/{batch.name}.jsonl.gz"
 
 
-def request_of(to: Destination, credentials: BucketKeys, sent: Consignment, now: datetime) -> Outgoing:
+def request_of(to: Destination, credentials: BucketKeys, batch: SinkBatch, now: datetime) -> SinkRequest:
     """Return the request that puts the object, signed at `now` (UTC)."""
-    lines = b"".join(encode(entry_of(row)) + b"\n" for row in sent.rows)
+    lines = b"".join(encode(entry_of(row)) + b"\n" for row in batch.rows)
     # Without the time: the same rows are the same bytes.
     body = gzip.compress(lines, compresslevel=6, mtime=0)
-    key = quote(key_of(to.options.get("prefix", ""), sent), safe="/-_.~")
+    key = quote(key_of(to.options.get("prefix", ""), batch), safe="/-_.~")
     url = f"{to.url.rstrip('/')}/{to.options['bucket']}/{key}"
     headers = {
         "Content-Type": "application/gzip",
@@ -37,4 +37,4 @@ def request_of(to: Destination, credentials: BucketKeys, sent: Consignment, now:
     signed = signature(
         Signable("PUT", url, headers, body), place, credentials.access_key_id, credentials.secret_access_key
     )
-    return Outgoing("PUT", url, {**headers, "Authorization": signed}, body)
+    return SinkRequest("PUT", url, {**headers, "Authorization": signed}, body)

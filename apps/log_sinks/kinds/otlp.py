@@ -13,8 +13,8 @@ from uuid import UUID
 
 import msgspec
 
-from apps.log_sinks.consignment import Consignment, Destination, Outgoing
 from apps.log_sinks.credentials import OtlpKeys
+from apps.log_sinks.sink_request import Destination, SinkBatch, SinkRequest
 from apps.logs.genai_names import finish_reason_of, operation_of_route, provider_name
 from apps.logs.query import LogRow
 
@@ -42,13 +42,13 @@ _COLUMNS = {
 }
 
 
-def request_of(to: Destination, credentials: OtlpKeys, sent: Consignment, now: datetime) -> Outgoing:
+def request_of(to: Destination, credentials: OtlpKeys, batch: SinkBatch, now: datetime) -> SinkRequest:
     """Return the request that posts the spans; `now` is not needed."""
-    scope = {"scope": {"name": "model-gateway"}, "spans": [span_of(row) for row in sent.rows]}
+    scope = {"scope": {"name": "model-gateway"}, "spans": [span_of(row) for row in batch.rows]}
     resource = {"attributes": [_attribute("service.name", "model-gateway")]}
     body = msgspec.json.encode({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]})
     headers = {"Content-Type": "application/json", "Authorization": credentials.basic}
-    return Outgoing("POST", to.url, headers, body)
+    return SinkRequest("POST", to.url, headers, body)
 
 
 def span_of(row: LogRow) -> dict[str, Any]:

@@ -9,27 +9,27 @@ import base64
 import hmac
 from datetime import datetime
 
-from apps.log_sinks.consignment import Consignment, Destination, Outgoing
 from apps.log_sinks.credentials import WebhookSecret
+from apps.log_sinks.sink_request import Destination, SinkBatch, SinkRequest
 from apps.logs.serializers import encode, entry_of
 
 JSON_LINES, JSON_ARRAY = "jsonl", "json"
 _TYPES = {JSON_LINES: "application/x-ndjson", JSON_ARRAY: "application/json"}
 
 
-def request_of(to: Destination, credentials: WebhookSecret, sent: Consignment, now: datetime) -> Outgoing:
+def request_of(to: Destination, credentials: WebhookSecret, batch: SinkBatch, now: datetime) -> SinkRequest:
     """Return the request that posts the rows; `now` is the time that is signed."""
     form = to.options.get("format", JSON_LINES)
-    lines = [encode(entry_of(row)) for row in sent.rows]
+    lines = [encode(entry_of(row)) for row in batch.rows]
     body = b"[" + b",".join(lines) + b"]" if form == JSON_ARRAY else b"".join(line + b"\n" for line in lines)
     moment = str(int(now.timestamp()))
     headers = {
         "Content-Type": _TYPES[form],
-        "webhook-id": sent.name,
+        "webhook-id": batch.name,
         "webhook-timestamp": moment,
-        "webhook-signature": f"v1,{_signature(credentials.key, f'{sent.name}.{moment}.'.encode() + body)}",
+        "webhook-signature": f"v1,{_signature(credentials.key, f'{batch.name}.{moment}.'.encode() + body)}",
     }
-    return Outgoing("POST", to.url, headers, body)
+    return SinkRequest("POST", to.url, headers, body)
 
 
 def _signature(key: bytes, signed: bytes) -> str:

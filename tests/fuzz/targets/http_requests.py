@@ -172,22 +172,22 @@ def _ignored(*_: object) -> None:
 def run_connection(data: bytes) -> None:
     """Serve an input as a connection; every answer is one, and nothing but an answer comes out."""
     failures: list[str] = []
-    terms = ConnectionSettings(
+    settings = ConnectionSettings(
         application=_application,
         limits=LIMITS,
         environ={},
         trusts=_nobody,
         scheme_headers={},
-        failed=failures.append,
+        on_failure=failures.append,
         intake=RequestIntake(ClientLimits.of_environment(), AdmissionControl(100, 2.0), _nobody, _ignored),
-        refused=_ignored,
-        aborted=_ignored,
+        on_refused=_ignored,
+        on_aborted=_ignored,
     )
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(data[:40_000])
         theirs.shutdown(socket.SHUT_WR)
-        ClientConnection(terms, ours, "", lambda: False).serve(Idle(ConnectionTable(9, 9, 9.0, 9.0)), lambda: None)
+        ClientConnection(settings, ours, "", lambda: False).serve(Idle(ConnectionTable(9, 9, 9.0, 9.0)), lambda: None)
         ours.close()
         said = b"".join(iter(lambda: theirs.recv(65_536), b""))
     assert failures == []

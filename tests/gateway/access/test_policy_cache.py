@@ -215,7 +215,7 @@ def test_refusals_push_no_policy_out_and_are_bounded(
 def test_a_key_that_is_switched_off_and_on_again_works_at_once(caller: Caller, django_assert_num_queries: Any) -> None:
     def switch(status: str) -> None:
         ApiKey.objects.filter(pk=caller.key.pk).update(status=status)
-        generation.bump(generation.organization(caller.organization_id))
+        generation.bump(generation.organization_scope(caller.organization_id))
 
     switch("inactive")
     with pytest.raises(Unauthenticated):

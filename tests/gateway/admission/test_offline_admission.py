@@ -312,10 +312,10 @@ def test_an_outage_is_told_once_at_its_beginning_and_once_at_its_end(
     with fault(kind, store):
         for _ in range(3):
             ask(caller)
-    OUTAGE.heartbeat_came_through()
+    OUTAGE.record_heartbeat()
     assert OUTAGE.began_at is not None, "something failed since the heartbeat before"
-    OUTAGE.heartbeat_came_through()
-    OUTAGE.heartbeat_came_through()
+    OUTAGE.record_heartbeat()
+    OUTAGE.record_heartbeat()
     told = [
         (record.levelname, record.msg)
         for record in caplog.records

@@ -41,7 +41,7 @@ def reserved(nanos: int, *, limit: int | None = 10**9) -> Hold:
             from_credits=True,
             key_limit_nanos=limit,
             catalog_token=generation.read_generation_token(generation.CATALOG),
-            organization_token=generation.read_generation_token(generation.organization(ORGANIZATION)),
+            organization_token=generation.read_generation_token(generation.organization_scope(ORGANIZATION)),
             payload='{"n":1}',
             most_in_flight=1,
         )

@@ -31,7 +31,7 @@ def known(caller: Caller) -> Policy:
 
 def ask(known: Policy, chat: Chat = CHAT) -> Candidates:
     """Resolve a chat under the catalog of now."""
-    return candidates.resolve(known, catalog_cache.current(), chat)
+    return candidates.resolve_candidates(known, catalog_cache.current(), chat)
 
 
 def test_the_next_request_has_the_same_candidates(known: Policy) -> None:
@@ -47,7 +47,7 @@ def test_another_catalog_another_day_or_another_policy_is_looked_at_anew(
     first = ask(known).eligible[0]
     catalog = catalog_cache.current()
     newer = type(catalog)(catalog.models, catalog.providers, catalog.generation)
-    assert candidates.resolve(known, newer, CHAT).eligible[0] is not first
+    assert candidates.resolve_candidates(known, newer, CHAT).eligible[0] is not first
 
     class Tomorrow(datetime):
         @classmethod

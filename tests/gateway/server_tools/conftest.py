@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apps.gateway.tool_calls import listings
-from apps.mcp_servers.credentials import Credentials, seal
+from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
 from tests.support.mcp_stand_in import TOKEN, StandIn, _mcp_server, mcp_server
 from tests.support.upstream import Caller
@@ -21,5 +21,5 @@ def tickets(caller: Caller, mcp_server: StandIn) -> McpServer:
         organization_id=caller.organization_id,
         name="tickets",
         url=mcp_server.url,
-        encrypted_credentials=seal(Credentials(TOKEN)),
+        encrypted_credentials=encrypt_credentials(Credentials(TOKEN)),
     )

@@ -75,7 +75,7 @@ def test_each_kind_answers_each_question(name: TaskName) -> None:
     assert kind.usage_before_answer(chat, 7, one).prompt_tokens == 7 + heard
     assert isinstance(kind.adapt_request(chat, target), Chat)
     assert kind.find_missing_result(1, Finished(reason="stop")) is None
-    assert (kind.batches_of is None) == (name in {"chat", "completions", "speech", "transcription"})
+    assert (kind.split is None) == (name in {"chat", "completions", "speech", "transcription"})
     assert kind.usage_without_counts(chat, 7, 3, 0, PriceCard(input=Decimal(1))).estimated is True
     assert {type(answer) for answer in (kind.fits_context, kind.writes_tokens, kind.fetches_pictures)} == {bool}
 
@@ -207,14 +207,14 @@ def test_a_kind_that_leaves_a_question_open_stops_the_start() -> None:
         Task(name="chat")  # type: ignore[call-arg]  # what is tested
 
 
-# --- batches of a request for vectors
+# --- parts of a request for vectors
 
 
 def lengths(facts: dict[str, object], chat: Chat) -> list[int]:
     """Return how many inputs each call has."""
-    batches_of = task_of(chat).batches_of
-    assert batches_of is not None
-    return [batch.results for batch in batches_of(chat, offer("one", "m", facts={"embeddings": facts}))]
+    split = task_of(chat).split
+    assert split is not None
+    return [part.results for part in split(chat, offer("one", "m", facts={"embeddings": facts}))]
 
 
 def asking(*texts: str) -> Chat:
@@ -223,7 +223,7 @@ def asking(*texts: str) -> Chat:
     return Chat(model="m", messages=[message], task="embeddings", embedding=Embedding())
 
 
-def test_batches_have_no_more_inputs_and_tokens_than_a_provider_takes() -> None:
+def test_parts_have_no_more_inputs_and_tokens_than_a_provider_takes() -> None:
     assert lengths({"most": 2}, asking(*"abcde")) == [2, 2, 1]
     assert lengths({"most": 5}, asking(*"abcde")) == [5]
     assert lengths({"most": 9, "most_tokens": 3}, asking("x" * 8, "x" * 4, "x" * 4, "x" * 40, "x")) == [2, 1, 1, 1]
@@ -237,9 +237,9 @@ def test_batches_have_no_more_inputs_and_tokens_than_a_provider_takes() -> None:
 
 
 def test_a_ranking_is_one_call_and_its_places_are_those_of_the_request() -> None:
-    batches_of = task_of(RERANK).batches_of
-    assert batches_of is not None
-    [part] = batches_of(RERANK, offer("one", "m"))
+    split = task_of(RERANK).split
+    assert split is not None
+    [part] = split(RERANK, offer("one", "m"))
     assert (part.chat, part.results) == (RERANK, 1)
     assert part.find_fault is not None
     assert part.find_fault([Ranked(1, 0.5), Ranked(0, 0.25)]) is None

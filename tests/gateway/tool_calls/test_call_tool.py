@@ -15,7 +15,7 @@ from apps.gateway.tool_calls.caller import ToolCaller
 from apps.guardrails.models import Violation
 from apps.kernel.errors import ApiError, Gone, InvalidRequest, NotFound, RateLimited
 from apps.logs.models import RequestLog
-from apps.mcp_servers.credentials import Credentials, seal
+from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.upstream.failures import McpServerRefused, McpServerTimeout
 from apps.organizations.models import Organization, Project
@@ -34,7 +34,7 @@ def register(caller: Caller, server: StandIn, name: str = "tickets", **columns: 
         organization_id=caller.organization_id,
         name=name,
         url=server.url,
-        **{"encrypted_credentials": seal(Credentials(TOKEN)), **columns},
+        **{"encrypted_credentials": encrypt_credentials(Credentials(TOKEN)), **columns},
     )
 
 

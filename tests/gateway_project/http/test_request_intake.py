@@ -159,6 +159,8 @@ def test_a_bucket_lets_through_all_that_the_exact_count_allows() -> None:
     for _ in range(5):
         for _ in range(60):
             throttle.count_try("a")
+        with pytest.raises(RateLimited):
+            throttle.count_try("a")
         clock.now += 60
 
 

@@ -1,4 +1,4 @@
-"""A consignment, which is what a sink is to have, and the HTTP request that carries it. Plain values."""
+"""Sink requests: the rows of one batch for a sink, and the HTTP request that carries them. Plain values."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from uuid import UUID
 from apps.logs.query import LogRow
 
 
-class Consignment(NamedTuple):
+class SinkBatch(NamedTuple):
     """Rows for one sink: its id, the batch's number, and the day on which the first of them was queued.
 
-    A consignment that is repeated has the same name; a sample has the number 0.
+    A batch that is sent again has the same name; a sample has the number 0.
     """
 
     sink_id: UUID
@@ -33,7 +33,7 @@ class Destination(NamedTuple):
     options: dict[str, Any]
 
 
-class Outgoing(NamedTuple):
+class SinkRequest(NamedTuple):
     """An HTTP request that is to be sent."""
 
     method: str

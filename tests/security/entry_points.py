@@ -1,4 +1,4 @@
-"""Every door there is: the paths of the URL map, with something in the place of ids, and what may be had by anybody.
+"""Entry points: every path of the URL map, with something in the place of ids, and what may be had by anybody.
 
 Knows the URL map. Must never assert.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from django.urls import URLPattern, get_resolver
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-# Doors that are open: what they give is for everybody, or is how one gets in. Whoever opens another says so here.
+# Paths that need no credential: what they give is for everybody, or is how one gets in. Whoever adds one says why.
 OPEN = {
     "": "the health check; no configuration",
     "livez": "whether the process lives",

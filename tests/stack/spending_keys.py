@@ -1,4 +1,4 @@
-"""Keys that may spend so much and no more, and what is left of what they held.
+"""Spending keys: API keys that may spend so much and no more, and what is left of what they held.
 
 Knows how to ask and what the books say. Must never know what is tested.
 """
@@ -34,7 +34,7 @@ print("STATE" + json.dumps({"held": held, "notes": notes, "flights": flights}))
 
 
 @dataclass
-class Purse:
+class SpendingKey:
     """A key that may spend so much, by its own limit or its organization's credits; `asking` is what it asks.
 
     A `patient` one comes back, as SDKs do, when a busy gateway says when: what it shed was never begun.
@@ -118,25 +118,25 @@ def manage(product: Product, session: str, method: str, path: str, **body: Any) 
     return response.json()
 
 
-def purse_with_credits(product: Product, amount: str = "1", **asking: Any) -> Purse:
+def key_with_credits(product: Product, amount: str = "1", **asking: Any) -> SpendingKey:
     """Return a key of somebody new, whose organization has exactly so many dollars."""
-    fields = {"name": "Purse", "email": f"{uuid4().hex}@example.com", "password": "a long walk by the sea"}
+    fields = {"name": "SpendingKey", "email": f"{uuid4().hex}@example.com", "password": "a long walk by the sea"}
     session = manage(product, "", "POST", "/auth/sign-up/email", **fields)["token"]
     (organization,) = manage(product, session, "GET", "/organization")["organizations"]
     organization_id = organization["id"]
     product.manage("set_plan", organization_id, "enterprise")
     product.manage("grant_credits", organization_id, amount)
     (project,) = manage(product, session, "GET", f"/organization/{organization_id}/projects")["projects"]
-    key = manage(product, session, "POST", "/keys/api", description="purse", projectId=project["id"])["apiKey"]
-    return Purse(product, organization_id, key["token"], session, {**ANSWER, **asking})
+    key = manage(product, session, "POST", "/keys/api", description="spending_key", projectId=project["id"])["apiKey"]
+    return SpendingKey(product, organization_id, key["token"], session, {**ANSWER, **asking})
 
 
-def purse_with_limit(product: Product) -> Purse:
+def key_with_limit(product: Product) -> SpendingKey:
     """Return a key of the demo organization, which has plenty, that may spend one dollar."""
     demo = product.demo
     fields = {"description": "limit", "projectId": demo["projectId"], "usageLimit": "1"}
     key = manage(product, demo["sessionToken"], "POST", "/keys/api", **fields)["apiKey"]
-    return Purse(product, demo["organizationId"], key["token"], demo["sessionToken"])
+    return SpendingKey(product, demo["organizationId"], key["token"], demo["sessionToken"])
 
 
 def assert_nothing_is_held(product: Product) -> None:

@@ -1,8 +1,8 @@
-"""Batches: a request for values that takes several calls of its provider, whose values are joined in order.
+"""Split calls: a request for more values than one call of its provider gives, answered by several, joined in order.
 
-So many calls at a time are made, and nothing is passed on until all have answered: the failure of one is that of all,
-and another provider may be asked. Counts are added up, and estimated for a call without any. Knows events. Must never
-know a wire format.
+`Task.split` says which calls. So many of them are made at a time, and nothing is passed on until all have answered: the
+failure of one is that of all, and another provider may be asked. Counts are added up, and estimated for a call without
+any. Knows events. Must never know a wire format.
 """
 
 from __future__ import annotations
@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Any
 
 import gevent
 from gevent.queue import Empty, Queue
-from msgspec.structs import asdict
 
 from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started, UsageReported, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.tasks import CallPart
 from apps.gateway.token_estimate import estimate_prompt_tokens
-from apps.kernel.usage import Usage
+from apps.kernel.usage import Usage, total_usage
 
 # Calls of one request that are under way at a time.
 MOST_AT_ONCE = 8
@@ -43,12 +41,12 @@ def check_results(events: Iterable[Event], part: CallPart) -> Iterator[Event]:
         yield event
 
 
-def join_batches(
-    calls: Sequence[Call], batches: Sequence[CallPart], client_disconnect: ClientDisconnect, tick: float
+def join_parts(
+    calls: Sequence[Call], parts: Sequence[CallPart], client_disconnect: ClientDisconnect, tick: float
 ) -> Iterator[Event]:
     """Yield the one answer that the calls give together; `Waiting` after `tick` seconds of silence.
 
-    `batches` are what each call asks. Raises whatever one of them raises.
+    `parts` are what each call asks. Raises whatever one of them raises.
     """
     answers: list[list[Event]] = [[] for _ in calls]
     arrived: Queue[tuple[int, list[Event] | Exception]] = Queue()
@@ -81,11 +79,11 @@ def join_batches(
             left -= 1
     finally:
         gevent.killall(running, timeout=1)
-    yield from _join(answers, batches)
+    yield from _join(answers, parts)
 
 
-def _join(answers: Sequence[list[Event]], batches: Sequence[CallPart]) -> Iterator[Event]:
-    values: list[Any] = []
+def _join(answers: Sequence[list[Event]], parts: Sequence[CallPart]) -> Iterator[Event]:
+    values: list[object] = []
     counted: list[Usage | None] = []
     for answer in answers:
         values += [value for event in answer if type(event) is ResultsGiven for value in event.values]
@@ -94,14 +92,13 @@ def _join(answers: Sequence[list[Event]], batches: Sequence[CallPart]) -> Iterat
     yield next((event for event in answers[0] if type(event) is Started), Started())
     yield ResultsGiven(values=values)
     if any(counted):
-        yield UsageReported(usage=_sum(counted, batches))
+        yield UsageReported(usage=_total(counted, parts))
     yield Finished(reason="stop")
 
 
-def _sum(counted: Sequence[Usage | None], batches: Sequence[CallPart]) -> Usage:
-    total: dict[str, Any] = {}
-    for usage, batch in zip(counted, batches, strict=True):
-        used = usage or Usage(input=estimate_prompt_tokens(batch.chat), estimated=True)
-        for name, count in asdict(used).items():
-            total[name] = total.get(name, 0) + count
-    return Usage(**{**total, "estimated": bool(total["estimated"])})
+def _total(counted: Sequence[Usage | None], parts: Sequence[CallPart]) -> Usage:
+    """Return what all calls used, by an estimate for one that was not counted."""
+    return total_usage(
+        usage or Usage(input=estimate_prompt_tokens(part.chat), estimated=True)
+        for usage, part in zip(counted, parts, strict=True)
+    )

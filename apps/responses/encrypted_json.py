@@ -1,7 +1,7 @@
-"""Sealed JSON: values compressed and encrypted (`kernel/content_encryption.py`) for one place in one project.
+"""Encrypted JSON: values compressed and encrypted (`kernel/content_encryption.py`) for one place in one project.
 
-Knows how a value becomes text and back. What is sealed opens only under the name of its own row and column, so that no
-row can be passed off as another's. Must never know what the values mean.
+Knows how a value becomes text and back. What is encrypted opens only under the name of its own row and column, so that
+no row can be passed off as another's. Must never know what the values mean.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _LEVEL = 1
 _OPENS_TO = 4
 
 
-def seal(value: Any, project_id: UUID, place: str) -> str:
+def encrypt_json(value: Any, project_id: UUID, place: str) -> str:
     """Return the value as text that says nothing without an encryption key; `place` names the row and column."""
-    return seal_bytes(msgspec.json.encode(value), project_id, place)
+    return encrypt_bytes(msgspec.json.encode(value), project_id, place)
 
 
-def seal_bytes(data: bytes, project_id: UUID, place: str) -> str:
-    """Return JSON's bytes, or any others, sealed as `seal` does."""
-    return offload(len(data), partial(_seal, data, f"{project_id}:{place}")).decode()
+def encrypt_bytes(data: bytes, project_id: UUID, place: str) -> str:
+    """Return JSON's bytes, or any others, encrypted as `encrypt_json` does."""
+    return offload(len(data), partial(_encrypt, data, f"{project_id}:{place}")).decode()
 
 
-def open_sealed(text: str | bytes, project_id: UUID, place: str) -> Any:
-    """Return the value. Raises UnreadableSecretError when no key opens it, or it was sealed for another place."""
+def decrypt_json(text: str | bytes, project_id: UUID, place: str) -> Any:
+    """Return the value. Raises UnreadableSecretError when no key opens it, or it was encrypted for another place."""
     return offload(_OPENS_TO * len(text), partial(_open_value, text, f"{project_id}:{place}"))
 
 
-def open_bytes(text: str | bytes, project_id: UUID, place: str) -> bytes:
-    """Return the bytes of what `seal_bytes` made. Raises UnreadableSecretError as `open_sealed` does."""
+def decrypt_bytes(text: str | bytes, project_id: UUID, place: str) -> bytes:
+    """Return the bytes of what `encrypt_bytes` made. Raises UnreadableSecretError as `decrypt_json` does."""
     return offload(_OPENS_TO * len(text), partial(_open, text, f"{project_id}:{place}"))
 
 
-def _seal(data: bytes, name: str) -> bytes:
+def _encrypt(data: bytes, name: str) -> bytes:
     return encrypt_content(zlib.compress(data, _LEVEL), name)
 
 
