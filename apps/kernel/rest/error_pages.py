@@ -23,6 +23,13 @@ _WORDS: Final[dict[int, tuple[str, str]]] = {
     429: ("Too many tries", "Wait a little, then try again."),
     503: ("Back in a moment", "The service is busy or being looked after. Reload the page shortly."),
 }
+# The same for what a status does not say.
+_WORDS_BY_CODE: Final[dict[str, tuple[str, str]]] = {
+    "form_expired": (
+        "This page is out of date",
+        "Nothing was changed. Go back, reload the page and send the form again; your browser must keep our cookies.",
+    ),
+}
 _OTHER: Final = ("Something went wrong", "It was noted down. Try again; if it stays, tell whoever runs this gateway.")
 # The page needs its styles and nothing else.
 _POLICY: Final = (
@@ -32,7 +39,7 @@ _POLICY: Final = (
 
 def show_error(request: HttpRequest, error: ApiError) -> HttpResponse:
     """Return the page for an error, under the error's status."""
-    title, advice = _WORDS.get(error.status, _OTHER)
+    title, advice = _WORDS_BY_CODE.get(error.code) or _WORDS.get(error.status, _OTHER)
     context = {"title": title, "advice": advice, "message": error.message, "status": error.status}
     # Without the request's context processors: a store that is away must not keep the page from being shown.
     page = HttpResponse(render_to_string("error.html", context), status=error.status)

@@ -49,4 +49,4 @@ def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Answer 403 for a form without its token against forgery."""
     if is_admin(request):
         return csrf.csrf_failure(request, reason)
-    return answer(request, errors.Forbidden("This form is too old, or came from another site; reload the page"))
+    return answer(request, errors.Forbidden("This form is too old, or came from another site", code="form_expired"))
