@@ -14,10 +14,11 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
+from apps.console.first_requests import NO_KEY_HERE, first_model, first_requests
 from apps.console.forms import Form, attempt, do_once, read_form
 from apps.console.pages import access_rules
 from apps.console.rendering import show
-from apps.console.snippets import Snippet, client_settings
+from apps.console.snippets import client_settings
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
@@ -79,7 +80,7 @@ def new_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
         made, form = attempt(request, lambda: do_once(request, workspace.user, create))
         if made is not None:
-            return show(request, "key_made", workspace, entry="keys", made=made, rotated=False, clients=_clients())
+            return _show_made(request, workspace, made, rotated=False)
     context: dict[str, Any] = {
         "form": form,
         "projects": [(one.id, one.name) for one in projects],
@@ -89,8 +90,19 @@ def new_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     return show(request, "new_key", workspace, entry="keys", status=form.status, **context)
 
 
-def _clients() -> list[Snippet]:
-    return client_settings(settings.PUBLIC_URL)
+def _ways_to_use(token: str) -> dict[str, Any]:
+    """Return what a page says about using a key: first requests with it, and what points other programs here."""
+    model = first_model()
+    return {
+        "model": model,
+        "first_requests": first_requests(settings.PUBLIC_URL, token, model),
+        "clients": client_settings(settings.PUBLIC_URL),
+    }
+
+
+def _show_made(request: HttpRequest, workspace: Workspace, made: dict[str, Any], *, rotated: bool) -> HttpResponse:
+    ways = _ways_to_use(made["token"])
+    return show(request, "key_made", workspace, entry="keys", made=made, rotated=rotated, **ways)
 
 
 @workspace_page("GET", "POST")
@@ -103,7 +115,7 @@ def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResp
             request, lambda: do_once(request, workspace.user, lambda: _rotate(request, workspace, key_id))
         )
         if made is not None:
-            return show(request, "key_made", workspace, entry="keys", made=made, rotated=True, clients=_clients())
+            return _show_made(request, workspace, made, rotated=True)
     key = _key_of(workspace, key_id)
     if request.method == "POST" and name != "rotate":
         done, form = attempt(request, lambda: _act(request, name, key))
@@ -121,6 +133,7 @@ def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResp
         "origins": "\n".join(key.allowed_origins),
         "picked": request.POST.getlist("providers"),
         **access_rules.shown(key),
+        **_ways_to_use(NO_KEY_HERE),
     }
     return show(request, "key", workspace, entry="keys", status=form.status, **context)
 
