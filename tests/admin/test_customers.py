@@ -155,3 +155,15 @@ class TestKeys:
 def test_organizations_are_not_added_here(operator: Client, world: World) -> None:
     assert operator.get(page("organizations_organization_add")).status_code == 403
     assert Organization.objects.count() == 2
+
+
+def test_a_key_that_somebody_sent_is_found_whole_and_masked(operator: Client, world: World) -> None:
+    made, other = make_key(world.olivia, world.project, "leaked"), make_key(world.olivia, world.project, "other")
+    masked = made.key.masked_token
+    for sent in (made.token, f" {made.token} ", masked, masked.replace("...", "…")):
+        rows = operator.get(page("keys_apikey_changelist"), {"q": sent}).context["cl"].result_list
+        assert [row.pk for row in rows] == [made.key.pk], sent
+    for sent in (f"{made.token}x", "gw_dev_", f"gw_live_...{made.key.last_four}"):
+        assert list(operator.get(page("keys_apikey_changelist"), {"q": sent}).context["cl"].result_list) == [], sent
+    by_words = operator.get(page("keys_apikey_changelist"), {"q": "other"}).context["cl"].result_list
+    assert [row.pk for row in by_words] == [other.key.pk]

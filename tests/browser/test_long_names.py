@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from apps.logs import traffic
 from apps.organizations.models import User
 from tests.browser.axe import NARROW, WIDE, assert_accessible, look
+from tests.browser.operators import sign_in_operator
 from tests.browser.test_every_page import visit
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import World, make_key
@@ -101,3 +104,21 @@ def test_paper_has_no_navigation_and_nothing_to_press(url: str, world: World, tm
         assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert browser.run("getComputedStyle(document.querySelector('h1')).color") == "rgb(0, 0, 0)"
         assert browser.run("document.querySelector('.stats').checkVisibility()")
+
+
+def test_the_dashboard_keeps_its_figures_beside_long_names(url: str, world: World, tmp_path: Path) -> None:
+    write(entry(make_key(world.olivia, world.project).key, used_model=MODEL, cost=Decimal("1234567.89")))
+    traffic.fold()
+    with chromium(tmp_path) as browser:
+        sign_in_operator(browser, url)
+        look(browser, "light", WIDE)
+        browser.open(f"{url}/admin/?window=7d")
+        assert MODEL in browser.text()
+        tables = browser.run("document.querySelectorAll('.board-tables .board-scroll').length")
+        for number in range(3):
+            assert overflow(browser, f"document.querySelectorAll('.board-tables .board-scroll')[{number}]") <= 0, number
+        assert tables >= 3
+        wide = (
+            "[...document.querySelectorAll('.board-figure')].filter((one) => one.scrollWidth > one.clientWidth).length"
+        )
+        assert browser.run(wide) == 0
