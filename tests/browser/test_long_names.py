@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from apps.keys.models import ApiKey
 from apps.logs import traffic
+from apps.logs.models import RequestLog
 from apps.organizations.models import User
 from tests.browser.axe import NARROW, WIDE, assert_accessible, look
 from tests.browser.operators import sign_in_operator
@@ -72,10 +74,12 @@ def test_pages_are_as_wide_as_a_phone_and_named_for_screen_readers(url: str, wor
         visit(browser, url, world.olivia)
         look(browser, "light", NARROW)
         wider = {}
-        for name in PAGES:
+        key = ApiKey.objects.get(description=UNBROKEN)
+        own = (f"keys/{key.id}", f"logs/{RequestLog.objects.values_list('id', flat=True)[0]}")
+        for name in (*PAGES, *own):
             browser.open(url + page(world.acme, name))
             wider[name] = overflow(browser, "document.documentElement")
-        assert wider == dict.fromkeys(PAGES, 0)
+        assert wider == dict.fromkeys((*PAGES, *own), 0)
         browser.open(url + page(world.acme, "mcp-servers"))
         assert_accessible(browser)
 
