@@ -48,7 +48,7 @@ def test_a_form_that_is_too_old_says_what_to_do(world: World) -> None:
     response = client.post(f"/admin/organizations/organization/{world.acme.pk}/change/", {"name": "Other"})
     assert response.status_code == 403
     assert "This page is out of date" in words(response)
-    assert "Nothing was changed. Go back, reload the page and send the form again" in words(response)
+    assert "Nothing was changed. Go back and send the form again" in words(response)
     world.acme.refresh_from_db()
     assert world.acme.name == "Acme"
 

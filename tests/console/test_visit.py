@@ -121,5 +121,5 @@ def test_a_form_without_its_token_says_what_to_do(world: World) -> None:
     said = words(response)
     assert response.status_code == 403
     assert "This page is out of date" in said
-    assert "Go back, reload the page and send the form again" in said
+    assert "Go back and send the form again" in said
     assert "Ask an owner" not in said

@@ -27,7 +27,7 @@ _WORDS: Final[dict[int, tuple[str, str]]] = {
 _WORDS_BY_CODE: Final[dict[str, tuple[str, str]]] = {
     "form_expired": (
         "This page is out of date",
-        "Nothing was changed. Go back, reload the page and send the form again; your browser must keep our cookies.",
+        "Nothing was changed. Go back and send the form again; if it is refused once more, reload it first.",
     ),
 }
 # The same where operators are.
