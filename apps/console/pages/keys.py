@@ -24,6 +24,7 @@ from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
 from apps.keys import actions
 from apps.keys.access import NO_KEY, access_key, access_keys
+from apps.keys.key_lookup import quoted_key
 from apps.keys.models import ApiKey
 from apps.keys.serializers import KeyChangesShape, KeyLimitShape, NewKeyShape, RotationShape
 from apps.organizations.models import Project
@@ -50,7 +51,8 @@ def keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     rows = rows.filter(project__organization=workspace.organization).select_related("project").reverse()
     wanted = request.GET.get("q", "").strip()[:MOST_WANTED].replace("\x00", "")
     if wanted:
-        rows = rows.filter(Q(description__icontains=wanted) | Q(project__name__icontains=wanted))
+        named = Q(description__icontains=wanted) | Q(project__name__icontains=wanted) | Q(last_four=wanted)
+        rows = rows.filter(quoted_key(wanted) or named)
     shown = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
     kept = {"show": "all" if everyones else "mine", **({"q": wanted} if wanted else {})}
     context: dict[str, Any] = {
