@@ -93,9 +93,9 @@ def test_a_person_gets_from_sign_up_to_a_first_request_and_to_the_end(live_serve
         # Where the browser refuses the clipboard, the text is selected at least, and nothing fails.
         browser.click("[data-copy=token]")
         browser.wait("document.querySelector('[data-copy=token]').textContent !== 'Copy'")
-        browser.click("#example-2-tab")
+        browser.click("#first-request-2-tab")
         assert "from openai import OpenAI" in browser.text("#code-2")
-        browser.click("#example-1-tab")
+        browser.click("#first-request-1-tab")
         shown(browser, "onboarding")
         failure = {"code": "overloaded", "status": 503}
         write(entry(key), entry(key, has_error=True, unified_finish_reason="upstream_error", error_details=failure))
