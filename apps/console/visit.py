@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.conf import settings
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import reverse
@@ -19,6 +20,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 
 from apps.console.browser_session import BrowserSession, find_browser_session
+from apps.console.nearest_page import OPENS, nearest_page
 from apps.console.workspace import Workspace, open_workspace
 from apps.organizations import audit
 from apps.organizations.models import Role
@@ -43,11 +45,17 @@ _WorkspaceView = Callable[Concatenate[HttpRequest, Workspace, ...], HttpResponse
 
 
 def public_page(*methods: str) -> Callable[[_PublicView], _View]:
-    """Make a view a page for everybody; `methods` are GET alone unless told."""
+    """Make a view a page for everybody; `methods` are GET alone unless told.
+
+    Whoever opens the address of one that takes POST alone is led to the nearest page above it.
+    """
+    opens = not methods or "GET" in methods
 
     def decorate(view: _PublicView) -> _View:
         @wraps(view)
         def serve(request: HttpRequest, **names: Any) -> HttpResponseBase:
+            if not opens and request.method in {"GET", "HEAD"}:
+                return HttpResponseRedirect(nearest_page(request.path))
             with audit.acting():
                 response = view(request, **names)
             response.headers.setdefault("Content-Security-Policy", POLICY)
@@ -55,7 +63,8 @@ def public_page(*methods: str) -> Callable[[_PublicView], _View]:
             response.headers.setdefault("Cache-Control", "private, no-store")
             return response
 
-        page: Any = require_http_methods(["HEAD", *(methods or ("GET",))])(serve)
+        page: Any = require_http_methods(["GET", "HEAD", *methods])(serve)
+        setattr(page, OPENS, opens)
         # Its forms bring Django's token against forgery, which the middleware asks for.
         page.is_page = True
         return cast(_View, page)
@@ -116,8 +125,12 @@ def back_to(route: str, workspace: Workspace) -> HttpResponse:
 
 def lead_to_sign_in(request: HttpRequest) -> HttpResponse:
     """Return the way to the sign-in, which leads back here; a part of a page leads the whole page there."""
-    # What was being sent is not sent again.
-    here = request.get_full_path() if request.method in {"GET", "HEAD"} else request.path
+    here = request.get_full_path()
+    if request.method not in {"GET", "HEAD"}:
+        # What was being sent is not sent again.
+        here = request.path
+        if "HX-Request" not in request.headers:
+            messages.warning(request, "Your session has ended. Sign in, and send the form again: it was not saved.")
     # A part of a query may mean something else.
     here = here if len(here) <= MAX_NEXT else request.path[:MAX_NEXT]
     target = f"{reverse('console:sign_in')}?{urlencode({NEXT: here})}"

@@ -1,4 +1,4 @@
-"""What the gateway brings to an organization's page in the admin: the way to its request log."""
+"""What the gateway brings to an organization's page in the admin: ways to its requests, logged and refused."""
 
 from __future__ import annotations
 
@@ -10,5 +10,11 @@ TABS = [
         "Request log",
         "logs.view_requestlog",
         lambda row: list_of("logs_requestlog", organization__id__exact=row.pk),
-    )
+    ),
+    Tab(
+        "refusals",
+        "Refused requests",
+        "logs.view_refusedhour",
+        lambda row: list_of("logs_refusedhour", q=row.pk),
+    ),
 ]

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Field
+from django.db.models import Field, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
 from apps.kernel.admin import MadeElsewhereAdmin
 from apps.kernel.admin_fields import LinesField
 from apps.keys import actions, key_buttons, provider_keys
+from apps.keys.key_lookup import quoted_key
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.origins import MOST_ORIGINS, WRITTEN_AS, is_origin
 from apps.keys.rule_form import FIELDS, SHOWN_WHEN, IamRuleForm
@@ -79,7 +80,10 @@ class ApiKeyAdmin(ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
     list_filter = ("status",)
     list_select_related = ("project__organization", "created_by")
     search_fields = ("id__exact", "last_four__exact", "description", "project__name", "created_by__email")
-    search_help_text = "A part of a description, a project's name or an address; four last characters; or an exact id"
+    search_help_text = (
+        "A whole key; a masked one, or its four last characters; a part of a description, a project's name or an "
+        "address; or an exact id"
+    )
     sortable_by = ()
     ordering = ("-id",)
     fieldsets = (
@@ -102,6 +106,16 @@ class ApiKeyAdmin(ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
         "requests_per_minute": "Of this key alone; empty: the organization's limit.",
         "expires_at": "When it stops working (UTC); empty: never.",
     }
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[ApiKey], search_term: str
+    ) -> tuple[QuerySet[ApiKey], bool]:
+        """Find a key that somebody sent, too, whole or masked."""
+        quoted = quoted_key(search_term.strip())
+        if quoted is not None:
+            return queryset.filter(quoted), False
+        found: tuple[QuerySet[ApiKey], bool] = super().get_search_results(request, queryset, search_term)
+        return found
 
     @admin.display(description="Organization")
     def organization(self, row: ApiKey) -> str:

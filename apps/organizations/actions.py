@@ -30,7 +30,8 @@ def sign_up(*, name: str, email: str, password: str, ref: str | None = None, inv
     Forbidden for whom `SIGN_UP` does not let in.
 
     `ref` is the id of the organization that sent them; one that does not exist is not recorded. An `invitation` was
-    sent to the address, so it needs no further message to be confirmed.
+    sent to the address, so it needs no further message to be confirmed; whom it makes a member of an organization gets
+    none of their own beside it (docs/adr/0231).
     """
     admitted = invitations.admit(email=email, token=invitation)
     stored = passwords.hash_of(password)
@@ -46,7 +47,8 @@ def sign_up(*, name: str, email: str, password: str, ref: str | None = None, inv
                 verification_wanted_at=None if verified else now,
             )
             with audit.acting(user):
-                create_organization(owner=user, referred_by=_find_referrer(ref))
+                if admitted is None or admitted.organization_id is None:
+                    create_organization(owner=user, referred_by=_find_referrer(ref))
                 if admitted is not None:
                     invitations.accept(invitation=admitted, user=user)
     except IntegrityError as error:

@@ -76,11 +76,10 @@ def link_to(row: Any, text: object = None) -> str:
     return format_html('<a href="{}" class="text-link">{}</a>', reverse(table, args=[row.pk]), label)
 
 
-def link_by_id(table: str, identifier: object) -> str:
-    """Return a link to a row's page (`organizations_organization`) where only its id is known."""
-    return format_html(
-        '<a href="{}" class="text-link">{}</a>', reverse(f"admin:{table}_change", args=[identifier]), identifier
-    )
+def link_by_id(table: str, identifier: object, text: str | None = None) -> str:
+    """Return a link to a row's page (`organizations_organization`) that was not read: with the `text`, or the id."""
+    address = reverse(f"admin:{table}_change", args=[identifier])
+    return format_html('<a href="{}" class="text-link">{}</a>', address, text or identifier)
 
 
 def moment(at: datetime | None) -> str:

@@ -149,6 +149,7 @@ def provider_board(report: TrafficReport | None) -> list[dict[str, object]]:
             {
                 "id": provider,
                 "name": names.get(provider, provider),
+                "href": reverse("admin:catalog_provider_change", args=[provider]) if provider in names else "",
                 "asked": as_text.count(asked),
                 "uptime": as_text.share(succeeded, asked),
                 "down": asked > 0 and succeeded < 0.95 * asked,

@@ -37,13 +37,14 @@ def openapi(request: HttpRequest) -> HttpResponse:
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
     """Answer with the list of all operations."""
-    return _page(request, "docs/list.html", {"sections": _sections(), "count": len(_operations())})
+    return _page(request, "docs/list.html", {"open_page": "docs", "sections": _sections(), "count": len(_operations())})
 
 
 @require_safe
 def docs_section(request: HttpRequest, section: str) -> HttpResponse:
     """Answer with the page of a tag, where its operations are described and tried."""
-    return _page(request, "docs/section.html", {"tag": _tag_at(section), "slug": section, "sections": _sections()})
+    context = {"tag": _tag_at(section), "slug": section, "sections": _sections(), "open_page": "docs-part"}
+    return _page(request, "docs/section.html", context)
 
 
 def _page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -10,8 +11,10 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.billing import gifts
+from apps.kernel.ids import new_id
 from apps.kernel.number_markup import mark_numbers
 from apps.keys.models import ApiKey, IamRule
+from apps.logs.refusal_model import RefusedHour
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry, Membership, Organization, Role
 from tests.support.cast import PASSWORD, World, make_key
@@ -52,7 +55,9 @@ class TestTheOrganizationsPage:
         assert "olivia@example.com" in shown.context["facts"][0][1]
         titles = [tab["title"] for tab in shown.context["tabs"]]
         assert titles[:3] == ["Settings", "Members", "Projects"]
-        own = {"API keys", "Provider keys", "MCP servers", "Log sinks", "Transactions", "Request log", "Audit"}
+        own = {"API keys", "Provider keys", "MCP servers", "Log sinks", "Transactions", "Request log", "Audit"} | {
+            "Refused requests"
+        }
         assert set(titles[3:]) == own
         logs = next(tab["link"] for tab in shown.context["tabs"] if tab["title"] == "Request log")
         assert logs == f"/admin/logs/requestlog/?organization__id__exact={world.acme.pk}"
@@ -155,3 +160,36 @@ class TestKeys:
 def test_organizations_are_not_added_here(operator: Client, world: World) -> None:
     assert operator.get(page("organizations_organization_add")).status_code == 403
     assert Organization.objects.count() == 2
+
+
+def test_a_key_that_somebody_sent_is_found_whole_and_masked(operator: Client, world: World) -> None:
+    made, other = make_key(world.olivia, world.project, "leaked"), make_key(world.olivia, world.project, "other")
+    masked = made.key.masked_token
+    for sent in (made.token, f" {made.token} ", masked, masked.replace("...", "…")):
+        rows = operator.get(page("keys_apikey_changelist"), {"q": sent}).context["cl"].result_list
+        assert [row.pk for row in rows] == [made.key.pk], sent
+    for sent in (f"{made.token}x", "gw_dev_", f"gw_live_...{made.key.last_four}"):
+        assert list(operator.get(page("keys_apikey_changelist"), {"q": sent}).context["cl"].result_list) == [], sent
+    by_words = operator.get(page("keys_apikey_changelist"), {"q": "other"}).context["cl"].result_list
+    assert [row.pk for row in by_words] == [other.key.pk]
+
+
+def test_what_was_refused_is_found_by_customer_and_by_key(operator: Client, world: World) -> None:
+    key, theirs = make_key(world.olivia, world.project, "checkout").key, new_id()
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    for organization_id, api_key_id in ((world.acme.id, key.id), (world.elsewhere.id, theirs)):
+        refused = {"organization_id": organization_id, "api_key_id": api_key_id, "hour": hour, "last_at": hour}
+        RefusedHour.objects.create(**refused, status=402, code="x", count=3)
+    tabs = operator.get(page("organizations_organization_change", world.acme.pk)).context["tabs"]
+    [link] = [tab["link"] for tab in tabs if tab["title"] == "Refused requests"]
+    for shown in (operator.get(link), operator.get(page("logs_refusedhour_changelist"), {"q": str(key.id)})):
+        assert [row.api_key_id for row in shown.context["cl"].result_list] == [key.id]
+        text = shown.content.decode()
+        assert (
+            f'<a href="{page("organizations_organization_change", world.acme.pk)}" class="text-link">Acme</a>' in text
+        )
+        assert f'<a href="{page("keys_apikey_change", key.pk)}" class="text-link">checkout</a>' in text
+    # A key that is gone has no page to lead to.
+    whole = operator.get(page("logs_refusedhour_changelist")).content.decode()
+    assert str(theirs) in whole
+    assert page("keys_apikey_change", theirs) not in whole

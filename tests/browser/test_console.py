@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 
+from apps.console.browser_session import COOKIE
 from apps.keys.models import ApiKey, IamRule
 from apps.keys.secrets import digest_of
 from apps.logs.models import ActivityDelta
 from apps.organizations.models import Invitation, Organization, Plan
+from apps.organizations.sessions import start_session
 from tests.browser.axe import ALL_LOOKS, NARROW, WIDE, look, screenshot, violations
 from tests.logs.entries import entry, write
-from tests.support.cast import PASSWORD
+from tests.support.cast import PASSWORD, World
 from tests.support.chromium import PROGRAM, Browser, chromium
 
 pytestmark = [
@@ -91,9 +93,9 @@ def test_a_person_gets_from_sign_up_to_a_first_request_and_to_the_end(live_serve
         # Where the browser refuses the clipboard, the text is selected at least, and nothing fails.
         browser.click("[data-copy=token]")
         browser.wait("document.querySelector('[data-copy=token]').textContent !== 'Copy'")
-        browser.click("#example-2-tab")
+        browser.click("#first-request-2-tab")
         assert "from openai import OpenAI" in browser.text("#code-2")
-        browser.click("#example-1-tab")
+        browser.click("#first-request-1-tab")
         shown(browser, "onboarding")
         failure = {"code": "overloaded", "status": 503}
         write(entry(key), entry(key, has_error=True, unified_finish_reason="upstream_error", error_details=failure))
@@ -148,3 +150,20 @@ def test_a_person_gets_from_sign_up_to_a_first_request_and_to_the_end(live_serve
         assert organization.status == "deleted"
         # What axe found is among them.
         assert browser.problems == []
+
+
+def test_a_form_that_is_too_old_is_sent_by_going_back(live_server: Any, world: World, tmp_path: Path) -> None:
+    """Somebody signed in anew in another tab meanwhile; what was typed is not typed again."""
+    with chromium(tmp_path) as browser:
+        browser.ask("Network.setCookie", name=COOKIE, value=start_session(world.olivia), url=live_server.url)
+        browser.open(f"{live_server.url}/app/o/{world.acme.id}/projects/new")
+        browser.fill("[name=name]", "Typed once")
+        browser.ask("Network.setCookie", name="csrftoken", value="A" * 32, url=live_server.url)
+        send(browser, "form.form [type=submit]")
+        browser.wait("document.body.innerText.includes('Go back and send the form again')")
+        browser.run("history.back()")
+        browser.wait("document.querySelector('[name=name]')")
+        assert browser.run("document.querySelector('[name=name]').value") == "Typed once"
+        send(browser, "form.form [type=submit]")
+        browser.wait("document.body.innerText.includes('The project is there.')")
+        assert world.acme.projects.filter(name="Typed once").count() == 1

@@ -278,5 +278,17 @@ def test_many_keys_are_listed_by_pages_newest_first_and_found_by_name_and_projec
         assert len(olivia.open(path, page=asked).context["keys"]) == count, asked
     for wanted, names in (("NUMBER 119", ["key number 119"]), ("crawl", ["key number 7"]), ("%", [])):
         assert [one.description for one in olivia.open(path, q=wanted).context["keys"]] == names, wanted
+    quoted = ApiKey.objects.get(description="key number 50")
+    theirs = make_key(world.sam, world.elsewhere_project).key
+    for wanted in (quoted.masked_token, quoted.last_four):
+        assert [one.id for one in olivia.open(path, q=wanted).context["keys"]] == [quoted.id]
+    assert list(olivia.open(path, q=theirs.masked_token).context["keys"]) == []
     assert len(olivia.open(path, q="\x00").context["keys"]) == 50
     assert "No key is like this" in words(olivia.open(path, q="<script>"))
+
+
+def test_its_page_says_how_to_use_it_and_leads_to_its_requests(world: World, key: ApiKey) -> None:
+    shown = Visitor(world.olivia).open(page(world.acme, f"keys/{key.id}"))
+    assert f'href="{page(world.acme, "logs")}?apiKeyId={key.id}"' in shown.content.decode()
+    assert all("YOUR_API_KEY" in one.code for one in shown.context["first_requests"])
+    assert "OPENAI_BASE_URL" in words(shown)

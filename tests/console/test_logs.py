@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from apps.console.pages import logs as pages_of_logs
 from apps.organizations.models import Organization, RetentionLevel
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import World, make_key
@@ -63,6 +64,37 @@ def test_pages_follow_each_other_with_the_filters_kept(world: World, key: Any) -
     seen = [row["id"] for one in (first, second) for row in one.context["rows"]]
     assert len(set(seen)) == 3
     assert second.context["following"] is None
+
+
+def test_a_request_is_found_by_the_id_of_its_answer(world: World, key: Any) -> None:
+    theirs = make_key(world.sam, world.elsewhere_project).key
+    [mine, others] = write(entry(key), entry(theirs))
+    dana = Visitor(world.dana)
+    for wanted in (f"gen-{mine}", f"gen-{mine.hex}", f" {mine} "):
+        assert dana.open(page(world.acme, "logs"), id=wanted)["Location"] == page(world.acme, f"logs/{mine}")
+    for wanted in (f"gen-{others}", "gen-", "nonsense"):
+        answer = dana.open(page(world.acme, "logs"), id=wanted)
+        assert answer.status_code == 400
+        assert answer.context["form"].errors == {
+            "id": "No request in the log has this id; it may be past its retention"
+        }
+        assert answer.context["rows"] == []
+
+
+def test_a_time_that_is_still_to_come_is_told(world: World, key: Any) -> None:
+    write(entry(key))
+    said = words(Visitor(world.dana).open(page(world.acme, "logs"), startDate="2999-01-01"))
+    assert "This time is still to come" in said
+
+
+def test_a_key_that_the_list_to_choose_from_leaves_out_stays_chosen(
+    world: World, key: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages_of_logs, "MOST_KEYS", 1)
+    newer = make_key(world.olivia, world.project, "newer").key
+    answer = Visitor(world.dana).open(page(world.acme, "logs"), apiKeyId=str(key.id))
+    assert [one for one, _ in answer.context["keys"]] == ["", newer.id, key.id]
+    assert f'value="{key.id}" selected' in answer.content.decode()
 
 
 @pytest.mark.parametrize("place", ["logs", "audit", "guardrails/violations"])

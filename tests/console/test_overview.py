@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from apps.console.pages.overview import examples
+from apps.billing import gifts
+from apps.console.first_requests import first_requests
 from apps.keys.models import ApiKey
 from apps.keys.secrets import digest_of
 from apps.logs.models import ActivityDelta
+from apps.logs.refusal_model import RefusedHour
 from apps.organizations.models import Project
 from tests.logs.entries import entry, write
 from tests.support.cast import World, make_key
@@ -56,8 +59,9 @@ def test_sums_and_bars_are_of_this_organization_and_these_days_alone(world: Worl
 def test_the_latest_failures_are_listed_with_who_failed(world: World) -> None:
     key = make_key(world.dana, world.project).key
     failure = {"has_error": True, "unified_finish_reason": "upstream_error", "status_code": 502}
-    write(entry(key), entry(key, **failure, error_details={"status": 502, "code": "rate_limited"}))
+    _, failed = write(entry(key), entry(key, **failure, error_details={"status": 502, "code": "rate_limited"}))
     response = Visitor(world.dana).open(page(world.acme))
+    assert f'<a href="{page(world.acme, f"logs/{failed}")}"><time' in response.content.decode()
     assert [row["failure"] for row in response.context["failures"]] == ["The provider: rate limited"]
 
 
@@ -69,7 +73,7 @@ def test_the_first_key_is_made_by_a_button_shown_once_and_stands_in_the_examples
     assert second.context["token"] == token
     made = ApiKey.objects.get()
     assert (bytes(made.digest), made.created_by, made.project) == (digest_of(token), world.olivia, world.project)
-    assert all(token in example["code"] for example in first.context["examples"])
+    assert all(token in one.code for one in first.context["first_requests"])
     assert token not in visitor.open(page(world.acme)).content.decode()
 
 
@@ -91,6 +95,39 @@ def test_the_part_that_waits_says_when_the_first_request_came_and_then_asks_no_m
     assert b"hx-trigger" not in arrived.content
 
 
+def test_the_part_that_waits_leads_to_the_request_itself_and_on(world: World) -> None:
+    key, visitor = make_key(world.olivia, world.project).key, Visitor(world.olivia)
+    [written] = write(entry(key))
+    arrived = visitor.open(page(world.acme, "first-request"))
+    assert f'href="{page(world.acme, f"logs/{written}")}"' in arrived.content.decode()
+    assert "Next: add credits to ask any of the models" in words(arrived)
+    gifts.give(organization=world.acme, amount=Decimal(5), description="Welcome")
+    assert "Next: choose one of the models" in words(visitor.open(page(world.acme, "first-request")))
+
+
+def test_the_part_that_waits_says_what_the_latest_request_was_refused_for(world: World) -> None:
+    key, now = make_key(world.olivia, world.project).key, datetime.now(UTC)
+    for minutes, status, code in ((9, 403, "access_denied"), (2, 402, "insufficient_credits")):
+        RefusedHour.objects.create(
+            organization_id=world.acme.id,
+            api_key_id=key.id,
+            hour=now - timedelta(minutes=minutes),
+            status=status,
+            code=code,
+            count=1,
+            last_at=now - timedelta(minutes=minutes),
+        )
+    waiting = visitor_waits(world)
+    assert "refused with 402: The organization's credits did not cover the request." in waiting
+    assert "Waiting for your first request" in waiting
+    RefusedHour.objects.update(hour=now - timedelta(days=2))
+    assert "refused with" not in visitor_waits(world)
+
+
+def visitor_waits(world: World) -> str:
+    return words(Visitor(world.olivia).open(page(world.acme, "first-request")))
+
+
 def test_strangers_see_and_make_nothing(world: World) -> None:
     sam = Visitor(world.sam)
     assert sam.open(page(world.acme)).status_code == 403
@@ -101,11 +138,14 @@ def test_strangers_see_and_make_nothing(world: World) -> None:
     assert ApiKey.objects.count() == 0
 
 
-def test_examples_say_address_key_and_model() -> None:
-    for example in examples("https://gateway.example", "gw_live_x", "auto"):
-        assert "https://gateway.example/v1" in example["code"]
-        assert "gw_live_x" in example["code"]
-        assert '"auto"' in example["code"]
+def test_first_requests_say_address_key_and_model() -> None:
+    found = first_requests("https://gateway.example", "gw_live_x", "auto")
+    assert [one.name for one in found] == ["curl", "Python", "JavaScript", "Claude Code", "Codex"]
+    for one in found:
+        base = "https://gateway.example" + ("" if one.name == "Claude Code" else "/v1")
+        assert re.search(re.escape(base) + r"[/\"\s]", one.code), one.name
+        assert "gw_live_x" in one.code
+        assert "auto" in one.code
 
 
 def test_the_bars_show_requests_where_nothing_was_spent(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -84,3 +85,28 @@ def test_what_makes_no_sense_is_told_and_strangers_see_nothing(world: World, key
     assert (theirs.status_code, theirs.context["rows"]) == (400, [])
     for path in ("usage", "usage/export"):
         assert sam.open(page(world.acme, path)).status_code == 403
+
+
+def test_days_that_can_have_no_usage_say_why(world: World, keys: tuple[Any, Any]) -> None:
+    dana, today = Visitor(world.dana), datetime.now(UTC).date()
+    to_come = dana.open(page(world.acme, "usage"), **{"from": str(today + timedelta(days=1))})
+    assert to_come.status_code == 200
+    assert f"These days are still to come Usage is counted by days of UTC, where it is {today}" in words(to_come)
+    gone = words(dana.open(page(world.acme, "usage"), **{"from": "2020-01-01", "to": "2020-02-01"}))
+    assert f"the first day that is left is {today - timedelta(days=364)}." in gone
+
+
+def test_days_are_chosen_by_their_ends(world: World, keys: tuple[Any, Any]) -> None:
+    yesterday = str(datetime.now(UTC).date() - timedelta(days=1))
+    shown = Visitor(world.dana).open(page(world.acme, "usage"), **{"from": yesterday, "to": yesterday})
+    assert rows(shown) == [("gpt-5", 1, "0.25")]
+    assert f'name="from" value="{yesterday}"' in shown.content.decode()
+
+
+def test_models_that_begin_alike_are_told_apart(world: World) -> None:
+    names = [f"accounts/fireworks/models/{'long-' * 12}{end}" for end in ("preview", "stable")]
+    key = make_key(world.olivia, world.project).key
+    write(*(entry(key, used_model=name, cost=Decimal(1)) for name in names))
+    shown = Visitor(world.dana).open(page(world.acme, "usage"))
+    assert sorted(one["name"] for one in shown.context["chart"]["series"]) == names
+    assert all(name in words(shown) for name in names)

@@ -28,6 +28,7 @@ from gateway_project.admin_site.navigation import GROUPS, PLAIN_NAMES, groups
 from gateway_project.admin_site.operator_groups import seed_groups
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import PASSWORD, World, make_key, world
+from tests.support.shipped_catalog import stock
 
 __all__ = ["world"]
 
@@ -136,6 +137,15 @@ class TestSystem:
         [line] = operator.get("/admin/").context["board"]
         assert (line["id"], line["open"], line["asked"], line["uptime"]) == ("openai", "gpt-5", "6", "16.67%")
         CIRCUIT_BREAKERS.reset()
+
+    def test_a_provider_of_the_board_leads_to_where_it_is_switched_off(self, operator: Client, world: World) -> None:
+        stock()
+        key = make_key(world.olivia, world.project).key
+        write(entry(key, used_provider="openai"), entry(key, used_provider="no-longer-there"))
+        traffic.fold()
+        shown = operator.get("/admin/").content.decode()
+        assert '<th scope="row"><a href="/admin/catalog/provider/openai/change/">OpenAI</a></th>' in shown
+        assert '<th scope="row">no-longer-there</th>' in shown
 
 
 class TestAbsence:

@@ -81,13 +81,25 @@ def test_an_admin_invites_and_whoever_it_is_signs_up_and_is_a_member(
     assert signed_up.status_code == 200
     assert signed_up.json()["user"]["emailVerified"] is True
     nina = User.objects.get(email=NEW["email"])
-    assert Membership.objects.get(user=nina, organization=world.acme).role == Role.DEVELOPER
+    # There is no organization of her own beside it that nobody asked for; she makes one when she wants it.
+    assert [(one.organization, one.role) for one in nina.memberships.all()] == [(world.acme, Role.DEVELOPER)]
+    made = signed_in(nina).post("/organization", {"name": "Nina's"})
+    assert made.status_code == 200
+    assert {one.organization.name for one in nina.memberships.all()} == {"Acme", "Nina's"}
     assert signed_in(world.adam).get(path).json() == {"invitations": []}
     # It is good once, also for an account that is gone meanwhile.
     User.objects.filter(pk=nina.pk).update(email="else@example.com")
     before = counts()
     assert sign_up(invitation=token_in(message.body)).status_code == 403
     assert counts() == before
+
+
+def test_who_is_invited_to_sign_up_alone_gets_an_organization_of_their_own(world: World, settings: Any) -> None:
+    settings.SIGN_UP = "invite"
+    assert sign_up(invitation=invitation_token(invite(email=NEW["email"]))).status_code == 200
+    mine = Membership.objects.get(user__email=NEW["email"])
+    assert (mine.organization.name, mine.role) == ("Default Organization", Role.OWNER)
+    assert [project.name for project in mine.organization.projects.all()] == ["Default Project"]
 
 
 @pytest.mark.parametrize("flaw", ["another address", "too old", "withdrawn", "changed", "of another kind", "none"])

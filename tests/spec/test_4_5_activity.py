@@ -185,6 +185,15 @@ def test_from_and_to_are_included_and_days_is_ignored(olivia: Caller, key: ApiKe
     assert list(counts(olivia, to=day(2), days="2")) == [day(2), day(3)]
 
 
+def test_days_that_are_still_to_come_are_an_empty_list(olivia: Caller, key: ApiKey) -> None:
+    """A client east of Greenwich is in tomorrow for hours before UTC is."""
+    write(entry(key))
+    tomorrow = (datetime.now(UTC).date() + timedelta(days=1)).isoformat()
+    for query in ({"from": tomorrow}, {"from": tomorrow, "to": tomorrow}, {"from": tomorrow, "to": "2999-01-01"}):
+        response = olivia.get("/activity", **query)
+        assert (response.status_code, response.json()) == (200, {"activity": []}), query
+
+
 def test_days_are_those_of_utc(olivia: Caller, key: ApiKey) -> None:
     midnight = TODAY - timedelta(days=1)
     write(entry(key, id=id_at(midnight - timedelta(milliseconds=1))), entry(key, id=id_at(midnight)))

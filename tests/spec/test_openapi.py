@@ -255,6 +255,14 @@ class TestThePages:
         assert len(files) == count
         assert all(finders.find(file) for file in files)
 
+    def test_stand_in_the_frame_of_the_open_pages(self) -> None:
+        pages = {path: Client().get(path).content.decode() for path in ("/docs/api", "/docs/api/chat")}
+        (listed,), (part,) = (re.findall(r"<header .*?</header>", text, re.DOTALL) for text in pages.values())
+        assert 'href="/docs/api" aria-current="page"' in listed
+        assert part == listed.replace('aria-current="page"', 'aria-current="true"')
+        assert "<title>API reference · Model gateway</title>" in pages["/docs/api"]
+        assert "<title>Chat · API reference · Model gateway</title>" in pages["/docs/api/chat"]
+
     @pytest.mark.parametrize("path", ["/docs/api", "/docs/api/chat"])
     def test_forbid_the_browser_to(self, path: str) -> None:
         policy = Client().get(path).headers["Content-Security-Policy"]

@@ -14,15 +14,17 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
+from apps.console.first_requests import NO_KEY_HERE, first_model, first_requests
 from apps.console.forms import Form, attempt, do_once, read_form
 from apps.console.pages import access_rules
 from apps.console.rendering import show
-from apps.console.snippets import Snippet, client_settings
+from apps.console.snippets import client_settings
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
 from apps.keys import actions
 from apps.keys.access import NO_KEY, access_key, access_keys
+from apps.keys.key_lookup import quoted_key
 from apps.keys.models import ApiKey
 from apps.keys.serializers import KeyChangesShape, KeyLimitShape, NewKeyShape, RotationShape
 from apps.organizations.models import Project
@@ -49,7 +51,8 @@ def keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     rows = rows.filter(project__organization=workspace.organization).select_related("project").reverse()
     wanted = request.GET.get("q", "").strip()[:MOST_WANTED].replace("\x00", "")
     if wanted:
-        rows = rows.filter(Q(description__icontains=wanted) | Q(project__name__icontains=wanted))
+        named = Q(description__icontains=wanted) | Q(project__name__icontains=wanted) | Q(last_four=wanted)
+        rows = rows.filter(quoted_key(wanted) or named)
     shown = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
     kept = {"show": "all" if everyones else "mine", **({"q": wanted} if wanted else {})}
     context: dict[str, Any] = {
@@ -79,7 +82,7 @@ def new_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
         made, form = attempt(request, lambda: do_once(request, workspace.user, create))
         if made is not None:
-            return show(request, "key_made", workspace, entry="keys", made=made, rotated=False, clients=_clients())
+            return _show_made(request, workspace, made, rotated=False)
     context: dict[str, Any] = {
         "form": form,
         "projects": [(one.id, one.name) for one in projects],
@@ -89,8 +92,19 @@ def new_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     return show(request, "new_key", workspace, entry="keys", status=form.status, **context)
 
 
-def _clients() -> list[Snippet]:
-    return client_settings(settings.PUBLIC_URL)
+def _ways_to_use(token: str) -> dict[str, Any]:
+    """Return what a page says about using a key: first requests with it, and what points other programs here."""
+    model = first_model()
+    return {
+        "model": model,
+        "first_requests": first_requests(settings.PUBLIC_URL, token, model),
+        "clients": client_settings(settings.PUBLIC_URL),
+    }
+
+
+def _show_made(request: HttpRequest, workspace: Workspace, made: dict[str, Any], *, rotated: bool) -> HttpResponse:
+    ways = _ways_to_use(made["token"])
+    return show(request, "key_made", workspace, entry="keys", made=made, rotated=rotated, **ways)
 
 
 @workspace_page("GET", "POST")
@@ -103,7 +117,7 @@ def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResp
             request, lambda: do_once(request, workspace.user, lambda: _rotate(request, workspace, key_id))
         )
         if made is not None:
-            return show(request, "key_made", workspace, entry="keys", made=made, rotated=True, clients=_clients())
+            return _show_made(request, workspace, made, rotated=True)
     key = _key_of(workspace, key_id)
     if request.method == "POST" and name != "rotate":
         done, form = attempt(request, lambda: _act(request, name, key))
@@ -121,6 +135,7 @@ def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResp
         "origins": "\n".join(key.allowed_origins),
         "picked": request.POST.getlist("providers"),
         **access_rules.shown(key),
+        **_ways_to_use(NO_KEY_HERE),
     }
     return show(request, "key", workspace, entry="keys", status=form.status, **context)
 

@@ -13,9 +13,10 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils import timezone
 
-from apps.catalog import catalog_cache
 from apps.console.charts import stack_by_day
+from apps.console.first_requests import NO_KEY_HERE, first_model, first_requests
 from apps.console.forms import Form, attempt, do_once
+from apps.console.pages.refusals import advice_of
 from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
@@ -25,6 +26,7 @@ from apps.keys.actions import create_api_key
 from apps.logs.access import LogScope
 from apps.logs.activity import ActivityScope, ActivityTotals, ActivityWindow, find_days, has_any, window_of
 from apps.logs.query import LogFilters, LogRow
+from apps.logs.refusals import find_refusals
 from apps.logs.retention import visible_to
 from apps.logs.search import find_page
 from apps.organizations.models import Project
@@ -43,8 +45,6 @@ _FAILURES: Final = {
     "client_error": "The request",
     "gateway_error": "The gateway",
 }
-# What an account without credits can ask.
-_FREE_MODEL, _FREE_PROVIDER, _ANY_MODEL = "sandbox/free", "sandbox", "auto"
 
 
 @workspace_page()
@@ -96,7 +96,21 @@ def first_request(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
     Each time is a request of its own, so that nothing is held in between.
     """
-    return show(request, "parts/first_request", workspace, arrived=has_any(workspace.organization.id))
+    return show(request, "parts/first_request", workspace, **_first_request_of(workspace))
+
+
+def _first_request_of(workspace: Workspace) -> dict[str, Any]:
+    """Return whether a request arrived, and which; until then, what the latest one was refused for, within a day."""
+    organization_id, now = workspace.organization.id, timezone.now()
+    if has_any(organization_id):
+        scope = LogScope(visible_to([organization_id], now))
+        return {"arrived": True, "rows": find_page(scope, LogFilters(), count=1, after=None, ascending=False)}
+    refused = find_refusals(organization_id, now - timedelta(days=1))
+    if not refused:
+        return {}
+    latest = max(refused, key=lambda one: one.last_at)
+    what, advice, _ = advice_of(latest.status, latest.code)
+    return {"refusal": latest, "what": what, "advice": advice}
 
 
 def _show_first_steps(request: HttpRequest, workspace: Workspace, form: Form, token: str | None = None) -> HttpResponse:
@@ -106,46 +120,11 @@ def _show_first_steps(request: HttpRequest, workspace: Workspace, form: Form, to
         "form": form,
         "token": token,
         "has_key": mine.filter(project__organization=workspace.organization).exists(),
-        "examples": examples(settings.PUBLIC_URL, token or "$KEY", model),
+        "first_requests": first_requests(settings.PUBLIC_URL, token or NO_KEY_HERE, model),
         "model": model,
+        **_first_request_of(workspace),
     }
     return show(request, "first_steps", workspace, entry="overview", status=form.status, **context)
-
-
-def first_model() -> str:
-    """Return the model that a first request asks: one that is free, where there is one."""
-    return _FREE_MODEL if _FREE_PROVIDER in catalog_cache.current().providers else _ANY_MODEL
-
-
-def examples(base_url: str, key: str, model: str) -> list[dict[str, str]]:
-    """Return the same first request in the languages that people have at hand."""
-    messages = [{"role": "user", "content": "Hello!"}]
-    body = json.dumps({"model": model, "messages": messages})
-    return [
-        {
-            "name": "curl",
-            "code": f"curl {base_url}/v1/chat/completions \\\n"
-            f'  -H "Authorization: Bearer {key}" \\\n'
-            '  -H "Content-Type: application/json" \\\n'
-            f"  -d '{body}'",
-        },
-        {
-            "name": "Python",
-            "code": "from openai import OpenAI\n\n"
-            f'client = OpenAI(base_url="{base_url}/v1", api_key="{key}")\n'
-            "answer = client.chat.completions.create(\n"
-            f'    model="{model}", messages={json.dumps(messages)}\n)\n'
-            "print(answer.choices[0].message.content)",
-        },
-        {
-            "name": "JavaScript",
-            "code": 'import OpenAI from "openai";\n\n'
-            f'const client = new OpenAI({{ baseURL: "{base_url}/v1", apiKey: "{key}" }});\n'
-            "const answer = await client.chat.completions.create({\n"
-            f'  model: "{model}", messages: {json.dumps(messages)},\n}});\n'
-            "console.log(answer.choices[0].message.content);",
-        },
-    ]
 
 
 def _days_of(window: ActivityWindow) -> list[date]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from datetime import date, timedelta
+from datetime import UTC, date, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from apps.kernel.money import plain
 from apps.kernel.rest.serializers import ChoiceField, QueryIntegerField
 from apps.keys.models import ApiKey
 from apps.logs.access import access_logs, scope_of_user
-from apps.logs.activity import KEPT_DAYS, ActivityWindow, window_of
+from apps.logs.activity import KEPT_DAYS, ActivityWindow, kept_since, window_of
 from apps.logs.activity_access import access_activity
 from apps.logs.activity_serializers import ActivityQuery
 from apps.logs.serializers import requested_ids_of
@@ -82,6 +82,7 @@ def usage(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         chart=None if by == "tag" or not found else _chart(found, totals, window, query["show"], name_of),
         chart_title=f"{MEASURES[query['show']]} by day and {by if by != 'key' else DIMENSIONS[by]}",
         is_cut=is_cut,
+        outside=_outside(window),
         csv=_address(request, format="csv"),
     )
 
@@ -131,6 +132,16 @@ def _defaults() -> dict[str, Any]:
 
 def _window(query: dict[str, Any]) -> ActivityWindow:
     return window_of(timezone.now(), days=query["days"], first=query.get("from"), last=query.get("to"))
+
+
+def _outside(window: ActivityWindow) -> dict[str, date]:
+    """Return why no day asked for can have usage: which day is `today`, or `kept_since` when; empty where one can."""
+    now = timezone.now()
+    if window.first > now.astimezone(UTC).date():
+        return {"today": now.astimezone(UTC).date()}
+    if window.last < kept_since(now):
+        return {"kept_since": kept_since(now)}
+    return {}
 
 
 def _names(workspace: Workspace, by: str) -> Callable[[str], str]:
@@ -190,7 +201,7 @@ def _chart(
         names.append(None)
     series = [
         {
-            "name": "Others" if name is None else name_of(name)[:60],
+            "name": "Others" if name is None else name_of(name),
             "values": [_plain(values[name, day], measure) for day in days],
         }
         for name in names

@@ -23,6 +23,22 @@ _WORDS: Final[dict[int, tuple[str, str]]] = {
     429: ("Too many tries", "Wait a little, then try again."),
     503: ("Back in a moment", "The service is busy or being looked after. Reload the page shortly."),
 }
+# The same for what a status does not say.
+_WORDS_BY_CODE: Final[dict[str, tuple[str, str]]] = {
+    "form_expired": (
+        "This page is out of date",
+        "Nothing was changed. Go back and send the form again; if it is refused once more, reload it first.",
+    ),
+}
+# The same where operators are.
+_ADMIN: Final = "/admin/"
+_WORDS_IN_ADMIN: Final[dict[int, tuple[str, str]]] = {
+    403: (
+        "You may not see this",
+        "An operator who is a superuser adds you to a group that may.",
+    ),
+    500: ("Something went wrong", "The log of this process has the traceback. Nothing of a form that failed is saved."),
+}
 _OTHER: Final = ("Something went wrong", "It was noted down. Try again; if it stays, tell whoever runs this gateway.")
 # The page needs its styles and nothing else.
 _POLICY: Final = (
@@ -32,8 +48,10 @@ _POLICY: Final = (
 
 def show_error(request: HttpRequest, error: ApiError) -> HttpResponse:
     """Return the page for an error, under the error's status."""
-    title, advice = _WORDS.get(error.status, _OTHER)
-    context = {"title": title, "advice": advice, "message": error.message, "status": error.status}
+    in_admin = request.path.startswith(_ADMIN)
+    words = _WORDS_BY_CODE.get(error.code) or (_WORDS_IN_ADMIN.get(error.status) if in_admin else None)
+    title, advice = words or _WORDS.get(error.status, _OTHER)
+    context = {"title": title, "advice": advice, "message": error.message, "status": error.status, "admin": in_admin}
     # Without the request's context processors: a store that is away must not keep the page from being shown.
     page = HttpResponse(render_to_string("error.html", context), status=error.status)
     page["Content-Security-Policy"] = _POLICY

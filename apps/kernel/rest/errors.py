@@ -108,7 +108,7 @@ def unexpected(exception: BaseException | None) -> ApiError:
 
 
 def is_admin(request: HttpRequest) -> bool:
-    """Tell whether people look at the answer in a browser: the admin keeps Django's own pages."""
+    """Tell whether people alone look at the answer, in a browser: in the admin."""
     return request.path.startswith("/admin/")
 
 

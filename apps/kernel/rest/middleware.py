@@ -82,7 +82,7 @@ class RequestMiddleware:
         return None
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Word what a view raised; the admin keeps Django's own pages."""
+        """Word what a view raised; of the admin's, Django's handlers do."""
         if is_admin(request):
             return None
         return answer(request, find_error(exception) or unexpected(exception))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 
 from apps.kernel import number_formats as as_text
@@ -23,7 +23,8 @@ from apps.logs.models import (
     TrafficSlot,
 )
 from apps.organizations.audited_admin import AuditedAdmin
-from apps.organizations.models import Project
+from apps.organizations.models import Organization, Project
+from apps.organizations.organization_tabs import link_by_id
 
 _SUMS = {
     "date": "The UTC day.",
@@ -178,10 +179,11 @@ class TrafficDeltaAdmin(TrafficAdmin):
 class RefusedHourAdmin(ReplicaListAdmin):
     """Requests that were refused, which the request log does not have: how many of a key, by reason and hour."""
 
-    list_display = ("hour", "status", "code", "count", "last_at", "organization_id", "api_key_id")
+    list_display = ("hour", "status", "code", "count", "last_at", "owner", "key")
     sortable_by = ()
     search_fields = ("organization_id",)
-    search_help_text = "The exact id of an organization"
+    search_help_text = "The exact id of an organization or of an API key"
+    owners = ("organization_id", "api_key_id")
     help_texts = {
         "hour": "Beginning of the hour (UTC).",
         "status": "The HTTP status that the client was answered.",
@@ -190,14 +192,34 @@ class RefusedHourAdmin(ReplicaListAdmin):
         "last_at": "When the last of them came (UTC).",
     }
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return rows with the names of their organizations and keys."""
+        names = Organization.objects.filter(pk=OuterRef("organization_id")).values("name")
+        keys = ApiKey.objects.filter(pk=OuterRef("api_key_id")).values("description")
+        rows: QuerySet[Any] = super().get_queryset(request)
+        named: QuerySet[Any] = rows.annotate(owner_name=Subquery(names), key_name=Subquery(keys))
+        return named
+
+    @admin.display(description="Organization")
+    def owner(self, row: Any) -> str:
+        """Return a link to the organization; its id where it was removed."""
+        if row.owner_name is None:
+            return str(row.organization_id)
+        return link_by_id("organizations_organization", row.organization_id, row.owner_name)
+
+    @admin.display(description="API key")
+    def key(self, row: Any) -> str:
+        """Return a link to the key; its id where it was removed."""
+        return str(row.api_key_id) if row.key_name is None else link_by_id("keys_apikey", row.api_key_id, row.key_name)
+
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Look an organization up."""
+        """Look an organization or a key up; a row's own number says nothing."""
         if not search_term:
             return queryset, False
-        organization_id = find_id(search_term.strip())
-        return queryset.filter(organization_id=organization_id) if organization_id else queryset.none(), False
+        identifier = find_id(search_term.strip())
+        return self.find_first(queryset, identifier, self.owners) if identifier else queryset.none(), False
 
 
 @admin.register(LogRetention)

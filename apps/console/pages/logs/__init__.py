@@ -14,10 +14,10 @@ from django.utils import timezone
 from apps.console.forms import Form, read_query, refused
 from apps.console.pages.logs.one_request import describe_request
 from apps.console.rendering import show
-from apps.console.visit import workspace_page
+from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel import replica
-from apps.kernel.errors import ApiError, NotFound
+from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.ids import find_id
 from apps.kernel.rest.pages import page_of
 from apps.keys.models import ApiKey
@@ -42,17 +42,21 @@ ENDS = (
 )
 # Keys that a list to choose from names at most; others are found by a link from their page.
 MOST_KEYS = 200
+# What an answer's id has before the log's.
+ANSWER_ID = "gen-"
 
 
 @workspace_page()
 def logs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     """List requests, newest first, those that the filters leave."""
     rows: list[LogRow] = []
-    form, following = Form(_shown(request.GET)), None
+    form, following, begins = Form(_shown(request.GET)), None, None
     try:
+        if wanted := request.GET.get("id", "").strip():
+            return lead_to("one_log", workspace.organization.id, log_id=_find_by_id(workspace, wanted))
         query = read_query(request, LogsQuery, orgId=str(workspace.organization.id))
         scope = access_logs(_scope(workspace), requested_ids_of(query))
-        limit = query["limit"]
+        limit, begins = query["limit"], query.get("start_date")
         asked = partial(
             find_page,
             scope,
@@ -76,6 +80,7 @@ def logs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         form=form,
         rows=[_with_end(row) for row in rows],
         is_filtered=bool(form.values),
+        in_future=begins is not None and begins > timezone.now(),
         is_first=not request.GET.get("cursor"),
         following=None if following is None else _query_with(request.GET, cursor=following),
         newest=_query_with(request.GET),
@@ -83,7 +88,7 @@ def logs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         models=[("", "Any"), *((one, one) for one in models)],
         providers=[("", "Any"), *((one, one) for one in providers)],
         projects=[("", "Any"), *((one.id, one.name) for one in workspace.projects)],
-        keys=[("", "Any"), *_keys(workspace)],
+        keys=[("", "Any"), *_keys(workspace, request.GET.get("apiKeyId", ""))],
         csv=_query_with(request.GET, format="csv"),
         jsonl=_query_with(request.GET, format="jsonl"),
     )
@@ -133,10 +138,23 @@ def _of_organization(workspace: Workspace) -> LogScope:
     return access_logs(_scope(workspace), requested_ids_of({"org_id": str(workspace.organization.id)}))
 
 
-def _keys(workspace: Workspace) -> list[tuple[UUID, str]]:
-    """Return the organization's keys to choose from, as they are seen in its log anyway; deleted ones too."""
+def _find_by_id(workspace: Workspace, wanted: str) -> UUID:
+    """Return the id in the log of what a client was told as the id of its answer. Raises InvalidRequest."""
+    identifier = find_id(wanted.removeprefix(ANSWER_ID))
+    if identifier is None or find_row(_of_organization(workspace), identifier) is None:
+        raise InvalidRequest("No request in the log has this id; it may be past its retention", param="id")
+    return identifier
+
+
+def _keys(workspace: Workspace, chosen: str) -> list[tuple[UUID, str]]:
+    """Return the organization's keys to choose from, as they are seen in its log anyway; deleted ones too, and the
+    chosen one however many there are."""
     rows = ApiKey.objects.filter(project__organization=workspace.organization).order_by("-created_at")
-    return [(key.id, f"{key.description} ({key.masked_token})") for key in rows[:MOST_KEYS]]
+    listed = list(rows[:MOST_KEYS])
+    identifier = find_id(chosen)
+    if identifier is not None and identifier not in {key.id for key in listed}:
+        listed += rows.filter(pk=identifier)
+    return [(key.id, f"{key.description} ({key.masked_token})") for key in listed]
 
 
 def _shown(said: QueryDict) -> dict[str, Any]:

@@ -24,10 +24,21 @@ async function copy(button) {
     else getSelection().selectAllChildren(source);
     copied = document.execCommand("copy");
   }
-  button.dataset.words ??= button.textContent;
-  button.textContent = copied ? "Copied" : "Selected: press Ctrl+C";
-  setTimeout(() => { button.textContent = button.dataset.words; }, copied ? 1500 : 4000);
+  // What follows the first words says to screen readers what is copied.
+  const words = button.firstChild;
+  button.dataset.words ??= words.textContent;
+  words.textContent = told.textContent = copied ? "Copied" : "Selected: press Ctrl+C";
+  setTimeout(() => {
+    words.textContent = button.dataset.words;
+    told.textContent = "";
+  }, copied ? 1500 : 4000);
 }
+
+// What happens without a new page is also told to who hears it.
+const told = document.createElement("div");
+told.className = "visually-hidden";
+told.setAttribute("role", "status");
+document.body.append(told);
 
 function switchTheme() {
   const isDark = document.documentElement.dataset.theme

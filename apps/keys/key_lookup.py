@@ -1,0 +1,22 @@
+"""Key lookup: the API keys that a text quotes, as people hand keys around: whole, or masked as pages write them.
+
+Knows how a key is stored. Must never say whose a key is to anybody but its caller.
+"""
+
+from __future__ import annotations
+
+import re
+
+from django.db.models import Q
+
+from apps.keys.secrets import DEVELOPMENT_PREFIX, LIVE_PREFIX, digest_of, is_api_key
+
+_MASKED = re.compile(rf"({LIVE_PREFIX}|{DEVELOPMENT_PREFIX})(?:\.\.\.|\N{{HORIZONTAL ELLIPSIS}})([0-9A-Za-z]{{4}})")
+
+
+def quoted_key(text: str) -> Q | None:
+    """Return what finds the keys that a text is, whole or masked; None for a text that is no key."""
+    masked = _MASKED.fullmatch(text)
+    if masked is not None:
+        return Q(prefix=masked[1], last_four=masked[2])
+    return Q(digest=digest_of(text)) if is_api_key(text) else None
