@@ -24,7 +24,7 @@ from bench.detection_clean import CLEAN
 from bench.detection_linters import LINTERS
 from bench.detection_peers import peers_of
 from bench.detection_personal import PERSONAL
-from bench.detection_sources import SECRETS, Sample, read_samples
+from bench.detection_sources import NO_CREDENTIAL, SECRETS, Sample, read_samples
 from bench.detection_unseen import UNSEEN
 from bench.stand_ins import holds_only_stand_ins, stands_in
 
@@ -76,7 +76,12 @@ Results = dict[tuple[str, bool], list[Outcome]]
 
 
 def without_stand_ins(sample: Sample) -> Sample | None:
-    """Return a text with only those of the wanted values that stand for nothing; None where none is left."""
+    """Return a text with only those of the wanted values that stand for nothing; None where none is left.
+
+    What a detector finds whose name says that it looks for no credential is left out too.
+    """
+    if sample.family == NO_CREDENTIAL:
+        return None
     kept = tuple(
         value
         for value in sample.wanted
