@@ -33,6 +33,7 @@ from apps.guardrails.secret_formats import (
     vendors_by_prefix,
     vendors_further,
     vendors_stated,
+    words_as_keys,
 )
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -68,6 +69,7 @@ _SEARCH = PatternSearch(
         *passwords_as_arguments.PATTERNS,
         *keys_as_arguments.PATTERNS,
         *keys_in_programs.PATTERNS,
+        *words_as_keys.PATTERNS,
         *passwords_in_notes.PATTERNS,
     )
 )
