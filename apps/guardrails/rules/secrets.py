@@ -27,6 +27,7 @@ from apps.guardrails.secret_formats import (
     passwords_in_commands,
     passwords_in_notes,
     passwords_of_signs,
+    short_keys,
     urls,
     vendors,
     vendors_by_field,
@@ -70,6 +71,7 @@ _SEARCH = PatternSearch(
         *keys_as_arguments.PATTERNS,
         *keys_in_programs.PATTERNS,
         *words_as_keys.PATTERNS,
+        *short_keys.PATTERNS,
         *passwords_in_notes.PATTERNS,
     )
 )
