@@ -14,8 +14,15 @@ from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import is_harmless_name, is_test_key
 from apps.guardrails.secret_formats.chosen_passwords import is_no_value, is_word_for_password
 from apps.guardrails.secret_formats.entropy import entropy, reads_like_words
+from apps.guardrails.secret_formats.stand_in_words import has_word_of_its_own, is_something_described
 
 _LEAST, _LEAST_BITS, _LEAST_TURNS, _LEAST_TURNS_BARE = 8, 2.5, 2, 3
+_LEAST_DIGITS = 3
+_WORD_FIRST = compile_re2(r"^[A-Za-z]{4,}[!@#$%^&*+=?_~-]?[0-9]+[!@#$%^&*+=?]?$")
+_FORMAT = compile_re2(
+    r"(?i)^(?:b?float|u?int|sha|utf|base|bits?|win|linux|version|release|build|port|page|item|row|line|step|model|user|group"
+    r"|part|level|test|demo|node|host|server|client|error|code|http|ipv|rsa|hmac|chacha|poly|room|file|table|column|rule)[_-]?\d"
+)
 # A run of so many letters is looked at; so many pairs of it must be rare in words.
 _RUN, _LIKE_WORDS = 4, 0.4
 _PART = compile_re2(r"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]")
@@ -27,6 +34,9 @@ _NAME = (
     r"|hmac|session|cookie|webhook|jwt|deploy|admin)[_-]?(?:key|token|secret)|(?:\b|_)(?:token|secret)|\botp_?(?:seed|secret))"
     r"\d?"
 )
+# Those of which a word with a number is one as well, and those whose word alone is.
+_CHOSEN = r"(?:(?:api|app|access|auth|secret|signing|encryption|client|master|license)[_-]?key|secret)\d?"
+_COMPOUND = r"(?:client|app|consumer|jwt|session|cookie|webhook|signing|shared|api|auth|hmac|token)[_-]?secret"
 _OPEN = r"[$@bruf]{0,2}[\"'`]"
 _VALUE = r"([0-9A-Za-z!@#$%^&*+=?_~-]{8,24})"
 _IS = (
@@ -49,8 +59,14 @@ def _is_made(text: str, turns: int) -> bool:
     return len(kinds) - 1 + changes // 2 >= turns
 
 
+def _is_whole(candidate: CandidateMatch) -> bool:
+    """Tell whether a value ends where it was taken to end: at a blank or a quote."""
+    return candidate.after(1) in (b"", b" ", b"\t", b"\r", b"\n", b'"', b"'", b"`")
+
+
 def _judged(candidate: CandidateMatch, turns: int) -> CandidateMatch | None:
-    return None if is_harmless_name(candidate.before(48)) or not _is_made(candidate.text, turns) else candidate
+    harmless = is_harmless_name(candidate.before(48)) or not _is_whole(candidate)
+    return None if harmless or not _is_made(candidate.text, turns) else candidate
 
 
 def _literal(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -63,6 +79,26 @@ def _argument(candidate: CandidateMatch) -> CandidateMatch | None:
     return _judged(candidate, _LEAST_TURNS_BARE)
 
 
+def _word_with_number(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a word of its own with digits or signs behind it, as people choose them: no format and no version."""
+    text = candidate.text
+    if is_no_value(text) or is_word_for_password(text) or is_test_key(text):
+        return None
+    if is_harmless_name(candidate.before(48)) or not _is_whole(candidate):
+        return None
+    digits = sum(map(str.isdigit, text))
+    chosen = digits >= _LEAST_DIGITS and _WORD_FIRST.search(text) and not _FORMAT.search(text)
+    return candidate if chosen and has_word_of_its_own(text) else None
+
+
+def _word(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a word of its own in small letters that describes nothing."""
+    text = candidate.text
+    if is_harmless_name(candidate.before(48)) or is_no_value(text) or is_something_described(text):
+        return None
+    return candidate if has_word_of_its_own(text) and len(set(text)) >= _LEAST - 2 else None
+
+
 def _key(pattern: str, gate: str, check: Check) -> CandidatePattern:
     return CandidatePattern("short_key", "SECRET", f"(?i){pattern}", check, f"(?i){gate}")
 
@@ -73,7 +109,7 @@ _TO_A_DIGIT = r"[A-Za-z!@#$%^&*+=?_~-]*[0-9]"
 PATTERNS = (
     _key(rf"{_NAME}{_IS}{_OPEN}{_VALUE}[\"'`]", rf"{_NAME}{_IS}{_OPEN}{_TO_A_DIGIT}", _literal),
     _key(
-        rf"(?:^|\s)--?[a-z0-9-]{{0,24}}(?:key|token|secret)[ =]{_VALUE}(?:\s|$)",
+        rf"(?:^|\s)--?[a-z0-9-]{{0,24}}(?:key|token|secret)[ =]{_VALUE}",
         rf"\s--?[a-z0-9-]*(?:key|token|secret)[ =]{_TO_A_DIGIT}|^--?[a-z0-9-]*(?:key|token|secret)[ =]{_TO_A_DIGIT}",
         _argument,
     ),
@@ -83,5 +119,23 @@ PATTERNS = (
         rf"(?im)^[ \t]*(?:export |set |env )?[a-z0-9_.]{{0,24}}{_NAME}(?: ?= ?| -> |: ){_VALUE}[ \t\r]*$",
         _argument,
         gate=rf"(?i){_NAME}(?: ?= ?| -> |: ){_TO_A_DIGIT}",
+    ),
+    _key(rf"{_CHOSEN}{_IS}{_OPEN}{_VALUE}[\"'`]", rf"{_CHOSEN}{_IS}{_OPEN}{_TO_A_DIGIT}", _word_with_number),
+    _key(
+        rf"(?:^|\s)(?:--?[a-z0-9-]{{0,24}}|(?:export |set |env )[a-z0-9_]{{0,24}}){_CHOSEN}[ =]{_VALUE}",
+        rf"{_CHOSEN}[ =]{_TO_A_DIGIT}",
+        _word_with_number,
+    ),
+    _key(
+        rf"{_COMPOUND}\d?(?:\.equals\(|[\"']\s?,\s?|[\"']\s{{1,4}}value=|\()\s?[\"']((?-i:[a-z]{{8,40}}))[\"']",
+        rf"{_COMPOUND}\d?(?:\.equals\(|[\"']\s?,\s?|[\"']\s+value=|\()\s?[\"'][a-z]",
+        _word,
+    ),
+    CandidatePattern(
+        "short_key",
+        "SECRET",
+        rf"(?im)^[ \t]*(?:export |set |env )?[a-z0-9_.]{{0,24}}{_COMPOUND} ?= ?((?-i:[a-z]{{8,40}}))[ \t\r]*$",
+        _word,
+        gate=rf"(?i){_COMPOUND} ?= ?[a-z]",
     ),
 )

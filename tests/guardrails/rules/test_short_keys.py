@@ -18,6 +18,12 @@ FOUND = (
     'let apiToken: string = "«JK7Y+*4GF»";',
     "deploy --api-key «b4Dq7xW2» --region eu",
     "signing_secret -> «b4Dq7xW2»",
+    'api_key.equals("«Walross!482»")',
+    '<add key="ApiKey" value="«karolina4821»"/>',
+    "deploy --app-key karolina-set --client-secret «karolina4821»",
+    "JWT_SECRET=«regenschirm»",
+    'setProperty("shop.client.secret", "x"); setProperty("client_secret", "«regenschirm»")',
+    '<add key="ClientSecret" value="«regenschirm»"/>',
 )
 PASS = (
     'token = "x86_64-linux"',
@@ -38,6 +44,13 @@ PASS = (
     "token: string | 0",
     "Token: sha256-v1",
     "session_key: session_2024_01",
+    'apiKey("page2024")',
+    'secret.equals("bfloat161")',
+    "CLIENT_SECRET=required",
+    "CLIENT_SECRET=clientsecret",
+    "JWT_SECRET=Regenschirm.of(config)",
+    '<add key="ClientSecret" value="optional"/>',
+    "secret=regenschirm",
     "primary_key: user_id_2",
 )
 
