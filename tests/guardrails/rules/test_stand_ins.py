@@ -8,6 +8,10 @@ from bench.detection import is_found, without_stand_ins
 from bench.detection_sources import NO_CREDENTIAL, Sample, family_of
 from bench.stand_ins import holds_only_stand_ins, is_of_stand_in_words, stands_in
 
+# The token with which jwt.io introduces itself, without its signature.
+SHOWN_TOKEN = (
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIiwiaWF0IjoxNTE2MjM5MDIyfQ"
+)
 STAND_INS = (
     "password someSecret changeme my-secret-key YOUR_API_KEY <password> ${DB_PASSWORD} xxxxxxxx ******** foobar "
     "testpassword somepass your-token-1 AKIAZZZZZZZZZZZZZZZZ"
@@ -53,6 +57,9 @@ def test_a_users_own_name_stands_for_a_password(value: str, text: str, stands: b
         ("https://user:token@git.example.org/x", True),
         ('jwt.sign({ id: "foo" }, "someSecret")', True),
         ('jwt.sign({ id: "foo" }, "regenschirm")', False),
+        (f"{SHOWN_TOKEN}.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c", True),
+        (SHOWN_TOKEN, True),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbmphIn0.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c", False),
         ("password = 'karo4sieben'", False),
         ('sign("k7Wq2zR9mX4v"); password = "password"', False),
         ("the password is kept elsewhere", False),
