@@ -17,10 +17,10 @@ from apps.guardrails.secret_formats.entropy import (
     has_letters_and_digits,
     is_placeholder,
 )
+from apps.guardrails.secret_formats.stand_in_words import has_word_of_its_own
 
 _LABEL = "PASSWORD"
-_LEAST, _LEAST_MIXED, _LEAST_DIGITS = 4, 4, 6
-_LEAST_BITS = 1.9
+_LEAST, _LEAST_MIXED, _LEAST_DIGITS, _LEAST_BITS = 4, 4, 6, 1.9
 _USER_BESIDE, _LEAST_BY_CHANCE = 160, 60
 _NAMES = rf"(?:{NAMES_OF_PASSWORDS}|jwt[_-]?secret|secret)"
 _SUFFIX = r"(?:[_-][a-z0-9_]{1,16}|\d{1,2})?"
@@ -28,7 +28,7 @@ _CLOSE = r"\\{0,3}[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b
 _OPERATOR = r"\s{0,3}(?:[:?.+|]{1,3}=|[!=]?={1,3}>?|->|:|,|\()\s{0,3}"
 _PAIRED = r"[\s,/<>;\"']{1,24}(?:value|val|string|content|default)\\?[\"']?\s?[:=>]\s?"
 _LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]{1,3}([^\s\"'`<>\\]{4,100})\\{0,3}[\"'`]"
-# What stands for a value, names a type, or says that there is none.
+# What stands for a value or says that there is none.
 _WORDS = frozenset(
     """
     pass true false none null nil undefined empty required optional string text bool boolean str int bytes
@@ -132,13 +132,18 @@ def _chosen(candidate: CandidateMatch) -> CandidateMatch | None:
 
 def accept_mixed(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a literal that is mixed and stands for nothing else."""
-    text = candidate.text
-    return candidate if _is_mixed(text) and not is_stand_in(text) else None
+    return candidate if _is_mixed(candidate.text) and not is_stand_in(candidate.text) else None
 
 
 def accept_given(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what stands where nothing but a password can: any word that does not stand for one."""
     return None if is_stand_in(candidate.text) else candidate
+
+
+def _connected(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what a string for a connection has, also words that signs join, if one of them names nothing."""
+    own = has_word_of_its_own(candidate.text) and not is_no_password(candidate.text)
+    return candidate if own else accept_given(candidate)
 
 
 def _identified(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -196,7 +201,7 @@ PATTERNS = (
         _LABEL,
         r"(?i)\b(?:user(?: ?id|name)?|uid)\s*=\s*[^;\n]{1,80};[^\n]{0,60}?\b(?:password|pwd)\s*=\s*"
         r"([^;\s\"'<>]{3,100})",
-        accept_given,
+        _connected,
         gate=r"(?i)\b(?:user|uid)[^;=\n]*=[^;\n]*;[^\n]*\b(?:password|pwd)\s*=",
     ),
     CandidatePattern(
@@ -204,7 +209,7 @@ PATTERNS = (
         _LABEL,
         r"(?i)\b(?:password|pwd)\s*=\s*([^;\s\"'<>]{3,100})\s*;[^\n]{0,60}?\b(?:user(?: ?id|name)?|uid|server"
         r"|database)\s*=",
-        accept_given,
+        _connected,
         gate=r"(?i)\b(?:password|pwd)\s*=[^;\n]*;[^\n]*=",
     ),
     CandidatePattern(

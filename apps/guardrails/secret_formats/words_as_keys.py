@@ -11,13 +11,13 @@ from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePat
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import is_harmless_name, is_test_key
 from apps.guardrails.secret_formats.chosen_passwords import is_no_password, is_stand_in
-from apps.guardrails.secret_formats.entropy import count_character_classes, has_letters_and_digits, is_random
+from apps.guardrails.secret_formats.entropy import count_character_classes, entropy, has_letters_and_digits, is_random
 from apps.guardrails.secret_formats.passwords_as_arguments import BEGINS, LITERAL, PHRASE, accept_argument_of_call
 from apps.guardrails.secret_formats.passwords_in_commands import accept_in_place
 from apps.guardrails.secret_formats.stand_in_words import has_word_of_its_own, is_something_described
 
 _LEAST_LETTERS, _LEAST_DIFFERENT, _LEAST_DIGITS, _NUMBER_BITS = 8, 6, 14, 2.4
-_LEAST_CLASSES, _LEAST_BITS = 3, 3.0
+_LEAST_CLASSES, _LEAST_BITS, _BITS_OF_RANDOM = 3, 3.0, 4.2
 _CIPHER = r"(?:cipher|crypt|crypto|aes|3?des|hmac|rsa|sign(?:ing|ature)?|enc(?:ryption)?|encrypt|decrypt(?:ion)?)_?key"
 _SIGNS = compile_re2(r"(?i)create_?sign\b")
 _KIND = compile_re2(r"(?i)^(?:primary|secondary|symmetric|asymmetric|customer|managed|column|service|platform)$")
@@ -69,6 +69,11 @@ def _defined(candidate: CandidateMatch) -> CandidateMatch | None:
     text = candidate.text
     signs = count_character_classes(text) >= _LEAST_CLASSES and sum(map(str.isdigit, text)) >= _LEAST_CLASSES - 1
     return candidate if signs and is_random(text.lstrip("$"), _LEAST_BITS) else None
+
+
+def _random(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what a program made of letters, digits and signs."""
+    return candidate if entropy(candidate.text) >= _BITS_OF_RANDOM else None
 
 
 def _in_call(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -144,5 +149,20 @@ PATTERNS = (
         r"(?i)\bkey=\\?\"cleartextpassword\\?\"\s{0,3}value=\\?\"([^\s\"<>%$\\]{5,80})\\?\"",
         accept_argument_of_call,
         gate=r"(?i)\"cleartextpassword\\?\"\s*value=",
+    ),
+    CandidatePattern(
+        "password_of_element",
+        "PASSWORD",
+        r"(?i)<(?:password|passphrase)>([a-z]+(?:[-_][a-z0-9]+){1,4})</(?:password|passphrase)>",
+        _in_call,
+        gate=r"(?i)<(?:password|passphrase)>[a-z]+[-_][a-z0-9]",
+    ),
+    # What Django's own command makes.
+    CandidatePattern(
+        "django_secret_key",
+        "SECRET",
+        r"\bdjango-insecure-([0-9a-z!@#$%^&*(_=+)-]{50})",
+        _random,
+        gate=r"\bdjango-insecure-",
     ),
 )

@@ -38,6 +38,10 @@ FOUND = (
     "crypto.createHmac('sha256', '«blauer wal taucht tief»')",
     'crypto.createSecretKey("«blauer wal taucht tief»", "utf-8")',
     "curl -H 'Authorization: Bearer «9ea198f8:141248c5»' https://api.acme.io",
+    "django-insecure-«%g4(k2!x9$w7m^q3&t8z*r5-v6_y1=p0+b)c@d#f2h3j4k5l6n»",
+    "SECRET_KEY: django-insecure-«g4(k2!x9$w7m^q3&t8z*r5-v6_y1=p0+b)c@d#f2h3j4k5l6n7»",
+    "<server><password>«offene-tuer»</password></server>",
+    "Server=db1;Database=shop;Uid=anja;Pwd=«offene-tuer»",
     "x['dict_key'] = \"«2Tm6cdsRVBTL9hRCmR6MRDTpMLFS4I»\"",
 )
 PASS = (
@@ -69,6 +73,9 @@ PASS = (
     'jwt.sign(payload, privateKey, { algorithm: "RS256" })',
     "crypto.createHash('sha256', 'blauer wal taucht tief')",
     "curl -H 'Authorization: Bearer ${TOKEN}:${USER}' https://api.acme.io",
+    "<password>db-password</password>",
+    "Server=db1;Uid=anja;Pwd=db-password",
+    "django-insecure-development-key-that-is-not-a-secret-at-all-here",
     "x['dict_key'] = \"name_of_the_dictionary\"",
 )
 
