@@ -31,15 +31,15 @@ _LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]{1,3}([^\s\"'`<>\\]{4,100})\\{0,3}[\"'`]"
 # What stands for a value or says that there is none.
 _WORDS = frozenset(
     """
-    pass true false none null nil undefined empty required optional string text bool boolean str int bytes
-    object any number hidden input field email username name value values prompt unknown basic default plain
-    plaintext enabled disabled hash hashed encrypted masked missing invalid incorrect wrong correct valid weak
-    strong short new old current confirm root admin administrator user guest login postgres mysql mongo redis
-    oracle welcome letmein changeme qwerty grant_type client_credentials authorization_code never always static
-    literal varchar char line label type submit reset forgot error success warning info data json form body
-    header query param params environment variable env file stdin vault here there this that with from your the
-    anonymous anonymous@ and not for sha256 sha512 sha-256 sha-512 sha1 md5 utf-8 utf8 base64 bcrypt argon2 argon2id
-    scrypt hs256 rs256 pbkdf2 oauth2 12345 123456 1234 0000 00000 111111 admin123 root123 user123
+    pass true false none null nil undefined empty required optional string text bool boolean str int bytes object any
+    number hidden input field email username name value values prompt unknown basic default plain plaintext enabled
+    disabled hash hashed encrypted masked missing invalid incorrect wrong correct valid weak strong short new old
+    current confirm root admin administrator user guest login postgres mysql mongo redis oracle welcome letmein
+    changeme qwerty grant_type client_credentials authorization_code never always static literal varchar char line
+    label type submit reset forgot error success warning info data json form body header query param params
+    environment variable env file stdin vault here there this that with from your the anonymous anonymous@ and not for
+    sha256 sha512 sha-256 sha-512 sha1 md5 utf-8 utf8 base64 bcrypt argon2 argon2id scrypt hs256 rs256 pbkdf2 oauth2
+    12345 123456 1234 0000 00000 111111 admin123 root123 user123
     """.split()  # noqa: SIM905 - as words are written
 )
 _STANDS_FOR = compile_re2(
@@ -62,7 +62,7 @@ _STATEMENT = compile_re2(r"(?i)\b(?:create|alter|modify|grant|replace)\s[^\n;]{0
 _CHOSEN, _ALL_CLASSES = compile_re2(r"^[A-Za-z0-9_-]+[!@#$%^&*?+]+[A-Za-z0-9_!@#$%^&*?+-]*$"), 4
 _SIGNS = frozenset("!@#$%^&*+=~?|;")
 _OTHER_NAME = compile_re2(
-    r"(?i)(?:regexp?|pattern|field|label|name|hint|type|id|file|path|ur[il]|env|var|key|min|max|length|policy|"
+    r"(?i)(?:user(?:name)?|login|name|email|host|api_key|type)[\"'`],\s?[\"'`]\w{1,16}[\"'`],\s?[\"'`]$|(?:regexp?|pattern|field|label|name|hint|type|id|file|path|ur[il]|env|var|key|min|max|length|policy|"
     r"error|message|msg|prompt|placeholder|reset|algo(?:rithm)?|hash|encoder|html|class|css|selector|xpath|version|arn|"
     r"format|title|text|column|manager|action|mode|method|provider|status|count|change|expires?|format|store|scope)"
     r"[\"'`\]\\)}]{0,4}\s{0,3}[:=,(>-]{1,3}\s{0,3}[$@bruf]{0,2}\\{0,3}[\"'`]?$"
@@ -148,7 +148,7 @@ def _connected(candidate: CandidateMatch) -> CandidateMatch | None:
 
 def _identified(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what SQL identifies a user by: quoted, or within its statement. Prose identifies things as well."""
-    quoted = candidate.before(1) in (b"'", b'"')
+    quoted = candidate.before(1) in (b"'", b'"') and b" as " not in candidate.before(8).lower()
     return accept_given(candidate) if quoted or _STATEMENT.search(candidate.before(160)) else None
 
 

@@ -42,6 +42,7 @@ FOUND = (
     "SECRET_KEY: django-insecure-«g4(k2!x9$w7m^q3&t8z*r5-v6_y1=p0+b)c@d#f2h3j4k5l6n7»",
     "<server><password>«offene-tuer»</password></server>",
     "Server=db1;Database=shop;Uid=anja;Pwd=«offene-tuer»",
+    'connect("user", "anja", "password", "«regenschirm»")',
     "x['dict_key'] = \"«2Tm6cdsRVBTL9hRCmR6MRDTpMLFS4I»\"",
 )
 PASS = (
@@ -76,6 +77,9 @@ PASS = (
     "<password>db-password</password>",
     "Server=db1;Uid=anja;Pwd=db-password",
     "django-insecure-development-key-that-is-not-a-secret-at-all-here",
+    'for setting in ["NAME", "USER", "PASSWORD", "ENGINE"]:',
+    'BasicAuth = namedtuple("BasicAuth", ["login", "password", "encoding"])',
+    'provided that such works are identified as "derived from the algorithm"',
     "x['dict_key'] = \"name_of_the_dictionary\"",
 )
 
