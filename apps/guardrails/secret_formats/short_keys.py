@@ -16,7 +16,7 @@ from apps.guardrails.secret_formats.chosen_passwords import is_no_value, is_word
 from apps.guardrails.secret_formats.entropy import entropy, reads_like_words
 from apps.guardrails.secret_formats.stand_in_words import has_word_of_its_own, is_something_described
 
-_LEAST, _LEAST_BITS, _LEAST_TURNS, _LEAST_TURNS_BARE = 8, 2.5, 2, 3
+_LEAST, _LEAST_BITS, _LEAST_TURNS, _LEAST_TURNS_BARE = 8, 2.3, 2, 3
 _LEAST_DIGITS = 3
 _WORD_FIRST = compile_re2(r"^[A-Za-z]{4,}[!@#$%^&*+=?_~-]?[0-9]+[!@#$%^&*+=?]?$")
 _FORMAT = compile_re2(

@@ -9,6 +9,7 @@ from tests.guardrails.rules.test_chosen_passwords import found_in
 # What is to be found stands between these signs.
 SIGNS = "«»"
 FOUND = (
+    "shop_token = '«mlk9iqkm»'",
     'masterKey := "«HE7D6@Wj»"',
     'client.set_authToken("«kd72!mQ9»")',
     'if (token == "«m7x2kq9w»") {',
