@@ -83,7 +83,9 @@ _ADDRESS = compile_re2(
     r"(?i)^(?:1:\d+:(?:ios|android|web):|\w+://|www\.|[\w.-]+\.(?:com|org|net|io|dev|ai|co|html?|md|json|ya?ml|tsx?|jsx?|py|go|rs)\b)"
 )
 _HEX = compile_re2(r"^[0-9a-fA-F]+$")
-_PATH = compile_re2(r"[a-z]{3,}[./][a-z]{3,}[./]|/[a-z]{4,}/|^v?\d+(?:\.\d+)+|\.(?:tgz|tar|zip|gem|whl|jar)\b")
+_PATH = compile_re2(
+    r"[a-z]{3,}[./][a-z]{3,}[./]|/[a-z]{4,}/|^v?\d+(?:\.\d+)+|^[a-z-]+-\d{4}-\d\d-\d\d$|\.(?:tgz|tar|zip|gem|whl|jar)\b"
+)
 
 
 def _whole(candidate: CandidateMatch) -> CandidateMatch:

@@ -80,6 +80,9 @@ PASS = (
     'for setting in ["NAME", "USER", "PASSWORD", "ENGINE"]:',
     'BasicAuth = namedtuple("BasicAuth", ["login", "password", "encoding"])',
     'provided that such works are identified as "derived from the algorithm"',
+    "what goes wrong if users pass `dtype=` and no type",
+    "def load(private_key: Ed25519PrivateKey) -> None:",
+    "anthropic-beta: mcp-tunnels-2026-06-22",
     "x['dict_key'] = \"name_of_the_dictionary\"",
 )
 
