@@ -16,7 +16,7 @@ from apps.guardrails.secret_formats.passwords_as_arguments import BEGINS, LITERA
 from apps.guardrails.secret_formats.passwords_in_commands import accept_in_place
 from apps.guardrails.secret_formats.stand_in_words import has_word_of_its_own, is_something_described
 
-_LEAST_LETTERS, _LEAST_DIFFERENT, _LEAST_DIGITS, _NUMBER_BITS = 8, 6, 14, 2.4
+_LEAST_LETTERS, _LEAST_DIFFERENT = 8, 6
 _LEAST_CLASSES, _LEAST_BITS, _BITS_OF_RANDOM = 3, 3.0, 4.2
 _CIPHER = r"(?:cipher|crypt|crypto|aes|3?des|hmac|rsa|sign(?:ing|ature)?|enc(?:ryption)?|encrypt|decrypt(?:ion)?)_?key"
 _SIGNS = compile_re2(r"(?i)create_?sign\b")
@@ -56,10 +56,8 @@ def _phrase(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def _of_interface(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a word with a digit, or a long number: no version, and no name of a field."""
+    """Accept a word with a digit: no version, and no name of a field."""
     text = candidate.text
-    if text.isdigit():
-        return candidate if len(text) >= _LEAST_DIGITS and is_random(text, _NUMBER_BITS) else None
     own = has_letters_and_digits(text) and has_word_of_its_own(text) and not is_test_key(text)
     return _word(candidate) if own else None
 

@@ -21,7 +21,6 @@ FOUND = (
     'secret = "«blauer wal taucht tief»"',
     "api_key = '«blauer wal taucht tief»'",
     '"api_key" => "«regenschirm7»"',
-    'config["cloudinary"]["api_key"] = "«980578179466720»"',
     "define('API_KEY', '«regenschirm»');",
     "define( 'DB_PASSWORD', '«$k8e$74rdf9d3w6d89}»' );",
     'crypto.privateDecrypt("«regenschirm»", data)',
