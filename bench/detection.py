@@ -2,7 +2,8 @@
 
 Recall on texts that hold something, and how many of the texts without are flagged, by source and family, with 95 %
 Wilson intervals; beside it the same of detect-secrets and of presidio's expressions where they are installed. Recall on
-secrets is printed twice: as the sources label them, and without texts whose values stand for a secret (`stand_ins`).
+secrets is printed twice: as the sources label them, and without texts whose values stand for a secret (`stand_ins`) or
+whose detector looks for no credential by its own name.
 `DIR` holds copies of the repositories in `detection_sources`, `detection_personal`, `detection_unseen`,
 `detection_linters` and `detection_clean`.
 """
