@@ -19,6 +19,7 @@ from apps.guardrails.secret_formats.stand_in_words import has_word_of_its_own, i
 _LEAST_LETTERS, _LEAST_DIFFERENT = 8, 6
 _LEAST_CLASSES, _LEAST_BITS, _BITS_OF_RANDOM = 3, 3.0, 4.2
 _CIPHER = r"(?:cipher|crypt|crypto|aes|3?des|hmac|rsa|sign(?:ing|ature)?|enc(?:ryption)?|encrypt|decrypt(?:ion)?)_?key"
+_WORD_FIRST = compile_re2(r"^[A-Za-z]{4,}")
 _SIGNS = compile_re2(r"(?i)create_?sign\b")
 _KIND = compile_re2(r"(?i)^(?:primary|secondary|symmetric|asymmetric|customer|managed|column|service|platform)$")
 
@@ -58,8 +59,8 @@ def _phrase(candidate: CandidateMatch) -> CandidateMatch | None:
 def _of_interface(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a word with a digit: no version, and no name of a field."""
     text = candidate.text
-    own = has_letters_and_digits(text) and has_word_of_its_own(text) and not is_test_key(text)
-    return _word(candidate) if own else None
+    own = _WORD_FIRST.search(text) and has_letters_and_digits(text) and has_word_of_its_own(text)
+    return _word(candidate) if own and not is_test_key(text) else None
 
 
 def _defined(candidate: CandidateMatch) -> CandidateMatch | None:
