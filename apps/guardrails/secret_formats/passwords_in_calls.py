@@ -104,7 +104,7 @@ PATTERNS = (
         r"(?:new|hexdigest|digest)|hash_hmac"
         r"|openssl_(?:en|de)crypt)\s?\((?:[^()\"'\n]{0,40}[\"'][^\"'\n]{0,80}[\"'],|[\w.:]{1,40}"
         r"(?:\([^()\n]{0,40}\))?,)?"
-        r"\s{0,3}[bru]{0,2}[\"']([^\s\"'<>][^\"'<>\n]{4,78}[^\s\"'<>])[\"']",
+        r"\s{0,3}[bru]{0,2}[\"']([^\s\"'<>]{6,80})[\"']",
         r"(?i)(?:hmac|signwith|cipher(?:iv)?|hexdigest|crypt|new|digest)\s?\(",
     ),
     _key(

@@ -134,6 +134,11 @@ PATTERNS = (
         r"sign\w*\.sign\(\s?[\"'`{]",
         _of_signature,
     ),
+    _key(
+        rf"\bcreate_?(?:hmac|cipher(?:iv)?|decipher(?:iv)?)\(\s?(?:[\"'][\w-]{{1,24}}[\"']|[\w.]{{1,40}})\s?,\s?{PHRASE}",
+        r"\bcreate_?(?:hmac|cipher(?:iv)?|decipher(?:iv)?)\(",
+        _private,
+    ),
     _key(rf"\bset :\w{{0,12}}_?secret, ?{LITERAL}", r"\bset :\w*secret,", accept_argument_of_call),
     CandidatePattern(
         "password_in_call",

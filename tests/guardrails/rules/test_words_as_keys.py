@@ -71,6 +71,7 @@ PASS = (
     'label("password" => "required")',
     '<add key="ClearTextPassword" value="%PASSWORD%" />',
     'jwt.sign(payload, privateKey, { algorithm: "RS256" })',
+    'hmac.digest(secret.encode(), b"a request of this shop", "sha256")',
     "crypto.createHash('sha256', 'blauer wal taucht tief')",
     "curl -H 'Authorization: Bearer ${TOKEN}:${USER}' https://api.acme.io",
     "<password>db-password</password>",
