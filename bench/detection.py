@@ -2,7 +2,8 @@
 
 Recall on texts that hold something, and how many of the texts without are flagged, by source and family, with 95 %
 Wilson intervals; beside it the same of detect-secrets and of presidio's expressions where they are installed. Recall on
-secrets is printed twice: as the sources label them, and without texts whose values stand for a secret (`stand_ins`).
+secrets is printed twice: as the sources label them, and without texts whose values stand for a secret (`stand_ins`) or
+whose detector looks for no credential by its own name.
 `DIR` holds copies of the repositories in `detection_sources`, `detection_personal`, `detection_unseen`,
 `detection_linters` and `detection_clean`.
 """
@@ -24,7 +25,7 @@ from bench.detection_clean import CLEAN
 from bench.detection_linters import LINTERS
 from bench.detection_peers import peers_of
 from bench.detection_personal import PERSONAL
-from bench.detection_sources import SECRETS, Sample, read_samples
+from bench.detection_sources import NO_CREDENTIAL, SECRETS, Sample, read_samples
 from bench.detection_unseen import UNSEEN
 from bench.stand_ins import holds_only_stand_ins, stands_in
 
@@ -76,7 +77,12 @@ Results = dict[tuple[str, bool], list[Outcome]]
 
 
 def without_stand_ins(sample: Sample) -> Sample | None:
-    """Return a text with only those of the wanted values that stand for nothing; None where none is left."""
+    """Return a text with only those of the wanted values that stand for nothing; None where none is left.
+
+    What a detector finds whose name says that it looks for no credential is left out too.
+    """
+    if sample.family == NO_CREDENTIAL:
+        return None
     kept = tuple(
         value
         for value in sample.wanted

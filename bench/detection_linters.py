@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from bench.detection_forms import SETTINGS, made_from
-from bench.detection_sources import NO_SECRET, Row, SampleSource, is_of_half
+from bench.detection_sources import NO_SECRET, Row, SampleSource, family_of, is_of_half
 from bench.detection_unseen import detect_secrets_rows
 
 # What a text belongs to, which decides of its half; then as in `Row`.
@@ -56,7 +56,7 @@ def _sonar(folder: Path) -> Iterator[_GroupedRow]:
                 continue
             for example in yaml.safe_load(textwrap.dedent(found["rows"])):
                 wanted = (str(example.get("match") or "").strip(),) if example["containsSecret"] else ()
-                yield path.stem, str(example["text"]), wanted, "vendor" if wanted else "look-alike"
+                yield path.stem, str(example["text"]), wanted, family_of(name, "vendor") if wanted else "look-alike"
 
 
 def _annotated(text: str, sign: re.Pattern[str]) -> Iterator[tuple[str, str]]:
@@ -77,7 +77,7 @@ def _semgrep(folder: Path) -> Iterator[_GroupedRow]:
         text = None if path.suffix == ".yaml" or NO_SECRET.search(path.stem.replace("-", " ")) else _text_of(path)
         for said, below in _annotated(text or "", sign):
             found = said == "ruleid"
-            yield path.stem, below, ("",) if found else (), "vendor" if found else "look-alike"
+            yield path.stem, below, ("",) if found else (), family_of(path.stem, "vendor") if found else "look-alike"
 
 
 def _bearer(folder: Path) -> Iterator[_GroupedRow]:
@@ -121,7 +121,7 @@ def _pattern_matcher(folder: Path) -> Iterator[_GroupedRow]:
             lines = source.read_text("utf-8-sig").splitlines()[region["startLine"] - 1 : region["endLine"]]
             text = "\n".join(lines)
             if not _PLACEHOLDER.search(secret):
-                yield path.stem, text, (secret if secret in text else "",), "vendor"
+                yield path.stem, text, (secret if secret in text else "",), family_of(path.stem, "vendor")
 
 
 def _stacs(folder: Path) -> Iterator[_GroupedRow]:
@@ -147,7 +147,8 @@ def _leaktk(folder: Path) -> Iterator[_GroupedRow]:
         if is_of_half(row["rule.description"], 1) and not is_of_half(place, 1):
             continue
         if row.get("match") and row.get("secret"):
-            yield row["rule.description"], str(row["match"]), (str(row["secret"]).strip(),), "vendor"
+            family = family_of(row["rule.description"], "vendor")
+            yield row["rule.description"], str(row["match"]), (str(row["secret"]).strip(),), family
 
 
 def _fake_leaks(folder: Path) -> Iterator[_GroupedRow]:
@@ -156,12 +157,9 @@ def _fake_leaks(folder: Path) -> Iterator[_GroupedRow]:
         text = _text_of(path) if path.is_file() and {"valid", "invalid"} & set(path.parts) else None
         if text is not None:
             found = "valid" in path.parts
-            yield (
-                path.relative_to(folder).parts[0],
-                text,
-                ("",) if found else (),
-                "file with secrets" if found else "look-alike",
-            )
+            place = path.relative_to(folder).parts[0]
+            family = family_of(place, "file with secrets") if found else "look-alike"
+            yield place, text, ("",) if found else (), family
 
 
 def _ripsecrets(folder: Path) -> Iterator[_GroupedRow]:
@@ -189,7 +187,7 @@ def _made_for(rules: list[dict[str, Any]]) -> Iterator[_GroupedRow]:
         vendor = re.split(r"[-_]", rule["id"])[0]
         for _ in range(_FORMS_EACH):
             text = next(forms).replace("{i}", vendor).replace("{I}", vendor.upper()).replace("{s}", secret)
-            yield rule["id"], text, (secret,), "vendor"
+            yield rule["id"], text, (secret,), family_of(rule["id"], "vendor")
 
 
 def _betterleaks(folder: Path) -> Iterator[_GroupedRow]:

@@ -67,12 +67,24 @@ NO_SECRET = re.compile(
     r"(?i)client.?id|account.?id|access key id|user.?name|\bhost|ur[il]\b|domain|public|hash|account name|endpoint|"
     r"tenant|bucket|resource name"
 )
+# Names of detectors that look for no credential: identifiers, addresses and names of accounts, markings of documents,
+# faults of workflows. What a scanner finds by one of these is of this family, whoever the scanner is.
+_OF_NO_CREDENTIAL = re.compile(
+    r"(?i)\b(?:ids?|(?:account |unique )identifier|uuid|e-?mail|user ?name|(?:org|cloud|host) name)(?:\.\d)?$|"
+    r"unclassified|\bcui\b|vulnerable"
+)
+NO_CREDENTIAL = "no credential by its detector's name"
 GO_TEXT = r'`[^`]*`|"(?:[^"\\\n]|\\.)*"'
 # Where a value is a variable of a script or a template, there is none.
 _VARIABLE = re.compile(r"[\"']?(?:\$|%\w+%|#\{|\{\{)")
 # Of CredSweeper's rules those that find what is shown to everybody.
 _IDENTIFIER = re.compile(r"UUID|IPv[46]|Firebase Domain|AWS S3 Bucket|App ID$")
 Row = tuple[str, tuple[str, ...], str]
+
+
+def family_of(detector: str, family: str) -> str:
+    """Return the family of a text that holds something: `NO_CREDENTIAL` where its detector's name says so."""
+    return NO_CREDENTIAL if _OF_NO_CREDENTIAL.search(re.sub(r"[-_]", " ", detector)) else family
 
 
 def unquoted(literal: str) -> str:
@@ -101,7 +113,7 @@ def _gitleaks(folder: Path) -> Iterator[Row]:
         for number, form in enumerate(SETTINGS):
             if (place + number) % 6 == 0:
                 text = form.replace("{i}", vendor).replace("{I}", vendor.upper()).replace("{s}", secret)
-                yield text, (secret,), "vendor" if body is None else "assignment"
+                yield text, (secret,), family_of(rule["id"], "vendor" if body is None else "assignment")
     for path in sorted((folder / "cmd/generate/config/rules").glob("*.go")):
         for block in re.findall(r"fps\s*:?=\s*\[\]string\{(.*?)\n\t\}", path.read_text(), re.S):
             for line in block.splitlines():
@@ -167,7 +179,7 @@ def _rule_files(pattern: str, half: int | None = None) -> Callable[[Path], Itera
                     continue
                 for text in rule.get("examples") or ():
                     if not _VARIABLE.match(_value_of(rule, str(text))):
-                        yield str(text), ("",), "vendor"
+                        yield str(text), ("",), family_of(rule["name"], "vendor")
                 for text in rule.get("negative_examples") or ():
                     yield str(text), (), "look-alike"
 
@@ -184,7 +196,7 @@ def _credsweeper(half: int) -> Callable[[Path], Iterator[Row]]:
             if not is_of_half(line["path"], half) or _IDENTIFIER.search(found["rule"]):
                 continue
             if len(text) < 2000 and value and value in text:
-                yield text, (value,), "secret of a sample"
+                yield text, (value,), family_of(found["rule"], "secret of a sample")
 
     return read
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
 
-from bench.detection_sources import GO_TEXT, NO_SECRET, Row, SampleSource, is_of_half, unquoted
+from bench.detection_sources import GO_TEXT, NO_SECRET, Row, SampleSource, family_of, is_of_half, unquoted
 
 _EACH = 12
 _SPLIT = "held-out, unseen"
@@ -100,7 +100,7 @@ def _two_ms(folder: Path) -> Iterator[Row]:
     lists = re.compile(r"(truePositives|falsePositives):\s*\[\]string\{(.*?)\n\t+\},?\n", re.S)
     for kind, step in (("truePositives", _EACH), ("falsePositives", 1)):
         texts = [
-            unquoted(text)
+            (unquoted(text), family_of(path.stem.removesuffix("_test"), "vendor"))
             for path in sorted(folder.glob("engine/rules/ruledefine/*_test.go"))
             if not NO_SECRET.search(path.stem)
             for found, said in lists.findall(path.read_text())
@@ -108,7 +108,7 @@ def _two_ms(folder: Path) -> Iterator[Row]:
             for text in re.findall(rf"^\s*({GO_TEXT}),?$", said, re.M)
         ]
         wanted = ("",) if kind == "truePositives" else ()
-        yield from ((text, wanted, "vendor" if wanted else "look-alike") for text in texts[::step])
+        yield from ((text, wanted, family if wanted else "look-alike") for text, family in texts[::step])
 
 
 def _scrubadub(*kinds: str) -> Callable[[Path], Iterator[Row]]:

@@ -118,4 +118,5 @@ def holds_only_stand_ins(text: str) -> bool:
     values = _values_of(text)
     if not values or not all(stands_in(value, text) for value in values):
         return False
-    return all(is_of_stand_in_words(piece) or piece in values for piece in _MADE.findall(_ADDRESS.sub("", text)))
+    made = _MADE.findall(_ADDRESS.sub("", text))
+    return all(is_of_stand_in_words(piece) or any(piece in value for value in values) for piece in made)

@@ -27,12 +27,14 @@ from apps.guardrails.secret_formats import (
     passwords_in_commands,
     passwords_in_notes,
     passwords_of_signs,
+    short_keys,
     urls,
     vendors,
     vendors_by_field,
     vendors_by_prefix,
     vendors_further,
     vendors_stated,
+    words_as_keys,
 )
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -68,6 +70,8 @@ _SEARCH = PatternSearch(
         *passwords_as_arguments.PATTERNS,
         *keys_as_arguments.PATTERNS,
         *keys_in_programs.PATTERNS,
+        *words_as_keys.PATTERNS,
+        *short_keys.PATTERNS,
         *passwords_in_notes.PATTERNS,
     )
 )

@@ -51,7 +51,7 @@ _CODE = compile_re2(
     r"secrets|vault)[.\[]"
     r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_]+(?:\d{1,4}[A-Za-z_]*)?$|^import\.|^(?:op|vault|ssm|arn|file|secretref|projects)[:/]|^[a-z_]\w*(?:\.[A-Z][A-Za-z_]*\d?)+$|^https?://|^(?:~|\.{1,2})/|"
     r"^/[\w.-]*/|^\$[A-Za-z_]|^(?:true|false|null|none|undefined)\b|"
-    r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings)$|"
+    r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings|(?:Public|Private)Key)$|"
     r"^_[a-z]+\d?(?:_[a-z]+\d?)+$|^[a-z_]+(?::[\w,]+)?\|[a-z]"
     r"|^[a-z]+[A-Z][A-Za-z]*(?:\.[a-z][A-Za-z]*)+$|^[A-Z][a-z]+[:?]$|^,[A-Za-z]+:$|-\d+(?:\.\d+){1,3}$"
 )

@@ -17,10 +17,10 @@ from apps.guardrails.secret_formats.entropy import (
     has_letters_and_digits,
     is_placeholder,
 )
+from apps.guardrails.secret_formats.stand_in_words import has_word_of_its_own
 
 _LABEL = "PASSWORD"
-_LEAST, _LEAST_MIXED, _LEAST_DIGITS = 4, 4, 6
-_LEAST_BITS = 1.9
+_LEAST, _LEAST_MIXED, _LEAST_DIGITS, _LEAST_BITS = 4, 4, 6, 1.9
 _USER_BESIDE, _LEAST_BY_CHANCE = 160, 60
 _NAMES = rf"(?:{NAMES_OF_PASSWORDS}|jwt[_-]?secret|secret)"
 _SUFFIX = r"(?:[_-][a-z0-9_]{1,16}|\d{1,2})?"
@@ -28,18 +28,18 @@ _CLOSE = r"\\{0,3}[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b
 _OPERATOR = r"\s{0,3}(?:[:?.+|]{1,3}=|[!=]?={1,3}>?|->|:|,|\()\s{0,3}"
 _PAIRED = r"[\s,/<>;\"']{1,24}(?:value|val|string|content|default)\\?[\"']?\s?[:=>]\s?"
 _LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]{1,3}([^\s\"'`<>\\]{4,100})\\{0,3}[\"'`]"
-# What stands for a value, names a type, or says that there is none.
+# What stands for a value or says that there is none.
 _WORDS = frozenset(
     """
-    pass true false none null nil undefined empty required optional string text bool boolean str int bytes
-    object any number hidden input field email username name value values prompt unknown basic default plain
-    plaintext enabled disabled hash hashed encrypted masked missing invalid incorrect wrong correct valid weak
-    strong short new old current confirm root admin administrator user guest login postgres mysql mongo redis
-    oracle welcome letmein changeme qwerty grant_type client_credentials authorization_code never always static
-    literal varchar char line label type submit reset forgot error success warning info data json form body
-    header query param params environment variable env file stdin vault here there this that with from your the
-    anonymous anonymous@ and not for sha256 sha512 sha-256 sha-512 sha1 md5 utf-8 utf8 base64 bcrypt argon2 argon2id
-    scrypt hs256 rs256 pbkdf2 oauth2 12345 123456 1234 0000 00000 111111 admin123 root123 user123
+    pass true false none null nil undefined empty required optional string text bool boolean str int bytes object any
+    number hidden input field email username name value values prompt unknown basic default plain plaintext enabled
+    disabled hash hashed encrypted masked missing invalid incorrect wrong correct valid weak strong short new old
+    current confirm root admin administrator user guest login postgres mysql mongo redis oracle welcome letmein
+    changeme qwerty grant_type client_credentials authorization_code never always static literal varchar char line
+    label type submit reset forgot error success warning info data json form body header query param params
+    environment variable env file stdin vault here there this that with from your the anonymous anonymous@ and not for
+    sha256 sha512 sha-256 sha-512 sha1 md5 utf-8 utf8 base64 bcrypt argon2 argon2id scrypt hs256 rs256 pbkdf2 oauth2
+    12345 123456 1234 0000 00000 111111 admin123 root123 user123
     """.split()  # noqa: SIM905 - as words are written
 )
 _STANDS_FOR = compile_re2(
@@ -51,7 +51,7 @@ _TEMPLATE = compile_re2(
     r"^[{\[(<%$].*[}\])>%]$|\{[\w.: -]*\}|\$\{|\$\(|%[sdv]|%\(|\{\{|^\$\w+$|^[a-z_]\w*\(|\w\(\)|^[^(]*\)$|"
     r"\w\([^()]*\)$|^:[a-z]|#\{|^[$@&%][A-Za-z_]\w*$|"
     r"^[\w$]+(?:\.[A-Za-z_$][\w$]*)+$|^[a-z]+://|^[./~]|^\w+(?:/[\w.-]+)+/?$|^\d+(?:\.\d+)+|^\d{4}-\d\d-\d\d|^#[\w-]+$|"
-    r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$|^\[|^--?[a-z]|^\w+=\w+$|"
+    r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$|^\[|^--?[a-z]|^\w+=\w+$|^[a-z_]+=$|"
     r"^[A-Z][a-z]+\?$|[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,|[\w.]\($|\(\?[=!:<]|^[a-z]+(?::[\w,]+)?\|"
 )
 # Words that signs join are names of something in most places.
@@ -62,7 +62,7 @@ _STATEMENT = compile_re2(r"(?i)\b(?:create|alter|modify|grant|replace)\s[^\n;]{0
 _CHOSEN, _ALL_CLASSES = compile_re2(r"^[A-Za-z0-9_-]+[!@#$%^&*?+]+[A-Za-z0-9_!@#$%^&*?+-]*$"), 4
 _SIGNS = frozenset("!@#$%^&*+=~?|;")
 _OTHER_NAME = compile_re2(
-    r"(?i)(?:regexp?|pattern|field|label|name|hint|type|id|file|path|ur[il]|env|var|key|min|max|length|policy|"
+    r"(?i)(?:user(?:name)?|login|name|email|host|api_key|type)[\"'`],\s?[\"'`]\w{1,16}[\"'`],\s?[\"'`]$|(?:regexp?|pattern|field|label|name|hint|type|id|file|path|ur[il]|env|var|key|min|max|length|policy|"
     r"error|message|msg|prompt|placeholder|reset|algo(?:rithm)?|hash|encoder|html|class|css|selector|xpath|version|arn|"
     r"format|title|text|column|manager|action|mode|method|provider|status|count|change|expires?|format|store|scope)"
     r"[\"'`\]\\)}]{0,4}\s{0,3}[:=,(>-]{1,3}\s{0,3}[$@bruf]{0,2}\\{0,3}[\"'`]?$"
@@ -132,8 +132,7 @@ def _chosen(candidate: CandidateMatch) -> CandidateMatch | None:
 
 def accept_mixed(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a literal that is mixed and stands for nothing else."""
-    text = candidate.text
-    return candidate if _is_mixed(text) and not is_stand_in(text) else None
+    return candidate if _is_mixed(candidate.text) and not is_stand_in(candidate.text) else None
 
 
 def accept_given(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -141,9 +140,15 @@ def accept_given(candidate: CandidateMatch) -> CandidateMatch | None:
     return None if is_stand_in(candidate.text) else candidate
 
 
+def _connected(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what a string for a connection has, also words that signs join, if one of them names nothing."""
+    own = has_word_of_its_own(candidate.text) and not is_no_password(candidate.text)
+    return candidate if own else accept_given(candidate)
+
+
 def _identified(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what SQL identifies a user by: quoted, or within its statement. Prose identifies things as well."""
-    quoted = candidate.before(1) in (b"'", b'"')
+    quoted = candidate.before(1) in (b"'", b'"') and b" as " not in candidate.before(8).lower()
     return accept_given(candidate) if quoted or _STATEMENT.search(candidate.before(160)) else None
 
 
@@ -196,7 +201,7 @@ PATTERNS = (
         _LABEL,
         r"(?i)\b(?:user(?: ?id|name)?|uid)\s*=\s*[^;\n]{1,80};[^\n]{0,60}?\b(?:password|pwd)\s*=\s*"
         r"([^;\s\"'<>]{3,100})",
-        accept_given,
+        _connected,
         gate=r"(?i)\b(?:user|uid)[^;=\n]*=[^;\n]*;[^\n]*\b(?:password|pwd)\s*=",
     ),
     CandidatePattern(
@@ -204,7 +209,7 @@ PATTERNS = (
         _LABEL,
         r"(?i)\b(?:password|pwd)\s*=\s*([^;\s\"'<>]{3,100})\s*;[^\n]{0,60}?\b(?:user(?: ?id|name)?|uid|server"
         r"|database)\s*=",
-        accept_given,
+        _connected,
         gate=r"(?i)\b(?:password|pwd)\s*=[^;\n]*;[^\n]*=",
     ),
     CandidatePattern(

@@ -14,6 +14,7 @@ from apps.guardrails.secret_formats.passwords_as_arguments import (
     LITERAL,
     NEXT,
     OPEN,
+    PHRASE,
     STRING,
     accept_argument_of_call,
 )
@@ -51,21 +52,21 @@ _TAKES_KEY = (
 
 PATTERNS = (
     _key(
-        rf"{_SIGNS_TOKENS}[ (]\s{{0,12}}(?:{_OBJECT}|{ARGUMENT}){NEXT}(?:\w{{1,8}}\.as_?key\(|new key\()?{LITERAL}",
+        rf"{_SIGNS_TOKENS}[ (]\s{{0,12}}(?:{_OBJECT}|{ARGUMENT}){NEXT}(?:\w{{1,8}}\.as_?key\(|new key\()?{PHRASE}",
         r"\b(?:jwt|jsonwebtoken|jsonwt|jws|njwt|jose|jwt_?\w+)(?:\.|::)(?:sign|verify|encode|decode|create|parse)",
         _of_token,
     ),
     _key(
         rf"(?:(?:signedstring|\bhmac\.new)\s?\((?:\s?[\w.]{{1,24}},)?\s?\[\]byte\(\s?|\bhash_hmac\(\s?{STRING},\s?[^,\n]{{1,60}}"
-        rf",\s?|\bhmac\(\s?evp_\w{{2,12}}\(\),\s?|pbkdf2_?hmac\(\s?{STRING},\s?){LITERAL}",
+        rf",\s?|\bhmac\(\s?evp_\w{{2,12}}\(\),\s?|pbkdf2_?hmac\(\s?{STRING},\s?){PHRASE}",
         r"(?:signedstring|\bhmac\.new)\s?\(|hmac\(",
     ),
     _key(
-        rf"\bcryptojs\.(?:{_ALGORITHM}\.(?:en|de)crypt|hmac\w{{2,8}}|pbkdf2)\(\s?(?:{ARGUMENT}{NEXT})?{LITERAL}\s?[,)]",
+        rf"\bcryptojs\.(?:{_ALGORITHM}\.(?:en|de)crypt|hmac\w{{2,8}}|pbkdf2)\(\s?(?:{ARGUMENT}{NEXT})?{PHRASE}\s?[,)]",
         r"\bcryptojs\.",
     ),
     _key(
-        rf"(?:{_TAKES_KEY})\(?\s?(?:data:\s?)?(?:[\w.]{{1,30}}\(\s?)?{LITERAL}",
+        rf"(?:{_TAKES_KEY})\(?\s?(?:data:\s?)?(?:[\w.]{{1,30}}\(\s?)?{PHRASE}",
         rf"(?:{_TAKES_KEY})",
     ),
     _key(

@@ -183,8 +183,8 @@ PATTERNS = (
     ),
     _key(
         r"(?:^|[\s\"'{])(?:proxy-)?authorization[\"']?\s?[:=,]\s?[\"']?(?:[a-z][a-z_-]{0,20} +)?"
-        r"([0-9a-z._~+/-]{12,400}=*)",
-        r"authorization[\"']?\s?[:=,]\s?[\"']?(?:[a-z_-]+ +)?[a-z._~+/-]*[0-9]",
+        r"([0-9a-z._~+/-][0-9a-z._~+/:-]{11,400}=*)",
+        r"authorization[\"']?\s?[:=,]\s?[\"']?(?:[a-z_-]+ +)?[a-z._~+/:-]*[0-9]",
         _header,
     ),
     # The registry's tokens of before 2021.

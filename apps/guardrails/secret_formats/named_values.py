@@ -60,7 +60,7 @@ _LEAST_NUMBER, _NUMBER_BITS = 20, 2.6
 _FAR_VALUE = r"([a-z0-9][a-z0-9_.=/+%~-]{14})"
 # Names of other things that end in the same words, and what is random but shown to everybody.
 _OTHER_NAME = compile_re2(
-    r"(?i)(?:primary|foreign|public|pub|partition|sort|hash|row|object|s3|map|dict|cache|index|lookup|registry|"
+    r"(?i)(?:primary|foreign|public|pub|partition|sort|hash|row|object|s3|map|cache|index|lookup|registry|"
     r"idempotency|translation|i18n|storage|data|node|query|event|message|group|issue|project|host|known|site)[_-]?"
     r"key[a-z0-9_-]{0,8}\W{0,8}$|publickeytoken|(?:csrf|xsrf|authenticity|page|cursor)[_-]?token"
     r"[^a-z0-9]{1,20}value\W{0,4}$"
@@ -83,7 +83,9 @@ _ADDRESS = compile_re2(
     r"(?i)^(?:1:\d+:(?:ios|android|web):|\w+://|www\.|[\w.-]+\.(?:com|org|net|io|dev|ai|co|html?|md|json|ya?ml|tsx?|jsx?|py|go|rs)\b)"
 )
 _HEX = compile_re2(r"^[0-9a-fA-F]+$")
-_PATH = compile_re2(r"[a-z]{3,}[./][a-z]{3,}[./]|/[a-z]{4,}/|^v?\d+(?:\.\d+)+|\.(?:tgz|tar|zip|gem|whl|jar)\b")
+_PATH = compile_re2(
+    r"[a-z]{3,}[./][a-z]{3,}[./]|/[a-z]{4,}/|^v?\d+(?:\.\d+)+|^[a-z-]+-\d{4}-\d\d-\d\d$|\.(?:tgz|tar|zip|gem|whl|jar)\b"
+)
 
 
 def _whole(candidate: CandidateMatch) -> CandidateMatch:

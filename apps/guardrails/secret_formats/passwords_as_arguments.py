@@ -16,6 +16,8 @@ from apps.guardrails.secret_formats.stand_in_words import has_word_of_its_own
 _LEAST, _LEAST_BITS = 5, 1.9
 OPEN = r"[$@bruf]{0,2}\\{0,3}[\"'`]"
 LITERAL = rf"{OPEN}([^\s\"'`<>\\]{{5,80}})\\{{0,3}}[\"'`]"
+# What is handed to a function that signs or encrypts may be several words.
+PHRASE = rf"{OPEN}([^\s\"'`<>\\][^\"'`<>\\\n]{{3,78}}[^\s\"'`<>\\])\\{{0,3}}[\"'`]"
 STRING = r"[$@bruf]{0,2}[\"'`][^\"'`\n]{0,60}[\"'`]"
 # How a literal begins, for what texts must hold: without the lengths that an automaton would have to count.
 BEGINS = r"[$@bruf]*\\*[\"'`][^\s\"'`<>\\]"

@@ -1,13 +1,16 @@
 """ASCII folding of digits, hyphens, blanks and wide letters, so that numbers and addresses can be matched.
 
-Knows Unicode. Must never know a rule. Unlike `folding` it keeps case, lines and every visible letter, because what is
-looked for in it (numbers, addresses, keys) depends on them. Each character becomes what it becomes whatever stands
-beside it: so the text is made at one go, and the way back is worked out in blocks, only where it is asked.
+Knows Unicode, and how terminals colour a text: what sets a colour becomes blanks, for its last letter would stand right
+before what is looked for. Must never know a rule. Unlike `folding` it keeps case, lines and every visible letter,
+because what is looked for in it (numbers, addresses, keys) depends on them. Each character becomes what it becomes
+whatever stands beside it: so the text is made at one go, and the way back is worked out in blocks, only where it is
+asked.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import unicodedata
 from bisect import bisect_right
 from itertools import accumulate
@@ -33,6 +36,7 @@ _PLAIN = (
     | {chr(zero + digit): str(digit) for zero in _ZEROS for digit in range(10)}
     | {chr(code): unicodedata.normalize("NFKC", chr(code)) for code in _WIDE}
 )
+_COLOUR = re.compile(rb"\x1b\[[0-9;]{0,16}m")
 _ODD = compile_re2(f"[{''.join(_PLAIN)}]")
 
 
@@ -47,6 +51,8 @@ class AsciiFoldedText:
             # A table of just the characters there are: looking one up never fails, which would cost the most.
             self._becomes = {character: _PLAIN.get(character, character) for character in set(raw)}
             utf8 = raw.translate({ord(one): plain for one, plain in self._becomes.items()}).encode(*_UTF8)
+        if b"\x1b[" in utf8:
+            utf8 = _COLOUR.sub(lambda found: b" " * len(found[0]), utf8)
         self.utf8 = utf8
 
     def origin(self, start: int, end: int) -> tuple[int, int]:

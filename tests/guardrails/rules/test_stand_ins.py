@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bench.detection import is_found, without_stand_ins
-from bench.detection_sources import Sample
+from bench.detection_sources import NO_CREDENTIAL, Sample, family_of
 from bench.stand_ins import holds_only_stand_ins, is_of_stand_in_words, stands_in
 
+# The token with which jwt.io introduces itself, without its signature.
+SHOWN_TOKEN = (
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIiwiaWF0IjoxNTE2MjM5MDIyfQ"
+)
 STAND_INS = (
     "password someSecret changeme my-secret-key YOUR_API_KEY <password> ${DB_PASSWORD} xxxxxxxx ******** foobar "
     "testpassword somepass your-token-1 AKIAZZZZZZZZZZZZZZZZ"
@@ -53,6 +57,9 @@ def test_a_users_own_name_stands_for_a_password(value: str, text: str, stands: b
         ("https://user:token@git.example.org/x", True),
         ('jwt.sign({ id: "foo" }, "someSecret")', True),
         ('jwt.sign({ id: "foo" }, "regenschirm")', False),
+        (f"{SHOWN_TOKEN}.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c", True),
+        (SHOWN_TOKEN, True),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbmphIn0.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c", False),
         ("password = 'karo4sieben'", False),
         ('sign("k7Wq2zR9mX4v"); password = "password"', False),
         ("the password is kept elsewhere", False),
@@ -72,3 +79,26 @@ def test_only_the_values_that_stand_for_nothing_are_wanted() -> None:
     assert without_stand_ins(both._replace(wanted=("password",))) is None
     clean = both._replace(wanted=())
     assert without_stand_ins(clean) == clean
+
+
+@pytest.mark.parametrize(
+    ("detector", "credential"),
+    [
+        ("Controlled Unclassified Information", False),
+        ("AWS IAM Unique Identifier", False),
+        ("Algolia Application ID", False),
+        ("sumologic_access_id", False),
+        ("planetscale-id", False),
+        ("Eagle Eye Networks Email", False),
+        ("HashiCorp Vault AppRole SecretID", True),
+        ("Mailgun API Key", True),
+        ("Age Identity (X22519 secret key)", True),
+        ("jfrog-identity-token", True),
+        ("SEC101_051.StripeTestApiKey", True),
+        ("Generic Secret", True),
+    ],
+)
+def test_a_detector_looks_for_a_credential_unless_its_name_says_otherwise(detector: str, *, credential: bool) -> None:
+    assert family_of(detector, "vendor") == ("vendor" if credential else NO_CREDENTIAL)
+    found = Sample("key: k7Wq2zR9mX4v", ("k7Wq2zR9mX4v",), family_of(detector, "vendor"), "")
+    assert without_stand_ins(found) == (found if credential else None)
