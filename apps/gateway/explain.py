@@ -21,6 +21,8 @@ from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.admission.worst_case import estimate_worst_case
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest
+from apps.gateway.dialects import optional_attribute
+from apps.gateway.dialects.emulated_tools import emulate_tools
 from apps.gateway.routing import preferences
 from apps.gateway.routing.candidates import AUTO, Candidate
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
@@ -89,7 +91,8 @@ def _losses(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[st
     target = target_of(candidate)
     try:
         if dialect is not None:
-            dialect.write_request(chat, target)
+            name = str(optional_attribute(dialect, "NAME"))
+            dialect.write_request(emulate_tools(chat, name, target), target)
     except InvalidRequest as error:
         if candidate.provider_id == named:
             raise

@@ -81,8 +81,8 @@ class ApiKeyAdmin(ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
     list_select_related = ("project__organization", "created_by")
     search_fields = ("id__exact", "last_four__exact", "description", "project__name", "created_by__email")
     search_help_text = (
-        "A whole key; a masked one, or its four last characters; a part of a description, a project's name or an "
-        "address; or an exact id"
+        "A masked key, or its four last characters; a part of a description, a project's name or an address; or an "
+        "exact id"
     )
     sortable_by = ()
     ordering = ("-id",)

@@ -87,13 +87,15 @@ class TestWhatOneTenantSaw:
 
 
 CUSTOM = {"type": "custom", "custom": {"name": "sql"}}
+# What only OpenAI's format has words for.
+ONLY_OPENAI = {"logprobs": True}
 
 
 @pytest.mark.usefixtures("clock")
 class TestAFormatThatCannotSayIt:
     @pytest.fixture(autouse=True)
     def _providers(self, caller: Caller, add_provider: Adding) -> None:
-        """The sandbox speaks Anthropic's format, which has no words for OpenAI's custom tools; another has."""
+        """The sandbox speaks Anthropic's format, which has no words for log probabilities; another has."""
         add_provider("dear", "9")
         Provider.objects.filter(pk="sandbox").update(dialect="anthropic", auth="x-api-key")
         generation.bump(generation.CATALOG)
@@ -101,17 +103,26 @@ class TestAFormatThatCannotSayIt:
 
     @pytest.mark.parametrize("fields", [{}, {"stream": True}, {"stream": True, "headers": {"x-hedge": "50"}}], ids=str)
     def test_a_named_provider_is_not_answered_for_by_another(self, caller: Caller, fields: Any) -> None:
-        refused = caller.chat(model=ECHO, tools=[CUSTOM], **fields)
+        refused = caller.chat(model=ECHO, **ONLY_OPENAI, **fields)
         assert refused.status_code == 400
         error = refused.json()["error"]
-        assert (error["code"], error["param"]) == ("unsupported_feature", "tools[0]")
+        assert (error["code"], error["param"]) == ("unsupported_feature", "logprobs")
         assert requests.get(f"{caller.sandbox_url}/sandbox/requests", timeout=5).json()["requests"] == []
 
     def test_and_the_explanation_says_so_too(self, caller: Caller) -> None:
-        body = {"model": ECHO, "messages": [{"role": "user", "content": "hi"}], "tools": [CUSTOM]}
+        body = {"model": ECHO, "messages": [{"role": "user", "content": "hi"}]}
         headers = {"x-api-key": caller.token}
-        refused = caller.client.post("/v1/route/explain", body, content_type="application/json", headers=headers)
-        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[0]")
+
+        def explain(**more: Any) -> Any:
+            return caller.client.post(
+                "/v1/route/explain", {**body, **more}, content_type="application/json", headers=headers
+            )
+
+        refused = explain(**ONLY_OPENAI)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "logprobs")
+        # For a custom tool a function stands in, as in a request.
+        emulated = explain(tools=[CUSTOM])
+        assert (emulated.status_code, emulated.json()["warnings"]) == (200, [])
 
     def test_nor_with_everything_or_nothing_wanted(self, caller: Caller) -> None:
         headers = {"x-strict": "true"}
@@ -126,7 +137,7 @@ class TestAFormatThatCannotSayIt:
 
     @pytest.mark.parametrize("stream", [False, True])
     def test_where_none_is_named_another_answers(self, caller: Caller, stream: bool) -> None:
-        answer = caller.chat(model="echo", tools=[CUSTOM], stream=stream)
+        answer = caller.chat(model="echo", **ONLY_OPENAI, stream=stream)
         assert answer.status_code == 200
         said = b"".join(answer.streaming_content) if stream else answer.content
         assert b'"used_provider":"dear"' in said.replace(b'": "', b'":"')
