@@ -61,7 +61,10 @@ def lose_primary() -> Any:
         try:
             found["read_again"] = sorted(one.shard for one in OutboxReader("one").read(10, 1) if one.shard == lost)
             worker_leases.send_heartbeat("w")
-            break
+            if found["read_again"]:
+                break
+            # The reader passes over a shard that is away, and its replica took over only then.
+            time.sleep(0.1)
         except RedisError:
             errors += 1
             time.sleep(0.1)

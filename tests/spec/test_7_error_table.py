@@ -255,7 +255,7 @@ def test_500_says_nothing_of_the_inside(caller: Caller, monkeypatch: pytest.Monk
     def break_down(*_: Any, **_named: Any) -> None:
         raise RuntimeError("the secret is 4711")
 
-    monkeypatch.setattr(preferences, "rank_preferred", break_down)
+    monkeypatch.setattr(preferences, "choose_order", break_down)
     words = "The gateway failed to answer this request"
     refused_everywhere(caller, 500, "api_error", "internal_error", words, None)
 
