@@ -18,7 +18,7 @@ from apps.catalog import catalog_cache
 from apps.gateway.models import Reconciliation
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.settlement import outbox
-from apps.kernel import number_formats
+from apps.kernel import generation, number_formats
 from apps.kernel.redis import client as redis
 from apps.logs import traffic
 from apps.organizations.actions import create_operator
@@ -140,6 +140,7 @@ class TestSystem:
 
     def test_a_provider_of_the_board_leads_to_where_it_is_switched_off(self, operator: Client, world: World) -> None:
         stock()
+        generation.bump(generation.CATALOG)
         key = make_key(world.olivia, world.project).key
         write(entry(key, used_provider="openai"), entry(key, used_provider="no-longer-there"))
         traffic.fold()
