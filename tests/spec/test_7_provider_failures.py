@@ -83,6 +83,8 @@ def fails(
 ) -> None:
     """Ask for the failure; assert the whole answer, that it was asked for once, and that nobody pays."""
     credentials.reset_cooldowns()
+    # A record of an earlier test's that came late.
+    settle_all()
     tag = uuid4().hex
     answer = post(caller, route, f"hi [[sandbox tag={tag} {script}]]", headers={"x-request-id": tag}, **fields)
     message = answer.json()["message"]
