@@ -13,7 +13,7 @@ import pytest
 
 from gateway_project.data_directory import PROJECT
 
-LONGEST = 300
+LONGEST = 600
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers", "service", "services"}
 CODE = {
     path.relative_to(PROJECT): path.read_text()
