@@ -30,18 +30,18 @@ def nothing_is_kept() -> InvalidRequest:
 def no_links() -> InvalidRequest:
     """Return the refusal of links to pictures, in an organization whose retention keeps none."""
     return InvalidRequest(
-        "response_format: url needs images to be kept for a while, and this organization's retention level keeps no "
-        "content (Zero Data Retention): ask for b64_json",
+        "image_links: links need images to be kept for a while, and this organization's retention level keeps no "
+        "content (Zero Data Retention); leave the field out to get b64_json",
         code="zero_data_retention",
-        param="response_format",
+        param="image_links",
     )
 
 
 def no_room_for_pictures(most: int, param: str) -> InvalidRequest:
     """Return the refusal of links beyond what an organization may have at a time."""
     return InvalidRequest(
-        f"The images behind this organization's links may be {most} bytes together: wait until some expire, or ask for "
-        "b64_json",
+        f"The images behind this organization's links may be {most} bytes together: wait until some expire, or "
+        "leave image_links out to get b64_json",
         param=param,
         code="storage_limit_exceeded",
     )

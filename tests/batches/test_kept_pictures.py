@@ -42,7 +42,7 @@ def fetch(caller: Caller, url: str) -> tuple[Any, bytes]:
 
 
 def test_a_link_leads_to_the_picture_for_an_hour_without_a_key(keeper: Caller, settings: Any) -> None:
-    response = generate(keeper, "a cat", response_format="url", n=2, size="1024x1536")
+    response = generate(keeper, "a cat", image_links=True, n=2, size="1024x1536")
     assert response.status_code == 200, response.content
     first, second = (image["url"] for image in response.json()["data"])
     assert ["b64_json" in image for image in response.json()["data"]] == [False, False]
@@ -63,7 +63,7 @@ def test_a_link_leads_to_the_picture_for_an_hour_without_a_key(keeper: Caller, s
 
 
 def test_a_picture_is_encrypted_and_in_nobodys_list(keeper: Caller) -> None:
-    url = generate(keeper, response_format="url").json()["data"][0]["url"]
+    url = generate(keeper, image_links=True).json()["data"][0]["url"]
     row = StoredFile.objects.get()
     assert (row.purpose, row.is_complete) == (FilePurpose.IMAGE_LINK, True)
     assert "PNG" not in FileChunk.objects.get().sealed_content
@@ -76,8 +76,8 @@ def test_a_picture_is_encrypted_and_in_nobodys_list(keeper: Caller) -> None:
 
 
 def test_a_changed_link_leads_nowhere(keeper: Caller) -> None:
-    url = generate(keeper, response_format="url").json()["data"][0]["url"]
-    other = generate(keeper, "a dog", response_format="url").json()["data"][0]["url"]
+    url = generate(keeper, image_links=True).json()["data"][0]["url"]
+    other = generate(keeper, "a dog", image_links=True).json()["data"][0]["url"]
     file_id, query = urlsplit(url).path.rpartition("/")[2], parse_qs(urlsplit(url).query)
     until, signature = query["expires"][0], query["signature"][0]
     other_id = urlsplit(other).path.rpartition("/")[2]
@@ -101,7 +101,7 @@ def test_a_changed_link_leads_nowhere(keeper: Caller) -> None:
 def test_an_expired_link_leads_nowhere_and_its_picture_is_removed(
     keeper: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = generate(keeper, response_format="url").json()["data"][0]["url"]
+    url = generate(keeper, image_links=True).json()["data"][0]["url"]
     later = timezone.now() + timedelta(seconds=3_601)
     with monkeypatch.context() as patched:
         patched.setattr(timezone, "now", lambda: later)
@@ -113,10 +113,10 @@ def test_an_expired_link_leads_nowhere_and_its_picture_is_removed(
 
 
 def test_an_organization_that_keeps_nothing_gets_no_links(caller: Caller) -> None:
-    response = generate(caller, response_format="url")
+    response = generate(caller, image_links=True)
     assert response.status_code == 400
     error = response.json()["error"]
-    assert (error["param"], error["code"]) == ("response_format", "zero_data_retention")
+    assert (error["param"], error["code"]) == ("image_links", "zero_data_retention")
     assert nothing_happened(caller)
     assert not StoredFile.objects.exists()
 
@@ -124,11 +124,11 @@ def test_an_organization_that_keeps_nothing_gets_no_links(caller: Caller) -> Non
 def test_pictures_have_room_of_their_own_and_no_more(keeper: Caller, settings: Any) -> None:
     settings.IMAGE_LINK_BYTES_PER_ORGANIZATION = 1
     # What was made is kept whatever room there is: it is paid.
-    assert generate(keeper, response_format="url").status_code == 200
+    assert generate(keeper, image_links=True).status_code == 200
     settle_all()
-    response = generate(keeper, response_format="url")
+    response = generate(keeper, image_links=True)
     error = response.json()["error"]
-    assert (response.status_code, error["param"], error["code"]) == (400, "response_format", "storage_limit_exceeded")
+    assert (response.status_code, error["param"], error["code"]) == (400, "image_links", "storage_limit_exceeded")
     assert nothing_happened(keeper)
     assert StoredFile.objects.count() == 1
     assert generate(keeper).status_code == 200
@@ -141,8 +141,8 @@ def test_paid_pictures_are_told_as_they_are_where_they_cannot_be_kept(
         raise OperationalError("the disk is full")
 
     monkeypatch.setattr(FileWriter, "begin", refuse)
-    response = generate(keeper, response_format="url")
-    assert (response.status_code, response["x-gateway-loss"]) == (200, "response_format")
+    response = generate(keeper, image_links=True)
+    assert (response.status_code, response["x-gateway-loss"]) == (200, "image_links")
     (image,) = response.json()["data"]
     assert size_of(image["b64_json"]) == (1024, 1024)
     assert settle_all() == 1
@@ -156,10 +156,10 @@ def test_a_picture_of_a_type_that_is_never_served_is_given_as_it_is(keeper: Call
 
 
 def test_a_new_retention_level_counts_for_the_next_request(caller: Caller) -> None:
-    assert generate(caller, response_format="url").status_code == 400
+    assert generate(caller, image_links=True).status_code == 400
     # As another process would: this one has the key's policy in memory, as it was.
     Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
     generation.bump(generation.organization_scope(caller.organization_id))
-    response = generate(caller, response_format="url")
+    response = generate(caller, image_links=True)
     assert response.status_code == 200, response.content
     assert StoredFile.objects.count() == 1

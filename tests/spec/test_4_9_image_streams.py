@@ -112,9 +112,9 @@ def test_what_no_stream_can_be_is_refused_by_name(
 
 
 def test_a_stream_has_no_links(caller: Caller) -> None:
-    response = generate(caller, stream=True, response_format="url")
+    response = generate(caller, stream=True, image_links=True)
     error = response.json()["error"]
-    assert (response.status_code, error["param"], error["code"]) == (400, "response_format", "unsupported_feature")
+    assert (response.status_code, error["param"], error["code"]) == (400, "image_links", "unsupported_feature")
     assert nothing_happened(caller)
 
 

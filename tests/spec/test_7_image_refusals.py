@@ -55,7 +55,11 @@ def test_a_feature_that_the_model_lacks_is_400_naming_it(
         ({"aspect_ratio": "16:0"}, "aspect_ratio: must be WIDTH:HEIGHT, such as 16:9"),
         ({"quality": "best"}, "quality: must be one of standard, hd, low, medium, high, xhigh, max, auto"),
         ({"style": "bold"}, "style: must be one of vivid, natural"),
-        ({"response_format": "file"}, "response_format: must be one of b64_json, url"),
+        (
+            {"response_format": "url"},
+            "response_format: must be b64_json; for links to the images, set image_links to true",
+        ),
+        ({"image_links": "yes"}, "image_links: must be true or false"),
         ({"background": "red"}, "background: must be one of transparent, opaque, auto"),
         ({"output_format": "gif"}, "output_format: must be one of png, jpeg, webp"),
         ({"output_compression": 101}, "output_compression: must be between 0 and 100"),

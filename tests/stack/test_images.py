@@ -110,7 +110,7 @@ def test_an_error_within_a_stream_is_raised(client: openai.OpenAI) -> None:
 
 def test_links_lead_to_the_images(keeping_product: Product) -> None:
     client = openai.OpenAI(base_url=f"{keeping_product.url}/v1", api_key=keeping_product.demo["apiKey"], max_retries=0)
-    made = client.images.generate(model="painter", prompt="a cat", n=2, response_format="url")
+    made = client.images.generate(model="painter", prompt="a cat", n=2, extra_body={"image_links": True})
     assert made.data is not None
     for image in made.data:
         assert image.b64_json is None
@@ -123,8 +123,8 @@ def test_links_lead_to_the_images(keeping_product: Product) -> None:
 
 def test_no_links_where_nothing_is_kept(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
-        client.images.generate(model="painter", prompt="a cat", response_format="url")
-    assert (caught.value.param, caught.value.code) == ("response_format", "zero_data_retention")
+        client.images.generate(model="painter", prompt="a cat", extra_body={"image_links": True})
+    assert (caught.value.param, caught.value.code) == ("image_links", "zero_data_retention")
 
 
 def test_more_images_than_a_call_makes(client: openai.OpenAI) -> None:

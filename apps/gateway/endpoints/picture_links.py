@@ -20,7 +20,7 @@ from apps.kernel.errors import ApiError, InvalidRequest
 
 log = structlog.get_logger(__name__)
 
-FIELD = "response_format"
+FIELD = "image_links"
 
 
 class PictureKeeper(Protocol):
@@ -38,7 +38,7 @@ class _Nobody:
 
     def check(self, policy: Policy) -> None:
         raise InvalidRequest(
-            f"{FIELD}: no images are kept here: ask for b64_json", code="unsupported_feature", param=FIELD
+            f"{FIELD}: this gateway keeps no images; leave the field out", code="unsupported_feature", param=FIELD
         )
 
     def keep(self, policy: Policy, data_url: str) -> str:

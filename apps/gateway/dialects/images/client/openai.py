@@ -112,7 +112,7 @@ def _read(wire: Record, *, edits: bool, inputs: list[str], mask: str | None = No
     _check_stream(known)
     config: Record = known.get("image_config") or {}
     options = {name: known[name] for name in _OPTIONS if known.get(name) not in (None, AUTO)}
-    drawing = Drawing(edits=edits, mask=mask, **options, as_links=known.get("response_format") == "url")
+    drawing = Drawing(edits=edits, mask=mask, **options, as_links=bool(known.get("image_links")))
     drawing.partial_images = known.get("partial_images")
     drawing.aspect_ratio = drawing.aspect_ratio or config.get("aspect_ratio")
     drawing.resolution = config.get("image_size")
@@ -142,12 +142,12 @@ def _count(stated: int | None, configured: int | None) -> int | None:
 
 
 def _check_stream(known: dict[str, Any]) -> None:
-    """Refuse what no stream has."""
-    if known.get("stream") and known.get("response_format") == "url":
+    """Refuse links in a stream."""
+    if known.get("stream") and known.get("image_links"):
         raise InvalidRequest(
-            "response_format must be b64_json: events of a stream hold the images themselves",
+            "image_links must be false: the events of a stream contain the images themselves",
             code="unsupported_feature",
-            param="response_format",
+            param="image_links",
         )
 
 
@@ -160,7 +160,7 @@ def _typed(wire: dict[str, str]) -> Record:
         if whole and field in {"n", "output_compression", "partial_images", "image_config"}:
             read: Any = int(value)
         else:
-            read = {"true": True, "false": False}.get(value, value) if field == "stream" else value
+            read = {"true": True, "false": False}.get(value, value) if field in _FORM_BOOLEANS else value
         if inner.endswith("]") and field == "image_config":
             typed.setdefault(field, {})[inner[:-1]] = read
         elif value:
@@ -186,6 +186,12 @@ def _model(value: Any) -> str:
     return str(value)
 
 
+def _response_format(value: Any) -> str:
+    if value != "b64_json":
+        raise Malformed("must be b64_json; for links to the images, set image_links to true")
+    return str(value)
+
+
 def _image_config(value: Any) -> Record:
     wire = an_object(value)
     return {
@@ -201,6 +207,7 @@ def _said(value: str | None) -> str | None:
     return None if value == AUTO else value
 
 
+_FORM_BOOLEANS = frozenset({"stream", "image_links"})
 _OPTIONS = (
     *("size", "aspect_ratio", "quality", "style", "background", "input_fidelity"),
     *("output_format", "output_compression", "moderation"),
@@ -213,7 +220,8 @@ _GENERATION: dict[str, Reader[Any]] = {
     "aspect_ratio": _aspect_ratio,
     "quality": one_of(*_QUALITIES),
     "style": one_of("vivid", "natural"),
-    "response_format": one_of("b64_json", "url"),
+    "response_format": _response_format,
+    "image_links": boolean,
     "background": one_of("transparent", "opaque", AUTO),
     "output_format": one_of("png", "jpeg", "webp"),
     "output_compression": integer(0, 100),
