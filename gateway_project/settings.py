@@ -330,6 +330,8 @@ INVOICE_NUMBER_PREFIX = env.text("INVOICE_NUMBER_PREFIX", "INV-")
 STRIPE_API_BASE = env.text("STRIPE_API_BASE").rstrip("/")
 # Who may make an account: everybody, whom somebody has invited, or nobody.
 SIGN_UP = env.choice("SIGN_UP", ("open", "invite", "closed"), "open" if DEVELOPMENT else "invite")
+# How many organizations a user may own; operators raise it for a person in the admin.
+ORGANIZATIONS_PER_USER = env.integer("ORGANIZATIONS_PER_USER", 3, 0, 1_000_000)
 # Whether an address has to be confirmed before keys and organizations are made under it.
 EMAIL_VERIFICATION = env.boolean("EMAIL_VERIFICATION", default=not DEVELOPMENT)
 # Written to the log until it says how it is sent.

@@ -18,7 +18,7 @@ from apps.organizations import audit, invitations, passwords, revocation
 from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT, require_verified
 from apps.organizations.email_tokens import find_user_to_reset
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
-from apps.organizations.plans import ORGANIZATIONS_PER_USER, limits_of
+from apps.organizations.plans import limits_of
 from apps.organizations.row_locks import lock_row
 from apps.organizations.sessions import end_browser_sessions, end_sessions
 
@@ -122,13 +122,19 @@ def create_organization(
 
 @transaction.atomic
 def create_further_organization(*, owner: User, name: str) -> Organization:
-    """Create an organization at a user's wish. Raises Forbidden when they own as many as a user may."""
+    """Create an organization at a user's wish.
+
+    Raises Forbidden when they own as many as they may: `User.organization_limit`, else the setting
+    ORGANIZATIONS_PER_USER. Deleted organizations do not count.
+    """
     require_verified(owner)
-    # Those who create at once wait for each other here, so that none of them counts without the others'.
-    User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+    # The lock makes requests of one user wait for each other, so that each counts the organizations of the others.
+    limit = User.objects.select_for_update(no_key=True).get(pk=owner.pk).organization_limit
+    if limit is None:
+        limit = settings.ORGANIZATIONS_PER_USER
     owned = Membership.objects.filter(user=owner, role=Role.OWNER)
-    if owned.exclude(organization__status=Organization.Status.DELETED).count() >= ORGANIZATIONS_PER_USER:
-        raise Forbidden(f"The limit of {ORGANIZATIONS_PER_USER} organizations was reached")
+    if owned.exclude(organization__status=Organization.Status.DELETED).count() >= limit:
+        raise Forbidden(f"The limit of {limit} organizations was reached")
     return create_organization(owner=owner, name=name)
 
 

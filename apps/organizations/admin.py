@@ -19,7 +19,7 @@ from apps.kernel.admin import KeptAdmin, ReadAdmin, RowAdmin
 from apps.kernel.errors import ApiError, RateLimited
 from apps.kernel.rest.address import address_of
 from apps.organizations import attempt_rate_limiter, audit, organization_admin, passkeys, step_up, two_factor
-from apps.organizations.actions import sign_out
+from apps.organizations.actions import create_organization, sign_out
 from apps.organizations.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
 from apps.organizations.models import AuditEntry, Invitation, Membership, Passkey, TwoFactor, User
 from apps.organizations.organization_tabs import link_to
@@ -141,11 +141,26 @@ def end_sessions_of(page: Any, user: User, fields: Mapping[str, Any]) -> Done:
     return Done(f"{user} was signed out: {count} session{'' if count == 1 else 's'} ended")
 
 
+class NewOrganizationQuestion(ButtonQuestion):
+    """Ask for the name of an organization for a user."""
+
+    text = "{row} becomes its owner. It begins on the free plan, with a default project and no credits."
+    name = forms.CharField(max_length=255, widget=AdminTextInputWidget())
+
+
+@button("Create organization", permission="organizations.add_organization", question=NewOrganizationQuestion)
+def create_organization_for(page: Any, user: User, fields: Mapping[str, Any]) -> Done:
+    """Create an organization that a user owns, whatever their limit is."""
+    made = create_organization(owner=user, name=fields["name"])
+    return Done(f"{made.name} was created; {user} owns it")
+
+
 @admin.register(User)
 class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
     """People; `is_staff` makes an operator."""
 
-    actions_detail = ("end_sessions_of",)
+    actions_detail = ("create_organization_for", "end_sessions_of")
+    create_organization_for = create_organization_for
     end_sessions_of = end_sessions_of
     help_texts = {
         "organizations": "Where the person is a member, and as what.",
@@ -153,6 +168,7 @@ class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
         "name": "As the person gave it.",
         "is_active": "Off: nobody can sign in as this user; API keys that they created still work.",
         "is_staff": "Makes an operator, who may enter this admin.",
+        "organization_limit": "How many organizations the person may own; empty: ORGANIZATIONS_PER_USER.",
         "email_verified_at": "When the address was confirmed; empty until then.",
     }
     form, add_form, change_password_form = ChangeForm, CreationForm, OperatorSetsPasswordForm
@@ -162,7 +178,7 @@ class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
     ordering = ("-id",)
     readonly_fields = ("id", "organizations", "last_login", "created_at", "updated_at")
     fieldsets = (
-        (None, {"fields": ("id", "email", "name", "organizations", "password")}),
+        (None, {"fields": ("id", "email", "name", "organizations", "organization_limit", "password")}),
         ("Permissions", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
         ("Times", {"fields": ("email_verified_at", "last_login", "created_at", "updated_at")}),
     )

@@ -35,6 +35,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     # The address that they want instead, until it is confirmed, and since when a message to it is yet to be sent.
     wanted_email = models.EmailField(max_length=254, blank=True, default="", db_default="", editable=False)
     email_change_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
+    # How many organizations the user may own; None: ORGANIZATIONS_PER_USER.
+    organization_limit = models.PositiveIntegerField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 

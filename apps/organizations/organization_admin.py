@@ -98,7 +98,7 @@ class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
         return str(row.owner_email) if row.owner_email else None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never: an organization begins with its owner and a project, when somebody signs up."""
+        """Never: an organization begins with its owner and a project; a user's page has a button that creates one."""
         return False
 
     def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:

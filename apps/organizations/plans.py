@@ -27,7 +27,6 @@ PLANS: dict[str, PlanLimits] = {
     "pro": PlanLimits(20, 10, 600, 200, 90, 365, guardrails=False, provider_keys=True),
     "enterprise": PlanLimits(None, None, 6_000, 2_000, 365, 365, guardrails=True, provider_keys=True, audit_logs=True),
 }
-ORGANIZATIONS_PER_USER = 3
 
 
 def limits_of(plan: str) -> PlanLimits:

@@ -77,7 +77,15 @@ class SessionShape(CamelSerializer):
 
 
 class UserShape(CamelModelSerializer):
-    """The signed-in user."""
+    """The user that has just signed up or in."""
+
+    class Meta:
+        model = User
+        fields = read_only_fields = ["id", "name", "email", "created_at"]
+
+
+class SessionUserShape(CamelModelSerializer):
+    """The user of the current session, with whether the address is confirmed."""
 
     email_verified = serializers.SerializerMethodField("is_verified")
 
@@ -87,7 +95,7 @@ class UserShape(CamelModelSerializer):
 
     class Meta:
         model = User
-        fields = read_only_fields = ["id", "name", "email", "email_verified", "created_at"]
+        fields = read_only_fields = [*UserShape.Meta.fields, "email_verified"]
 
 
 class OrganizationShape(CamelModelSerializer):

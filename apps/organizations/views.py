@@ -34,6 +34,7 @@ from apps.organizations.serializers import (
     ProjectChangesShape,
     ProjectShape,
     SessionShape,
+    SessionUserShape,
     SignUpShape,
     UserShape,
 )
@@ -84,10 +85,10 @@ class SignOut(MemberEndpoint):
 class GetSession(MemberEndpoint):
     """`GET /auth/get-session`."""
 
-    @described({"session": SessionShape(), "user": UserShape()})
+    @described({"session": SessionShape(), "user": SessionUserShape()})
     def get(self, request: Request) -> Response:
         """Show the signed-in user, and when the session ends."""
-        return Response({"session": {"expiresAt": extend(request.auth)}, "user": UserShape(self.user).data})
+        return Response({"session": {"expiresAt": extend(request.auth)}, "user": SessionUserShape(self.user).data})
 
 
 class Organizations(MemberEndpoint):

@@ -26,7 +26,7 @@ from apps.kernel.redis import client as store
 from apps.keys.models import ApiKey, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.organizations.actions import create_operator
-from apps.organizations.models import AuditEntry, Organization, Plan, Project
+from apps.organizations.models import AuditEntry, Organization, Plan, Project, Role, User
 from apps.organizations.sessions import start_session
 from tests.support.cast import PASSWORD, Caller, World, make_key, make_user
 
@@ -188,6 +188,14 @@ class TestOrganizations:
         world.project.refresh_from_db()
         assert world.project.status == "deleted"
         assert last_entry() == ("project.delete", *BY_OPERATOR)
+
+    def test_an_operator_creates_an_organization_for_a_user(self, operator: Client, world: World) -> None:
+        User.objects.filter(pk=world.dana.pk).update(organization_limit=0)
+        assert press(operator, world.dana, "create_organization_for", name="Extra").status_code == 302
+        made = Organization.objects.get(name="Extra")
+        assert (made.plan, made.credits, [one.name for one in made.projects.all()]) == ("free", 0, ["Default Project"])
+        assert [(one.user, one.role) for one in made.memberships.all()] == [(world.dana, Role.OWNER)]
+        assert last_entry() == ("organization.create", *BY_OPERATOR)
 
     def test_somebody_is_signed_out_everywhere(self, operator: Client, world: World) -> None:
         token, browser = start_session(world.dana), Client()

@@ -93,6 +93,19 @@ class TestCreating:
         Membership.objects.create(organization=world.elsewhere, user=world.olivia, role=Role.ADMIN)
         assert caller.post("/organization", {"name": "Fourth"}).status_code == 200
 
+    def test_an_operator_raises_the_limit_for_one_user(self, world: World) -> None:
+        User.objects.filter(pk=world.olivia.pk).update(organization_limit=2)
+        caller = signed_in(world.olivia)
+        assert caller.post("/organization", {"name": "Second"}).status_code == 200
+        response = caller.post("/organization", {"name": "Third"})
+        assert (response.status_code, response.json()) == (
+            403,
+            {"message": "The limit of 2 organizations was reached"},
+        )
+        User.objects.filter(pk=world.olivia.pk).update(organization_limit=3)
+        assert caller.post("/organization", {"name": "Third"}).status_code == 200
+        assert Membership.objects.filter(user=world.olivia).count() == 3
+
 
 @pytest.mark.django_db(transaction=True)
 def test_organizations_created_at_once_never_pass_the_limit() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from apps.organizations.models import Organization
-from apps.organizations.plans import ORGANIZATIONS_PER_USER, limits_of
+from apps.organizations.plans import limits_of
 from tests.support.cast import World, signed_in
 
 
@@ -30,7 +31,7 @@ def test_enterprise_extras_are_guardrails_and_audit_logs_and_pro_manages_provide
 
 
 def test_a_user_has_three_organizations() -> None:
-    assert ORGANIZATIONS_PER_USER == 3
+    assert settings.ORGANIZATIONS_PER_USER == 3
 
 
 @pytest.mark.parametrize(
