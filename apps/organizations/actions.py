@@ -16,6 +16,7 @@ from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthentica
 from apps.kernel.ids import find_id
 from apps.organizations import audit, invitations, passwords, revocation
 from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT, require_verified
+from apps.organizations.credential_changes import first_proof_of_mailbox, password_changed
 from apps.organizations.email_tokens import find_user_to_reset
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
 from apps.organizations.plans import ORGANIZATIONS_PER_USER, limits_of
@@ -75,7 +76,10 @@ def want_password_reset(*, email: str) -> None:
 
 
 def reset_password(*, token: str, password: str) -> bool:
-    """Give whoever a token was sent to another password; False when it is not good. Second factors stay as they are."""
+    """Give whoever a token was sent to another password; False when it is not good. Second factors stay as they are.
+
+    An address that was not confirmed is from then on, and what was there before is gone.
+    """
     if find_user_to_reset(token) is None:
         return False
     stored = passwords.hash_of(password)
@@ -86,8 +90,10 @@ def reset_password(*, token: str, password: str) -> bool:
             return False
         found.password = stored
         found.save(update_fields=["password", "updated_at"])
-        end_sessions(found)
         with audit.acting(found):
+            password_changed(found)
+            if settings.EMAIL_VERIFICATION and found.email_verified_at is None:
+                first_proof_of_mailbox(found)
             audit.record_of_account("password.reset", user=found, resource=found)
     return True
 
@@ -105,7 +111,7 @@ def set_password(*, user: User, password: str) -> None:
     user.password = passwords.hash_of(password)
     with transaction.atomic():
         user.save(update_fields=["password", "updated_at"])
-        end_sessions(user)
+        password_changed(user)
 
 
 @transaction.atomic
@@ -251,7 +257,7 @@ def create_operator(*, email: str, password: str) -> User:
             update_fields=["is_staff", "is_superuser", "is_active", "password", "email_verified_at", "updated_at"]
         )
         if not created:
-            end_sessions(user)
+            password_changed(user)
     return user
 
 

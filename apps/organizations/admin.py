@@ -21,9 +21,10 @@ from apps.kernel.rest.address import address_of
 from apps.organizations import attempt_rate_limiter, audit, organization_admin, passkeys, step_up, two_factor
 from apps.organizations.actions import sign_out
 from apps.organizations.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
+from apps.organizations.credential_changes import access_switched_off, password_changed
+from apps.organizations.credential_state import forget_begun
 from apps.organizations.models import AuditEntry, Invitation, Membership, Passkey, TwoFactor, User
 from apps.organizations.organization_tabs import link_to
-from apps.organizations.sessions import end_sessions
 from apps.organizations.sign_in_method_forms import MAX_ANSWER, read_answer
 from apps.organizations.sign_in_methods import sign_in_methods
 
@@ -112,12 +113,13 @@ class OperatorSignInForm(SignInForm):
 
 
 class OperatorSetsPasswordForm(SetPasswordForm):
-    """Another password for a user; sessions under the old one end."""
+    """Another password for a user; what the old one gave ends."""
 
+    @transaction.atomic
     def save(self, commit: bool = True) -> User:
         """Save the password."""
         user: User = super().save(commit)
-        end_sessions(user)
+        password_changed(user)
         return user
 
 
@@ -174,6 +176,13 @@ class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
         """Return the form of a new user, or of one that there is."""
         return super().get_form(request, obj, change=change, **kwargs)
 
+    @transaction.atomic
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
+        """Save the user; one who is switched off is signed out for good."""
+        super().save_model(request, obj, form, change)
+        if change and "is_active" in form.changed_data and not obj.is_active:
+            access_switched_off(obj)
+
     @admin.display(description="Organizations")
     def organizations(self, user: User) -> str:
         """Return the organizations that the user is a member of, with the role there."""
@@ -219,6 +228,7 @@ class FactorAdmin(ReadAdmin):
         with audit.acting(operator, AuditEntry.ActorType.ADMIN):
             audit.record_of_account(f"{self.thing}.delete", user=user, resource=obj)
         super().delete_model(request, obj)
+        forget_begun(user)
         two_factor.forget_if_off(user)
 
 

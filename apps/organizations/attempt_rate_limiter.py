@@ -102,6 +102,14 @@ def remember_address(account: str, address: str) -> None:
         log.warning("throttle.not_remembered", error=type(error).__name__)
 
 
+def forget_addresses(account: str) -> None:
+    """Forget where the account's owner signed in from: another may have known the credentials until now."""
+    try:
+        client().delete(_known_key(account))
+    except RedisError as error:
+        log.warning("throttle.not_forgotten", error=type(error).__name__)
+
+
 def _is_known(account: str, address: str) -> bool:
     try:
         since = client().zscore(_known_key(account), _digest(address))

@@ -13,6 +13,7 @@ import secrets
 import time
 from base64 import b32encode
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -26,12 +27,15 @@ from django.utils import timezone
 from apps.kernel.encryption import UnreadableSecretError, decrypt, encrypt
 from apps.kernel.errors import InvalidRequest, Unauthenticated
 from apps.organizations import attempt_rate_limiter, audit
+from apps.organizations.credential_state import forget_begun
 from apps.organizations.models import TwoFactor, User
 
 log = structlog.get_logger(__name__)
 
 ISSUER: Final = "Model gateway"
 DIGITS, STEP = 6, 30
+# How long an app may take from the secret that it is given to its first code.
+BEGUN_LASTS: Final = timedelta(hours=1)
 # Steps before and after now whose codes are taken: clocks differ.
 _DRIFT: Final = 1
 RECOVERY_CODES: Final = 10
@@ -57,7 +61,7 @@ def require_no_app(user: User) -> None:
 
 @transaction.atomic
 def begin(*, user: User) -> Enrolment:
-    """Return a new secret for the user's app; it counts once `confirm` has seen a code of it.
+    """Return a new secret for the user's app; it counts once `confirm` has seen a code of it, within `BEGUN_LASTS`.
 
     Raises InvalidRequest (409) where an app is asked for already.
     """
@@ -66,7 +70,8 @@ def begin(*, user: User) -> Enrolment:
     if row is not None and row.confirmed_at is not None:
         raise _already_on()
     # Recovery codes of somebody with passkeys stay as they are.
-    TwoFactor.objects.update_or_create(user=user, defaults={"sealed_secret": encrypt(secret), "last_step": 0})
+    fields = {"sealed_secret": encrypt(secret), "last_step": 0, "created_at": timezone.now()}
+    TwoFactor.objects.update_or_create(user=user, defaults=fields)
     return Enrolment(b32encode(secret).decode(), _app(secret).get_provisioning_uri(user.email, ISSUER))
 
 
@@ -78,12 +83,14 @@ def confirm(*, user: User, code: str) -> list[str]:
     """
     attempt_rate_limiter.count_attempt((attempt_rate_limiter.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
     row = _locked(user)
-    if row is None or row.confirmed_at is not None or not row.sealed_secret:
+    is_begun = row is not None and row.confirmed_at is None and bool(row.sealed_secret)
+    if row is None or not is_begun or row.created_at < timezone.now() - BEGUN_LASTS:
         raise InvalidRequest("Begin with POST /auth/two-factor", code="not_begun")
     if not _uses_app(row, code):
         raise InvalidRequest("This is not the app's present code", code="wrong_code", param="code")
     row.confirmed_at = timezone.now()
     row.save(update_fields=["confirmed_at", "last_step"])
+    forget_begun(user)
     audit.record_of_account("two_factor.enable", user=user, resource=row)
     log.info("two_factor.enabled", user=str(user.pk))
     return renew_recovery_codes(user)
@@ -100,6 +107,7 @@ def disable(*, user: User) -> None:
         log.info("two_factor.disabled", user=str(user.pk))
     row.sealed_secret, row.last_step, row.confirmed_at = b"", 0, None
     row.save(update_fields=["sealed_secret", "last_step", "confirmed_at"])
+    forget_begun(user)
     forget_if_off(user)
 
 
