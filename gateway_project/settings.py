@@ -330,7 +330,7 @@ INVOICE_NUMBER_PREFIX = env.text("INVOICE_NUMBER_PREFIX", "INV-")
 STRIPE_API_BASE = env.text("STRIPE_API_BASE").rstrip("/")
 # Who may make an account: everybody, whom somebody has invited, or nobody.
 SIGN_UP = env.choice("SIGN_UP", ("open", "invite", "closed"), "open" if DEVELOPMENT else "invite")
-# Whether an address has to be confirmed before keys and organizations are made under it.
+# Whether an address has to be confirmed before anybody signs in under it.
 EMAIL_VERIFICATION = env.boolean("EMAIL_VERIFICATION", default=not DEVELOPMENT)
 # Written to the log until it says how it is sent.
 vars().update(env.email("EMAIL_URL"))

@@ -11,7 +11,7 @@ from functools import cached_property
 from uuid import UUID
 
 from apps.kernel.errors import NotFound
-from apps.organizations.access import access_organization, is_verified, reaches
+from apps.organizations.access import access_organization, reaches
 from apps.organizations.models import Organization, Project, Role, User
 
 
@@ -33,11 +33,6 @@ class Workspace:
         """The organization's projects, archived ones too, oldest first."""
         rows = self.organization.projects.exclude(status=Project.Status.DELETED)
         return list(rows.order_by("created_at", "id"))
-
-    @property
-    def must_verify(self) -> bool:
-        """Whether the visitor has yet to confirm their e-mail address before they can make anything."""
-        return not is_verified(self.user)
 
     @property
     def is_admin(self) -> bool:

@@ -12,6 +12,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.http import HttpRequest
 from django.urls import URLPattern, path
+from django.utils import timezone
 from django.utils.html import format_html_join
 from knox.models import AuthToken
 
@@ -178,7 +179,10 @@ class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
 
     @transaction.atomic
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
-        """Save the user; one who is switched off is signed out for good."""
+        """Save the user; a new one is taken as confirmed, and one who is switched off is signed out for good."""
+        if not change:
+            # The operator who makes an account answers for its address.
+            obj.email_verified_at = timezone.now()
         super().save_model(request, obj, form, change)
         if change and "is_active" in form.changed_data and not obj.is_active:
             access_switched_off(obj)

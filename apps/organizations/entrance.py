@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final
 
+from django.conf import settings
 from django.core import signing
 
 from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
@@ -21,12 +22,14 @@ SECOND_STEP_LASTS: Final = timedelta(minutes=5)
 _SECOND_STEP: Final = "organizations.second-step"
 
 
-def sign_up(*, address: str, **fields: Any) -> User:
+def sign_up(*, address: str, **fields: Any) -> User | None:
     """Create an account as `actions.sign_up` does. Raises as it does, and RateLimited."""
-    attempt_rate_limiter.count_attempt(
-        (attempt_rate_limiter.SIGN_UP_PER_ADDRESS, address),
-        (attempt_rate_limiter.SIGN_UP_PER_ACCOUNT, User.normalize_username(fields["email"])),
-    )
+    email = User.normalize_username(fields["email"])
+    claims = [(attempt_rate_limiter.SIGN_UP_PER_ADDRESS, address), (attempt_rate_limiter.SIGN_UP_PER_ACCOUNT, email)]
+    if settings.EMAIL_VERIFICATION and not fields.get("invitation"):
+        # A message goes to the address, whether it has an account or not.
+        claims.append((attempt_rate_limiter.MESSAGES_PER_EMAIL, email))
+    attempt_rate_limiter.count_attempt(*claims)
     return actions.sign_up(**fields)
 
 
@@ -66,15 +69,18 @@ def request_password_reset(*, email: str, address: str) -> None:
     """Send a token to an address if an account has it. Raises RateLimited."""
     attempt_rate_limiter.count_attempt(
         (attempt_rate_limiter.RESET_PER_ADDRESS, address),
-        (attempt_rate_limiter.RESET_PER_ACCOUNT, User.normalize_username(email)),
+        (attempt_rate_limiter.MESSAGES_PER_EMAIL, User.normalize_username(email)),
     )
     actions.want_password_reset(email=email)
 
 
-def send_verification(user: User) -> None:
-    """Send another message that lets a user confirm their address. Raises RateLimited."""
-    attempt_rate_limiter.count_attempt((attempt_rate_limiter.MESSAGES_PER_USER, str(user.id)))
-    actions.want_verification(user=user)
+def send_verification(*, email: str, address: str) -> None:
+    """Send another message to an address that an account has yet to confirm, if there is one. Raises RateLimited."""
+    attempt_rate_limiter.count_attempt(
+        (attempt_rate_limiter.RESET_PER_ADDRESS, address),
+        (attempt_rate_limiter.MESSAGES_PER_EMAIL, User.normalize_username(email)),
+    )
+    actions.want_verification(email=email)
 
 
 def request_email_change(*, user: User, email: str) -> None:
@@ -87,7 +93,7 @@ def request_email_change(*, user: User, email: str) -> None:
         raise InvalidRequest("This is your address already", param="newEmail")
     attempt_rate_limiter.count_attempt(
         (attempt_rate_limiter.MESSAGES_PER_USER, str(user.id)),
-        (attempt_rate_limiter.RESET_PER_ACCOUNT, wanted),
+        (attempt_rate_limiter.MESSAGES_PER_EMAIL, wanted),
     )
     account_actions.want_email_change(user=user, email=wanted)
 

@@ -28,6 +28,7 @@ from webauthn.helpers.structs import (
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.ids import find_id
 from apps.organizations import audit, ceremonies, two_factor
+from apps.organizations.access import is_verified
 from apps.organizations.ceremonies import Holder, Purpose
 from apps.organizations.credential_state import forget_begun
 from apps.organizations.models import Passkey, User
@@ -206,6 +207,8 @@ def _find(credential: Mapping[str, Any]) -> Passkey:
     row = rows.filter(credential_id=id_of(credential), user__is_active=True).first()
     if row is None:
         raise PasskeyRefused("unknown")
+    if not is_verified(row.user):
+        raise PasskeyRefused("address not confirmed")
     return row
 
 

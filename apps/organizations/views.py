@@ -39,6 +39,8 @@ from apps.organizations.serializers import (
 )
 from apps.organizations.sessions import MemberEndpoint, extend, start_session
 
+CONFIRM_FIRST = "Open the link in the message that was sent to this address, then sign in"
+
 
 class SignUp(Endpoint):
     """`POST /auth/sign-up/email`."""
@@ -46,10 +48,21 @@ class SignUp(Endpoint):
     authentication_classes = []
     permission_classes = []
 
-    @described({"token": serializers.CharField(), "user": UserShape()}, body=SignUpShape, refuses=(409, 429))
+    @described(
+        {
+            "token": serializers.CharField(allow_null=True),
+            "user": UserShape(allow_null=True),
+            "message": serializers.CharField(required=False),
+        },
+        body=SignUpShape,
+        refuses=(409, 429),
+    )
     def post(self, request: Request) -> Response:
-        """Create an account and sign in."""
-        return _signed_in(entrance.sign_up(address=address_of(request), **self.read(SignUpShape)))
+        """Create an account and sign in; where the address has to be confirmed first, `token` and `user` are null."""
+        user = entrance.sign_up(address=address_of(request), **self.read(SignUpShape))
+        if user is None:
+            return Response({"token": None, "user": None, "message": CONFIRM_FIRST})
+        return _signed_in(user)
 
 
 class SignIn(Endpoint):

@@ -16,7 +16,6 @@ from apps.console.visit import signed_in_page
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.rest.serializers import CamelSerializer, EmailField, TextField
 from apps.organizations import account_actions, entrance, step_up
-from apps.organizations.access import is_verified
 from apps.organizations.account_serializers import NewPasswordShape
 from apps.organizations.ceremonies import Holder
 from apps.organizations.serializers import MAX_PASSWORD
@@ -56,7 +55,6 @@ def account(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
     context: dict[str, Any] = {
         "form": form,
         "visitor": visitor.user,
-        "is_verified": is_verified(visitor.user),
         "password_rules": PASSWORD_RULES,
         "sessions": sessions_of(visitor.user),
         "this_session": name_of(visitor.session),
