@@ -1,6 +1,6 @@
 """Django's registration of the wiring: its checks of the settings, names of tables, groups of operators."""
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.core.checks import Tags, register
 from django.db.models.signals import post_migrate, post_save
 
@@ -25,5 +25,7 @@ class WiringConfig(AppConfig):
         register(check_store, "store", deploy=True)
         name_tables()
         post_save.connect(password_was_set, sender=User)
-        # The last of the apps: by now every table has its permissions.
-        post_migrate.connect(seed_groups, sender=self)
+        # The signal comes for apps with tables alone, each after the permissions of its tables were made. After the last
+        # of them every table has its own.
+        last = [one for one in apps.get_app_configs() if one.models_module is not None][-1]
+        post_migrate.connect(seed_groups, sender=last)
