@@ -95,7 +95,9 @@ class OperatorSignInForm(SignInForm):
             raise forms.ValidationError(error.message, code="throttled") from error
         cleaned: dict[str, Any] = super().clean()
         try:
-            two_factor.require(user=self.get_user(), code=self.cleaned_data.get("code"))
+            step_up.require_second_factor(
+                user=self.get_user(), code=self.cleaned_data.get("code"), passkey=None, address=address
+            )
         except ApiError as error:
             raise forms.ValidationError(error.message, code=error.code) from error
         attempt_rate_limiter.remember_address(email, address)

@@ -44,7 +44,7 @@ def check_second_factor(user: User, *, code: str | None, passkey: Answered | Non
 
     Raises as `step_up.require_second_factor` does.
     """
-    step_up.require_second_factor(user=user, code=code, passkey=passkey)
+    step_up.require_second_factor(user=user, code=code, passkey=passkey, address=address)
     attempt_rate_limiter.remember_address(user.email, address)
 
 

@@ -136,7 +136,7 @@ def _begin(request: HttpRequest, holder: Holder) -> Mapping[str, Any]:
 
 def _confirm(request: HttpRequest, holder: Holder) -> Mapping[str, Any]:
     with transaction.atomic():
-        codes = two_factor.confirm(user=holder.user, code=request.POST.get("code", ""))
+        codes = two_factor.confirm(user=holder.user, code=request.POST.get("code", ""), source=holder.session)
         _note(holder.user, TwoFactor.objects.get(user=holder.user), CHANGE, "Authenticator app turned on")
     messages.success(request, "The authenticator app is on")
     return {"recovery_codes": codes}

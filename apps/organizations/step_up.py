@@ -33,10 +33,10 @@ def require(holder: Holder, proof: Proof) -> None:
         return
     if proof.password is None:
         raise InvalidRequest("Send your `password`, or a `passkey`", code="proof_required", param="password")
-    attempt_rate_limiter.count_attempt((attempt_rate_limiter.PASSWORD_PER_USER, str(user.pk)))
+    attempt_rate_limiter.count_attempt((attempt_rate_limiter.PASSWORD_PER_SESSION, f"{user.pk}\n{holder.session}"))
     if not passwords.matches(proof.password, user.password):
         raise Unauthenticated("Wrong password", code="wrong_password", param="password")
-    two_factor.require(user=user, code=proof.code)
+    two_factor.require(user=user, code=proof.code, source=holder.session, is_known=True)
 
 
 def sign_in_with_passkey(answered: Answered, *, address: str) -> User:
@@ -50,13 +50,14 @@ def sign_in_with_passkey(answered: Answered, *, address: str) -> User:
     return user
 
 
-def require_second_factor(*, user: User, code: str | None, passkey: Answered | None) -> None:
+def require_second_factor(*, user: User, code: str | None, passkey: Answered | None, address: str) -> None:
     """See that somebody whose password was right has their second factor too, where they have one.
 
     Raises as `two_factor.require` and `passkeys.sign_in` do.
     """
     if passkey is None:
-        two_factor.require(user=user, code=code)
+        is_known = attempt_rate_limiter.is_known(user.email, address)
+        two_factor.require(user=user, code=code, source=address, is_known=is_known)
     elif two_factor.is_on(user):
-        attempt_rate_limiter.count_attempt((attempt_rate_limiter.TWO_FACTOR_PER_ACCOUNT, str(user.pk)))
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.PASSKEY_PER_ADDRESS, address))
         passkeys.sign_in(passkey, user=user)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
 import secrets
 import time
 from base64 import b32encode
@@ -34,6 +35,7 @@ log = structlog.get_logger(__name__)
 
 ISSUER: Final = "Model gateway"
 DIGITS, STEP = 6, 30
+_APP_CODE: Final = re.compile(rf"[0-9]{{{DIGITS}}}")
 # How long an app may take from the secret that it is given to its first code.
 BEGUN_LASTS: Final = timedelta(hours=1)
 # Steps before and after now whose codes are taken: clocks differ.
@@ -76,12 +78,12 @@ def begin(*, user: User) -> Enrolment:
 
 
 @transaction.atomic
-def confirm(*, user: User, code: str) -> list[str]:
+def confirm(*, user: User, code: str, source: str) -> list[str]:
     """Ask for a second factor from now on; return the recovery codes, which cannot be had again. Earlier ones end.
 
     Raises InvalidRequest for a code that is not the app's, or where nothing was begun; RateLimited after too many.
     """
-    attempt_rate_limiter.count_attempt((attempt_rate_limiter.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
+    attempt_rate_limiter.count_code(str(user.id), source, is_known=True)
     row = _locked(user)
     is_begun = row is not None and row.confirmed_at is None and bool(row.sealed_secret)
     if row is None or not is_begun or row.created_at < timezone.now() - BEGUN_LASTS:
@@ -153,20 +155,30 @@ def has_app(user: User) -> bool:
     return TwoFactor.objects.filter(user=user).exclude(confirmed_at=None).exists()
 
 
-def require(*, user: User, code: str | None) -> None:
-    """Use a code up, where one is asked for. Raises Unauthenticated without a good one, RateLimited after too many."""
+def require(*, user: User, code: str | None, source: str, is_known: bool) -> None:
+    """Use a code up, where one is asked for. Raises Unauthenticated without a good one, RateLimited after too many.
+
+    `source` is the session in which the code is sent, or the address it comes from: `is_known` when the user has signed
+    in there.
+    """
     if not is_on(user):
         return
     if not code:
         raise Unauthenticated(_what_is_missing(user), code="two_factor_required", param="code")
-    attempt_rate_limiter.count_attempt((attempt_rate_limiter.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
+    if _APP_CODE.fullmatch(code.strip()):
+        attempt_rate_limiter.count_code(str(user.id), source, is_known=is_known)
+    else:
+        attempt_rate_limiter.count_recovery_code(str(user.id), source)
     with transaction.atomic():
         row = _locked(user)
         if row is None:
             # Another request may have turned it off meanwhile.
             good = not is_on(user)
         else:
-            good = (row.confirmed_at is not None and _uses_app(row, code)) or _uses_recovery_code(row, code)
+            is_of_app = _APP_CODE.fullmatch(code.strip()) is not None
+            good = (
+                row.confirmed_at is not None and _uses_app(row, code) if is_of_app else _uses_recovery_code(row, code)
+            )
             if good:
                 row.save(update_fields=["last_step", "recovery_digests"])
     if not good:

@@ -145,7 +145,7 @@ class TestSessionsAndSteps:
         assert find_session(others) is not None
         with pytest.raises(Exception, match="That took too long"):
             entrance.find_second_step(step)
-        assert not attempt_rate_limiter._is_known(world.olivia.email, "192.0.2.7")
+        assert not attempt_rate_limiter.is_known(world.olivia.email, "192.0.2.7")
 
     def test_who_was_switched_off_comes_back_without_old_sessions(self, world: World) -> None:
         operator, session, browser = Client(), start_session(world.dana), Client()
