@@ -25,7 +25,7 @@ class WiringConfig(AppConfig):
         register(check_store, "store", deploy=True)
         name_tables()
         post_save.connect(password_was_set, sender=User)
-        # The signal comes for apps with tables alone, each after the permissions of its tables were made. After the last
-        # of them every table has its own.
+        # The signal comes for apps with tables alone, each after the permissions of its tables were made: after the
+        # last of them every table has its own.
         last = [one for one in apps.get_app_configs() if one.models_module is not None][-1]
         post_migrate.connect(seed_groups, sender=last)
