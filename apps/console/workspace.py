@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 from uuid import UUID
 
 from apps.kernel.errors import NotFound
@@ -20,6 +21,7 @@ class Workspace:
     """An organization as one of its members visits it."""
 
     user: User
+    session: Any
     organization: Organization
     role: Role
 
@@ -50,10 +52,10 @@ class Workspace:
             raise NotFound(missing)
 
 
-def open_workspace(user: User, organization_id: str, needs: Role = Role.DEVELOPER) -> Workspace:
+def open_workspace(user: User, session: Any, organization_id: str, needs: Role = Role.DEVELOPER) -> Workspace:
     """Return the workspace. Raises NotFound; Forbidden for strangers and for roles that do not reach."""
     organization, role = access_organization(user, organization_id, needs)
-    return Workspace(user, organization, role)
+    return Workspace(user, session, organization, role)
 
 
 def organizations_of(user: User) -> list[Organization]:

@@ -7,12 +7,19 @@ proof is for.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
 
-from apps.kernel.errors import InvalidRequest, Unauthenticated
+from django.utils import timezone
+
+from apps.kernel.errors import Forbidden, InvalidRequest, Unauthenticated
 from apps.organizations import attempt_rate_limiter, passkeys, passwords, two_factor
 from apps.organizations.ceremonies import Holder
 from apps.organizations.models import User
 from apps.organizations.passkeys import Answered
+
+# How long signing in counts as proof for what cannot be undone.
+RECENT: Final = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,26 @@ def require(holder: Holder, proof: Proof) -> None:
     if not passwords.matches(proof.password, user.password):
         raise Unauthenticated("Wrong password", code="wrong_password", param="password")
     two_factor.require(user=user, code=proof.code, source=holder.session, is_known=True)
+
+
+def is_recent(session: Any) -> bool:
+    """Tell whether the user signed in no longer than ten minutes ago to begin a session."""
+    return bool(timezone.now() - session.created < RECENT)
+
+
+def require_recent(holder: Holder, session: Any, proof: Proof) -> None:
+    """See that who destroys something signed in of late, or proves who they are: a session left open does not do.
+
+    Raises Forbidden without either, and as `require` does for a proof that is not good.
+    """
+    if proof != Proof():
+        require(holder, proof)
+    elif not is_recent(session):
+        raise Forbidden(
+            "This needs a session that is younger than ten minutes, or proof of who you are: sign in again, or send "
+            "your `password` (with a `code` where a second factor is on) or a `passkey` in the body",
+            code="proof_required",
+        )
 
 
 def sign_in_with_passkey(answered: Answered, *, address: str) -> User:

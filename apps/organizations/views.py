@@ -13,7 +13,7 @@ from apps.kernel.rest.address import address_of
 from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import DecimalTextField, Nothing
-from apps.organizations import actions, entrance
+from apps.organizations import actions, entrance, step_up
 from apps.organizations.access import (
     access_membership,
     access_organization,
@@ -22,7 +22,8 @@ from apps.organizations.access import (
     require,
 )
 from apps.organizations.models import Organization, Project, Role, User
-from apps.organizations.passkey_shapes import SignInWithPasskeyShape, answered
+from apps.organizations.passkey_shapes import ProofShape, SignInWithPasskeyShape, answered, proof
+from apps.organizations.passkey_views import holder_of
 from apps.organizations.serializers import (
     MemberChangesShape,
     MemberShape,
@@ -135,10 +136,14 @@ class OneOrganization(MemberEndpoint):
         changed = actions.change_organization(organization=organization, changes=changes)
         return Response({"message": "Organization updated", "organization": OrganizationShape(changed).data})
 
-    @described({"message": message_field()}, refuses=(403, 404))
+    @described({"message": message_field()}, body=ProofShape, refuses=(401, 403, 404, 429))
     def delete(self, request: Request, organization_id: str) -> Response:
-        """Delete the organization and everything that belongs to it."""
+        """Delete the organization and everything that belongs to it, within ten minutes of signing in, or with proof.
+
+        A session that is older needs the `password` (with a `code` where a second factor is on) or a `passkey`.
+        """
         organization, _ = access_organization(self.user, organization_id, Role.OWNER)
+        step_up.require_recent(holder_of(self), request.auth, proof(self.read(ProofShape)))
         actions.delete_organization(organization=organization)
         return Response({"message": "Organization deleted"})
 

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 
 from apps.console.browser_session import BrowserSession, begin
-from apps.console.forms import PASSWORD_RULES, Form, attempt, read_form
+from apps.console.forms import PASSWORD_RULES, Form, attempt, read_form, read_proof
 from apps.console.rendering import show
 from apps.console.visit import signed_in_page
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
@@ -18,7 +18,6 @@ from apps.kernel.rest.serializers import CamelSerializer, EmailField, TextField
 from apps.organizations import account_actions, entrance, step_up
 from apps.organizations.account_serializers import NewPasswordShape
 from apps.organizations.ceremonies import Holder
-from apps.organizations.serializers import MAX_PASSWORD
 from apps.organizations.sessions import end_session, name_of, sessions_of
 from apps.organizations.sign_in_method_forms import act, answer_question, state_of
 
@@ -127,9 +126,7 @@ def _change_password(request: HttpRequest, visitor: BrowserSession) -> HttpRespo
 
 
 def _require_proof(request: HttpRequest, visitor: BrowserSession) -> None:
-    password = request.POST.get("password", "")[:MAX_PASSWORD]
-    code = request.POST.get("code", "").strip()[:32]
-    step_up.require(_holder(visitor), step_up.Proof(password=password or None, code=code or None))
+    step_up.require(_holder(visitor), read_proof(request))
 
 
 def _holder(visitor: BrowserSession) -> Holder:
