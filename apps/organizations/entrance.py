@@ -109,6 +109,16 @@ def invite_member(*, by: User, own_role: Role, organization: Organization, email
     return invitations.invite(organization=organization, by=by, email=email, role=role)
 
 
+def add_member(*, own_role: Role, organization: Organization, email: str, role: Role) -> Membership:
+    """Make the user with an address a member, up to one's own role. Raises as `actions.add_member`, RateLimited.
+
+    The answer tells whether the address has an account, so tries are counted.
+    """
+    require(own_role, role)
+    attempt_rate_limiter.count_attempt((attempt_rate_limiter.INVITATIONS_PER_ORGANIZATION, str(organization.id)))
+    return actions.add_member(organization=organization, email=email, role=role)
+
+
 def find_invitation(organization: Organization, identifier: str) -> Invitation:
     """Return an open invitation of an organization. Raises NotFound."""
     wanted = identify(identifier, invitations.NO_INVITATION)

@@ -176,13 +176,12 @@ class Members(MemberEndpoint):
         rows = organization.memberships.select_related("user").order_by("created_at", "id")
         return Response({"members": MemberShape(rows, many=True).data})
 
-    @described({"message": message_field(), "member": MemberShape()}, body=NewMemberShape, refuses=(403, 404, 409))
+    @described({"message": message_field(), "member": MemberShape()}, body=NewMemberShape, refuses=(403, 404, 409, 429))
     def post(self, request: Request, organization_id: str) -> Response:
         """Add an existing user as a member."""
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
         fields = self.read(NewMemberShape)
-        require(role, fields["role"])
-        added = actions.add_member(organization=organization, **fields)
+        added = entrance.add_member(own_role=role, organization=organization, **fields)
         return Response({"message": "Member added", "member": MemberShape(added).data})
 
 

@@ -147,6 +147,14 @@ class TestSessionsAndSteps:
             entrance.find_second_step(step)
         assert not attempt_rate_limiter.is_known(world.olivia.email, "192.0.2.7")
 
+    @pytest.mark.parametrize("password_change", PASSWORD_CHANGES)
+    def test_another_password_ends_sessions_of_the_admin(self, db: None, password_change: Change) -> None:
+        operator, browser = create_operator(email="other@example.com", password=PASSWORD), Client()
+        browser.force_login(operator)
+        assert browser.get("/admin/").status_code == 200
+        password_change(operator)
+        assert browser.get("/admin/").status_code == 302
+
     def test_who_was_switched_off_comes_back_without_old_sessions(self, world: World) -> None:
         operator, session, browser = Client(), start_session(world.dana), Client()
         operator.force_login(create_operator(email="op@example.com", password=PASSWORD))
