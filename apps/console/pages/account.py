@@ -121,7 +121,10 @@ def _change_password(request: HttpRequest, visitor: BrowserSession) -> HttpRespo
     account_actions.change_password(user=visitor.user, password=fields["new_password"])
     response = HttpResponseRedirect(reverse("console:account"))
     begin(request, response, visitor.user)
-    messages.success(request, "The password was changed. Every other session was ended.")
+    messages.success(
+        request,
+        "The password was changed. Every other session and the programs that you signed in were ended; API keys stay.",
+    )
     return response
 
 
