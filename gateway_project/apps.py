@@ -1,8 +1,8 @@
 """Django's registration of the wiring: its checks of the settings, names of tables, groups of operators."""
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.core.checks import Tags, register
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, post_save
 
 
 class WiringConfig(AppConfig):
@@ -13,6 +13,8 @@ class WiringConfig(AppConfig):
 
     def ready(self) -> None:
         """Have the settings checked wherever Django checks."""
+        from apps.organizations.credential_changes import password_was_set
+        from apps.organizations.models import User
         from gateway_project.admin_site.navigation import name_tables
         from gateway_project.admin_site.operator_groups import seed_groups
         from gateway_project.checks import check_settings
@@ -22,5 +24,8 @@ class WiringConfig(AppConfig):
         # Asked before the product is brought up (`prepare`), and by `check --deploy`: who runs already goes on.
         register(check_store, "store", deploy=True)
         name_tables()
-        # The last of the apps: by now every table has its permissions.
-        post_migrate.connect(seed_groups, sender=self)
+        post_save.connect(password_was_set, sender=User)
+        # The signal comes for apps with tables alone, each after the permissions of its tables were made: after the
+        # last of them every table has its own.
+        last = [one for one in apps.get_app_configs() if one.models_module is not None][-1]
+        post_migrate.connect(seed_groups, sender=last)

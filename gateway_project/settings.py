@@ -332,7 +332,7 @@ STRIPE_API_BASE = env.text("STRIPE_API_BASE").rstrip("/")
 SIGN_UP = env.choice("SIGN_UP", ("open", "invite", "closed"), "open" if DEVELOPMENT else "invite")
 # How many organizations a user may own; operators raise it for a person in the admin.
 ORGANIZATIONS_PER_USER = env.integer("ORGANIZATIONS_PER_USER", 3, 0, 1_000_000)
-# Whether an address has to be confirmed before keys and organizations are made under it.
+# Whether an address has to be confirmed before anybody signs in under it.
 EMAIL_VERIFICATION = env.boolean("EMAIL_VERIFICATION", default=not DEVELOPMENT)
 # Written to the log until it says how it is sent.
 vars().update(env.email("EMAIL_URL"))

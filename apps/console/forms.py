@@ -26,6 +26,9 @@ from apps.kernel.rest.errors import find_error
 from apps.kernel.rest.serializers import BooleanField, IntegerField
 from apps.organizations import idempotency
 from apps.organizations.models import User
+from apps.organizations.passkey_shapes import MAX_CODE
+from apps.organizations.serializers import MAX_PASSWORD
+from apps.organizations.step_up import Proof
 
 Result = TypeVar("Result")
 # The hidden field that tells one sending of a form from another, and its most characters.
@@ -107,6 +110,12 @@ def require_typed(request: HttpRequest, name: str, expected: str) -> None:
     """See that somebody typed the name of what they are about to destroy. Raises InvalidRequest."""
     if " ".join(request.POST.get(name, "").split()) != " ".join(expected.split()):
         raise InvalidRequest("This is not its name; nothing was deleted", param=name)
+
+
+def read_proof(request: HttpRequest) -> Proof:
+    """Return what the fields of `parts/proof_fields.html` say."""
+    password, code = request.POST.get("password", "")[:MAX_PASSWORD], request.POST.get("code", "").strip()[:MAX_CODE]
+    return Proof(password=password or None, code=code or None)
 
 
 def is_unticked(request: HttpRequest, name: str) -> bool:

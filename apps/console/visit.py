@@ -102,7 +102,7 @@ def workspace_page(*methods: str, needs: Role = Role.DEVELOPER) -> Callable[[_Wo
         def serve(
             request: HttpRequest, visitor: BrowserSession, organization_id: str, **names: Any
         ) -> HttpResponseBase:
-            workspace = open_workspace(visitor.user, organization_id, needs)
+            workspace = open_workspace(visitor.user, visitor.session, organization_id, needs)
             response = view(request, workspace, **names)
             _remember(request, response, str(workspace.organization.id))
             return response

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 from uuid import UUID
 
 from apps.kernel.errors import NotFound
-from apps.organizations.access import access_organization, is_verified, reaches
+from apps.organizations.access import access_organization, reaches
 from apps.organizations.models import Organization, Project, Role, User
 
 
@@ -20,6 +21,7 @@ class Workspace:
     """An organization as one of its members visits it."""
 
     user: User
+    session: Any
     organization: Organization
     role: Role
 
@@ -33,11 +35,6 @@ class Workspace:
         """The organization's projects, archived ones too, oldest first."""
         rows = self.organization.projects.exclude(status=Project.Status.DELETED)
         return list(rows.order_by("created_at", "id"))
-
-    @property
-    def must_verify(self) -> bool:
-        """Whether the visitor has yet to confirm their e-mail address before they can make anything."""
-        return not is_verified(self.user)
 
     @property
     def is_admin(self) -> bool:
@@ -55,10 +52,10 @@ class Workspace:
             raise NotFound(missing)
 
 
-def open_workspace(user: User, organization_id: str, needs: Role = Role.DEVELOPER) -> Workspace:
+def open_workspace(user: User, session: Any, organization_id: str, needs: Role = Role.DEVELOPER) -> Workspace:
     """Return the workspace. Raises NotFound; Forbidden for strangers and for roles that do not reach."""
     organization, role = access_organization(user, organization_id, needs)
-    return Workspace(user, organization, role)
+    return Workspace(user, session, organization, role)
 
 
 def organizations_of(user: User) -> list[Organization]:

@@ -9,9 +9,9 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.organizations import audit, passwords
+from apps.organizations.credential_changes import password_changed
 from apps.organizations.email_tokens import find_email_change
 from apps.organizations.models import User
-from apps.organizations.sessions import end_sessions
 
 
 def rename(*, user: User, name: str) -> None:
@@ -21,12 +21,12 @@ def rename(*, user: User, name: str) -> None:
 
 
 def change_password(*, user: User, password: str) -> None:
-    """Give a user another password; every session ends, the one that asks too."""
+    """Give a user another password. Every session ends, the one that asks too, and so does what was pending."""
     stored = passwords.hash_of(password)
     with transaction.atomic():
         user.password = stored
         user.save(update_fields=["password", "updated_at"])
-        end_sessions(user)
+        password_changed(user)
         audit.record_of_account("password.change", user=user, resource=user)
 
 

@@ -35,6 +35,20 @@ or send
     POST {place}/auth/verify-email
     {{"token": "{token}"}}
 
+If it was not you, do not open the link: someone would have an account with your address. To have that account yourself,
+choose another password at {place}/app/forgot-password, which removes everything that they left there.
+"""
+_SIGN_UP_TRIED = """Someone, hopefully you, tried to sign up at {place} with this e-mail address, which has an account
+already. No other account was made, and yours is as it was.
+
+If it was you, sign in at
+
+    {place}/app/sign-in
+
+or choose another password, within an hour, at
+
+    {place}/reset-password?token={token}
+
 If it was not you, there is nothing to do.
 """
 _RESET = """Somebody, hopefully you, wants another password for the account of this e-mail address at {place}.
@@ -111,6 +125,11 @@ def send_pending_emails() -> int:
             wanted = user.verification_wanted_at
             User.objects.filter(pk=user.pk, verification_wanted_at=wanted).update(verification_wanted_at=None)
             sent += 1
+    for user in User.objects.exclude(sign_up_tried_at=None)[:_AT_ONCE]:
+        if not user.is_active or _send("You have an account already", _sign_up_tried(user), user.email):
+            tried = user.sign_up_tried_at
+            User.objects.filter(pk=user.pk, sign_up_tried_at=tried).update(sign_up_tried_at=None)
+            sent += 1
     for user in User.objects.exclude(password_reset_wanted_at=None)[:_AT_ONCE]:
         if not user.is_active or _send("Choose another password", _reset(user), user.email):
             asked = user.password_reset_wanted_at
@@ -130,6 +149,10 @@ def send_pending_emails() -> int:
 
 def _verification(user: User) -> str:
     return _VERIFY.format(place=settings.PUBLIC_URL, token=verification_token(user))
+
+
+def _sign_up_tried(user: User) -> str:
+    return _SIGN_UP_TRIED.format(place=settings.PUBLIC_URL, token=reset_token(user))
 
 
 def _reset(user: User) -> str:

@@ -94,15 +94,17 @@ class ChangePassword(MemberEndpoint):
         return Response({"message": "The password was changed", "token": start_session(self.user)})
 
 
-class SendVerificationEmail(MemberEndpoint):
+class SendVerificationEmail(Endpoint):
     """`POST /auth/send-verification-email`."""
 
-    @described({"message": message_field()}, body=Nothing, refuses=(429,))
+    authentication_classes = []
+    permission_classes = []
+
+    @described({"message": message_field()}, body=PasswordResetRequestShape, refuses=(429,))
     def post(self, request: Request) -> Response:
-        """Send a new confirmation token to the signed-in user's e-mail address."""
-        self.read(Nothing)
-        entrance.send_verification(self.user)
-        return Response({"message": "A message is on its way"})
+        """Send a new confirmation token to an address, if an account has yet to confirm it: the answer is the same."""
+        entrance.send_verification(address=address_of(request), **self.read(PasswordResetRequestShape))
+        return Response({"message": "If this address has yet to be confirmed, a message is on its way"})
 
 
 class ChangeEmail(MemberEndpoint):

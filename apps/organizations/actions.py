@@ -15,19 +15,26 @@ from django.utils import timezone
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.ids import find_id
 from apps.organizations import audit, invitations, passwords, revocation
-from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT, require_verified
+from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT, is_verified, require_verified
+from apps.organizations.credential_changes import first_proof_of_mailbox, password_changed
 from apps.organizations.email_tokens import find_user_to_reset
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
 from apps.organizations.plans import limits_of
 from apps.organizations.row_locks import lock_row
 from apps.organizations.sessions import end_browser_sessions, end_sessions
 
+_WRONG = "Wrong e-mail address or password"
+_OR_NOT_CONFIRMED = f"{_WRONG}, or the address is not confirmed yet: open the link in the message that was sent to it"
 DEFAULT_ORGANIZATION, DEFAULT_PROJECT = "Default Organization", "Default Project"
 
 
-def sign_up(*, name: str, email: str, password: str, ref: str | None = None, invitation: str | None = None) -> User:
-    """Create a user with an organization and a project of their own. Raises InvalidRequest (409) for a known address,
-    Forbidden for whom `SIGN_UP` does not let in.
+def sign_up(
+    *, name: str, email: str, password: str, ref: str | None = None, invitation: str | None = None
+) -> User | None:
+    """Create a user with an organization and a project of their own; return None while the address is to be confirmed.
+
+    Where addresses are confirmed, one that has an account is answered alike, and its owner gets a message. Elsewhere
+    raises InvalidRequest (409). Raises Forbidden for whom `SIGN_UP` does not let in.
 
     `ref` is the id of the organization that sent them; one that does not exist is not recorded. An `invitation` was
     sent to the address, so it needs no further message to be confirmed; whom it makes a member of an organization gets
@@ -52,10 +59,19 @@ def sign_up(*, name: str, email: str, password: str, ref: str | None = None, inv
                 if admitted is not None:
                     invitations.accept(invitation=admitted, user=user)
     except IntegrityError as error:
+        if not verified:
+            _want_sign_up_notice(email)
+            return None
         raise InvalidRequest(
             "An account with this e-mail address already exists", status=409, code="already_exists", param="email"
         ) from error
-    return user
+    return user if verified else None
+
+
+def _want_sign_up_notice(email: str) -> None:
+    """Have a message sent that tells the owner of an account that someone tried to sign up with its address."""
+    users = User.objects.filter(email=User.normalize_username(email), is_active=True)
+    users.update(sign_up_tried_at=timezone.now())
 
 
 def verify_email(*, user: User) -> bool:
@@ -63,9 +79,10 @@ def verify_email(*, user: User) -> bool:
     return bool(User.objects.filter(pk=user.pk, email_verified_at=None).update(email_verified_at=timezone.now()))
 
 
-def want_verification(*, user: User) -> None:
-    """Have a message sent that lets a user confirm their address; nothing where that is done."""
-    User.objects.filter(pk=user.pk, email_verified_at=None).update(verification_wanted_at=timezone.now())
+def want_verification(*, email: str) -> None:
+    """Have a message sent that lets a user confirm their address; nothing where that is done, or there is no user."""
+    users = User.objects.filter(email=User.normalize_username(email), email_verified_at=None, is_active=True)
+    users.update(verification_wanted_at=timezone.now())
 
 
 def want_password_reset(*, email: str) -> None:
@@ -75,7 +92,10 @@ def want_password_reset(*, email: str) -> None:
 
 
 def reset_password(*, token: str, password: str) -> bool:
-    """Give whoever a token was sent to another password; False when it is not good. Second factors stay as they are."""
+    """Give whoever a token was sent to another password; False when it is not good. Second factors stay as they are.
+
+    An address that was not confirmed is from then on, and what was there before is gone.
+    """
     if find_user_to_reset(token) is None:
         return False
     stored = passwords.hash_of(password)
@@ -86,17 +106,23 @@ def reset_password(*, token: str, password: str) -> bool:
             return False
         found.password = stored
         found.save(update_fields=["password", "updated_at"])
-        end_sessions(found)
         with audit.acting(found):
+            password_changed(found)
+            if settings.EMAIL_VERIFICATION and found.email_verified_at is None:
+                first_proof_of_mailbox(found)
             audit.record_of_account("password.reset", user=found, resource=found)
     return True
 
 
 def sign_in(*, email: str, password: str) -> User:
-    """Return the user. Raises Unauthenticated, alike and as late for an unknown address as for a wrong password."""
+    """Return the user.
+
+    Raises Unauthenticated, alike and as late for an unknown address, a wrong password, and an address that has yet to
+    be confirmed: who tried to sign up with another's address does not learn from it whether there is an account.
+    """
     user = User.objects.filter(email=User.normalize_username(email), is_active=True).first()
-    if not passwords.matches(password, user.password if user else None) or user is None:
-        raise Unauthenticated("Wrong e-mail address or password")
+    if not passwords.matches(password, user.password if user else None) or user is None or not is_verified(user):
+        raise Unauthenticated(_OR_NOT_CONFIRMED if settings.EMAIL_VERIFICATION else _WRONG)
     return user
 
 
@@ -105,7 +131,7 @@ def set_password(*, user: User, password: str) -> None:
     user.password = passwords.hash_of(password)
     with transaction.atomic():
         user.save(update_fields=["password", "updated_at"])
-        end_sessions(user)
+        password_changed(user)
 
 
 @transaction.atomic
@@ -257,7 +283,7 @@ def create_operator(*, email: str, password: str) -> User:
             update_fields=["is_staff", "is_superuser", "is_active", "password", "email_verified_at", "updated_at"]
         )
         if not created:
-            end_sessions(user)
+            password_changed(user)
     return user
 
 

@@ -12,6 +12,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.http import HttpRequest
 from django.urls import URLPattern, path
+from django.utils import timezone
 from django.utils.html import format_html_join
 from knox.models import AuthToken
 
@@ -21,9 +22,10 @@ from apps.kernel.rest.address import address_of
 from apps.organizations import attempt_rate_limiter, audit, organization_admin, passkeys, step_up, two_factor
 from apps.organizations.actions import create_organization, sign_out
 from apps.organizations.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
+from apps.organizations.credential_changes import access_switched_off, password_changed
+from apps.organizations.credential_state import forget_begun
 from apps.organizations.models import AuditEntry, Invitation, Membership, Passkey, TwoFactor, User
 from apps.organizations.organization_tabs import link_to
-from apps.organizations.sessions import end_sessions
 from apps.organizations.sign_in_method_forms import MAX_ANSWER, read_answer
 from apps.organizations.sign_in_methods import sign_in_methods
 
@@ -93,7 +95,9 @@ class OperatorSignInForm(SignInForm):
             raise forms.ValidationError(error.message, code="throttled") from error
         cleaned: dict[str, Any] = super().clean()
         try:
-            two_factor.require(user=self.get_user(), code=self.cleaned_data.get("code"))
+            step_up.require_second_factor(
+                user=self.get_user(), code=self.cleaned_data.get("code"), passkey=None, address=address
+            )
         except ApiError as error:
             raise forms.ValidationError(error.message, code=error.code) from error
         attempt_rate_limiter.remember_address(email, address)
@@ -112,12 +116,13 @@ class OperatorSignInForm(SignInForm):
 
 
 class OperatorSetsPasswordForm(SetPasswordForm):
-    """Another password for a user; sessions under the old one end."""
+    """Another password for a user; what the old one gave ends."""
 
+    @transaction.atomic
     def save(self, commit: bool = True) -> User:
         """Save the password."""
         user: User = super().save(commit)
-        end_sessions(user)
+        password_changed(user)
         return user
 
 
@@ -190,6 +195,16 @@ class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
         """Return the form of a new user, or of one that there is."""
         return super().get_form(request, obj, change=change, **kwargs)
 
+    @transaction.atomic
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
+        """Save the user; a new one is taken as confirmed, and one who is switched off is signed out for good."""
+        if not change:
+            # The operator who makes an account answers for its address.
+            obj.email_verified_at = timezone.now()
+        super().save_model(request, obj, form, change)
+        if change and "is_active" in form.changed_data and not obj.is_active:
+            access_switched_off(obj)
+
     @admin.display(description="Organizations")
     def organizations(self, user: User) -> str:
         """Return the organizations that the user is a member of, with the role there."""
@@ -235,6 +250,7 @@ class FactorAdmin(ReadAdmin):
         with audit.acting(operator, AuditEntry.ActorType.ADMIN):
             audit.record_of_account(f"{self.thing}.delete", user=user, resource=obj)
         super().delete_model(request, obj)
+        forget_begun(user)
         two_factor.forget_if_off(user)
 
 

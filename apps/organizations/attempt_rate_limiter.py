@@ -38,14 +38,21 @@ SIGN_IN_PER_ADDRESS = AttemptLimit("sign-in:address", 60)
 SIGN_UP_PER_ACCOUNT = AttemptLimit("sign-up:account", 5)
 SIGN_UP_PER_ADDRESS = AttemptLimit("sign-up:address", 10)
 
-# Codes have six digits, and whoever tries them knows the password already.
-TWO_FACTOR_PER_ACCOUNT = AttemptLimit("two-factor:account", 10, 600)
-PASSWORD_PER_USER = AttemptLimit("password:user", 10, 600)
+# Codes have six digits, three of them are good at a time, and who tries them knows the password already: a hundred
+# tries a day find one with a chance of 0.03 % a day. A source is an address, or a session of the user's own.
+CODE_PER_SOURCE = AttemptLimit("code:source", 10, 600)
+CODE_PER_SOURCE_A_DAY = AttemptLimit("code:source-a-day", 100, 86_400)
+# All addresses together that the user never signed in from.
+CODE_FROM_STRANGERS_A_DAY = AttemptLimit("code:strangers-a-day", 100, 86_400)
+# Recovery codes have 49 bits.
+RECOVERY_CODE_PER_SOURCE = AttemptLimit("recovery-code:source", 10, 600)
+PASSWORD_PER_SESSION = AttemptLimit("password:session", 10, 600)
 PASSKEY_PER_ADDRESS = AttemptLimit("passkey:address", 60)
 PASSKEY_PER_USER = AttemptLimit("passkey:user", 60, 600)
 VERIFY_PER_ADDRESS = AttemptLimit("verify-email:address", 60)
 RESET_PER_ADDRESS = AttemptLimit("password-reset:address", 20)
-RESET_PER_ACCOUNT = AttemptLimit("password-reset:account", 5, 3_600)
+# Messages that anybody can have sent to an address: to confirm it, to choose another password, to sign up.
+MESSAGES_PER_EMAIL = AttemptLimit("messages:email", 5, 3_600)
 MESSAGES_PER_USER = AttemptLimit("verification-email:user", 5, 3_600)
 INVITATIONS_PER_ORGANIZATION = AttemptLimit("invitation:organization", 50, 3_600)
 INVITATIONS_PER_ACCOUNT = AttemptLimit("invitation:account", 10, 3_600)
@@ -84,9 +91,27 @@ _TRY = LuaScript(
 def count_sign_in(account: str, address: str) -> None:
     """Count a try to sign in, before the password is looked at. Raises RateLimited."""
     claims = [(SIGN_IN_PER_ADDRESS, address), (SIGN_IN_PER_ACCOUNT_AND_ADDRESS, f"{address}\n{account}")]
-    if not _is_known(account, address):
+    if not is_known(account, address):
         claims.append((SIGN_IN_PER_ACCOUNT, account))
     count_attempt(*claims)
+
+
+def count_code(user: str, source: str, *, is_known: bool) -> None:
+    """Count a try with an app's code from an address, or in a session. Raises RateLimited.
+
+    A stranger who knows the password uses up the tries of strangers alone: the user goes on from addresses that they
+    signed in from (`is_known`), in their sessions, and with passkeys and recovery codes.
+    """
+    one = f"{user}\n{source}"
+    claims = [(CODE_PER_SOURCE, one), (CODE_PER_SOURCE_A_DAY, one)]
+    if not is_known:
+        claims.append((CODE_FROM_STRANGERS_A_DAY, user))
+    count_attempt(*claims)
+
+
+def count_recovery_code(user: str, source: str) -> None:
+    """Count a try with a recovery code from an address, or in a session. Raises RateLimited."""
+    count_attempt((RECOVERY_CODE_PER_SOURCE, f"{user}\n{source}"))
 
 
 def remember_address(account: str, address: str) -> None:
@@ -102,7 +127,16 @@ def remember_address(account: str, address: str) -> None:
         log.warning("throttle.not_remembered", error=type(error).__name__)
 
 
-def _is_known(account: str, address: str) -> bool:
+def forget_addresses(account: str) -> None:
+    """Forget where the account's owner signed in from: another may have known the credentials until now."""
+    try:
+        client().delete(_known_key(account))
+    except RedisError as error:
+        log.warning("throttle.not_forgotten", error=type(error).__name__)
+
+
+def is_known(account: str, address: str) -> bool:
+    """Tell whether the account's owner signed in from the address of late; False when nobody can tell."""
     try:
         since = client().zscore(_known_key(account), _digest(address))
     except RedisError:

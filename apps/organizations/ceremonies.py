@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from apps.kernel.errors import InvalidRequest, Overloaded
 from apps.kernel.redis import client
+from apps.organizations.credential_state import state_of
 from apps.organizations.models import User
 
 log = structlog.get_logger(__name__)
@@ -47,19 +48,20 @@ class Ceremony:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Whose a ceremony is: somebody in one session of theirs. Nobody's is whoever's knows its name."""
+    """Whose a ceremony is: a user in one session of theirs, with the credentials that they have now."""
 
     user: User
     session: str
 
-    def __str__(self) -> str:
-        return f"{self.user.pk}:{self.session}"
+    def binding(self) -> str:
+        """Return what a ceremony or a proof is kept with: once the user's credentials change it is another's."""
+        return f"{self.user.pk}:{self.session}:{state_of(self.user)}"
 
 
 def begin(purpose: Purpose, holder: Holder | None = None) -> Ceremony:
     """Draw a challenge. Raises Overloaded when it cannot be kept."""
     ceremony = Ceremony(secrets.token_urlsafe(32), secrets.token_bytes(_CHALLENGE_BYTES))
-    kept = json.dumps([purpose, str(holder or ""), b64encode(ceremony.challenge).decode()])
+    kept = json.dumps([purpose, holder.binding() if holder else "", b64encode(ceremony.challenge).decode()])
     try:
         client().set(_key(ceremony.id), kept, ex=LASTS)
     except RedisError as error:
@@ -70,8 +72,8 @@ def begin(purpose: Purpose, holder: Holder | None = None) -> Ceremony:
 def take(identifier: str, purpose: Purpose, holder: Holder | None = None) -> bytes:
     """Return a ceremony's challenge, which nobody gets again.
 
-    Raises InvalidRequest for one that was used, is too old, or is another purpose's or somebody else's; Overloaded when
-    nobody can tell.
+    Raises InvalidRequest for one that was used, is too old, was begun with other credentials, or is another purpose's
+    or another user's; Overloaded when the store does not answer.
     """
     try:
         kept = client().getdel(_key(identifier))
@@ -79,7 +81,7 @@ def take(identifier: str, purpose: Purpose, holder: Holder | None = None) -> byt
         raise _unavailable(error) from error
     if isinstance(kept, str):
         its_purpose, its_holder, challenge = json.loads(kept)
-        if its_purpose == purpose and hmac.compare_digest(its_holder, str(holder or "")):
+        if its_purpose == purpose and hmac.compare_digest(its_holder, holder.binding() if holder else ""):
             return b64decode(challenge)
     raise InvalidRequest(
         "This ceremony was used, is too old, or is another: begin again", code="invalid_ceremony", param="ceremonyId"

@@ -13,6 +13,7 @@ from django.core import signing
 from django.utils.crypto import constant_time_compare
 
 from apps.kernel.ids import find_id
+from apps.organizations.credential_state import state_of
 from apps.organizations.models import Invitation, User
 
 VERIFICATION_LASTS = timedelta(hours=24)
@@ -60,12 +61,17 @@ def find_user_to_reset(token: str, *, lock: bool = False) -> User | None:
 
 
 def email_change_token(user: User) -> str:
-    """Return what makes the address that a user wants theirs, brought back by who reads its mail."""
-    return signing.dumps([str(user.id), _fingerprint(f"{user.email} {user.wanted_email}")], salt=_CHANGE)
+    """Return what makes the address that a user wants theirs, brought back by who reads its mail.
+
+    It ends when the user's address, password or second factors change: whoever asked may have known the old ones.
+    """
+    return signing.dumps([str(user.id), _fingerprint(f"{state_of(user)} {user.wanted_email}")], salt=_CHANGE)
 
 
 def find_email_change(token: str, *, lock: bool = False) -> User | None:
-    """Return the user whose address a token changes; None when it is none, is too old, was used, or another is wanted.
+    """Return the user whose address a token changes.
+
+    None when it is none, is too old or was used, when another address is wanted, or the credentials changed since.
 
     With `lock`, which needs a transaction, nobody else changes the user until it ends.
     """
@@ -75,7 +81,9 @@ def find_email_change(token: str, *, lock: bool = False) -> User | None:
         return None
     users = User.objects.select_for_update(no_key=True) if lock else User.objects.all()
     user = users.filter(pk=identifier, is_active=True).exclude(wanted_email="").first()
-    good = user is not None and constant_time_compare(_fingerprint(f"{user.email} {user.wanted_email}"), fingerprint)
+    good = user is not None and constant_time_compare(
+        _fingerprint(f"{state_of(user)} {user.wanted_email}"), fingerprint
+    )
     return user if good else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final
 
+from django.conf import settings
 from django.core import signing
 
 from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
@@ -21,12 +22,14 @@ SECOND_STEP_LASTS: Final = timedelta(minutes=5)
 _SECOND_STEP: Final = "organizations.second-step"
 
 
-def sign_up(*, address: str, **fields: Any) -> User:
+def sign_up(*, address: str, **fields: Any) -> User | None:
     """Create an account as `actions.sign_up` does. Raises as it does, and RateLimited."""
-    attempt_rate_limiter.count_attempt(
-        (attempt_rate_limiter.SIGN_UP_PER_ADDRESS, address),
-        (attempt_rate_limiter.SIGN_UP_PER_ACCOUNT, User.normalize_username(fields["email"])),
-    )
+    email = User.normalize_username(fields["email"])
+    claims = [(attempt_rate_limiter.SIGN_UP_PER_ADDRESS, address), (attempt_rate_limiter.SIGN_UP_PER_ACCOUNT, email)]
+    if settings.EMAIL_VERIFICATION and not fields.get("invitation"):
+        # A message goes to the address, whether it has an account or not.
+        claims.append((attempt_rate_limiter.MESSAGES_PER_EMAIL, email))
+    attempt_rate_limiter.count_attempt(*claims)
     return actions.sign_up(**fields)
 
 
@@ -41,7 +44,7 @@ def check_second_factor(user: User, *, code: str | None, passkey: Answered | Non
 
     Raises as `step_up.require_second_factor` does.
     """
-    step_up.require_second_factor(user=user, code=code, passkey=passkey)
+    step_up.require_second_factor(user=user, code=code, passkey=passkey, address=address)
     attempt_rate_limiter.remember_address(user.email, address)
 
 
@@ -66,15 +69,18 @@ def request_password_reset(*, email: str, address: str) -> None:
     """Send a token to an address if an account has it. Raises RateLimited."""
     attempt_rate_limiter.count_attempt(
         (attempt_rate_limiter.RESET_PER_ADDRESS, address),
-        (attempt_rate_limiter.RESET_PER_ACCOUNT, User.normalize_username(email)),
+        (attempt_rate_limiter.MESSAGES_PER_EMAIL, User.normalize_username(email)),
     )
     actions.want_password_reset(email=email)
 
 
-def send_verification(user: User) -> None:
-    """Send another message that lets a user confirm their address. Raises RateLimited."""
-    attempt_rate_limiter.count_attempt((attempt_rate_limiter.MESSAGES_PER_USER, str(user.id)))
-    actions.want_verification(user=user)
+def send_verification(*, email: str, address: str) -> None:
+    """Send another message to an address that an account has yet to confirm, if there is one. Raises RateLimited."""
+    attempt_rate_limiter.count_attempt(
+        (attempt_rate_limiter.RESET_PER_ADDRESS, address),
+        (attempt_rate_limiter.MESSAGES_PER_EMAIL, User.normalize_username(email)),
+    )
+    actions.want_verification(email=email)
 
 
 def request_email_change(*, user: User, email: str) -> None:
@@ -87,7 +93,7 @@ def request_email_change(*, user: User, email: str) -> None:
         raise InvalidRequest("This is your address already", param="newEmail")
     attempt_rate_limiter.count_attempt(
         (attempt_rate_limiter.MESSAGES_PER_USER, str(user.id)),
-        (attempt_rate_limiter.RESET_PER_ACCOUNT, wanted),
+        (attempt_rate_limiter.MESSAGES_PER_EMAIL, wanted),
     )
     account_actions.want_email_change(user=user, email=wanted)
 
@@ -101,6 +107,16 @@ def invite_member(*, by: User, own_role: Role, organization: Organization, email
         (attempt_rate_limiter.INVITATIONS_PER_ACCOUNT, email.lower()),
     )
     return invitations.invite(organization=organization, by=by, email=email, role=role)
+
+
+def add_member(*, own_role: Role, organization: Organization, email: str, role: Role) -> Membership:
+    """Make the user with an address a member, up to one's own role. Raises as `actions.add_member`, RateLimited.
+
+    The answer tells whether the address has an account, so tries are counted.
+    """
+    require(own_role, role)
+    attempt_rate_limiter.count_attempt((attempt_rate_limiter.INVITATIONS_PER_ORGANIZATION, str(organization.id)))
+    return actions.add_member(organization=organization, email=email, role=role)
 
 
 def find_invitation(organization: Organization, identifier: str) -> Invitation:

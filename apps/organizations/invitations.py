@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound
@@ -23,8 +23,17 @@ MOST_WAITING = 100
 
 
 def waiting(organization: Organization | None = None) -> QuerySet[Invitation]:
-    """Return the invitations that still stand, of one organization or of all."""
+    """Return the invitations that still stand, of one organization or of all.
+
+    One into an organization stands while the member who gave it could still give it; operators' have no giver.
+    """
     rows = Invitation.objects.filter(accepted_at=None, expires_at__gt=timezone.now())
+    givers = Membership.objects.filter(
+        organization=OuterRef("organization"), user=OuterRef("invited_by"), user__is_active=True
+    )
+    by_owner, by_admin = Exists(givers.filter(role=Role.OWNER)), Exists(givers.filter(role=Role.ADMIN))
+    by_operator = Q(organization=None) | Q(invited_by=None)
+    rows = rows.filter(by_operator | Q(by_owner) | Q(by_admin) & ~Q(role=Role.OWNER))
     rows = rows.exclude(organization__status=Organization.Status.DELETED)
     return rows if organization is None else rows.filter(organization=organization)
 

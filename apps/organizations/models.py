@@ -30,6 +30,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     email_verified_at = models.DateTimeField(null=True, blank=True)
     # Since when a message that confirms the address is yet to be sent.
     verification_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
+    # Since when a message is that tells them that someone tried to sign up with their address.
+    sign_up_tried_at = models.DateTimeField(null=True, editable=False, db_index=True)
     # Since when a message that lets them choose another password is.
     password_reset_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
     # The address that they want instead, until it is confirmed, and since when a message to it is yet to be sent.

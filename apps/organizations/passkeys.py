@@ -28,7 +28,9 @@ from webauthn.helpers.structs import (
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.ids import find_id
 from apps.organizations import audit, ceremonies, two_factor
+from apps.organizations.access import is_verified
 from apps.organizations.ceremonies import Holder, Purpose
+from apps.organizations.credential_state import forget_begun
 from apps.organizations.models import Passkey, User
 from apps.organizations.passkey_answers import ALGORITHMS, PasskeyRefused, id_of, transports_of, verify, verify_new
 
@@ -111,6 +113,7 @@ def register(holder: Holder, *, answered: Answered, name: str) -> tuple[Passkey,
             _require_room(holder.user)
             codes = [] if two_factor.is_on(holder.user) else two_factor.renew_recovery_codes(holder.user)
             row.save(force_insert=True)
+            forget_begun(holder.user)
             audit.record_of_account("passkey.create", user=holder.user, resource=row)
     except IntegrityError as error:
         raise InvalidRequest(
@@ -176,6 +179,7 @@ def remove(passkey: Passkey) -> None:
     audit.record_of_account("passkey.delete", user=passkey.user, resource=passkey)
     user, identifier = passkey.user, str(passkey.pk)
     passkey.delete()
+    forget_begun(user)
     two_factor.forget_if_off(user)
     log.info("passkey.removed", user=str(user.pk), passkey=identifier)
 
@@ -203,6 +207,8 @@ def _find(credential: Mapping[str, Any]) -> Passkey:
     row = rows.filter(credential_id=id_of(credential), user__is_active=True).first()
     if row is None:
         raise PasskeyRefused("unknown")
+    if not is_verified(row.user):
+        raise PasskeyRefused("address not confirmed")
     return row
 
 

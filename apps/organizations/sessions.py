@@ -11,6 +11,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
+from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.models import Session
 from django.http import HttpRequest
@@ -43,6 +44,9 @@ def find_session(token: str) -> Any | None:
     A digest is looked up by index, so nothing about a token can be learned from how long that takes.
     """
     live = AuthToken.objects.select_related("user").filter(expiry__gt=timezone.now(), user__is_active=True)
+    if settings.EMAIL_VERIFICATION:
+        # Such as a session from before addresses had to be confirmed.
+        live = live.exclude(user__email_verified_at=None)
     return live.filter(digest=hash_token(token)).first()
 
 

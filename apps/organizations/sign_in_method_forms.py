@@ -78,7 +78,11 @@ def act(request: HttpRequest, holder: Holder, name: str) -> Mapping[str, Any] | 
     if action is None:
         raise InvalidRequest("There is no such action here")
     require_proof(request, holder)
-    return action(request, holder)
+    proved_at = request.session[_PROVED][1]
+    shown = action(request, holder)
+    # The proof is bound to the credentials, which the action may have changed.
+    _remember_proof(request, holder, proved_at)
+    return shown
 
 
 def _prove(request: HttpRequest, holder: Holder) -> None:
@@ -93,15 +97,19 @@ def _prove(request: HttpRequest, holder: Holder) -> None:
             passkey=read_answer(passkey) if passkey else None,
         ),
     )
-    request.session[_PROVED] = [str(holder), time.time()]
+    _remember_proof(request, holder, time.time())
 
 
 def is_proved(request: HttpRequest, holder: Holder) -> bool:
     """Tell whether who is signed in, in this session of theirs, proved within five minutes who they are."""
     match request.session.get(_PROVED):
         case [whose, float(at)]:
-            return whose == str(holder) and 0 <= time.time() - at < PROVED_FOR
+            return whose == holder.binding() and 0 <= time.time() - at < PROVED_FOR
     return False
+
+
+def _remember_proof(request: HttpRequest, holder: Holder, at: float) -> None:
+    request.session[_PROVED] = [holder.binding(), at]
 
 
 def require_proof(request: HttpRequest, holder: Holder) -> None:
@@ -128,7 +136,7 @@ def _begin(request: HttpRequest, holder: Holder) -> Mapping[str, Any]:
 
 def _confirm(request: HttpRequest, holder: Holder) -> Mapping[str, Any]:
     with transaction.atomic():
-        codes = two_factor.confirm(user=holder.user, code=request.POST.get("code", ""))
+        codes = two_factor.confirm(user=holder.user, code=request.POST.get("code", ""), source=holder.session)
         _note(holder.user, TwoFactor.objects.get(user=holder.user), CHANGE, "Authenticator app turned on")
     messages.success(request, "The authenticator app is on")
     return {"recovery_codes": codes}

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
 import secrets
 import time
 from base64 import b32encode
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -26,12 +28,16 @@ from django.utils import timezone
 from apps.kernel.encryption import UnreadableSecretError, decrypt, encrypt
 from apps.kernel.errors import InvalidRequest, Unauthenticated
 from apps.organizations import attempt_rate_limiter, audit
+from apps.organizations.credential_state import forget_begun
 from apps.organizations.models import TwoFactor, User
 
 log = structlog.get_logger(__name__)
 
 ISSUER: Final = "Model gateway"
 DIGITS, STEP = 6, 30
+_APP_CODE: Final = re.compile(rf"[0-9]{{{DIGITS}}}")
+# How long an app may take from the secret that it is given to its first code.
+BEGUN_LASTS: Final = timedelta(hours=1)
 # Steps before and after now whose codes are taken: clocks differ.
 _DRIFT: Final = 1
 RECOVERY_CODES: Final = 10
@@ -57,7 +63,7 @@ def require_no_app(user: User) -> None:
 
 @transaction.atomic
 def begin(*, user: User) -> Enrolment:
-    """Return a new secret for the user's app; it counts once `confirm` has seen a code of it.
+    """Return a new secret for the user's app; it counts once `confirm` has seen a code of it, within `BEGUN_LASTS`.
 
     Raises InvalidRequest (409) where an app is asked for already.
     """
@@ -66,24 +72,27 @@ def begin(*, user: User) -> Enrolment:
     if row is not None and row.confirmed_at is not None:
         raise _already_on()
     # Recovery codes of somebody with passkeys stay as they are.
-    TwoFactor.objects.update_or_create(user=user, defaults={"sealed_secret": encrypt(secret), "last_step": 0})
+    fields = {"sealed_secret": encrypt(secret), "last_step": 0, "created_at": timezone.now()}
+    TwoFactor.objects.update_or_create(user=user, defaults=fields)
     return Enrolment(b32encode(secret).decode(), _app(secret).get_provisioning_uri(user.email, ISSUER))
 
 
 @transaction.atomic
-def confirm(*, user: User, code: str) -> list[str]:
+def confirm(*, user: User, code: str, source: str) -> list[str]:
     """Ask for a second factor from now on; return the recovery codes, which cannot be had again. Earlier ones end.
 
     Raises InvalidRequest for a code that is not the app's, or where nothing was begun; RateLimited after too many.
     """
-    attempt_rate_limiter.count_attempt((attempt_rate_limiter.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
+    attempt_rate_limiter.count_code(str(user.id), source, is_known=True)
     row = _locked(user)
-    if row is None or row.confirmed_at is not None or not row.sealed_secret:
+    is_begun = row is not None and row.confirmed_at is None and bool(row.sealed_secret)
+    if row is None or not is_begun or row.created_at < timezone.now() - BEGUN_LASTS:
         raise InvalidRequest("Begin with POST /auth/two-factor", code="not_begun")
     if not _uses_app(row, code):
         raise InvalidRequest("This is not the app's present code", code="wrong_code", param="code")
     row.confirmed_at = timezone.now()
     row.save(update_fields=["confirmed_at", "last_step"])
+    forget_begun(user)
     audit.record_of_account("two_factor.enable", user=user, resource=row)
     log.info("two_factor.enabled", user=str(user.pk))
     return renew_recovery_codes(user)
@@ -100,6 +109,7 @@ def disable(*, user: User) -> None:
         log.info("two_factor.disabled", user=str(user.pk))
     row.sealed_secret, row.last_step, row.confirmed_at = b"", 0, None
     row.save(update_fields=["sealed_secret", "last_step", "confirmed_at"])
+    forget_begun(user)
     forget_if_off(user)
 
 
@@ -145,20 +155,30 @@ def has_app(user: User) -> bool:
     return TwoFactor.objects.filter(user=user).exclude(confirmed_at=None).exists()
 
 
-def require(*, user: User, code: str | None) -> None:
-    """Use a code up, where one is asked for. Raises Unauthenticated without a good one, RateLimited after too many."""
+def require(*, user: User, code: str | None, source: str, is_known: bool) -> None:
+    """Use a code up, where one is asked for. Raises Unauthenticated without a good one, RateLimited after too many.
+
+    `source` is the session in which the code is sent, or the address it comes from: `is_known` when the user has signed
+    in there.
+    """
     if not is_on(user):
         return
     if not code:
         raise Unauthenticated(_what_is_missing(user), code="two_factor_required", param="code")
-    attempt_rate_limiter.count_attempt((attempt_rate_limiter.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
+    if _APP_CODE.fullmatch(code.strip()):
+        attempt_rate_limiter.count_code(str(user.id), source, is_known=is_known)
+    else:
+        attempt_rate_limiter.count_recovery_code(str(user.id), source)
     with transaction.atomic():
         row = _locked(user)
         if row is None:
             # Another request may have turned it off meanwhile.
             good = not is_on(user)
         else:
-            good = (row.confirmed_at is not None and _uses_app(row, code)) or _uses_recovery_code(row, code)
+            is_of_app = _APP_CODE.fullmatch(code.strip()) is not None
+            good = (
+                row.confirmed_at is not None and _uses_app(row, code) if is_of_app else _uses_recovery_code(row, code)
+            )
             if good:
                 row.save(update_fields=["last_step", "recovery_digests"])
     if not good:

@@ -47,7 +47,7 @@ class ConfirmTwoFactor(MemberEndpoint):
     )
     def post(self, request: Request) -> Response:
         """Turn the second factor on with a first code. The answer has recovery codes: shown once, each valid once."""
-        codes = two_factor.confirm(user=self.user, **self.read(CodeShape))
+        codes = two_factor.confirm(user=self.user, source=holder_of(self).session, **self.read(CodeShape))
         return Response({"message": "Two-factor authentication is on", "recoveryCodes": codes})
 
 

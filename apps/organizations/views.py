@@ -13,7 +13,7 @@ from apps.kernel.rest.address import address_of
 from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import DecimalTextField, Nothing
-from apps.organizations import actions, entrance
+from apps.organizations import actions, entrance, step_up
 from apps.organizations.access import (
     access_membership,
     access_organization,
@@ -22,7 +22,8 @@ from apps.organizations.access import (
     require,
 )
 from apps.organizations.models import Organization, Project, Role, User
-from apps.organizations.passkey_shapes import SignInWithPasskeyShape, answered
+from apps.organizations.passkey_shapes import ProofShape, SignInWithPasskeyShape, answered, proof
+from apps.organizations.passkey_views import holder_of
 from apps.organizations.serializers import (
     MemberChangesShape,
     MemberShape,
@@ -40,6 +41,8 @@ from apps.organizations.serializers import (
 )
 from apps.organizations.sessions import MemberEndpoint, extend, start_session
 
+CONFIRM_FIRST = "Open the link in the message that was sent to this address, then sign in"
+
 
 class SignUp(Endpoint):
     """`POST /auth/sign-up/email`."""
@@ -47,10 +50,21 @@ class SignUp(Endpoint):
     authentication_classes = []
     permission_classes = []
 
-    @described({"token": serializers.CharField(), "user": UserShape()}, body=SignUpShape, refuses=(409, 429))
+    @described(
+        {
+            "token": serializers.CharField(allow_null=True),
+            "user": UserShape(allow_null=True),
+            "message": serializers.CharField(required=False),
+        },
+        body=SignUpShape,
+        refuses=(409, 429),
+    )
     def post(self, request: Request) -> Response:
-        """Create an account and sign in."""
-        return _signed_in(entrance.sign_up(address=address_of(request), **self.read(SignUpShape)))
+        """Create an account and sign in; where the address has to be confirmed first, `token` and `user` are null."""
+        user = entrance.sign_up(address=address_of(request), **self.read(SignUpShape))
+        if user is None:
+            return Response({"token": None, "user": None, "message": CONFIRM_FIRST})
+        return _signed_in(user)
 
 
 class SignIn(Endpoint):
@@ -123,10 +137,14 @@ class OneOrganization(MemberEndpoint):
         changed = actions.change_organization(organization=organization, changes=changes)
         return Response({"message": "Organization updated", "organization": OrganizationShape(changed).data})
 
-    @described({"message": message_field()}, refuses=(403, 404))
+    @described({"message": message_field()}, body=ProofShape, refuses=(401, 403, 404, 429))
     def delete(self, request: Request, organization_id: str) -> Response:
-        """Delete the organization and everything that belongs to it."""
+        """Delete the organization and everything that belongs to it, within ten minutes of signing in, or with proof.
+
+        A session that is older needs the `password` (with a `code` where a second factor is on) or a `passkey`.
+        """
         organization, _ = access_organization(self.user, organization_id, Role.OWNER)
+        step_up.require_recent(holder_of(self), request.auth, proof(self.read(ProofShape)))
         actions.delete_organization(organization=organization)
         return Response({"message": "Organization deleted"})
 
@@ -159,13 +177,12 @@ class Members(MemberEndpoint):
         rows = organization.memberships.select_related("user").order_by("created_at", "id")
         return Response({"members": MemberShape(rows, many=True).data})
 
-    @described({"message": message_field(), "member": MemberShape()}, body=NewMemberShape, refuses=(403, 404, 409))
+    @described({"message": message_field(), "member": MemberShape()}, body=NewMemberShape, refuses=(403, 404, 409, 429))
     def post(self, request: Request, organization_id: str) -> Response:
         """Add an existing user as a member."""
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
         fields = self.read(NewMemberShape)
-        require(role, fields["role"])
-        added = actions.add_member(organization=organization, **fields)
+        added = entrance.add_member(own_role=role, organization=organization, **fields)
         return Response({"message": "Member added", "member": MemberShape(added).data})
 
 

@@ -37,18 +37,6 @@ def test_nobody_invites_above_their_own_role(world: World) -> None:
     assert Invitation.objects.count() == 0
 
 
-def test_an_address_that_is_not_confirmed_invites_nobody_and_is_told_how(world: World, settings: LazySettings) -> None:
-    settings.EMAIL_VERIFICATION = True
-    visitor, path = Visitor(world.olivia), page(world.acme, "members")
-    assert "Confirm your e-mail address" in words(visitor.open(path))
-    visitor.send(path, {"action": "invite", "email": "new@example.com", "role": "developer"})
-    assert Invitation.objects.count() == 0
-    led = visitor.send("/app/send-verification", {"next": path})
-    assert led["Location"] == path
-    world.olivia.refresh_from_db()
-    assert world.olivia.verification_wanted_at is not None
-
-
 def test_roles_are_changed_up_to_ones_own_and_the_last_owner_stays(world: World) -> None:
     path = page(world.acme, "members")
     dana, olivia = membership(world, "dana"), membership(world, "olivia")

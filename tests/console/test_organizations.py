@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
+from knox.models import AuthToken
 
 from apps.organizations.models import Membership, Organization, RetentionLevel, Role
-from tests.support.cast import World, make_organization, make_user
+from tests.support.authenticator import app_code, enrol
+from tests.support.cast import PASSWORD, World, make_organization, make_user
 from tests.support.console_client import Visitor, page, words
 
 
@@ -80,3 +85,20 @@ def test_deleting_takes_the_typed_name(world: World) -> None:
     world.acme.refresh_from_db()
     assert (world.acme.status, world.acme.auto_top_up_enabled) == ("deleted", False)
     assert owner.open(page(world.acme)).status_code == 404
+
+
+def test_deleting_in_an_old_session_takes_the_password_and_the_second_factor_too(world: World) -> None:
+    owner, path = Visitor(world.olivia), page(world.acme, "settings/delete")
+    enrol(world.olivia)
+    assert "Present password" not in words(owner.open(path))
+    AuthToken.objects.update(created=timezone.now() - timedelta(minutes=11))
+    assert "Present password" in words(owner.open(path))
+    wrong: dict[str, str]
+    for wrong in ({}, {"password": "not hers"}, {"password": PASSWORD}, {"password": PASSWORD, "code": "000000"}):
+        assert owner.send(path, {"name": "Acme", **wrong}).status_code == 400
+    world.acme.refresh_from_db()
+    assert world.acme.status == "active"
+    fields = {"name": "Acme", "password": PASSWORD, "code": app_code()}
+    assert owner.send(path, fields)["Location"] == "/app/"
+    world.acme.refresh_from_db()
+    assert world.acme.status == "deleted"

@@ -123,6 +123,23 @@ class TestSignUp:
         assert "already exists" in known.context["form"].errors["email"]
         assert not User.objects.filter(email=NEW["email"]).exists()
 
+    def test_where_addresses_are_confirmed_a_message_comes_first(self, db: None, settings: Any) -> None:
+        settings.EMAIL_VERIFICATION = True
+        visitor = Visitor()
+        sent = words(visitor.send(SIGN_UP, NEW))
+        assert "We sent a message to nora@example.com" in sent
+        assert session_of(visitor) is None
+        User.objects.update(verification_wanted_at=None)
+        again = visitor.send("/app/send-verification", {"email": NEW["email"]})
+        assert again["Location"] == SIGN_IN
+        assert User.objects.get().verification_wanted_at is not None
+        refused = visitor.send(SIGN_IN, {"email": NEW["email"], "password": NEW["password"]})
+        assert "the address is not confirmed yet" in words(refused)
+        assert session_of(visitor) is None
+        assert "no e-mail address" in words(
+            visitor.open(visitor.send("/app/send-verification", {"email": "x"})["Location"])
+        )
+
     def test_by_invitation_the_link_is_the_way_in(self, world: World, settings: Any) -> None:
         settings.SIGN_UP = "invite"
         assert "Sign-up is by invitation" in words(Visitor().open(SIGN_UP))

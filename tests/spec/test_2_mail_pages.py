@@ -86,7 +86,7 @@ class TestEveryPage:
 
 
 def test_a_link_confirms_an_address_by_its_button_once(world: World, settings: Any, mailoutbox: Any) -> None:
-    actions.want_verification(user=world.olivia)
+    actions.want_verification(email=world.olivia.email)
     assert account_emails.send_pending_emails() == 1
     page = Client().get(link_in(mail.outbox[0].body))
     assert User.objects.get(pk=world.olivia.pk).email_verified_at is None, "opened is not confirmed"

@@ -12,21 +12,37 @@ import pytest
 from django.core import mail
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.test import Client, override_settings
 from django.utils import timezone
 
+from apps.kernel.errors import Forbidden
 from apps.keys.models import ApiKey
+from apps.oauth.models import Consent
 from apps.organizations import account_emails, attempt_rate_limiter
 from apps.organizations.actions import create_operator
-from apps.organizations.email_tokens import invitation_token, verification_token
+from apps.organizations.email_tokens import invitation_token, reset_token, verification_token
+from apps.organizations.entrance import accept_invitation
 from apps.organizations.invitations import invite
-from apps.organizations.models import Invitation, Membership, Organization, Role, User
-from tests.support.cast import PASSWORD, Caller, World, signed_in
+from apps.organizations.models import Invitation, Membership, Organization, Role, TwoFactor, User
+from tests.support.cast import PASSWORD, Caller, World, make_key, signed_in
+from tests.support.console_client import Visitor, words
+from tests.support.oauth_client import Program
+from tests.support.webauthn_authenticator import add_passkey, answer
 
 NEW = {"name": "Nina", "email": "nina@example.com", "password": PASSWORD}
+ANSWERED = {
+    "token": None,
+    "user": None,
+    "message": "Open the link in the message that was sent to this address, then sign in",
+}
 
 
 def sign_up(**changes: Any) -> Any:
     return Caller().post("/auth/sign-up/email", {**NEW, **changes})
+
+
+def sign_in(**changes: str) -> Any:
+    return Caller().post("/auth/sign-in/email", {"email": NEW["email"], "password": PASSWORD, **changes})
 
 
 def counts() -> tuple[int, int, int]:
@@ -194,36 +210,115 @@ class TestConfirmingAnAddress:
         User.objects.update(email_verified_at=timezone.now())
 
     def test_it_takes_the_token_that_was_sent_to_it(self, mailoutbox: Any) -> None:
-        session = sign_up().json()
-        shown = Caller(session["token"]).get("/auth/get-session").json()["user"]
-        assert shown == {**session["user"], "emailVerified": False}
+        assert sign_up().json() == ANSWERED
+        assert sign_in().status_code == 401
         assert account_emails.send_pending_emails() == 1
         (message,) = mail.outbox
         assert message.to == ["nina@example.com"]
         token = token_in(message.body)
         assert Caller().post("/auth/verify-email", {"token": token}).json() == {"message": "E-mail address confirmed"}
-        assert Caller(session["token"]).get("/auth/get-session").json()["user"]["emailVerified"] is True
+        session = sign_in().json()
+        assert session["user"]["emailVerified"] is True
+        project = Membership.objects.get(user__email=NEW["email"]).organization.projects.get()
+        body = {"description": "a key", "projectId": str(project.id)}
+        assert Caller(session["token"]).post("/keys/api", body).status_code == 200
         again = Caller().post("/auth/verify-email", {"token": token})
         assert again.status_code == 400
         assert again.json()["message"].startswith("This token was used or is too old")
 
-    def test_until_then_no_key_no_organization_and_no_invitation_is_made(self) -> None:
-        caller = Caller(sign_up().json()["token"])
+    def test_until_then_nobody_signs_in_and_nothing_is_made(self) -> None:
+        """Else whoever signs up with another's address first would leave a passkey of theirs in the account."""
+        sign_up()
         nina = User.objects.get(email=NEW["email"])
         organization = nina.memberships.get().organization
-        project = organization.projects.get()
+        # A session and a passkey from before addresses had to be confirmed.
+        with override_settings(EMAIL_VERIFICATION=False):
+            caller = signed_in(nina)
+            made = add_passkey(caller)
         before = counts()
         for path, body in (
-            ("/keys/api", {"description": "a key", "projectId": str(project.id)}),
+            ("/keys/api", {"description": "a key", "projectId": str(organization.projects.get().id)}),
             ("/organization", {"name": "Another"}),
             (f"/organization/{organization.id}/invitations", {"email": "x@example.com", "role": "developer"}),
+            (f"/organization/{organization.id}/members", {"email": "sam@example.com", "role": "owner"}),
+            ("/auth/passkeys/options", {"password": PASSWORD}),
+            ("/auth/two-factor", {"password": PASSWORD}),
         ):
-            response = caller.post(path, body)
-            assert response.status_code == 403
-            assert response.json()["message"].startswith("Confirm your e-mail address first")
+            assert caller.post(path, body).status_code == 401
+        assert sign_in().status_code == 401
+        assert Caller().post("/auth/sign-in/passkey", answer(Caller(), made)).status_code == 401
         assert (counts(), ApiKey.objects.count(), Invitation.objects.count()) == (before, 0, 0)
+        assert TwoFactor.objects.filter(user=nina).exclude(sealed_secret=b"").count() == 0
         User.objects.filter(pk=nina.pk).update(email_verified_at=timezone.now())
-        assert caller.post("/keys/api", {"description": "a", "projectId": str(project.id)}).status_code == 200
+        assert caller.get("/auth/get-session").status_code == 200
+
+    def test_a_reset_by_mail_removes_what_was_there_and_confirms(self, mailoutbox: Any, world: World) -> None:
+        sign_up(password="the password of another")
+        nina = User.objects.get(email=NEW["email"])
+        with override_settings(EMAIL_VERIFICATION=False):
+            caller = signed_in(nina)
+            made = add_passkey(caller, password="the password of another")
+            project = nina.memberships.get().organization.projects.get()
+            key = make_key(nina, project).key
+            Program().signed_in_by(nina, project)
+        browser = Client()
+        browser.force_login(nina)
+        nina.refresh_from_db()
+        assert (
+            Caller().post("/auth/reset-password", {"token": reset_token(nina), "password": PASSWORD}).status_code == 200
+        )
+        nina.refresh_from_db()
+        assert nina.email_verified_at is not None
+        assert sign_in().status_code == 200, "with the password alone"
+        assert (nina.passkeys.count(), TwoFactor.objects.filter(user=nina).count()) == (0, 0)
+        assert Caller().post("/auth/sign-in/passkey", answer(Caller(), made)).status_code == 401
+        assert caller.get("/auth/get-session").status_code == 401
+        assert "_auth_user_id" not in browser.session
+        key.refresh_from_db()
+        assert key.status == ApiKey.Status.DELETED
+        assert Consent.objects.get().revoked_at is not None
+        # Of a confirmed account a second factor stays.
+        add_passkey(signed_in(world.olivia))
+        world.olivia.refresh_from_db()
+        Caller().post("/auth/reset-password", {"token": reset_token(world.olivia), "password": "nine blue lanterns"})
+        assert world.olivia.passkeys.count() == 1
+
+    def test_who_has_an_account_is_not_told(self, world: World, mailoutbox: Any) -> None:
+        """The answers, and those to signing in afterwards, are the same; the owner of the account gets a message."""
+        before = User.objects.get(pk=world.olivia.pk)
+        new, known = sign_up(), sign_up(email="Olivia@Example.com", password="another long password")
+        assert (new.status_code, new.json()) == (known.status_code, known.json()) == (200, ANSWERED)
+        refused = [sign_in(), sign_in(email="olivia@example.com", password="another long password")]
+        assert {(one.status_code, one.json()["message"]) for one in refused} == {
+            (
+                401,
+                "Wrong e-mail address or password, or the address is not confirmed yet: open the link in the message "
+                "that was sent to it",
+            )
+        }
+        pages = [Visitor().send("/app/sign-up", {**NEW, "email": f"{name}@example.com"}) for name in ("ida", "sam")]
+        assert [one.status_code for one in pages] == [200, 200]
+        shown = {words(one).replace("ida@", "").replace("sam@", "") for one in pages}
+        assert len(shown) == 1
+        assert account_emails.send_pending_emails() == 4
+        told = {message.to[0]: message for message in mail.outbox}
+        assert set(told) == {"nina@example.com", "olivia@example.com", "ida@example.com", "sam@example.com"}
+        assert told["olivia@example.com"].subject == "You have an account already"
+        assert "tried to sign up" in str(told["olivia@example.com"].body)
+        assert told["ida@example.com"].subject == "Confirm your e-mail address"
+        assert account_emails.send_pending_emails() == 0
+        after = User.objects.get(pk=world.olivia.pk)
+        assert (after.password, after.name, after.email_verified_at) == (
+            before.password,
+            before.name,
+            before.email_verified_at,
+        )
+
+    def test_messages_to_one_address_are_counted_whoever_has_them_sent(self, world: World) -> None:
+        paths = ("request-password-reset", "send-verification-email", "request-password-reset")
+        answers = [sign_up(email="sam@example.com") for _ in range(3)]
+        answers += [Caller().post(f"/auth/{path}", {"email": "sam@example.com"}) for path in paths]
+        assert [one.status_code for one in answers] == [200] * 5 + [429]
 
     def test_an_unconfirmed_address_is_nobodys_for_others(self, world: World) -> None:
         """Else whoever signs up with a colleague's address first would be let in in their place."""
@@ -234,9 +329,9 @@ class TestConfirmingAnAddress:
         assert response.status_code == 404
         assert not Membership.objects.filter(organization=world.acme, user__email=NEW["email"]).exists()
         invitation = invite(email=NEW["email"], organization=world.acme)
-        path = f"/organization/{world.acme.id}/invitations/{invitation.id}/accept"
         nina = User.objects.get(email=NEW["email"])
-        assert signed_in(nina).post(path).status_code == 403
+        with pytest.raises(Forbidden, match="Confirm your e-mail address first"):
+            accept_invitation(user=nina, organization_id=str(world.acme.id), identifier=str(invitation.id))
         assert not Membership.objects.filter(organization=world.acme, user=nina).exists()
 
     @pytest.mark.parametrize("flaw", ["nonsense", "too old", "another address", "of another kind"])
@@ -256,11 +351,19 @@ class TestConfirmingAnAddress:
         assert User.objects.get(pk=nina.pk).email_verified_at is None
 
     def test_another_message_is_sent_when_asked_for_but_not_without_end(self, mailoutbox: Any) -> None:
-        caller = Caller(sign_up().json()["token"])
+        sign_up()
         account_emails.send_pending_emails()
-        statuses = [caller.post("/auth/send-verification-email").status_code for _ in range(6)]
-        assert statuses == [200] * 5 + [429]
+        again = [Caller().post("/auth/send-verification-email", {"email": NEW["email"]}) for _ in range(5)]
+        assert [one.status_code for one in again] == [200] * 4 + [429]
         assert account_emails.send_pending_emails() == 1, "one message for all that was asked since"
+        other = [
+            Caller().post("/auth/send-verification-email", {"email": email})
+            for email in ("olivia@example.com", "no@example.com")
+        ]
+        assert {str(one.json()) for one in [*other, again[0]]} == {
+            "{'message': 'If this address has yet to be confirmed, a message is on its way'}"
+        }
+        assert account_emails.send_pending_emails() == 0
 
     def test_tokens_are_not_tried_without_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from base64 import b32decode
+from dataclasses import replace
 from io import StringIO
 from threading import Thread
 from typing import Any
@@ -14,13 +15,17 @@ from cryptography.fernet import Fernet
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 from knox.models import AuthToken
+from rest_framework.settings import api_settings
 
-from apps.organizations import attempt_rate_limiter
+from apps.kernel.encryption import encrypt
+from apps.organizations import attempt_rate_limiter, two_factor
 from apps.organizations.actions import create_operator
 from apps.organizations.models import TwoFactor, User
 from tests.support.authenticator import SECRET, app_code, enrol
 from tests.support.cast import PASSWORD, Caller, World, make_user, signed_in
+from tests.support.webauthn_authenticator import add_passkey, answer
 
 
 def sign_in(user: User, **fields: Any) -> Any:
@@ -98,13 +103,95 @@ def test_each_recovery_code_is_good_once(world: World) -> None:
     assert sign_in(world.dana, code=codes[2]).status_code == 401, "and nobody else's"
 
 
-def test_codes_are_not_tried_without_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        attempt_rate_limiter, "TWO_FACTOR_PER_ACCOUNT", attempt_rate_limiter.AttemptLimit("two-factor:account", 3, 600)
-    )
-    enrol(world.olivia)
-    assert [sign_in(world.olivia, code="000000").status_code for _ in range(4)] == [401, 401, 401, 429]
-    assert sign_in(world.olivia, code=app_code()).status_code == 429
+class TestTries:
+    """Codes have six digits: tries are bounded, and a stranger's do not lock the owner out."""
+
+    @pytest.fixture(autouse=True)
+    def _one_proxy(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(api_settings, "NUM_PROXIES", 1)
+
+    def sign_in_from(self, address: str, user: User, **fields: Any) -> int:
+        body = {"email": user.email, "password": PASSWORD, **fields}
+        return int(Caller().post("/auth/sign-in/email", body, **{"x-forwarded-for": address}).status_code)
+
+    def use_up(self, limit: str, monkeypatch: pytest.MonkeyPatch, count: int = 3) -> None:
+        rate = getattr(attempt_rate_limiter, limit)
+        monkeypatch.setattr(attempt_rate_limiter, limit, replace(rate, count=count))
+
+    @pytest.mark.parametrize("limit", ["CODE_PER_SOURCE", "CODE_PER_SOURCE_A_DAY"])
+    def test_one_address_tries_so_often_and_others_go_on(
+        self, world: World, limit: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.use_up(limit, monkeypatch)
+        enrol(world.olivia)
+        tries = [self.sign_in_from("203.0.113.1", world.olivia, code="000000") for _ in range(4)]
+        assert tries == [401, 401, 401, 429]
+        assert self.sign_in_from("203.0.113.1", world.olivia, code=app_code()) == 429
+        assert self.sign_in_from("198.51.100.7", world.olivia, code=app_code()) == 200
+
+    def test_many_addresses_together_try_no_more_and_the_owner_still_gets_in(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = add_passkey(signed_in(world.olivia))
+        codes = two_factor.renew_recovery_codes(world.olivia)
+        enrol_beside(world.olivia)
+        assert self.sign_in_from("198.51.100.7", world.olivia, code=app_code(-1)) == 200
+        # Her own try from there was a stranger's, too.
+        self.use_up("CODE_FROM_STRANGERS_A_DAY", monkeypatch, 1 + 3)
+        tries = [self.sign_in_from(f"203.0.113.{i}", world.olivia, code="000000") for i in range(4)]
+        assert tries == [401, 401, 401, 429]
+        assert self.sign_in_from("203.0.113.9", world.olivia, code=app_code()) == 429
+        # From an address that she signed in from, and from anywhere with what cannot be guessed.
+        assert self.sign_in_from("198.51.100.7", world.olivia, code=app_code()) == 200
+        assert self.sign_in_from("203.0.113.9", world.olivia, code=codes[0]) == 200
+        assert self.sign_in_from("203.0.113.10", world.olivia, passkey=answer(Caller(), made)) == 200
+        # And in a session that she has.
+        proof = {"password": PASSWORD, "code": app_code(1)}
+        assert signed_in(world.olivia).post("/auth/two-factor/disable", proof).status_code == 200
+
+    def test_what_is_no_code_of_an_app_is_tried_as_a_recovery_code(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.use_up("RECOVERY_CODE_PER_SOURCE", monkeypatch)
+        enrol(world.olivia)
+        tries = [self.sign_in_from("203.0.113.1", world.olivia, code="aaaaa-aaaaa") for _ in range(4)]
+        assert tries == [401, 401, 401, 429]
+        assert self.sign_in_from("203.0.113.1", world.olivia, code=app_code()) == 200
+
+    def test_the_bound_by_day_is_what_the_documents_state(self) -> None:
+        strangers, source = attempt_rate_limiter.CODE_FROM_STRANGERS_A_DAY, attempt_rate_limiter.CODE_PER_SOURCE_A_DAY
+        assert (strangers.count, strangers.seconds, source.count, source.seconds) == (100, 86_400, 100, 86_400)
+
+    def test_the_admin_counts_alike(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.use_up("CODE_FROM_STRANGERS_A_DAY", monkeypatch, 1)
+        operator = create_operator(email="op@example.com", password=PASSWORD)
+        enrol(operator)
+        fields = {"username": operator.email, "password": PASSWORD}
+
+        def enter(address: str, code: str) -> Client:
+            browser = Client(headers={"x-forwarded-for": address})
+            browser.post("/admin/login/", {**fields, "code": code})
+            return browser
+
+        enter("203.0.113.1", "000000")
+        assert "_auth_user_id" not in enter("203.0.113.2", app_code()).session
+        attempt_rate_limiter.remember_address(operator.email, "198.51.100.7")
+        assert "_auth_user_id" in enter("198.51.100.7", app_code()).session
+
+    def test_a_thief_of_one_session_does_not_lock_the_others(self, world: World) -> None:
+        thief, owner = signed_in(world.olivia), signed_in(world.olivia)
+        wrong = {"newPassword": "nine blue lanterns", "password": "not this one"}
+        statuses = {thief.post("/auth/change-password", wrong).status_code for _ in range(10)}
+        assert statuses == {401}
+        assert thief.post("/auth/change-password", wrong).status_code == 429
+        assert owner.post("/auth/change-password", {**wrong, "password": PASSWORD}).status_code == 200
+
+
+def enrol_beside(user: User) -> None:
+    """Give a user who has recovery codes the app as well."""
+    row = TwoFactor.objects.get(user=user)
+    row.sealed_secret, row.confirmed_at = encrypt(SECRET), timezone.now()
+    row.save()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from threading import Thread
 from typing import Any
@@ -9,13 +10,17 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test import TestCase
+from django.utils import timezone
+from knox.models import AuthToken
 
 from apps.billing.models import Transaction
 from apps.kernel.rest.pages import write_cursor
+from apps.organizations import two_factor
 from apps.organizations.models import Membership, Organization, Project, Role, User
-from tests.support.cast import World, make_organization, make_user, signed_in
+from tests.support.cast import PASSWORD, World, make_organization, make_user, signed_in
 from tests.support.upstream import Caller as ModelCaller
 from tests.support.upstream import nothing_happened, settle_all
+from tests.support.webauthn_authenticator import PROOF, add_passkey, answer
 
 
 def change(user: User, organization: Organization, **changes: Any) -> Any:
@@ -200,6 +205,39 @@ class TestChanging:
 
 
 class TestDeleting:
+    def test_an_old_session_takes_proof(self, world: World) -> None:
+        """A session left open, or stolen, does not do for what cannot be undone."""
+        caller, path = signed_in(world.olivia), f"/organization/{world.acme.id}"
+        made = add_passkey(caller)
+        codes = two_factor.renew_recovery_codes(world.olivia)
+        AuthToken.objects.update(created=timezone.now() - timedelta(minutes=11))
+        refused = caller.send("DELETE", path, b"")
+        assert refused.status_code == 403
+        assert refused.json() == {
+            "message": "This needs a session that is younger than ten minutes, or proof of who you are: sign in again, "
+            "or send your `password` (with a `code` where a second factor is on) or a `passkey` in the body"
+        }
+        wrong: dict[str, str]
+        for wrong in ({"password": "not hers"}, {"password": PASSWORD}, {"password": PASSWORD, "code": "000000"}):
+            assert caller.send("DELETE", path, wrong).status_code == 401
+        world.acme.refresh_from_db()
+        assert world.acme.status == "active"
+        # Who may not delete it is asked for no proof.
+        old = signed_in(world.adam)
+        AuthToken.objects.update(created=timezone.now() - timedelta(minutes=11))
+        assert "needs the role owner" in old.send("DELETE", path, b"").json()["message"]
+        by = {"passkey": answer(caller, made, PROOF)}
+        assert caller.send("DELETE", path, by).json() == {"message": "Organization deleted"}
+        another = make_organization(owner=world.olivia, name="Another")
+        body = {"password": PASSWORD, "code": codes[0]}
+        assert caller.send("DELETE", f"/organization/{another.id}", body).status_code == 200
+
+    def test_a_proof_that_is_wrong_is_refused_in_a_new_session_too(self, world: World) -> None:
+        body = {"password": "not hers"}
+        assert signed_in(world.olivia).send("DELETE", f"/organization/{world.acme.id}", body).status_code == 401
+        world.acme.refresh_from_db()
+        assert world.acme.status == "active"
+
     def test_it_is_gone_with_its_projects_for_everyone(self, world: World) -> None:
         response = signed_in(world.olivia).send("DELETE", f"/organization/{world.acme.id}", {})
         assert (response.status_code, response.json()) == (200, {"message": "Organization deleted"})

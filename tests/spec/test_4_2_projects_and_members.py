@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Thread
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from django.db import connection
 from django.test import TestCase
 
+from apps.organizations import attempt_rate_limiter
 from apps.organizations.models import Membership, Plan, Project, Role, User
 from tests.support.cast import Caller, World, join, make_organization, make_user, signed_in
 from tests.support.upstream import Caller as ModelCaller
@@ -184,6 +186,15 @@ class TestMembers:
         response = signed_in(world.adam).send("DELETE", f"/organization/{world.acme.id}/members/{row.id}", {})
         assert response.json() == {"message": "Member removed", "revokedApiKeys": 0}
         assert dana.get(f"/projects/{world.project.id}").status_code == 403
+
+    def test_asking_who_has_an_account_is_counted(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        limit = replace(attempt_rate_limiter.INVITATIONS_PER_ORGANIZATION, count=2)
+        monkeypatch.setattr(attempt_rate_limiter, "INVITATIONS_PER_ORGANIZATION", limit)
+        caller, path = signed_in(world.olivia), f"/organization/{world.acme.id}/members"
+        tries = [caller.post(path, {"email": f"no{i}@example.com", "role": "developer"}).status_code for i in range(2)]
+        assert tries == [404, 404]
+        assert caller.post(path, {"email": "sam@example.com", "role": "developer"}).status_code == 429
+        assert not Membership.objects.filter(organization=world.acme, user=world.sam).exists()
 
     def test_nobody_raises_themselves(self, world: World) -> None:
         for user in (world.adam, world.dana):

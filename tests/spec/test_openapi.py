@@ -152,6 +152,7 @@ def test_who_is_asked_for_what(document: dict[str, Any]) -> None:
             "/docs/api",
             "/docs/api/{section}",
             "/auth/verify-email",
+            "/auth/send-verification-email",
             "/auth/request-password-reset",
         }
         public |= {"/livez", "/readyz"}

@@ -10,16 +10,14 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 
 from apps.console.browser_session import BrowserSession, begin
-from apps.console.forms import PASSWORD_RULES, Form, attempt, read_form
+from apps.console.forms import PASSWORD_RULES, Form, attempt, read_form, read_proof
 from apps.console.rendering import show
 from apps.console.visit import signed_in_page
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.rest.serializers import CamelSerializer, EmailField, TextField
 from apps.organizations import account_actions, entrance, step_up
-from apps.organizations.access import is_verified
 from apps.organizations.account_serializers import NewPasswordShape
 from apps.organizations.ceremonies import Holder
-from apps.organizations.serializers import MAX_PASSWORD
 from apps.organizations.sessions import end_session, name_of, sessions_of
 from apps.organizations.sign_in_method_forms import act, answer_question, state_of
 
@@ -56,7 +54,6 @@ def account(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
     context: dict[str, Any] = {
         "form": form,
         "visitor": visitor.user,
-        "is_verified": is_verified(visitor.user),
         "password_rules": PASSWORD_RULES,
         "sessions": sessions_of(visitor.user),
         "this_session": name_of(visitor.session),
@@ -124,14 +121,15 @@ def _change_password(request: HttpRequest, visitor: BrowserSession) -> HttpRespo
     account_actions.change_password(user=visitor.user, password=fields["new_password"])
     response = HttpResponseRedirect(reverse("console:account"))
     begin(request, response, visitor.user)
-    messages.success(request, "The password was changed. Every other session was ended.")
+    messages.success(
+        request,
+        "The password was changed. Every other session and the programs that you signed in were ended; API keys stay.",
+    )
     return response
 
 
 def _require_proof(request: HttpRequest, visitor: BrowserSession) -> None:
-    password = request.POST.get("password", "")[:MAX_PASSWORD]
-    code = request.POST.get("code", "").strip()[:32]
-    step_up.require(_holder(visitor), step_up.Proof(password=password or None, code=code or None))
+    step_up.require(_holder(visitor), read_proof(request))
 
 
 def _holder(visitor: BrowserSession) -> Holder:

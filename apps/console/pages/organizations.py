@@ -9,12 +9,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 
 from apps.console.browser_session import BrowserSession, find_browser_session
-from apps.console.forms import Form, attempt, do_once, read_form, require_typed
+from apps.console.forms import Form, attempt, do_once, read_form, read_proof, require_typed
 from apps.console.rendering import show
 from apps.console.visit import LAST_VISITED, lead_to, public_page, signed_in_page, workspace_page
 from apps.console.workspace import Workspace, organizations_of
-from apps.organizations import actions, invitations
+from apps.organizations import actions, invitations, step_up, two_factor
 from apps.organizations.access import needed_to_change, require, roles_of
+from apps.organizations.ceremonies import Holder
 from apps.organizations.models import Organization, OutagePolicy, RetentionLevel, Role
 from apps.organizations.plans import limits_of
 from apps.organizations.serializers import NewOrganizationShape, OrganizationChangesShape
@@ -94,12 +95,14 @@ def organization_settings(request: HttpRequest, workspace: Workspace) -> HttpRes
 
 @workspace_page("GET", "POST", needs=Role.OWNER)
 def delete_organization(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Ask for the organization's name, then delete it."""
-    form = Form()
+    """Ask for the organization's name and, unless the visitor signed in of late, for proof; then delete it."""
+    form, recent = Form(), step_up.is_recent(workspace.session)
     if request.method == "POST":
 
         def delete() -> bool:
             require_typed(request, "name", workspace.organization.name)
+            if not recent:
+                step_up.require(Holder(workspace.user, str(workspace.session.pk)), read_proof(request))
             actions.delete_organization(organization=workspace.organization)
             return True
 
@@ -107,7 +110,13 @@ def delete_organization(request: HttpRequest, workspace: Workspace) -> HttpRespo
         if done:
             messages.success(request, f"{workspace.organization.name} was deleted.")
             return HttpResponseRedirect(reverse("console:home"))
-    return show(request, "delete_organization", workspace, entry="organization_settings", status=form.status, form=form)
+    context: dict[str, Any] = {
+        "form": form,
+        "ask_for_proof": not recent,
+        "visitor": workspace.user,
+        "second_factor_on": two_factor.is_on(workspace.user),
+    }
+    return show(request, "delete_organization", workspace, entry="organization_settings", status=form.status, **context)
 
 
 def _change(request: HttpRequest, workspace: Workspace) -> Organization:

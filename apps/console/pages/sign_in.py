@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.contrib import messages
@@ -51,11 +51,11 @@ def sign_up(request: HttpRequest) -> HttpResponse:
     invitation = invitations.find_by_token(request.POST.get("invitation") or request.GET.get("invitation", ""))
     organization = None if invitation is None else invitation.organization
     if request.method == "POST":
-        user, form = attempt(
-            request, lambda: entrance.sign_up(address=address_of(request), **read_form(request, SignUpShape))
-        )
-        if user is not None:
-            return _enter(request, user, organization)
+        done, form = attempt(request, lambda: _sign_up(request))
+        if done is not None and done.user is not None:
+            return _enter(request, done.user, organization)
+        if done is not None:
+            return show(request, "sign_up_sent", email=request.POST.get("email", ""))
     elif find_browser_session(request) is not None:
         return HttpResponseRedirect(_way_on(request))
     invited = bool(form.values.get("invitation"))
@@ -93,15 +93,15 @@ def forgot_password(request: HttpRequest) -> HttpResponse:
     return show(request, "forgot_password", status=form.status, form=form, sent=sent)
 
 
-@signed_in_page("POST")
-def send_verification(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
-    """Send another message that confirms the e-mail address."""
-    _, form = attempt(request, lambda: entrance.send_verification(visitor.user))
-    if form.problem:
-        messages.error(request, form.problem)
+@public_page("POST")
+def send_verification(request: HttpRequest) -> HttpResponse:
+    """Send another message that confirms an e-mail address."""
+    done, form = attempt(request, lambda: _send_verification(request))
+    if done is None:
+        messages.error(request, form.problem or "This is no e-mail address.")
     else:
-        messages.success(request, f"A message is on its way to {visitor.user.email}.")
-    return HttpResponseRedirect(_way_on(request))
+        messages.success(request, "If this address has yet to be confirmed, a message is on its way.")
+    return HttpResponseRedirect(reverse("console:sign_in"))
 
 
 @signed_in_page("GET", "POST")
@@ -123,6 +123,21 @@ def accept_invitation(
     found = invitations.addressed_to(visitor.user).filter(pk=invitation_id, organization_id=organization_id).first()
     status = form.status if found is not None or form.problem else 404
     return show(request, "invitation", status=status, form=form, invitation=found, user=visitor.user)
+
+
+class _SignedUp(NamedTuple):
+    """Who signed up; no user until the address is confirmed."""
+
+    user: User | None
+
+
+def _sign_up(request: HttpRequest) -> _SignedUp:
+    return _SignedUp(entrance.sign_up(address=address_of(request), **read_form(request, SignUpShape)))
+
+
+def _send_verification(request: HttpRequest) -> bool:
+    entrance.send_verification(address=address_of(request), **read_form(request, PasswordResetRequestShape))
+    return True
 
 
 def _first_step(request: HttpRequest) -> User:

@@ -1,0 +1,70 @@
+"""The table of what expires in docs/security.md: every module that makes tokens is in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "security.md").read_text()
+SECTION = DOCUMENT.split("## What expires, and what ends it")[1].split("\n## ")[0]
+# What makes or signs something that is brought back later.
+MAKES = re.compile(
+    r"\b(signing\.(dumps|Signer|TimestampSigner)|secrets\.(token_\w+|choice)|(?:from secrets import)|salted_hmac"
+    r"|hmac\.(digest|new)|keyed_digest\(|os\.urandom|AuthToken\.objects\.create|\.set_(signed_)?cookie\("
+    r"|session\[_\w+\] =|default_token_generator|PasswordResetTokenGenerator|LASTS\b.*=)"
+)
+# Modules that draw or sign what lets nobody in, and what that is.
+LETS_NOBODY_IN = {
+    "apps/billing/worker_leases.py": "a name of a process",
+    "apps/gateway/access/policy_cache.py": "a key of the process's own cache",
+    "apps/gateway/access/policy.py": "a mark that only this process knows, for keys without a token",
+    "apps/gateway/client/loop_detection.py": "the deployment's name in requests that it makes",
+    "apps/gateway/dialects/anthropic/shared/wire.py": "ids of answers",
+    "apps/gateway/dialects/cohere/shared/wire.py": "ids of answers",
+    "apps/gateway/dialects/google/shared/wire.py": "ids of answers",
+    "apps/gateway/dialects/openai/shared/wire.py": "ids of answers",
+    "apps/gateway/dialects/responses/shared/wire.py": "ids of answers",
+    "apps/gateway/endpoints/response_state.py": "ids of answers, which only their own project's keys read",
+    "apps/gateway/management/commands/demo.py": "passwords",
+    "apps/gateway/management/commands/settler.py": "a name of a process",
+    "apps/gateway/response_cache.py": "names of kept answers",
+    "apps/gateway/settlement/spool.py": "a mark of a file",
+    "apps/guardrails/scanning/scan_memory.py": "a key of the process's own cache",
+    "apps/kernel/content_encryption.py": "encryption",
+    "apps/kernel/ids.py": "ids",
+    "apps/log_sinks/kinds/webhook.py": "signatures of what is sent to a receiver",
+    "apps/organizations/credential_state.py": "the digest that others are bound to",
+    "apps/organizations/management/commands/create_operator.py": "passwords",
+    "apps/organizations/mail_pages.py": "nonces of a page's style",
+    "apps/mcp/protocol/stream_log.py": "events of a call, which the session that made it reads alone",
+    "apps/responses/event_log.py": "events of a response, which its project's keys read alone",
+    "gateway_project/checks.py": "words",
+    "gateway_project/env.py": "the deployment's own secrets",
+}
+
+
+def makers() -> set[str]:
+    """Return the modules that make or sign something."""
+    files = [file for folder in ("apps", "gateway_project") for file in (ROOT / folder).rglob("*.py")]
+    kept = [file for file in files if "migrations" not in file.parts and "sandbox" not in file.parts]
+    return {str(file.relative_to(ROOT)) for file in kept if MAKES.search(file.read_text())}
+
+
+def test_every_module_that_makes_tokens_is_in_the_table() -> None:
+    listed = set(re.findall(r"`((?:apps|gateway_project)/[\w/]+\.py)`", SECTION))
+    missing = makers() - listed - set(LETS_NOBODY_IN)
+    assert missing == set(), "state in docs/security.md how long what they make lives, and what ends it"
+
+
+def test_nothing_is_excused_that_makes_nothing() -> None:
+    assert set(LETS_NOBODY_IN) - makers() == set()
+
+
+def test_every_row_states_a_life_and_a_test() -> None:
+    rows = [line.strip("|").split(" | ") for line in SECTION.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 20
+    for row in rows:
+        assert len(row) == 5, row[0]
+        assert all(cell.strip() for cell in row), row[0]
+        assert re.search(r"`\w+/test_\w+\.py", row[4]), row[0]
