@@ -6,21 +6,23 @@ usually tries. Python loads this before anything else, so before gevent looks fo
 
 from __future__ import annotations
 
-import socket
+import _socket
 import time
 from typing import Any
 
 # As long as three tries of a name server take, seconds.
 _PATIENCE = 15.0
 
-_look_up, _sleep = socket.getaddrinfo, time.sleep
+_look_up, _sleep = _socket.getaddrinfo, time.sleep
 
 
 def _getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:
-    if isinstance(host, str) and host.endswith(".silent.test") and not flags & socket.AI_NUMERICHOST:
+    name = host.decode() if isinstance(host, bytes) else str(host)
+    if name.endswith(".silent.test") and not flags & _socket.AI_NUMERICHOST:
         _sleep(_PATIENCE)
-        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        raise _socket.gaierror(_socket.EAI_AGAIN, "Temporary failure in name resolution")
     return _look_up(host, port, family, type, proto, flags)
 
 
-socket.getaddrinfo = _getaddrinfo
+# What both the standard library and gevent call.
+_socket.getaddrinfo = _getaddrinfo
