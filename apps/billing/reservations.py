@@ -23,10 +23,8 @@ from apps.kernel import generation, ids
 from apps.kernel.redis import LuaScript, client
 from apps.kernel.store_keys import SHARD_COUNT, money_key, shard_of
 
-_RESERVE = LuaScript(
-    LIMITS_LUA
-    + PARTIAL_GRANT_LUA
-    + """
+# What both scripts check, by the same keys and arguments; it counts nothing and holds nothing.
+_CHECKS_LUA = """
     -- KEYS: two generations, the organization's and the key's balance, the worker's notes, the requests in flight,
     --       the workers, and a bucket for each rate
     -- ARGV: two known generation tokens, a fresh one, amount wanted, from credits ('1'/''), key limit or '',
@@ -75,6 +73,12 @@ _RESERVE = LuaScript(
       credits_left = left
       if left < least or left <= 0 then return {'no_credits', string.format('%.0f', left)} end
     end
+"""
+_RESERVE = LuaScript(
+    LIMITS_LUA
+    + PARTIAL_GRANT_LUA
+    + _CHECKS_LUA
+    + """
     local open = key_left and credits_left and math.min(key_left, credits_left) or key_left or credits_left
     local amount = string.format('%.0f', granted(tonumber(ARGV[4]), tonumber(ARGV[12]), least, open))
     if ARGV[5] ~= '' then redis.call('HINCRBY', KEYS[3], 'held', amount) end
@@ -92,6 +96,8 @@ _RESERVE = LuaScript(
     return {'held', amount, after(credits_left), after(key_left), unpack(tight or {'', '', ''})}
     """
 )
+
+_LOOK = LuaScript(LIMITS_LUA + _CHECKS_LUA + "return {'allowed'}")
 
 _RELEASE = LuaScript(
     """
@@ -120,6 +126,8 @@ class ReservationOutcome(StrEnum):
     """What came of asking for a reservation."""
 
     HELD = "held"
+    # Nothing would refuse it now; nothing is held for it.
+    ALLOWED = "allowed"
     STALE = "stale"
     UNKNOWN = "unknown"
     OVER_LIMIT = "over_limit"
@@ -204,6 +212,15 @@ def rate_key(rate: RateLimit, shard: int) -> str:
 
 def reserve(request: ReservationRequest) -> ReservationResult:
     """Hold the amount, or a part of it, or say why not; one atomic round trip. Raises RedisError."""
+    return _ask(_RESERVE, request)
+
+
+def look(request: ReservationRequest) -> ReservationResult:
+    """Tell whether the amount could be held now; nothing is held or counted. One round trip. Raises RedisError."""
+    return _ask(_LOOK, request)
+
+
+def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
     identifier = ids.text_of(request.id)
     organization = balances.key("organization", request.organization_id)
     api_key = balances.key("key", request.api_key_id, request.organization_id)
@@ -213,7 +230,7 @@ def reserve(request: ReservationRequest) -> ReservationResult:
     counted = "" if request.most_in_flight is None else flight
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
     note = Note("0", holds, request.payload, counted)
-    answer = _RESERVE.run_batched(
+    answer = script.run_batched(
         [
             generation.keys_of(generation.CATALOG)[shard],
             generation.keys_of(generation.organization_scope(request.organization_id))[0],

@@ -5,9 +5,11 @@ Knows whom to ask and how long to wait. It costs nothing and leaves no record. M
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import gevent
 import structlog
@@ -16,6 +18,7 @@ from msgspec.structs import replace
 from apps.catalog import catalog_cache
 from apps.gateway.access.policy import Policy, find_policy
 from apps.gateway.admission import admit
+from apps.gateway.admission.worst_case import estimate_least
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects import find_dialect
@@ -29,7 +32,7 @@ from apps.gateway.upstream.call_provider import target_of
 from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.kept_files import inline_kept_files
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, ProviderResponse, open_exchange
-from apps.gateway.upstream.remote_media import RemoteMedia
+from apps.gateway.upstream.remote_media import RemoteMedia, has_addresses
 from apps.kernel.errors import ApiError
 from apps.kernel.offload import offload
 
@@ -40,11 +43,11 @@ PATIENCE = 5.0
 _MAX_BYTES = 64 * 1024
 
 
-def count_tokens(policy: Policy, chat: Chat, token: str, body: bytes) -> int:
+def count_tokens(policy: Policy, chat: Chat, token: str, body: bytes, reserve: Callable[[int], None]) -> int:
     """Return how many tokens the prompt of a body has, at least about. Raises ApiError when the token is no longer
-    good, and for what a guardrail blocks."""
+    good, and for what a guardrail blocks. `reserve` is told of the bytes of kept files before they are read."""
     size = len(body)
-    chat = inline_kept_files(chat, policy, lambda _: None)
+    chat = inline_kept_files(chat, policy, reserve)
     estimate = offload(size, partial(estimate_prompt_tokens, chat))
     catalog = catalog_cache.current()
     if not admit.is_current(policy, catalog, token):
@@ -53,10 +56,14 @@ def count_tokens(policy: Policy, chat: Chat, token: str, body: bytes) -> int:
         # Who counts reads it all.
         RequestGuard(policy.guardrails, policy.retention).screen(chat, body)
     try:
-        preferred = preferences.resolve_preferred(policy, catalog, chat, estimate).eligible
-        asked = next((candidate for candidate in preferred if hasattr(_dialect_of(candidate), "count_request")), None)
+        preferred = preferences.resolve_preferred(policy, catalog, chat, estimate)
+        asked = next((one for one in preferred.eligible if hasattr(_dialect_of(one), "count_request")), None)
+        if asked is not None and has_addresses(chat):
+            # Who could not ask a model has nothing fetched.
+            least = estimate_least(chat, preferred, estimate, policy.retention)
+            admit.check(policy, catalog, token, least, rate_family=None, free=False)
         with gevent.Timeout(PATIENCE, UpstreamFailure("timeout", f"no count within {PATIENCE:g} s")):
-            counted = None if asked is None else _ask(asked, chat, size)
+            counted = None if asked is None else _ask(asked, chat, size, policy.organization_id)
     except (ApiError, UpstreamFailure) as failure:
         log.info("counting.estimated", error=type(failure).__name__)
         return estimate
@@ -73,10 +80,10 @@ def _asked_alone(chat: Chat) -> Chat:
     return replace(chat, stream=False, max_tokens=None, stop=None, temperature=None, top_p=None, top_k=None)
 
 
-def _ask(candidate: Candidate, chat: Chat, size: int) -> int | None:
+def _ask(candidate: Candidate, chat: Chat, size: int, owner: UUID) -> int | None:
     """Return a provider's count, or None when it has none to give. Raises UpstreamFailure, InvalidRequest."""
     dialect, target = _dialect_of(candidate), target_of(candidate)
-    chat = RemoteMedia().inline(_asked_alone(chat), dialect, target.facts)
+    chat = RemoteMedia(owner).inline(_asked_alone(chat), dialect, target.facts)
     chat = emulate_tools(chat, dialect.NAME, target)
     path, body = offload(size, partial(dialect.count_request, chat, target))
     count_url = getattr(dialect, "count_url", None)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from apps.billing.discounts import shared_discounts
 from apps.catalog import catalog_cache
+from apps.catalog.catalog_cache import Catalog
 from apps.gateway.access.policy import Policy, find_policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.admit import AdmissionGrant
 from apps.gateway.admission.byte_budget import read_body
-from apps.gateway.admission.worst_case import WorstCase, allowance_of, estimate_worst_case
+from apps.gateway.admission.worst_case import WorstCase, allowance_of, estimate_least, estimate_worst_case
 from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.answer_transcript import AnswerTranscript
 from apps.gateway.canonical.chat import Chat, DroppedField
@@ -29,6 +32,7 @@ from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.recorder import Recorder
 from apps.gateway.response_cache import CacheEntry, find_cache_entry
 from apps.gateway.routing import preferences
+from apps.gateway.routing.candidates import Candidates
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.ranking import Ranking, RequestProfile
 from apps.gateway.routing.request_profile import profile_request
@@ -37,9 +41,11 @@ from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.request_trace import RequestTrace
+from apps.gateway.upstream.edited_pictures import fetch_addresses, has_addresses
 from apps.gateway.upstream.failover import Failover
 from apps.gateway.upstream.hedge import Hedge, read_hedge
-from apps.gateway.upstream.kept_files import inline_kept_files
+from apps.gateway.upstream.kept_files import inline_kept_files, names_kept_files
+from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
@@ -91,7 +97,9 @@ def _open(
     cdn_loop = read_cdn_loop(call)
     policy = find_policy(token)
     body, body_hold = read_body(call, policy.organization_id)
-    chat = inline_kept_files(read_request(body), policy, body_hold.reserve)
+    chat = read_request(body)
+    if has_addresses(chat) or names_kept_files(chat):
+        policy, chat = _bring_files(call, token, policy, chat, body_hold.reserve)
     profile = offload(len(body), lambda: profile_request(call, chat))
     hedge = read_hedge(call, by_default=policy.hedging)
     admission = _admit(call, route, token, policy, chat, profile, hedge)
@@ -103,6 +111,7 @@ def _open(
         chat=chat,
         candidates=ranking.candidates,
         client_disconnect=call.watch_disconnect(),
+        media=RemoteMedia(policy.organization_id),
         thought_signatures=ThoughtSignatureCache(policy.project_id),
         strict=call.is_header_true("x-strict") or preferences.requires_parameters(chat),
         cdn_loop=cdn_loop,
@@ -138,6 +147,55 @@ def _open(
         cache=cache,
         rate=admission.granted.rate,
     )
+
+
+def _bring_files(
+    call: ClientRequest, token: str, policy: Policy, chat: Chat, reserve: Callable[[int], None]
+) -> tuple[Policy, Chat]:
+    """Return the chat with the files that it names, and the policy that allows it. Raises ApiError.
+
+    The caller's limits and credits are looked at first: who has none left has nothing fetched or read.
+    """
+    if not _is_paid(call):
+        policy = _check(call, token, policy, chat)
+    if has_addresses(chat):
+        with closing(call.watch_disconnect()) as client_disconnect:
+            chat = fetch_addresses(chat, policy.organization_id, client_disconnect)
+    return policy, inline_kept_files(chat, policy, reserve)
+
+
+def _check(call: ClientRequest, token: str, policy: Policy, chat: Chat) -> Policy:
+    """Return the current policy. Raises ApiError for what would be refused whatever is in the files."""
+    # What needs no file to be known; without messages every provider is left that may be asked with them.
+    known = replace(chat, messages=[])
+    for _ in range(_MAX_READINGS):
+        catalog = catalog_cache.current()
+        preferred = _resolve(policy, catalog, token, known, 0)
+        if preferred is not None and admit.check(
+            policy,
+            catalog,
+            token,
+            estimate_least(known, preferred, 0, policy.retention),
+            rate_family=call.route.rate_family,
+            free=all(candidate.free for candidate in preferred.eligible),
+        ):
+            return policy
+        policy = find_policy(token)
+    raise _changing()
+
+
+def _resolve(policy: Policy, catalog: Catalog, token: str, chat: Chat, prompt_tokens: int) -> Candidates | None:
+    """Return who may answer; None when policy or catalog have changed and must be read again. Raises ApiError."""
+    try:
+        return preferences.resolve_preferred(policy, catalog, chat, prompt_tokens, shared_discounts(catalog.generation))
+    except ApiError:
+        if admit.is_current(policy, catalog, token):
+            raise
+        return None
+
+
+def _changing() -> Overloaded:
+    return Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
 
 
 def _build_recorder(
@@ -179,13 +237,8 @@ def _admit(
     identifier = call.log_id or new_id()
     for _ in range(_MAX_READINGS):
         catalog = catalog_cache.current()
-        try:
-            preferred = preferences.resolve_preferred(
-                policy, catalog, chat, profile.prompt_tokens, shared_discounts(catalog.generation)
-            )
-        except ApiError:
-            if admit.is_current(policy, catalog, token):
-                raise
+        preferred = _resolve(policy, catalog, token, chat, profile.prompt_tokens)
+        if preferred is None:
             policy = find_policy(token)
             continue
         ranking, losses = preferences.choose_order(
@@ -226,7 +279,7 @@ def _admit(
                 losses=losses,
             )
         policy = find_policy(token)
-    raise Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
+    raise _changing()
 
 
 def _find_entry(policy: Policy, attempts: Failover, chat: Chat) -> CacheEntry | None:

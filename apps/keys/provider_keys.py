@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from apps.kernel import database
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound
 from apps.kernel.reencryption import Rotated, reencrypt_rows
 from apps.kernel.rest.envelopes import InvalidFields, Issue
@@ -29,6 +29,7 @@ from apps.keys.ssrf_guard import SafeAddress, check_url_field
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization
+from apps.organizations.outside_calls import outside_call
 from apps.organizations.plans import limits_of
 from apps.organizations.row_locks import lock_row
 
@@ -57,7 +58,7 @@ def check_provider_key(
     to be called, and with the provider's words when it refuses the credential. Takes as long as the provider does.
     """
     _require_plan(organization)
-    address = _checked(given, find_provider, live=live)
+    address = _checked(organization.id, given, find_provider, live=live)
     return replace(given, base_url=address.url if address else "")
 
 
@@ -123,7 +124,8 @@ def recheck_provider_key(*, key: ProviderKey, find_provider: FindProvider) -> No
         token = decrypt_credential(bytes(key.encrypted_token))
     except UnreadableSecretError as error:
         raise InvalidRequest("No key of ENCRYPTION_KEYS opens this credential") from error
-    _checked(NewProviderKey(key.provider, token, key.provider_name, key.base_url), find_provider, live=True)
+    given = NewProviderKey(key.provider, token, key.provider_name, key.base_url)
+    _checked(key.organization_id, given, find_provider, live=True)
 
 
 def rotate() -> Rotated:
@@ -132,22 +134,24 @@ def rotate() -> Rotated:
     return reencrypt_rows(living, "encrypted_token", reencrypt_credential)
 
 
-def _checked(given: NewProviderKey, find_provider: FindProvider, *, live: bool) -> SafeAddress | None:
+def _checked(
+    organization_id: UUID, given: NewProviderKey, find_provider: FindProvider, *, live: bool
+) -> SafeAddress | None:
     """Return where a custom provider is; None for one of the catalog. Raises InvalidRequest."""
     if given.provider == CUSTOM:
         if {"?", "#"} & set(given.base_url):
             raise InvalidFields([Issue("baseUrl", "Must be a URL without query or fragment")])
-        address = check_url_field(given.base_url.rstrip("/"), "baseUrl")
-        if live:
-            database.release_connection()
-            credential_check.check_at_address(address, given.token)
+        with outside_call(organization_id):
+            address = check_url_field(given.base_url.rstrip("/"), "baseUrl", organization_id)
+            if live:
+                credential_check.check_at_address(address, given.token)
         return address
     provider = find_provider(given.provider)
     if provider is None:
         raise InvalidFields([Issue("provider", "There is no such provider")])
     if live:
-        database.release_connection()
-        credential_check.check_at_provider(provider, given.token)
+        with outside_call(organization_id):
+            credential_check.check_at_provider(provider, given.token)
     return None
 
 

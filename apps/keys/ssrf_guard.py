@@ -7,6 +7,7 @@ back here. Must never follow a redirect, nor resolve a name a second time.
 from __future__ import annotations
 
 import socket
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,11 +17,25 @@ import requests
 from django.conf import settings
 from requests.adapters import HTTPAdapter
 
+from apps.kernel.errors import RateLimited
+from apps.kernel.name_lookup import TENANT_NAMES, LookupsBusy, SilentName
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.keys.reserved_addresses import is_platform, is_public, is_reachable_port
 
-__all__ = ["SafeAddress", "UnsafeAddressError", "check_url_field", "is_public", "resolve_safe_address"]
+__all__ = [
+    "BUSY",
+    "RETRY_AFTER",
+    "BusyAddressError",
+    "SafeAddress",
+    "SilentAddressError",
+    "UnsafeAddressError",
+    "check_url_field",
+    "is_public",
+    "resolve_safe_address",
+]
 
+# What a client is told whose names take all of its turns, and after how many seconds it may come again.
+BUSY, RETRY_AFTER = "too_many_outside_calls", 5.0
 # Characters.
 MAX_LENGTH = 2_000
 _PORTS = {"http": 80, "https": 443}
@@ -28,6 +43,14 @@ _PORTS = {"http": 80, "https": 443}
 
 class UnsafeAddressError(ValueError):
     """An address that is not one, or that is not to be called; the message is for whoever gave it."""
+
+
+class SilentAddressError(UnsafeAddressError):
+    """An address whose name servers gave no answer in time."""
+
+
+class BusyAddressError(UnsafeAddressError):
+    """An address that was not looked up, as its owner's names that do not answer take all the turns there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +72,11 @@ class SafeAddress:
         return session
 
 
-def resolve_safe_address(url: str) -> SafeAddress:
-    """Resolve the URL of a tenant. Raises UnsafeAddressError unless everything it stands for may be called."""
+def resolve_safe_address(url: str, owner: Hashable) -> SafeAddress:
+    """Resolve the URL of a tenant, in a few seconds; `owner` is the organization whose turn it takes.
+
+    Raises UnsafeAddressError unless everything it stands for may be called.
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -63,7 +89,7 @@ def resolve_safe_address(url: str) -> SafeAddress:
     port = port if port is not None else _PORTS[parts.scheme]
     if not is_reachable_port(port):
         raise UnsafeAddressError("Must have port 80 or 443, or one from 1024 on that is not known as a store's")
-    addresses = _resolve(host, port)
+    addresses = _resolve(host, port, owner)
     if any(map(is_platform, addresses)):
         raise UnsafeAddressError("Must not lead to an address that clouds keep for their platform and its metadata")
     if not settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES and not all(map(is_public, addresses)):
@@ -73,12 +99,14 @@ def resolve_safe_address(url: str) -> SafeAddress:
     return SafeAddress(url, host, parts.netloc, addresses[0])
 
 
-def check_url_field(url: str, field: str) -> SafeAddress:
-    """Resolve the URL in a field of a request. Raises InvalidFields, which names the field."""
+def check_url_field(url: str, field: str, owner: Hashable) -> SafeAddress:
+    """Resolve the URL in a field of a request. Raises InvalidFields, which names the field, and RateLimited."""
     if "#" in url:
         raise InvalidFields([Issue(field, "Must be a URL without a fragment")])
     try:
-        return resolve_safe_address(url)
+        return resolve_safe_address(url, owner)
+    except BusyAddressError as error:
+        raise RateLimited(f"{field}: {error}", code=BUSY, param=field, retry_after=RETRY_AFTER) from error
     except UnsafeAddressError as error:
         raise InvalidFields([Issue(field, str(error))]) from error
 
@@ -108,10 +136,14 @@ def _is_of_this_machine(address: str) -> bool:
     return True
 
 
-def _resolve(host: str, port: int) -> list[str]:
-    """Return every address of the host. Raises UnsafeAddressError when there is none."""
+def _resolve(host: str, port: int, owner: Hashable) -> list[str]:
+    """Return every address of the host. Raises UnsafeAddressError when there is none, or nobody says so in time."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = TENANT_NAMES.find(host, port, owner)
+    except LookupsBusy as error:
+        raise BusyAddressError("Too many names of hosts are being looked up; try again shortly") from error
+    except SilentName as error:
+        raise SilentAddressError("The name servers of its host do not answer") from error
     except (OSError, UnicodeError) as error:
         raise UnsafeAddressError("Its host is not known") from error
     return [str(address[0]) for *_, address in found]

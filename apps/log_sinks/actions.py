@@ -13,9 +13,9 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from apps.kernel import database
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.keys.ssrf_guard import check_url_field
 from apps.log_sinks import delivery
 from apps.log_sinks.access import NO_SINK
 from apps.log_sinks.credentials import Credentials, encrypt_credentials
@@ -24,6 +24,7 @@ from apps.log_sinks.models import LogSink
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization
+from apps.organizations.outside_calls import outside_call
 from apps.organizations.row_locks import lock_row
 
 # Of one organization: each row of its log is queued for all of them.
@@ -40,6 +41,12 @@ class NewSink:
     options: dict[str, Any]
     include_content: bool
     credentials: Credentials = field(repr=False)
+
+
+def check_sink(*, organization: Organization, given: NewSink) -> None:
+    """See that a new sink's address may be called. Raises InvalidFields, RateLimited. Takes as long as its lookup."""
+    with outside_call(organization.id):
+        check_url_field(given.url, "url", organization.id)
 
 
 def create_sink(*, organization: Organization, given: NewSink) -> LogSink:
@@ -117,9 +124,9 @@ def test_sink(*, sink: LogSink) -> None:
     """
     if sink.status == LogSink.Status.DELETED:
         raise NotFound(NO_SINK)
-    database.release_connection()
     try:
-        delivery.send_sample(sink)
+        with outside_call(sink.organization_id):
+            delivery.send_sample(sink)
     except SinkFailed as failure:
         raise InvalidRequest(failure.message, code="log_sink_failed") from failure
 

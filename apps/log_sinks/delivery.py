@@ -107,7 +107,7 @@ def _send(sink: LogSink, batch: SinkBatch) -> None:
     request = _KINDS[sink.kind](to, credentials, batch, datetime.now(UTC))
     # Nobody keeps a connection of the pool while the sink takes its time.
     database.release_connection()
-    send(request, credentials.secrets)
+    send(request, credentials.secrets, sink.organization_id)
 
 
 def _credentials_of(sink: LogSink) -> Credentials:

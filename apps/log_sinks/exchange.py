@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
+from uuid import UUID
 
 import gevent
 import msgspec
@@ -37,10 +38,13 @@ class SinkFailed(Exception):
         self.pause = pause
 
 
-def send(request: SinkRequest, secrets: list[str]) -> None:
-    """Send a request, and return once it is taken. Raises SinkFailed, whose words hold none of the secrets."""
+def send(request: SinkRequest, secrets: list[str], owner: UUID) -> None:
+    """Send a request of an organization, and return once it is taken.
+
+    Raises SinkFailed, whose words hold none of the secrets.
+    """
     try:
-        session = resolve_safe_address(request.url).session()
+        session = resolve_safe_address(request.url, owner).session()
     except UnsafeAddressError as error:
         raise SinkFailed(f"Its address cannot be called: {error}") from error
     ends = time.monotonic() + TIMEOUT

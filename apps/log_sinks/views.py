@@ -7,7 +7,6 @@ from rest_framework.response import Response
 
 from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.serializers import Nothing
-from apps.keys.ssrf_guard import check_url_field
 from apps.log_sinks import actions
 from apps.log_sinks.access import access_sink, access_sinks
 from apps.log_sinks.serializers import NewSinkShape, SinkChangesShape, SinkShape, SinksQuery, changes_of, new_sink
@@ -24,7 +23,7 @@ class LogSinks(MemberEndpoint):
         fields = self.read(NewSinkShape)
         self.organization, _ = access_organization(self.user, fields.pop("organization_id"), Role.ADMIN)
         self.given = new_sink(fields)
-        check_url_field(self.given.url, "url")
+        actions.check_sink(organization=self.organization, given=self.given)
 
     @described({"logSink": SinkShape()}, body=NewSinkShape, refuses=(403, 404))
     def post(self, request: Request) -> Response:

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from apps.kernel import database
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
@@ -31,6 +30,7 @@ from apps.mcp_servers.upstream.tools import Tool
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization, Project
+from apps.organizations.outside_calls import outside_call
 from apps.organizations.row_locks import lock_row
 
 # Of one organization: a joined list asks them all.
@@ -61,11 +61,12 @@ def check_server(*, organization: Organization, given: NewServer, live: bool) ->
     """
     _require_headers(given.credentials)
     _require_projects(organization.id, given.project_ids)
-    check_url_field(given.url, "url")
-    if not live:
-        return {}
-    database.release_connection()
-    tools = _ask(McpTarget(given.url, given.credentials, min(given.timeout_seconds, PATIENCE)))
+    with outside_call(organization.id):
+        check_url_field(given.url, "url", organization.id)
+        if not live:
+            return {}
+        seconds = min(given.timeout_seconds, PATIENCE)
+        tools = _ask(McpTarget(given.url, given.credentials, seconds, owner=organization.id))
     return pins_of(tool for tool in tools if given.allowed_tools is None or tool.name in given.allowed_tools)
 
 
@@ -182,8 +183,8 @@ def look_at_tools(*, server: McpServer) -> list[ListedTool]:
         target = target_of(server, at_most=PATIENCE)
     except McpServerFailed as error:
         raise InvalidRequest(error.message) from error
-    database.release_connection()
-    tools = _ask(target)
+    with outside_call(server.organization_id):
+        tools = _ask(target)
     digests = pins_of(tools)
     changed = changed_of(server, digests)
     return [
@@ -210,7 +211,7 @@ def target_of(server: McpServer, *, cdn_loop: str = "", at_most: float | None = 
     except UnreadableSecretError as error:
         raise McpServerFailed("No key of ENCRYPTION_KEYS opens the MCP server's credentials") from error
     seconds = server.timeout_seconds if at_most is None else min(server.timeout_seconds, at_most)
-    return McpTarget(server.url, credentials, seconds, cdn_loop)
+    return McpTarget(server.url, credentials, seconds, cdn_loop, server.organization_id)
 
 
 def _ask(target: McpTarget) -> list[Tool]:

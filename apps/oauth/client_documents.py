@@ -7,6 +7,7 @@ transaction, nor for somebody who is not signed in.
 from __future__ import annotations
 
 import json
+from contextvars import ContextVar
 from typing import Any, Final
 
 import gevent
@@ -27,6 +28,8 @@ _MAX_SIZE: Final = 16 * 1024
 DESCRIBED_PER_ADDRESS: Final = AttemptLimit("oauth-describe:address", 20, 600)
 # Characters of a client's id.
 MAX_ID: Final = 255
+# For whom a description is fetched: names are looked up for one address a few at a time.
+_asking: ContextVar[str] = ContextVar("oauth_asking", default="")
 
 
 def find_client(client_id: str, address: str) -> OAuthClient | None:
@@ -43,6 +46,7 @@ def find_client(client_id: str, address: str) -> OAuthClient | None:
     if known is None and cimd.is_cimd_client_id(client_id):
         # Nobody is to have the gateway ask the web in their place.
         count_attempt((DESCRIBED_PER_ADDRESS, address))
+    _asking.set(f"oauth:{address}")
     found = cimd.resolve_cimd_application(client_id, None) if known is None else cimd.refresh_if_stale(known, None)
     return found if isinstance(found, OAuthClient) else None
 
@@ -59,7 +63,7 @@ class GuardedFetcher:
             # For all of it: a server may send a byte now and then.
             with (
                 gevent.Timeout(_TIMEOUT, requests.Timeout()),
-                resolve_safe_address(client_id).session() as session,
+                resolve_safe_address(client_id, _asking.get()).session() as session,
                 session.get(
                     client_id,
                     headers={"Accept": "application/json"},

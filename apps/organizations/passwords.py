@@ -1,17 +1,20 @@
-"""Password hashing on native threads, so that the event loop goes on meanwhile.
-
-Knows how to spend a third of a second of CPU in a thread of its own. Must never know who the password belongs to.
-"""
+"""Password hashing on native threads of its own, so that the event loop goes on and sign-in waits for nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
-import gevent
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX, check_password, make_password
 
+from apps.kernel.native_thread_pool import NativeThreadPool
+
 T = TypeVar("T")
+
+# Each takes a third of a second of a processor.
+_THREADS: Final = NativeThreadPool(4)
+# Seconds that a password may wait for a thread.
+_PATIENCE: Final = 20.0
 
 
 def hash_of(password: str) -> str:
@@ -25,5 +28,5 @@ def matches(password: str, stored: str | None) -> bool:
 
 
 def _in_a_thread(work: Callable[[], T]) -> T:
-    """Run the work in a native thread: a worker's other requests share one thread, and go on meanwhile."""
-    return gevent.get_hub().threadpool.apply(work)
+    """Run the work on a thread of the pool. Raises Overloaded when too many passwords are being checked."""
+    return _THREADS.run(work, patience=_PATIENCE, refusal="Too many sign-ins at once; try again shortly")

@@ -17,9 +17,10 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
-from tests.attack.wire import BYSTANDER, chat, connect, read_answer, request, status_in
+from tests.attack.wire import BYSTANDER, chat, connect, edit, read_answer, request, status_in
 from tests.stack.product import PROJECT, Product, free_port
 
 # Seconds after which a bystander gives up.
@@ -49,8 +50,10 @@ class Waits:
 class Bystanders:
     """Clients that ask small things again and again until they are told to stop."""
 
-    def __init__(self, product: Product, token: str, session: str) -> None:
+    def __init__(self, product: Product, token: str, session: str, elsewhere: str = "") -> None:
+        """Begin to ask; with a server `elsewhere` also for sign-ins, and for pictures that are there."""
         self.kept, self.fresh, self.management, self.machine = Waits(), Waits(), Waits(), Waits()
+        self.sign_in, self.pictures = Waits(), Waits()
         self._product = product
         self._stopping = threading.Event()
         small = chat(token)
@@ -61,6 +64,8 @@ class Bystanders:
             self._coming(small),
             self._talking_to_itself,
         ]
+        if elsewhere:
+            works += [self._signing_in, self._sending_pictures(token, elsewhere)]
         self._threads = [threading.Thread(target=work, daemon=True) for work in works]
         for thread in self._threads:
             thread.start()
@@ -107,6 +112,35 @@ class Bystanders:
 
         return work
 
+    def _signing_in(self) -> None:
+        """Sign in as accounts that do not exist, which takes as long as for one that does."""
+        for number in count():
+            body = {"email": f"nobody-{number}@example.com", "password": "a quite long password 17"}
+            self._ask_anew(request("POST", "/auth/sign-in/email", body), self.sign_in, "401")
+            # Below the rate of an address.
+            if self._stopping.wait(1.1):
+                return
+
+    def _sending_pictures(self, token: str, elsewhere: str) -> Callable[[], None]:
+        """Return the work that has pictures fetched by name, where one gets no further than to TLS."""
+        words = edit(token, [f"{elsewhere.replace('http:', 'https:')}/cat.png"])
+
+        def work() -> None:
+            while not self._stopping.wait(_PAUSE * 5):
+                self._ask_anew(words, self.pictures, "400")
+
+        return work
+
+    def _ask_anew(self, words: bytes, waits: Waits, due: str) -> None:
+        began = time.perf_counter()
+        try:
+            with connect(self._product.port, BYSTANDER, PATIENCE) as sock:
+                sock.sendall(words)
+                _count(waits, read_answer(sock), due)
+        except OSError as error:
+            waits.refused["no answer" if isinstance(error, TimeoutError) else "closed"] += 1
+        waits.answers.append((time.perf_counter() - began) * 1000)
+
     def _talking_to_itself(self) -> None:
         """Ask a process that does nothing else: what that takes, the machine takes."""
         port = free_port()
@@ -127,8 +161,8 @@ class Bystanders:
             process.wait(10)
 
 
-def _count(waits: Waits, answer: bytes) -> None:
-    if (status := status_in(answer)) != "200":
+def _count(waits: Waits, answer: bytes, due: str = "200") -> None:
+    if (status := status_in(answer)) != due:
         waits.refused[status] += 1
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from tests.attack import crowd
-from tests.attack.wire import ATTACKER, chat, connect, head, outcome, send_all
+from tests.attack.wire import ATTACKER, chat, connect, edit, head, outcome, send_all
 
 CHAT = "/v1/chat/completions"
 MOST_MEMORY = 3 * 1024**3
@@ -252,6 +252,26 @@ def _asked(task: Task, count: int, model: str) -> Got:
     return at_once(task.clients or count, one)
 
 
+# --- names whose servers never answer
+
+
+def slow_names(task: Task) -> Got:
+    """Forty clients that have pictures changed, five each time, at names whose servers never answer."""
+    until = time.monotonic() + task.seconds
+
+    def one(number: int) -> str:
+        result, round_number = "closed", 0
+        while time.monotonic() < until:
+            round_number += 1
+            names = [f"tar-{number}-{round_number}-{place}.silent.test" for place in range(5)]
+            with connect(task.port, ATTACKER) as sock:
+                sock.sendall(edit(task.token, [f"https://{name}/cat.png" for name in names]))
+                result = outcome(sock, 60)
+        return result
+
+    return at_once(task.clients or 40, one)
+
+
 # --- crowds
 
 
@@ -278,7 +298,7 @@ def attacks() -> Iterator[tuple[str, Attack]]:
     for one in (
         *(calm, sign_in_values, trailer_endless, trailer_authorization, guardrail_values, slow_bodies, idle_sockets),
         *(one_byte_chunks, leading_zeros, chunk_extension, emoji, escapes, metadata_keys, upgrade, aborted),
-        *(bomb_answer, large_answer, stampede, overload),
+        *(bomb_answer, large_answer, slow_names, stampede, overload),
     ):
         yield one.__name__.replace("_", "-"), one
 

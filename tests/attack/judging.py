@@ -19,6 +19,8 @@ from tests.stack.product import PROJECT
 
 # Milliseconds that another client's small request may take while anybody attacks.
 MOST_WAIT = 200.0
+# Milliseconds that a sign-in may take then: its password alone takes a third of a second of a processor.
+MOST_SIGN_IN = 2_000.0
 # Megabytes of a worker at which an attack is broken off: the machine is to live on.
 MOST_MEMORY = 4_000
 # Goodput under twice the load: per cent of what can be answered. A refusal may take so many milliseconds.
@@ -43,6 +45,7 @@ MAY_GET: dict[str, set[str]] = {
     "aborted": {"left"},
     "bomb-answer": {"502", "503"},
     "large-answer": {"200", "502", "503"},
+    "slow-names": {"400", "429"},
     "stampede": {"200", "429", "503"},
     "overload": {"200", "429", "503"},
     "calm": set(),
@@ -62,6 +65,9 @@ class Outcome:
     memory: tuple[int, int, int]
     tracebacks: int
     problems: list[str]
+    # Only beside `slow-names`.
+    sign_in: Waits
+    pictures: Waits
 
     def row(self) -> str:
         """Return its line of the table."""
@@ -91,7 +97,8 @@ def carried_out(
     product = scene.product
     before, tracebacks = workers_of(product), scene.tracebacks()
     memory = Memory(product)
-    bystanders = Bystanders(product, product.demo["apiKey"], product.demo["sessionToken"])
+    elsewhere = scene.elsewhere if name == "slow-names" else ""
+    bystanders = Bystanders(product, product.demo["apiKey"], product.demo["sessionToken"], elsewhere)
     time.sleep(around / 2)
     task: dict[str, Any] = {"name": name, "port": product.port, "seconds": seconds, "clients": clients}
     task |= {"token": scene.token, "session": scene.session}
@@ -113,6 +120,8 @@ def carried_out(
         (memory.before, memory.peak, memory.now()),
         scene.tracebacks() - tracebacks,
         problems,
+        bystanders.sign_in,
+        bystanders.pictures,
     )
     if before != after:
         problems.append(f"{len(set(before) - set(after))} worker(s) died")
@@ -155,8 +164,11 @@ def _attack(task: dict[str, Any], seconds: float, memory: Memory) -> tuple[Count
 def _judge(outcome: Outcome, most_wait: float) -> None:
     """Add to the problems what was not held."""
     problems, got = outcome.problems, outcome.got
-    for kind, waits in (("", outcome.kept), (" in management", outcome.management), (" anew", outcome.fresh)):
-        if waits.worst > most_wait:
+    kinds = [("", outcome.kept, most_wait), (" in management", outcome.management, most_wait)]
+    kinds += [(" anew", outcome.fresh, most_wait), (" for a picture", outcome.pictures, most_wait)]
+    kinds.append((" to sign in", outcome.sign_in, max(most_wait, MOST_SIGN_IN)))
+    for kind, waits, most in kinds:
+        if waits.worst > most:
             problems.append(f"a bystander waited {waits.worst:,.0f} ms{kind}")
         # Those who are turned away at once, and told when to come again, are served as promised under overload.
         refused = Counter(waits.refused)

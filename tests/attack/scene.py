@@ -27,6 +27,8 @@ from tests.stack.product import PROJECT, Product, eventually, free_port
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # What is not tested here must not end an attack early; all the rest is as an operator gets it.
 SETTINGS = {"WEB_WORKERS": "2", "RATE_LIMIT_ENTERPRISE": "0", "GATEWAY_ALLOW_PRIVATE_ADDRESSES": "true"}
+# Where names have servers that never answer.
+_SILENT_NAMES = str(PROJECT / "tests" / "attack" / "silent_names")
 
 
 @dataclass
@@ -39,6 +41,8 @@ class Scene:
     token: str
     session: str
     project: str
+    # A server of another tenant's, by its name; it speaks HTTP.
+    elsewhere: str
 
     def new_key(self) -> str:
         """Return a key that no worker has seen."""
@@ -69,6 +73,7 @@ def scene(**settings: str) -> Iterator[Scene]:
         home = Path(folder, "home")
         home.mkdir()
         fixed = {"SANDBOX_BASE_URL": f"http://127.0.0.1:{quick.port}/v1", "SANDBOX_API_KEY": "sandbox"}
+        fixed["PYTHONPATH"] = _SILENT_NAMES
         product = Product(home, **{**SETTINGS, **fixed, **settings})
         try:
             pin([product.pid], MEASURED)
@@ -114,7 +119,7 @@ def _set(product: Product, home: Path, provider: str) -> Scene:
         organizationId=organization,
     )
     made = manage(product, "POST", "/keys/api", description="attack", projectId=project["id"])
-    return Scene(product, home, made["apiKey"]["token"], _session(product), project["id"])
+    return Scene(product, home, made["apiKey"]["token"], _session(product), project["id"], provider.removesuffix("/v1"))
 
 
 def _session(product: Product) -> str:

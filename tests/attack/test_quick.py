@@ -26,6 +26,7 @@ ATTACKS = {
     "guardrail-values": (2.0, 1),
     "idle-sockets": (1.0, 200),
     "bomb-answer": (1.0, 1),
+    "slow-names": (3.0, 20),
     "stampede": (1.0, 100),
 }
 
@@ -50,3 +51,4 @@ def test_an_attack_is_turned_away_and_nobody_else_notices(attacked: Scene, name:
     outcome = carried_out(attacked, name, seconds, most_wait=MOST_WAIT, clients=clients, around=0.3)
     assert outcome.problems == []
     assert outcome.kept.answers
+    assert bool(outcome.sign_in.answers and outcome.pictures.answers) == (name == "slow-names")

@@ -53,6 +53,12 @@ def chat(token: str, content: str = "hello", **fields: Any) -> bytes:
     return request("POST", "/v1/chat/completions", body, token=token)
 
 
+def edit(token: str, addresses: list[str]) -> bytes:
+    """Return a request to change the pictures at some addresses."""
+    body = {"model": "painter", "prompt": "a hat", "images": [{"image_url": address} for address in addresses]}
+    return request("POST", "/v1/images/edits", body, token=token)
+
+
 def status_in(answer: bytes) -> str:
     """Return an answer's status; an interim one does not count."""
     found = [status for status in _STATUS.findall(answer) if status != b"100"]

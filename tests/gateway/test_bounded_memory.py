@@ -32,7 +32,7 @@ def test_a_tenants_failing_provider_opens_no_circuit_of_another_tenants() -> Non
 def test_credentials_that_rest_are_forgotten_again(monkeypatch: pytest.MonkeyPatch) -> None:
     credentials.reset_cooldowns()
     monkeypatch.setattr(credentials, "_MAX_COOLING", 3)
-    keys = [Credential(API_KEYS, own=OwnCredential(uuid4(), "openai", "", "", b"")) for _ in range(5)]
+    keys = [Credential(API_KEYS, own=OwnCredential(uuid4(), "openai", "", "", b"", uuid4())) for _ in range(5)]
     for key in keys[:3]:
         credentials.cool_down(key, 429, retry_after=0.000001)
     credentials.cool_down(keys[3], 401)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from apps.keys import ssrf_guard
+from apps.kernel import name_lookup
 from apps.keys.ssrf_guard import SafeAddress, UnsafeAddressError, is_public, resolve_safe_address
 
+OWNER = uuid4()
 PRIVATE = [
     *("127.0.0.1", "127.9.9.9", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254"),
     *("100.64.0.1", "100.127.255.255", "192.0.0.9", "192.0.0.170", "192.0.2.1", "198.18.0.1", "198.51.100.1"),
@@ -27,14 +29,14 @@ def test_what_is_not_public_unicast_is_refused(address: str) -> None:
     host = f"[{address}]" if ":" in address else address
     if "%" not in address:
         with pytest.raises(UnsafeAddressError, match=r"private, loopback or link-local|is not known|their platform"):
-            resolve_safe_address(f"https://{host}/v1")
+            resolve_safe_address(f"https://{host}/v1", OWNER)
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_what_is_public_passes(address: str) -> None:
     assert is_public(address)
     host = f"[{address}]" if ":" in address else address
-    assert resolve_safe_address(f"https://{host}/v1?a=b") == SafeAddress(
+    assert resolve_safe_address(f"https://{host}/v1?a=b", OWNER) == SafeAddress(
         f"https://{host}/v1?a=b", address, host, address
     )
 
@@ -48,7 +50,7 @@ def test_what_is_public_passes(address: str) -> None:
 )
 def test_other_spellings_of_the_inside_are_refused(url: str) -> None:
     with pytest.raises(UnsafeAddressError):
-        resolve_safe_address(url)
+        resolve_safe_address(url, OWNER)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_other_spellings_of_the_inside_are_refused(url: str) -> None:
 )
 def test_what_is_no_plain_url_is_refused(url: str) -> None:
     with pytest.raises(UnsafeAddressError):
-        resolve_safe_address(url)
+        resolve_safe_address(url, OWNER)
 
 
 def resolving(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
@@ -73,14 +75,14 @@ def resolving(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]
         asked.append(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in left.pop(0)]
 
-    monkeypatch.setattr(ssrf_guard.socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(name_lookup, "_getaddrinfo", look_up)
     return asked
 
 
 def test_one_private_address_among_public_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     resolving(monkeypatch, ["8.8.8.8", "10.0.0.1"])
     with pytest.raises(UnsafeAddressError):
-        resolve_safe_address("https://models.example.com/v1")
+        resolve_safe_address("https://models.example.com/v1", OWNER)
 
 
 def test_a_name_is_resolved_once_and_called_where_it_was_looked_up(
@@ -90,7 +92,7 @@ def test_a_name_is_resolved_once_and_called_where_it_was_looked_up(
     with monkeypatch.context() as patched:
         asked = resolving(patched, ["127.0.0.1"])
         port = sandbox_url.rpartition(":")[2]
-        address = resolve_safe_address(f"http://models.example.com:{port}/v1")
+        address = resolve_safe_address(f"http://models.example.com:{port}/v1", OWNER)
         assert asked == ["models.example.com"]
     # The name means nothing to anyone else.
     with address.session() as session:
@@ -101,9 +103,9 @@ def test_a_name_is_resolved_once_and_called_where_it_was_looked_up(
 
 def test_the_operator_may_allow_private_addresses(settings: Any) -> None:
     settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = True
-    assert resolve_safe_address("http://127.0.0.1:9000/v1").ip == "127.0.0.1"
+    assert resolve_safe_address("http://127.0.0.1:9000/v1", OWNER).ip == "127.0.0.1"
     with pytest.raises(UnsafeAddressError):
-        resolve_safe_address("ftp://127.0.0.1")
+        resolve_safe_address("ftp://127.0.0.1", OWNER)
 
 
 PLATFORM = [
@@ -129,7 +131,7 @@ def test_a_clouds_platform_is_never_reached(address: str, private_allowed: bool,
     assert not is_public(address)
     host = f"[{address}]" if ":" in address else address
     with pytest.raises(UnsafeAddressError, match="for their platform and its metadata"):
-        resolve_safe_address(f"https://{host}/v1")
+        resolve_safe_address(f"https://{host}/v1", OWNER)
 
 
 @pytest.mark.parametrize("private_allowed", [False, True])
@@ -139,12 +141,12 @@ def test_a_clouds_platform_is_never_reached(address: str, private_allowed: bool,
 def test_no_store_is_reached_by_its_port(port: int, private_allowed: bool, settings: Any) -> None:
     settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = private_allowed
     with pytest.raises(UnsafeAddressError, match="Must have port 80 or 443"):
-        resolve_safe_address(f"http://93.184.215.14:{port}/v1")
+        resolve_safe_address(f"http://93.184.215.14:{port}/v1", OWNER)
 
 
 @pytest.mark.parametrize("port", [80, 443, 1024, 1234, 8000, 8001, 8080, 8443, 9000, 11434, 30000, 65535])
 def test_where_models_are_served_is_reached(port: int) -> None:
-    assert resolve_safe_address(f"http://93.184.215.14:{port}/v1").ip == "93.184.215.14"
+    assert resolve_safe_address(f"http://93.184.215.14:{port}/v1", OWNER).ip == "93.184.215.14"
 
 
 @pytest.mark.parametrize(
@@ -159,19 +161,19 @@ def test_a_url_of_the_gateways_own_is_refused(url: str, settings: Any, monkeypat
     settings.ALLOWED_HOSTS = ["gateway.example", "api.gateway.example"]
     resolving(monkeypatch, ["93.184.215.14"])
     with pytest.raises(UnsafeAddressError, match="Must not lead back to this gateway"):
-        resolve_safe_address(url)
+        resolve_safe_address(url, OWNER)
 
 
 def test_the_gateways_own_listening_address_is_refused(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES, settings.PORT = True, 8000
     resolving(monkeypatch, ["127.0.0.1"], ["127.0.0.1"])
     with pytest.raises(UnsafeAddressError, match="Must not lead back to this gateway"):
-        resolve_safe_address("http://a-name-for-this-machine.example:8000/v1")
-    assert resolve_safe_address("http://a-name-for-this-machine.example:8001/v1").ip == "127.0.0.1"
+        resolve_safe_address("http://a-name-for-this-machine.example:8000/v1", OWNER)
+    assert resolve_safe_address("http://a-name-for-this-machine.example:8001/v1", OWNER).ip == "127.0.0.1"
 
 
 def test_a_neighbour_of_the_gateway_is_not_refused(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.PUBLIC_URL, settings.PORT, settings.ALLOWED_HOSTS = "https://gateway.example", 8000, [".example"]
     resolving(monkeypatch, ["93.184.215.14"], ["93.184.215.14"])
-    assert resolve_safe_address("https://gateway.example:9443/v1").ip == "93.184.215.14"
-    assert resolve_safe_address("https://models.example/v1").ip == "93.184.215.14"
+    assert resolve_safe_address("https://gateway.example:9443/v1", OWNER).ip == "93.184.215.14"
+    assert resolve_safe_address("https://models.example/v1", OWNER).ip == "93.184.215.14"

@@ -32,7 +32,9 @@ def described(**more: Any) -> dict[str, Any]:
 def web(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The internet: `client.example.com` is at a public address, other names at one of this machine's own networks."""
     monkeypatch.setattr(
-        ssrf_guard, "_resolve", lambda host, port: ["93.184.216.34" if host == "client.example.com" else "10.0.0.7"]
+        ssrf_guard,
+        "_resolve",
+        lambda host, port, owner: ["93.184.216.34" if host == "client.example.com" else "10.0.0.7"],
     )
     with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
         yield mock
@@ -84,7 +86,7 @@ def test_no_address_of_the_inside_is_fetched(
     monkeypatch.setattr(
         ssrf_guard,
         "_resolve",
-        lambda host, port: [inside.get(host, "93.184.216.34" if host == "client.example.com" else "10.0.0.7")],
+        lambda host, port, owner: [inside.get(host, "93.184.216.34" if host == "client.example.com" else "10.0.0.7")],
     )
     answer = open_page(world, address)
     assert (answer.status_code, "Location" in answer) == (400, False)

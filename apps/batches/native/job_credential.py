@@ -38,7 +38,8 @@ def api_of(job: NativeJob) -> ProviderApi:
     row = database.read(rows.filter(status=ProviderKey.Status.ACTIVE).first)
     if row is None:
         raise NoCredential
-    own = OwnCredential(row.id, row.provider, row.provider_name, row.base_url, bytes(row.encrypted_token))
+    token, owner = bytes(row.encrypted_token), row.organization_id
+    own = OwnCredential(row.id, row.provider, row.provider_name, row.base_url, token, owner)
     credential = Credential(API_KEYS, own=own)
     try:
         credential.secret()

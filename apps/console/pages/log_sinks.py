@@ -10,7 +10,6 @@ from apps.console.forms import Form, attempt, do_once, read_form
 from apps.console.rendering import show
 from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
-from apps.keys.ssrf_guard import check_url_field
 from apps.log_sinks import actions
 from apps.log_sinks.access import NO_SINK, access_sink, access_sinks
 from apps.log_sinks.models import LogSink
@@ -71,7 +70,7 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
     fields = read_form(request, NewSinkShape, leave_out=others, organizationId=str(workspace.organization.id))
     given = new_sink(fields)
     # The address is looked up first: nothing that is open waits for it.
-    check_url_field(given.url, "url")
+    actions.check_sink(organization=workspace.organization, given=given)
 
     def create() -> dict[str, str]:
         return {"name": actions.create_sink(organization=workspace.organization, given=given).name}

@@ -58,6 +58,11 @@ ADVICE: Final[dict[tuple[int, str], tuple[str, str, str]]] = {
         "Send large files one after the other.",
         "",
     ),
+    (429, "too_many_outside_calls"): (
+        "Too many addresses that the organization gave are being asked, or do not answer.",
+        "Send fewer files by address at once, and see that the names of their hosts answer.",
+        "",
+    ),
     (429, "batches_in_progress_exceeded"): (
         "Too many batches are under way.",
         "Wait until one of them has ended.",

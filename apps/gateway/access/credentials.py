@@ -40,6 +40,11 @@ class Credential:
         return self.own.id if self.own else None
 
     @property
+    def organization_id(self) -> UUID | None:
+        """Whose own it is; None for the service's."""
+        return self.own.organization_id if self.own else None
+
+    @property
     def base_url(self) -> str | None:
         """The tenant's own address of the provider; None where the catalog's is meant."""
         return (self.own.base_url or None) if self.own else None

@@ -42,6 +42,7 @@ class OwnCredential:
     provider_name: str
     base_url: str
     encrypted_token: bytes
+    organization_id: UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,9 @@ def _credentials_of(organization: Organization) -> Mapping[str, tuple[OwnCredent
     rows = ProviderKey.objects.filter(organization=organization, status=ProviderKey.Status.ACTIVE)
     for row in rows.order_by("created_at"):
         name = f"custom:{row.provider_name}" if row.provider == "custom" else row.provider
-        credential = OwnCredential(row.id, row.provider, row.provider_name, row.base_url, bytes(row.encrypted_token))
+        credential = OwnCredential(
+            row.id, row.provider, row.provider_name, row.base_url, bytes(row.encrypted_token), organization.id
+        )
         found[name] = (*found.get(name, ()), credential)
     return found
 

@@ -5,6 +5,7 @@ Knows what a request may cost at most and who it counts against. Must never know
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
 from math import ceil
@@ -18,7 +19,7 @@ from redis.exceptions import RedisError
 from apps.billing import balances, holds, reservations
 from apps.billing.holds import ExtensionOutcome, Hold, HoldExtension, SettledHold, reduce_to_cost
 from apps.billing.ledger import Charge
-from apps.billing.reservations import RateLimit, RateLimitStatus, ReservationOutcome
+from apps.billing.reservations import RateLimit, RateLimitStatus, ReservationOutcome, ReservationResult
 from apps.billing.worker_leases import worker_name
 from apps.catalog import catalog_cache
 from apps.catalog.catalog_cache import Catalog
@@ -30,6 +31,7 @@ from apps.gateway.admission.worst_case import WorstCase
 from apps.kernel import generation
 from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import Gone, PaymentRequired, RateLimited
+from apps.kernel.ids import new_id
 from apps.kernel.money import NANO, nanos_up, plain
 from apps.kernel.store_keys import shard_of
 from apps.logs.entry import Entry
@@ -40,6 +42,7 @@ _RETRY_PAUSE = 0.005
 # Seconds beyond the longest answer after which a request that nobody took out no longer counts as in flight.
 _FLIGHT_SLACK = 60
 _LONGEST = CachedSetting("UPSTREAM_TOTAL_TIMEOUT")
+_Question = Callable[[reservations.ReservationRequest], ReservationResult]
 
 
 class AdmissionGrant(msgspec.Struct, frozen=True):
@@ -69,33 +72,56 @@ def admit(
     Raises RateLimited, PaymentRequired, Gone.
     Where the store gives no answer this process decides (`offline_admission`), which may raise Overloaded.
     """
-    request = _request_of(policy, catalog, worst, entry, note, _rates_of(policy, rate_family, free=free))
+    request = _request_of(policy, catalog, worst, entry.id, note, _rates_of(policy, rate_family, free=free))
     offline = None
     try:
-        answer = _reserve(request, policy)
-        if answer.outcome in _WORTH_A_RETRY:
-            # Another worker may have answered a request just now, and what it held be on its way back.
-            gevent.sleep(_RETRY_PAUSE)
-            answer = _reserve(request, policy)
+        answer = _ask(reservations.reserve, request, policy)
         last_balances.remember(request, answer)
     except RedisError as error:
         policies.distrust(token, policy)
         answer, offline = offline_admission.decide(request, policy, error)
-    if answer.outcome is ReservationOutcome.STALE:
-        catalog_token, organization_token = answer.generation_tokens or ("", "")
-        _invalidate_stale(policy, catalog, token, catalog_token, organization_token)
+    if _is_stale(answer, policy, catalog, token):
         return None
     _raise_refusal(answer, policy, worst)
     return AdmissionGrant(answer.rate, offline or answer.hold)
 
 
+def check(
+    policy: Policy, catalog: Catalog, token: str, worst: WorstCase, *, rate_family: str | None, free: bool
+) -> bool:
+    """Refuse what `admit` would refuse now, before anything outside is asked for it; nothing is counted or held.
+
+    For requests that name what has to be brought first; the others need not ask twice. False when policy or catalog
+    have changed and must be read again. Raises as `admit` does. Where the store gives no answer, `admit` decides.
+    """
+    rates = () if rate_family is None else _rates_of(policy, rate_family, free=free)
+    request = _request_of(policy, catalog, worst, new_id(), "", rates)
+    try:
+        answer = _ask(reservations.look, request, policy)
+    except RedisError:
+        return True
+    if _is_stale(answer, policy, catalog, token):
+        return False
+    _raise_refusal(answer, policy, worst)
+    return True
+
+
+def _is_stale(answer: ReservationResult, policy: Policy, catalog: Catalog, token: str) -> bool:
+    """Return whether policy or catalog have changed; then they will be read again."""
+    if answer.outcome is not ReservationOutcome.STALE:
+        return False
+    catalog_token, organization_token = answer.generation_tokens or ("", "")
+    _invalidate_stale(policy, catalog, token, catalog_token, organization_token)
+    return True
+
+
 def _request_of(
-    policy: Policy, catalog: Catalog, worst: WorstCase, entry: Entry, note: str, rates: tuple[RateLimit, ...]
+    policy: Policy, catalog: Catalog, worst: WorstCase, identifier: UUID, note: str, rates: tuple[RateLimit, ...]
 ) -> reservations.ReservationRequest:
     """Return what is asked of the store: amounts in nanos of a USD."""
     want = nanos_up(worst.want)
     return reservations.ReservationRequest(
-        id=entry.id,
+        id=identifier,
         worker=worker_name(),
         organization_id=policy.organization_id,
         api_key_id=policy.api_key_id,
@@ -114,7 +140,7 @@ def _request_of(
     )
 
 
-def _raise_refusal(answer: reservations.ReservationResult, policy: Policy, worst: WorstCase) -> None:
+def _raise_refusal(answer: ReservationResult, policy: Policy, worst: WorstCase) -> None:
     """Raise what a client is told whose request the store refused: RateLimited, PaymentRequired, Gone."""
     match answer.outcome:
         case ReservationOutcome.TOO_FAST if answer.rate is not None:
@@ -144,15 +170,27 @@ def _raise_refusal(answer: reservations.ReservationResult, policy: Policy, worst
             raise Gone("This organization or API key no longer exists")
 
 
-def _reserve(request: reservations.ReservationRequest, policy: Policy) -> reservations.ReservationResult:
-    """Ask for a reservation, and again with balances that the store does not know. Raises RedisError, Overloaded."""
-    answer = reservations.reserve(request)
+def _ask(question: _Question, request: reservations.ReservationRequest, policy: Policy) -> ReservationResult:
+    """Ask the store, and again where what others hold may be on its way back. Raises RedisError, Overloaded."""
+    answer = _ask_with_balances(question, request, policy)
+    if answer.outcome in _WORTH_A_RETRY:
+        # Another worker may have answered a request just now.
+        gevent.sleep(_RETRY_PAUSE)
+        answer = _ask_with_balances(question, request, policy)
+    return answer
+
+
+def _ask_with_balances(
+    question: _Question, request: reservations.ReservationRequest, policy: Policy
+) -> ReservationResult:
+    """Ask the store, and again with balances that it does not know. Raises RedisError, Overloaded."""
+    answer = question(request)
     # At most the organization's and the key's.
     for _ in range(2):
         if answer.outcome is ReservationOutcome.UNKNOWN:
             scope = answer.unknown or "organization"
             last_balances.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
-            answer = reservations.reserve(request)
+            answer = question(request)
     return answer
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import lru_cache
+from operator import attrgetter
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from apps.billing.holds import Hold
 from apps.billing.pricing import MILLION
@@ -76,6 +79,10 @@ class WorstCase(msgspec.Struct, frozen=True):
     least: Decimal
     covers_all: bool = True
     hedge_cost: Decimal = ZERO
+
+
+# What is free of charge.
+NO_COST: Final = WorstCase(prompt_tokens=0, cost=ZERO, from_credits=False, want=ZERO, part=ZERO, least=ZERO)
 
 
 class SpendingAllowance(msgspec.Struct, frozen=True):
@@ -148,6 +155,18 @@ def estimate_worst_case(
         covers_all,
         hedge_cost,
     )
+
+
+def estimate_least(chat: Chat, candidates: Candidates, prompt: int, retention: str) -> WorstCase:
+    """Return the worst case of the candidate that charges least: who cannot pay for that can pay for none.
+
+    For a look at credits before the whole request is known; they count only where every candidate is paid from them.
+    """
+    each = [
+        estimate_worst_case(chat, replace(candidates, eligible=(candidate,)), prompt, None, retention)
+        for candidate in candidates.eligible
+    ]
+    return replace(min(each, key=attrgetter("least")), from_credits=all(one.from_credits for one in each))
 
 
 def allowance_of(

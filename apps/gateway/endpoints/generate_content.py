@@ -97,9 +97,9 @@ def _count(request: ClientRequest, model: str) -> ClientResponse:
 
     def count(token: str) -> ClientResponse:
         policy = find_policy(token)
-        body, _ = read_body(request, policy.organization_id)
+        body, hold = read_body(request, policy.organization_id)
         chat = offload(len(body), partial(google.read_prompt, body, model))
-        tokens = prompt_tokens(policy, chat, token, body)
+        tokens = prompt_tokens(policy, chat, token, body, hold.reserve)
         details = [{"modality": "TEXT", "tokenCount": tokens}]
         return json_response(msgspec.json.encode({"totalTokens": tokens, "promptTokensDetails": details}))
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 
 from apps.gateway.access.policy import find_current_policy
-from apps.gateway.canonical.chat import Chat, Image
-from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.images.client import openai, openai_stream
@@ -16,12 +14,7 @@ from apps.gateway.dialects.images.client.image_inputs import FormField
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
 from apps.gateway.endpoints.picture_links import LinkingWriter, check_links, wants_links
 from apps.gateway.pipeline import open_chat
-from apps.gateway.upstream.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
-from apps.kernel.errors import BodyTooLarge, InvalidRequest
 from apps.kernel.offload import offload
-
-# Bytes of all pictures of a request together, as data URLs.
-_MOST_TOGETHER = 128 * 1024 * 1024
 
 
 def images_generations(request: ClientRequest) -> ClientResponse:
@@ -34,13 +27,11 @@ def images_generations(request: ClientRequest) -> ClientResponse:
 def images_edits(request: ClientRequest) -> ClientResponse:
     """Answer a request to change pictures."""
     request.accepted_content_types = ("application/json", MULTIPART)
-    client_disconnect = request.watch_disconnect()
 
     def read(body: bytes) -> Chat:
         if request.content_type == MULTIPART:
             return offload(len(body), lambda: openai.read_edit_form(_read_form(request, body)))
-        with closing(client_disconnect):
-            return _fetched(offload(len(body), partial(openai.read_edit, body)), client_disconnect)
+        return offload(len(body), partial(openai.read_edit, body))
 
     return _answer(request, "images_edits", read)
 
@@ -67,29 +58,3 @@ def _read_form(request: ClientRequest, body: bytes) -> list[FormField]:
     if request.deployment is None:
         return fields
     return [*(part for part in fields if part.name != "model"), FormField("model", None, request.deployment.encode())]
-
-
-def _fetched(chat: Chat, client_disconnect: ClientDisconnect) -> Chat:
-    """Put pictures in the place of their addresses. Raises InvalidRequest naming the one that cannot be had."""
-    together = 0
-    for message in chat.messages:
-        for place, part in enumerate(message.parts):
-            if isinstance(part, Image):
-                part.url = _fetch(part.url, f"images[{place}]", client_disconnect)
-                together += len(part.url)
-                if together > _MOST_TOGETHER:
-                    raise BodyTooLarge("The images are too large together", param="images")
-    if chat.drawing is not None and chat.drawing.mask is not None:
-        chat.drawing.mask = _fetch(chat.drawing.mask, "mask", client_disconnect)
-    return chat
-
-
-def _fetch(url: str, place: str, client_disconnect: ClientDisconnect) -> str:
-    if url.startswith("data:"):
-        return url
-    try:
-        with client_disconnect.raise_while_waiting():
-            return fetch_picture(url, MOST_INPUT_BYTES)
-    except UnfetchableError as error:
-        param = f"{place}.image_url"
-        raise InvalidRequest(f"{param} is invalid: {error}", param=param) from None

@@ -43,9 +43,11 @@ def count_tokens(request: ClientRequest) -> ClientResponse:
 
     def count(token: str) -> ClientResponse:
         policy = find_policy(token)
-        body, _ = read_body(request, policy.organization_id)
+        body, hold = read_body(request, policy.organization_id)
         chat = _Asked(request, token, anthropic.read_prompt).read_first(body)
-        return json_response(msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token, body)}))
+        return json_response(
+            msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token, body, hold.reserve)})
+        )
 
     return answer_authenticated(request, ROUTE, anthropic, count)
 

@@ -82,9 +82,9 @@ def count_input_tokens(request: ClientRequest) -> ClientResponse:
 
     def count(token: str) -> ClientResponse:
         policy = find_policy(token)
-        body, _ = read_body(request, policy.organization_id)
+        body, hold = read_body(request, policy.organization_id)
         chat = _read(request, token, _Teller(), body, is_asked=False)
-        counted = count_tokens(policy, chat, token, body)
+        counted = count_tokens(policy, chat, token, body, hold.reserve)
         return json_response(msgspec.json.encode({"object": "response.input_tokens", "input_tokens": counted}))
 
     return answer_authenticated(request, "responses", responses, count)

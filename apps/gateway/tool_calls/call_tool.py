@@ -17,15 +17,14 @@ from apps.catalog import catalog_cache
 from apps.gateway.access.policy import Policy, find_policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.admit import AdmissionGrant
-from apps.gateway.admission.worst_case import WorstCase
+from apps.gateway.admission.worst_case import NO_COST
 from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.tool_calls import listings, server_sessions, tool_record
-from apps.gateway.tool_calls.caller import Interruption, ToolCaller
+from apps.gateway.tool_calls.caller import RATE_FAMILY, Interruption, ToolCaller
 from apps.gateway.tool_calls.tool_guard import ToolGuard
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.kernel.ids import new_id
-from apps.kernel.money import ZERO
 from apps.logs.entry import Entry
 from apps.mcp_servers.actions import target_of
 from apps.mcp_servers.models import McpServer
@@ -34,11 +33,8 @@ from apps.mcp_servers.upstream.tools import ToolAnswer
 
 log = structlog.get_logger(__name__)
 
-# The family of routes that calls are counted with for rate limits.
-RATE_FAMILY = "mcp"
 # Policy and catalog may change while a call is let in; more often than this in a row means something is wrong.
 _MAX_READINGS = 5
-_NOTHING = WorstCase(prompt_tokens=0, cost=ZERO, from_credits=False, want=ZERO, part=ZERO, least=ZERO)
 
 
 def call_tool(
@@ -101,7 +97,7 @@ def _admit(policy: Policy, server: McpServer, tool: str, caller: ToolCaller) -> 
             policy,
             catalog_cache.current(),
             caller.token,
-            _NOTHING,
+            NO_COST,
             entry,
             record.write_ahead_note(entry),
             rate_family=RATE_FAMILY,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.loop_detection import append_own_token, read_cdn_loop
+
+# The family of routes that calls are counted with for rate limits.
+RATE_FAMILY: Final = "mcp"
 
 
 class Interruption(Protocol):

@@ -18,20 +18,22 @@ import msgspec
 import structlog
 from gevent.pool import Pool
 
+from apps.catalog import catalog_cache
 from apps.gateway.access.policy import Policy
-from apps.gateway.tool_calls.caller import ToolCaller
+from apps.gateway.admission import admit
+from apps.gateway.admission.worst_case import NO_COST
+from apps.gateway.tool_calls.caller import RATE_FAMILY, ToolCaller
 from apps.gateway.tool_calls.tool_guard import ToolGuard
 from apps.gateway.tool_calls.tool_record import record_listing
 from apps.guardrails.scanning.engine import CompiledGuardrails
 from apps.kernel import database
-from apps.kernel.errors import Forbidden, NotFound
+from apps.kernel.errors import ApiError, Forbidden, NotFound
 from apps.mcp_servers.access import NO_SERVER, usable_servers
 from apps.mcp_servers.actions import is_allowed, target_of
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.tool_names import joined_names
 from apps.mcp_servers.tool_pins import hold_to_pins
 from apps.mcp_servers.upstream.client import McpClient
-from apps.mcp_servers.upstream.failures import McpServerFailed
 from apps.mcp_servers.upstream.tools import Tool
 
 log = structlog.get_logger(__name__)
@@ -75,7 +77,7 @@ def find_server(policy: Policy, name: str) -> McpServer:
 
 
 def list_tools(policy: Policy, server: McpServer, caller: ToolCaller) -> ServerListing:
-    """Return a server's tools that may be used. Raises McpServerFailed, Overloaded."""
+    """Return a server's tools that may be used. Raises McpServerFailed, RateLimited, PaymentRequired, Overloaded."""
     known = _kept.get(_name_of(server))
     if known is not None and known.guardrails is policy.guardrails and time.monotonic() - known.read_at < MAX_AGE:
         _kept.move_to_end(_name_of(server))
@@ -107,19 +109,19 @@ def find_tool(policy: Policy, server: McpServer, name: str, caller: ToolCaller, 
 def list_all(policy: Policy, servers: Iterable[McpServer], caller: ToolCaller) -> dict[str, ServerListing]:
     """Return the listings of several servers by name; a server that fails is left out, unless all of them do.
 
-    Raises McpServerFailed, Overloaded.
+    Raises as `list_tools` does.
     """
 
-    def one(server: McpServer) -> tuple[str, ServerListing | McpServerFailed]:
+    def one(server: McpServer) -> tuple[str, ServerListing | ApiError]:
         try:
             return server.name, list_tools(policy, server, caller)
-        except McpServerFailed as error:
+        except ApiError as error:
             log.info("mcp.left_out", server_id=str(server.id), code=error.code)
             return server.name, error
 
     answers = Pool(_AT_ONCE).map(one, list(servers))
     found = {name: answer for name, answer in answers if isinstance(answer, ServerListing)}
-    failures = [answer for _, answer in answers if isinstance(answer, McpServerFailed)]
+    failures = [answer for _, answer in answers if isinstance(answer, ApiError)]
     if failures and not found:
         raise failures[0]
     return found
@@ -136,6 +138,8 @@ def forget_all() -> None:
 
 
 def _read(policy: Policy, server: McpServer, caller: ToolCaller) -> ServerListing:
+    # Who may not ask now has no server asked; a policy that is older than its key is found out by what comes after.
+    admit.check(policy, catalog_cache.current(), caller.token, NO_COST, rate_family=RATE_FAMILY, free=False)
     with McpClient(target_of(server, cdn_loop=caller.cdn_loop, at_most=PATIENCE)) as client:
         listed = client.list_tools()
     kept, changed = hold_to_pins(server, [tool for tool in listed if is_allowed(server, tool.name)])

@@ -54,10 +54,10 @@ class ProviderCall(msgspec.Struct, eq=False):
     chat: Chat
     candidate: Candidate
     client_disconnect: ClientDisconnect
+    media: RemoteMedia
     # Whether what the provider cannot take is a reason not to ask it.
     strict: bool = False
     thought_signatures: ThoughtSignatureCache | None = None
-    media: RemoteMedia = msgspec.field(default_factory=RemoteMedia)
     first_byte_timeout: float | None = None
     # The deployments that the request has passed (`loop_detection.py`).
     cdn_loop: str = ""

@@ -43,6 +43,7 @@ class Failover(msgspec.Struct, eq=False):
     chat: Chat
     candidates: tuple[Candidate, ...]
     client_disconnect: ClientDisconnect
+    media: RemoteMedia
     thought_signatures: ThoughtSignatureCache | None = None
     strict: bool = False
     # The deployments that the request has passed (`loop_detection.py`).
@@ -53,7 +54,6 @@ class Failover(msgspec.Struct, eq=False):
     probe: bool = False
     attempt_log: list[dict[str, Any]] = []
     failure_evidence: list[FailureEvidence] = []
-    media: RemoteMedia = msgspec.field(default_factory=RemoteMedia)
     # Whether a second provider is asked when the first is late, for a prompt of about so many tokens.
     hedge: Hedge | None = None
     prompt_tokens: int = 0

@@ -54,6 +54,13 @@ def install(keeper: FileKeeper) -> None:
     _installed[:] = [keeper]
 
 
+def names_kept_files(chat: Chat) -> bool:
+    """Return whether a chat names a file that is kept here."""
+    if not _installed or chat.kinds.isdisjoint(_HOLDING):
+        return False
+    return any(_id_of(part) is not None for _, part in _parts(chat))
+
+
 def inline_kept_files(chat: Chat, policy: Policy, reserve: Callable[[int], None]) -> Chat:
     """Return the chat with what is in the kept files that it names; one that names none is returned as it is.
 

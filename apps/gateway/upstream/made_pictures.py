@@ -6,6 +6,7 @@ Knows events and addresses. Must never know a wire format.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from uuid import UUID
 
 from apps.gateway.canonical.events import Event, ImageMade
 from apps.gateway.client.client_disconnect import ClientDisconnect
@@ -13,13 +14,16 @@ from apps.gateway.failures import UpstreamFailure
 from apps.gateway.upstream.remote_file import MOST_OUTPUT_BYTES, UnfetchableError, fetch_picture
 
 
-def fetch_pictures(events: Iterable[Event], client_disconnect: ClientDisconnect) -> Iterator[Event]:
-    """Yield an answer's events with pictures in the place of their addresses. Raises UpstreamFailure."""
+def fetch_pictures(events: Iterable[Event], client_disconnect: ClientDisconnect, owner: UUID) -> Iterator[Event]:
+    """Yield an answer's events with pictures in the place of their addresses, fetched for an organization.
+
+    Raises UpstreamFailure, and RateLimited where the organization has too much under way.
+    """
     for event in events:
         if isinstance(event, ImageMade) and not event.url.startswith("data:"):
             try:
                 with client_disconnect.raise_while_waiting():
-                    event.url = fetch_picture(event.url, MOST_OUTPUT_BYTES)
+                    event.url = fetch_picture(event.url, MOST_OUTPUT_BYTES, owner)
             except UnfetchableError as error:
                 raise UpstreamFailure("network", f"an image it made cannot be had: {error}") from error
         yield event

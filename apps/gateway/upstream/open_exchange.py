@@ -110,7 +110,7 @@ def open_exchange(
         with client_disconnect.raise_while_waiting():
             presented = authorize(provider.auth, secret, SignableRequest(request.method, url, headers, request.body))
             headers |= {**presented, **trace_headers}
-            ip = pinned_ip(url) if own_address else None
+            ip = pinned_ip(url, credential.organization_id) if own_address else None
         sending = connection_pool.send(
             request.method, url, headers, request.body, timeouts, ip, new_connection=new_connection
         )

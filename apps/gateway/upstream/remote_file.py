@@ -1,23 +1,29 @@
 """Remote file: fetch what is at an address: files that clients name, and pictures that providers leave at one.
 
-Every address passes the guard and is called at the very IP that was checked; redirects are not followed; size and time
-are bounded. Must never know who asks, nor show an address to anybody but whoever gave it.
+Every address passes the guard and is called at the very IP that was checked; redirects are not followed; size, time and
+an organization's share of a process are bounded. Must never show an address to anybody but whoever gave it.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Final, NamedTuple
+from uuid import UUID
 
 import gevent
 import requests
 from urllib3.exceptions import HTTPError
 
 from apps.gateway.dialects.images.client.image_inputs import data_url_of
-from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
+from apps.kernel.errors import RateLimited
+from apps.kernel.owner_slots import OwnerSlots
+from apps.keys.ssrf_guard import BUSY, RETRY_AFTER, BusyAddressError, UnsafeAddressError, resolve_safe_address
 
 # Bytes of a client's picture, and of one that a provider made.
 MOST_INPUT_BYTES, MOST_OUTPUT_BYTES = 20 * 1024 * 1024, 100 * 1024 * 1024
 _PIECE = 65_536
+# Files of one organization that a process fetches at a time; further ones wait within their time.
+_SLOTS: Final = OwnerSlots(10)
 # Nothing is unpacked: a few bytes could become many.
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "model-gateway"}
 
@@ -38,11 +44,23 @@ class FetchTimeouts(NamedTuple):
 _FOR_PICTURES: Final = FetchTimeouts(5.0, 15.0, 60.0)
 
 
-def fetch_file(url: str, most: int, patience: FetchTimeouts) -> tuple[bytes, str]:
-    """Return the bytes at an address, `most` at the most, and what they are called there. Raises UnfetchableError."""
+def fetch_file(url: str, most: int, patience: FetchTimeouts, owner: UUID) -> tuple[bytes, str]:
+    """Return the bytes at an address, `most` at the most, and what they are called there.
+
+    `owner` is the organization for which it is fetched. Raises UnfetchableError; RateLimited where the organization
+    has as much under way as it may.
+    """
+    until = time.monotonic() + patience.total
+    with _SLOTS.slot(owner, patience.total, "Too many files by address are being fetched; send fewer at once"):
+        return _fetch_within(max(until - time.monotonic(), 0.001), url, most, patience, owner)
+
+
+def _fetch_within(seconds: float, url: str, most: int, patience: FetchTimeouts, owner: UUID) -> tuple[bytes, str]:
     try:
-        with gevent.Timeout(patience.total, _TooSlowError()):
-            return _fetch(url, most, patience)
+        with gevent.Timeout(seconds, _TooSlowError()):
+            return _fetch(url, most, patience, owner)
+    except BusyAddressError as error:
+        raise RateLimited(str(error), code=BUSY, retry_after=RETRY_AFTER) from error
     except UnsafeAddressError as error:
         raise UnfetchableError(str(error)[:1].lower() + str(error)[1:]) from error
     except (_TooSlowError, requests.Timeout):
@@ -51,9 +69,9 @@ def fetch_file(url: str, most: int, patience: FetchTimeouts) -> tuple[bytes, str
         raise UnfetchableError("it could not be fetched") from None
 
 
-def fetch_picture(url: str, most: int) -> str:
-    """Return the picture at an address as a data URL. Raises UnfetchableError."""
-    data, _ = fetch_file(url, most, _FOR_PICTURES)
+def fetch_picture(url: str, most: int, owner: UUID) -> str:
+    """Return the picture at an address as a data URL. Raises as `fetch_file` does."""
+    data, _ = fetch_file(url, most, _FOR_PICTURES, owner)
     found = data_url_of(data)
     if found is None:
         raise UnfetchableError("it holds no PNG, JPEG, WebP or GIF image")
@@ -64,8 +82,8 @@ class _TooSlowError(Exception):
     """The whole time is over."""
 
 
-def _fetch(url: str, most: int, patience: FetchTimeouts) -> tuple[bytes, str]:
-    address = resolve_safe_address(url)
+def _fetch(url: str, most: int, patience: FetchTimeouts, owner: UUID) -> tuple[bytes, str]:
+    address = resolve_safe_address(url, owner)
     timeout = (patience.connect, patience.silence)
     with (
         address.session() as session,

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
+from uuid import UUID
 
 import msgspec
 from django.conf import settings
@@ -18,7 +20,7 @@ from apps.gateway.canonical.chat import Chat, File, Image, Message, Part, ToolRe
 from apps.gateway.dialects import ProviderDialect, optional_attribute
 from apps.gateway.dialects.image_type import image_type_of
 from apps.gateway.upstream.remote_file import FetchTimeouts, UnfetchableError, fetch_file
-from apps.kernel.errors import InvalidRequest
+from apps.kernel.errors import ApiError, InvalidRequest
 
 # How many addresses a request may have, and bytes of one file and of all together.
 MOST_FILES: Final = 20
@@ -33,14 +35,20 @@ _PDF = "application/pdf"
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 
 
-class RemoteMedia(msgspec.Struct, eq=False):
-    """The files of one request, each fetched once whoever is asked."""
+def has_addresses(chat: Chat) -> bool:
+    """Return whether a chat gives a picture or document by address."""
+    return next(_addresses(chat), None) is not None
 
+
+class RemoteMedia(msgspec.Struct, eq=False):
+    """The files of one request of an organization, each fetched once, however many providers are asked."""
+
+    owner: UUID
     _fetched: dict[str, tuple[str, bytes]] = {}
 
     def inline(self, chat: Chat, dialect: ProviderDialect, facts: dict[str, object]) -> Chat:
         """Return the chat with every picture and document in it inline where the target takes no addresses, which the
-        fact `media_urls` says, else the format. Raises InvalidRequest that names the part."""
+        fact `media_urls` says, else the format. Raises InvalidRequest that names the part, and RateLimited."""
         if facts.get("media_urls", optional_attribute(dialect, "MEDIA_URLS") is not False):
             return chat
         named = dict(_addresses(chat))
@@ -50,8 +58,9 @@ class RemoteMedia(msgspec.Struct, eq=False):
         if wanted:
             pool = Pool(_AT_ONCE)
             try:
-                for url, found in zip(wanted, pool.imap(_found, wanted, wanted.values()), strict=True):
-                    if isinstance(found, InvalidRequest):
+                fetched = pool.imap(partial(_found, self.owner), wanted, wanted.values())
+                for url, found in zip(wanted, fetched, strict=True):
+                    if isinstance(found, ApiError):
                         raise found
                     self._fetched[url] = found
             finally:
@@ -106,20 +115,20 @@ def _address_of(part: Part) -> str | None:
     return url if url is not None and url.lower().startswith(_REMOTE) else None
 
 
-def _found(url: str, param: str) -> tuple[str, bytes] | InvalidRequest:
+def _found(owner: UUID, url: str, param: str) -> tuple[str, bytes] | ApiError:
     """Return what `_fetch` does, or its refusal: raised in a greenlet, it would be printed with the address."""
     try:
-        return _fetch(url, param)
-    except InvalidRequest as error:
+        return _fetch(url, param, owner)
+    except ApiError as error:
         return error
 
 
-def _fetch(url: str, param: str) -> tuple[str, bytes]:
-    """Return the media type and the bytes behind an address. Raises InvalidRequest that names the part."""
+def _fetch(url: str, param: str, owner: UUID) -> tuple[str, bytes]:
+    """Return the media type and the bytes behind an address. Raises InvalidRequest that names the part, RateLimited."""
     if not url.startswith("https://") and not settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES:
         raise _refused(param, "only https addresses are fetched")
     try:
-        data, stated = fetch_file(url, MOST_BYTES, _PATIENCE)
+        data, stated = fetch_file(url, MOST_BYTES, _PATIENCE, owner)
     except UnfetchableError as error:
         raise _refused(param, f"what is at the address cannot be had: {error}") from None
     media_type = sniff_media_type(data, stated.partition(";")[0].strip().lower())

@@ -42,4 +42,4 @@ def read_whole_answer(
         events = check_results(events, call.part)
     if in_jobs:
         events = check_made(events, request, opened)
-    yield from fetch_pictures(events, leaving) if task_of(call.chat).fetches_pictures else events
+    yield from fetch_pictures(events, leaving, call.media.owner) if task_of(call.chat).fetches_pictures else events

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
+from uuid import UUID
 
 import gevent
 import msgspec
@@ -42,13 +43,15 @@ Message = dict[str, Any]
 class McpTarget(msgspec.Struct, frozen=True):
     """A server to be asked: its address, its credentials, seconds for all of a piece of work.
 
-    `cdn_loop` is the value of the header by which this deployment recognizes its own requests.
+    `cdn_loop` is the value of the header by which this deployment recognizes its own requests, `owner` the organization
+    whose server it is.
     """
 
     url: str
     credentials: Credentials
     seconds: float
     cdn_loop: str = ""
+    owner: UUID | None = None
 
 
 class HttpExchange:
@@ -59,7 +62,7 @@ class HttpExchange:
         self._ends = time.monotonic() + target.seconds
         self._left = MAX_ANSWER
         try:
-            address = resolve_safe_address(target.url)
+            address = resolve_safe_address(target.url, target.owner)
         except UnsafeAddressError as error:
             raise McpServerFailed(f"The MCP server's address cannot be called: {error}") from error
         self._session = address.session()

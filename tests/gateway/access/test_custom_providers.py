@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from decimal import Decimal
 from typing import Any
 from uuid import uuid4
@@ -10,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from apps.gateway.access import pinned_address, policy
+from apps.kernel import name_lookup
 from apps.keys.models import IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.logs.models import RequestLog
@@ -91,13 +91,13 @@ def test_a_name_is_not_looked_up_again_after_it_was_checked(
 ) -> None:
     """What rebinding does: the name is public when it is checked and private when it is called."""
     asked = []
-    look_up = socket.getaddrinfo
+    look_up = name_lookup._getaddrinfo
 
     def watched(host: Any, *args: Any, **kwargs: Any) -> Any:
         asked.append(host)
         return look_up(host, *args, **kwargs)
 
-    monkeypatch.setattr(socket, "getaddrinfo", watched)
+    monkeypatch.setattr(name_lookup, "_getaddrinfo", watched)
     assert caller.chat(model=MODEL).status_code == 200
     assert asked.count("localhost") == 1
 

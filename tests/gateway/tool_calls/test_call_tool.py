@@ -134,6 +134,22 @@ class TestRights:
         assert mcp_server.methods().count("tools/call") == 1
         assert settle_all() == 1
 
+    def test_beyond_the_rate_no_server_is_asked_for_its_tools(self, caller: Caller, mcp_server: StandIn) -> None:
+        server = register(caller, mcp_server)
+        caller.key.requests_per_minute = 1
+        caller.key.save()
+        policy.forget_all()
+        call(caller)
+        listings.forget_all()
+        mcp_server.asked.clear()
+        found = policy.find_policy(caller.token)
+        with pytest.raises(RateLimited):
+            listings.list_tools(found, server, who(caller))
+        with pytest.raises(RateLimited):
+            listings.list_all(found, [server], who(caller))
+        assert mcp_server.asked == []
+        assert settle_all() == 1
+
 
 class TestGuardrails:
     def test_a_poisoned_description_takes_the_tool_out_and_is_a_finding(

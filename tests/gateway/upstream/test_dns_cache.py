@@ -10,6 +10,9 @@ import gevent
 import pytest
 
 from apps.gateway.upstream import dns_cache
+from apps.kernel import name_lookup
+from apps.kernel.name_lookup import TenantLookups
+from tests.support.hanging_names import hanging_names, wait_until
 
 Place = tuple[int, int, int, str, tuple[str, int]]
 
@@ -40,10 +43,15 @@ def listener() -> Iterator[socket.socket]:
 @pytest.fixture
 def names(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     service = Names(listener.getsockname()[1])
-    monkeypatch.setattr(socket, "getaddrinfo", service)
-    dns_cache._lookups.clear()
+    monkeypatch.setattr(name_lookup, "_getaddrinfo", service)
+    forget_all()
     yield service
+    forget_all()
+
+
+def forget_all() -> None:
     dns_cache._lookups.clear()
+    dns_cache._answers.clear()
 
 
 def connect(host: str = "api.example.com", timeout: float = 2.0) -> None:
@@ -112,7 +120,58 @@ def test_an_address_is_not_looked_up(host: str, names: Names) -> None:
 
 
 def test_names_do_not_pile_up(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns_cache, "_MOST", 3)
+    monkeypatch.setattr(dns_cache, "_MAX_NAMES", 3)
     for number in range(5):
         connect(f"{number}.example.com")
     assert len(dns_cache._lookups) == 2
+
+
+def test_while_a_name_fails_its_last_addresses_are_used_and_it_is_asked_for_again(
+    names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect()
+    now = dns_cache.time.monotonic()
+    names.found = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+    monkeypatch.setattr(dns_cache.time, "monotonic", lambda: now + 3_599)
+    connect()
+    connect()
+    assert len(names.asked) == 3
+    monkeypatch.setattr(dns_cache.time, "monotonic", lambda: now + 3_601)
+    with pytest.raises(socket.gaierror):
+        connect()
+
+
+def test_while_a_name_service_hangs_the_last_addresses_are_used_and_one_thread_waits_for_it(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_all()
+    monkeypatch.setattr(dns_cache, "_STALE_AFTER", 0.01)
+    port = listener.getsockname()[1]
+    with hanging_names(monkeypatch) as service:
+        service.release()
+        dns_cache.connect("tar.provider.example", port, 2.0).close()
+    with hanging_names(monkeypatch) as service:
+        now = dns_cache.time.monotonic()
+        with monkeypatch.context() as later:
+            later.setattr(dns_cache.time, "monotonic", lambda: now + 60)
+            dns_cache.connect("tar.provider.example", port, 2.0).close()
+            later.setattr(dns_cache.time, "monotonic", lambda: now + 120)
+            dns_cache.connect("tar.provider.example", port, 2.0).close()
+        wait_until(lambda: service.hanging)
+        assert service.asked == ["tar.provider.example"]
+    forget_all()
+
+
+def test_tenants_names_that_hang_keep_no_provider_waiting(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_all()
+    with hanging_names(monkeypatch) as service:
+        tenants = TenantLookups(threads=20, share=20)
+        asking = [gevent.spawn(tenants.find, f"tar{number}.example", 443, None, 60.0) for number in range(20)]
+        wait_until(lambda: len(service.hanging) == 20)
+        dns_cache.connect("api.provider.example", listener.getsockname()[1], 60.0).close()
+        assert not service.is_released
+        service.release()
+        gevent.joinall(asking, timeout=60, raise_error=True)
+    forget_all()

@@ -24,6 +24,7 @@ from apps.kernel import generation
 from apps.kernel.errors import InvalidRequest
 from tests.support.upstream import Caller
 
+OWNER = uuid4()
 PNG = b"\x89PNG\r\n\x1a\n" + b"picture"
 JPEG = b"\xff\xd8\xff\xe0" + b"picture"
 PDF = b"%PDF-1.7 paper"
@@ -93,7 +94,7 @@ def chat_with(*parts: Any) -> Chat:
 
 
 def inlined(chat: Chat, dialect: Any = vertex_anthropic, **facts: Any) -> Chat:
-    return RemoteMedia().inline(chat, dialect, facts)
+    return RemoteMedia(OWNER).inline(chat, dialect, facts)
 
 
 def data_url(media_type: str, data: bytes) -> str:
@@ -227,7 +228,7 @@ def test_an_address_that_does_not_answer_in_time_is_refused(monkeypatch: pytest.
 
 @pytest.mark.usefixtures("inside")
 def test_a_file_is_fetched_once_for_a_request_whoever_is_asked(files: str) -> None:
-    media = RemoteMedia()
+    media = RemoteMedia(OWNER)
     chat = chat_with(Image(url=f"{files}/one.png"), Image(url=f"{files}/one.png"))
     first = media.inline(chat, vertex_anthropic, {})
     FILES["/one.png"], kept = (500, "text/plain", b""), FILES["/one.png"]

@@ -232,7 +232,7 @@ class TestAttacks:
     ) -> None:
         asked: list[str] = []
 
-        def rebinding(host: str, port: int) -> list[str]:
+        def rebinding(host: str, port: int, owner: object) -> list[str]:
             asked.append(host)
             return ["127.0.0.1"] if len(asked) == 1 else ["169.254.169.254"]
 
