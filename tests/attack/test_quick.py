@@ -26,6 +26,7 @@ ATTACKS = {
     "guardrail-values": (2.0, 1),
     "idle-sockets": (1.0, 200),
     "bomb-answer": (1.0, 1),
+    "kept-answers": (1.0, 50),
     "stampede": (1.0, 100),
 }
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import openai as sdk
 import pytest
 from openai import OpenAI
+from redis.exceptions import RedisError
 
 from apps.billing.models import LedgerEntry
 from apps.gateway.access import policy
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.redis import cache_client
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
@@ -168,3 +171,29 @@ def test_a_stream_of_a_response_that_is_deleted_ends_without_a_last_event(openai
         first = next(stream)
         openai.responses.delete(first.response.id)
     assert [event.type for event in stream] == ["response.queued"]
+
+
+def test_a_stream_whose_events_cannot_be_kept_ends_with_its_last_event(
+    openai: OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any, **__: Any) -> Any:
+        raise RedisError("away")
+
+    monkeypatch.setattr(cache_client(), "execute_command", away)
+    events = list(openai.responses.create(model=MODEL, input="hello", background=True, stream=True))
+    assert [event.type for event in events] == ["response.completed"]
+    assert events[0].response.output_text == "You said: hello"
+
+
+def test_a_log_that_the_store_evicts_is_not_gone_on_with(openai: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = CacheShare.append
+
+    def evicted(share: CacheShare, name: str, item: bytes | str, seconds: int, *, is_first: bool) -> bool:
+        if not is_first:
+            cache_client().delete(share.key(name))
+        return append(share, name, item, seconds, is_first=is_first)
+
+    monkeypatch.setattr(CacheShare, "append", evicted)
+    events = list(openai.responses.create(model=MODEL, input="hello", background=True, stream=True))
+    assert [event.type for event in events] == ["response.completed"]
+    assert not cache_client().keys("*:responses:events:*")
