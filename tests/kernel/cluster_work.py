@@ -75,6 +75,15 @@ def run_every_script() -> Any:
     session = sessions.find_session(session_id, f"key:{key}", "all")
     assert session is not None
     log = stream_log.StreamLog(session, CacheShare(organization, 2**20), 1)
+    for one in organizations:
+        share = CacheShare(one, 2_000)
+        assert share.keep([("a", b"1" * 600), ("b", b"2" * 600)], 60) == 2
+        assert share.read_all(["a", "b"]) == [None, "2" * 600]
+        share.prolong(["b"], 60)
+        share.forget("b")
+        assert share.append("c", b"3", 60, is_first=True)
+        share.forget_all()
+        assert share.used_bytes == 0
     assert log.begin()
     log.end()
     assert not log.is_broken
