@@ -56,7 +56,7 @@ def _allowed() -> Iterator[tuple[str, str]]:
         for call in ast.walk(tree):
             if not (isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant)):
                 continue
-            words = _words(_reader(call.func), call, constants)
+            words = _words(_reader(call.func), call, constants, tree)
             if words:
                 yield str(call.args[0].value), words
 
@@ -68,15 +68,14 @@ def _reader(function: ast.expr) -> str:
     return function.id if isinstance(function, ast.Name) and function.id == "_count" else ""
 
 
-def _words(kind: str, call: ast.Call, constants: dict[str, float]) -> str:
+def _words(kind: str, call: ast.Call, constants: dict[str, float], tree: ast.Module) -> str:
     arguments = [_value(one, constants) for one in call.args[1:]]
     named = {one.arg: _value(one.value, constants) for one in call.keywords}
     if kind == "choice" and isinstance(call.args[1], ast.Tuple):
         # A name stands for its word: `env.DEVELOPMENT`.
         words = [ast.unparse(one).strip("'").removeprefix("env.").lower() for one in call.args[1].elts]
         return " or ".join(f"`{word}`" for word in words)
-    if kind == "store_url" and isinstance(call.args[1], ast.Tuple):
-        schemes = [ast.literal_eval(one) for one in call.args[1].elts]
+    if kind == "store_url" and (schemes := _texts(call.args[1], tree)):
         return " or ".join(f"`{scheme}://`" for scheme in schemes)
     if kind in {"integer", "optional_integer"}:
         low, high = arguments[-2:]
@@ -86,6 +85,17 @@ def _words(kind: str, call: ast.Call, constants: dict[str, float]) -> str:
     if kind == "usd":
         return f"USD, from 0 to {_shown(named.get('high'))}"
     return _KINDS.get(kind, "")
+
+
+def _texts(node: ast.expr, tree: ast.Module) -> list[str]:
+    """Return the texts of a tuple, which may be a module's constant; none of anything else."""
+    if isinstance(node, ast.Name):
+        wanted = node.id
+        values = [
+            one.value for one in tree.body if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == wanted
+        ]
+        node = values[0] if values else node
+    return [str(ast.literal_eval(one)) for one in node.elts] if isinstance(node, ast.Tuple) else []
 
 
 def _constants(tree: ast.Module) -> dict[str, float]:

@@ -24,7 +24,7 @@ from apps.gateway.metrics import buffer
 from apps.gateway.settlement import disk_space
 from apps.gateway.settlement.record_backlog import is_any_process_backlogged
 from apps.kernel.errors import Unauthenticated
-from apps.kernel.redis import servers_of_money
+from apps.kernel.redis import cache_servers, servers_of_money
 from apps.kernel.rest.bearer import find_bearer
 from apps.kernel.store_address import address_of
 from apps.log_sinks import metrics as log_sink_metrics
@@ -49,13 +49,18 @@ def _ask_database() -> None:
         direct.execute("SELECT 1")
 
 
+def _ask_cache() -> None:
+    for server in cache_servers():
+        server.ping()
+
+
 CHECKS: dict[str, Callable[[], None]] = {"redis": _ask_redis, "database": _ask_database}
 
 
 def _address_of(subject: str) -> str:
     """Return where a store is, for the log alone."""
-    if subject == "redis":
-        return address_of(settings.REDIS_URL)
+    if subject in ("redis", "cache"):
+        return address_of(settings.REDIS_URL if subject == "redis" else settings.CACHE_URL)
     known = connection.settings_dict
     return f"{known['HOST'] or 'localhost'}:{known['PORT'] or 5432}"
 
@@ -100,12 +105,18 @@ class _Check(Thread):
 def check_stores(skipped: Collection[str] = ()) -> dict[str, dict[str, Any]]:
     """Return what each check that is not skipped finds, within PATIENCE: `connected`, and an error or warning."""
     checks = [_Check(name, ask) for name, ask in CHECKS.items() if name not in skipped]
-    for check in checks:
+    # Requests are answered without it: it is told of where it is missing.
+    cache = None if "cache" in skipped or settings.CACHE_URL == settings.REDIS_URL else _Check("cache", _ask_cache)
+    for check in (*checks, *filter(None, [cache])):
         check.start()
     deadline = time.monotonic() + PATIENCE
     for check in checks:
         check.join(max(0.0, deadline - time.monotonic()))
     results = {check.subject: check.result() for check in checks}
+    if cache is not None:
+        cache.join(max(0.0, deadline - time.monotonic()))
+        if cache.error is not None:
+            results["cache"] = {"connected": True, "warning": "Not reachable: answers are not kept"}
     return results | {name: trouble for name, trouble in _troubles().items() if name not in skipped}
 
 

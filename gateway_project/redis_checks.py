@@ -1,4 +1,4 @@
-"""Redis/Valkey configuration checks: is the server fit to hold reservations, limits and records?
+"""Redis/Valkey configuration checks: is the server fit to hold reservations, limits and records, another the cache?
 
 Knows what it must not do: evict, or keep everything in memory only. Must never keep the product from starting because
 the server is away, nor because it does not say.
@@ -14,16 +14,20 @@ from django.core.checks import CheckMessage, Error, Warning
 from redis.exceptions import RedisError, ResponseError
 
 from apps.kernel import shard_count
-from apps.kernel.redis import client, servers
+from apps.kernel.redis import cache_servers, client, servers
 from apps.kernel.redis_cluster_url import is_cluster_url
 from apps.kernel.store_keys import SHARD_COUNT
 
-_POLICY, _APPEND, _SNAPSHOTS = "maxmemory-policy", "appendonly", "save"
+_POLICY, _APPEND, _SNAPSHOTS, _MEMORY = "maxmemory-policy", "appendonly", "save", "maxmemory"
 
 
 def check_store(app_configs: Sequence[Any] | None = None, **options: Any) -> list[CheckMessage]:
     """Return what is wrong with the store that REDIS_URL names, as Django's system checks do."""
-    return [*find_misnamed_cluster(), *find_other_shards()] if settings.DEVELOPMENT else find_store_problems()
+    return (
+        [*find_misnamed_cluster(), *find_other_shards()]
+        if settings.DEVELOPMENT
+        else [*find_store_problems(), *find_cache_problems()]
+    )
 
 
 def find_store_problems() -> list[CheckMessage]:
@@ -39,6 +43,26 @@ def find_store_problems() -> list[CheckMessage]:
         # Whether it is there is asked elsewhere, all the time.
         return []
     return list(found.values())
+
+
+def find_cache_problems() -> list[CheckMessage]:
+    """Return what is wrong with the store that CACHE_URL names, whatever the mode; nothing where it does not say."""
+    if not settings.CACHE_URL:
+        return []
+    try:
+        own, others = ({str(one.info("server").get("run_id")) for one in all_} for all_ in (cache_servers(), servers()))
+        if own & others:
+            problem = "Answers and streams that organizations keep share the memory of reservations and records."
+            hint = "Set CACHE_URL to a server of its own; until then CACHE_BYTES is the only bound."
+            return [Warning(problem, hint=hint, id="gateway.W007")]
+        told = [dict(server.config_get(_POLICY, _MEMORY)) for server in cache_servers()]
+    except RedisError:
+        return []
+    if all(str(one.get(_MEMORY)) != "0" and one.get(_POLICY) != "noeviction" for one in told):
+        return []
+    problem = "The server of CACHE_URL does not evict before it grows."
+    hint = "CONFIG SET maxmemory, a quarter above CACHE_BYTES, and maxmemory-policy allkeys-lru."
+    return [Warning(problem, hint=hint, id="gateway.W008")]
 
 
 def find_misnamed_cluster() -> list[CheckMessage]:

@@ -12,16 +12,18 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from apps.kernel.redis_cluster_url import is_cluster_url
-from apps.kernel.redis_sentinel_url import celery_options, is_sentinel_url, read_sentinel_url
+from apps.kernel.redis_sentinel_url import celery_options, read_sentinel_url
 from apps.oauth import resources
 from apps.organizations.plans import PLANS
 from gateway_project import data_directory, env, gc_tuning, metric_files
 from gateway_project.admin_site import navigation
 from gateway_project.cors_origins import CorsOrigins
 from gateway_project.database_settings import DatabaseSettings
+from gateway_project.embedded.valkey import DEFAULT_CACHE_BYTES
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.log import logging_config
 from gateway_project.passkey_domain import PasskeyDomain
+from gateway_project.redis_settings import django_redis_cache
 from gateway_project.telemetry_settings import TelemetrySettings
 
 # Before the apps are loaded.
@@ -173,11 +175,18 @@ UNFOLD = navigation.UNFOLD
 # --- stores -------------------------------------------------------------------------------------------------------
 DATABASE_URL = env.store_url("DATABASE_URL", ("postgresql", "postgres"), _stores.get("database_url", ""))
 # One server, a cluster by some of its nodes, or the primary that sentinels name.
-REDIS_URL = env.store_url(
-    "REDIS_URL",
-    ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"),
-    _stores.get("redis_url", ""),
-)
+_REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
+REDIS_URL = env.store_url("REDIS_URL", _REDIS_SCHEMES, _stores.get("redis_url", ""))
+# Where organizations' answers, vectors, thinking and streams are kept, which may evict; by default where the rest is.
+_kept_cache = "" if env.text("REDIS_URL") else _stores.get("cache_url", "")
+CACHE_URL = env.store_url("CACHE_URL", _REDIS_SCHEMES, _kept_cache) or REDIS_URL
+# Bytes that all organizations keep there, and one by its plan; 0 keeps nothing.
+CACHE_BYTES = env.integer("CACHE_BYTES", DEFAULT_CACHE_BYTES, 0, 1024**5)
+CACHE_BYTES_BY_PLAN = {
+    "free": env.integer("CACHE_BYTES_FREE", PLANS["free"].cache_bytes, 0, 1024**5),
+    "pro": env.integer("CACHE_BYTES_PRO", PLANS["pro"].cache_bytes, 0, 1024**5),
+    "enterprise": env.integer("CACHE_BYTES_ENTERPRISE", PLANS["enterprise"].cache_bytes, 0, 1024**5),
+}
 # In how many parts of a cluster, by organization, what admission and settlement touch is kept; a server has one part.
 _shards = env.integer("VALKEY_SHARDS", 16 if is_cluster_url(REDIS_URL) else 1, 1, 64)
 VALKEY_SHARDS = env.shard_count(_shards, REDIS_URL)
@@ -206,10 +215,6 @@ DISK_FREE_ALARM = env.integer("DISK_FREE_ALARM", 256 * 1024 * 1024, 0, 1024**4)
 # Where days of the log are moved that are older than a week; without it PostgreSQL keeps all of them.
 CLICKHOUSE_URL = env.url_of_extra("CLICKHOUSE_URL", "clickhouse_connect", "clickhouse")
 
-_redis: dict[str, object] = {
-    "BACKEND": "django_redis.cache.RedisCache",
-    "LOCATION": REDIS_URL or "redis://no-redis-is-running:6379/0",
-}
 # A store that hangs may cost a request this much, no more; a connection that it closed is opened anew once.
 _redis_budget = {
     "socket_connect_timeout": 0.5,
@@ -217,17 +222,13 @@ _redis_budget = {
     "max_connections": 1024,
     "retry": Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
 }
-if is_cluster_url(REDIS_URL):
-    # Its URL is one, whatever commas it has.
-    _redis["LOCATION"] = [REDIS_URL]
-    DJANGO_REDIS_CONNECTION_FACTORY = "apps.kernel.redis_cluster.ClusterConnectionFactory"
-elif is_sentinel_url(REDIS_URL):
-    _redis["LOCATION"] = [REDIS_URL]
-    DJANGO_REDIS_CONNECTION_FACTORY = "apps.kernel.redis_sentinel.SentinelConnectionFactory"
+_decoding = {**_redis_budget, "decode_responses": True}
 CACHES = {
-    "default": {**_redis, "KEY_PREFIX": "cache", "OPTIONS": {"CONNECTION_POOL_KWARGS": _redis_budget}},
-    # The gateway's own structures, through `apps.kernel.redis`.
-    "store": {**_redis, "OPTIONS": {"CONNECTION_POOL_KWARGS": {**_redis_budget, "decode_responses": True}}},
+    # Django's own, used by libraries for what may be lost at any time.
+    "default": {**django_redis_cache(CACHE_URL, _redis_budget), "KEY_PREFIX": "cache"},
+    # The gateway's own structures, through `apps.kernel.redis`, and what organizations may grow.
+    "store": django_redis_cache(REDIS_URL, _decoding),
+    "cache_store": django_redis_cache(CACHE_URL, _decoding),
 }
 
 # --- scheduled work -----------------------------------------------------------------------------------------------

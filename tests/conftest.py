@@ -29,7 +29,7 @@ from tests.support.property_examples import LONG, MANY
 from tests.support.valkey_cluster import ON_CLUSTER, ValkeyCluster
 
 _MADE_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_made = [name for name in ("DATABASE_URL", "REDIS_URL") if not os.environ.get(name)]
+_made = [name for name in ("DATABASE_URL", "REDIS_URL", "CACHE_URL") if not os.environ.get(name)]
 _valkey_is_ours = "REDIS_URL" in _made
 _run = ExitStack()
 # Not a pytest hook: those are not called when the run ends while it is being configured.
@@ -50,6 +50,7 @@ os.environ.update(
     DJANGO_SETTINGS_MODULE="gateway_project.settings",
     DATABASE_URL=_stores.database_url,
     REDIS_URL=_stores.redis_url if _cluster is None else _cluster.url,
+    CACHE_URL=_stores.cache_url,
     GATEWAY_HOME=str(_stores.home),
     GATEWAY_MODE="development",
     ROUTING_EXPLORATION="0",
@@ -60,6 +61,7 @@ settings.WHITENOISE_AUTOREFRESH = True
 # The first one hashes: what makes guesses slow would make most tests of people slow.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", *settings.PASSWORD_HASHERS]
 _valkey: Redis = Redis.from_url(_stores.redis_url)
+_cache: Redis = Redis.from_url(_stores.cache_url)
 
 
 # How long drawing takes says something about the machine, and nothing about what is tested.
@@ -120,5 +122,6 @@ def _empty_valkey() -> None:
     """Begin every test with an empty Valkey, the broker's database included."""
     if _valkey_is_ours:
         _valkey.flushall()
+        _cache.flushall()
     if _cluster is not None:
         _cluster.flush()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, Final, cast
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -24,10 +24,10 @@ from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.response_cache import MAX_BYTES, CacheEntry, find_cache_entry, key_of
 from apps.gateway.token_estimate import token_weight
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.content_encryption import decrypt_content, encrypt_content
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.offload import offload
-from apps.kernel.redis import client
 from apps.kernel.usage import Usage
 
 log = structlog.get_logger(__name__)
@@ -121,10 +121,7 @@ class EmbeddingCacheEntry(CacheEntry):
         small = [(key, data) for key, data in zip(keys, encoded, strict=True) if len(data) <= MAX_BYTES]
         size = sum(len(data) for _, data in small)
         sealed = offload(size, lambda: [(key, encrypt_content(data, key)) for key, data in small])
-        with client().pipeline(transaction=False) as pipe:
-            for name, content in sealed:
-                pipe.set(name, content, ex=self.seconds)
-            pipe.execute()
+        self.share.keep(sealed, self.seconds)
 
     def _read(self) -> list[Event] | None:
         """Return the whole answer where every vector is kept; those that are found are remembered in any case."""
@@ -151,7 +148,7 @@ class EmbeddingCacheEntry(CacheEntry):
             if total > MOST_BYTES:
                 found += [None] * len(keys)
                 continue
-            read = cast("list[Any]", client().mget(keys))
+            read = self.share.read_all(keys)
             size = sum(len(data) for data in read if data is not None)
             found += offload(size, partial(_open_all, keys, read))
             total += size
@@ -160,6 +157,7 @@ class EmbeddingCacheEntry(CacheEntry):
 
 def find_embedding_entry(
     project_id: UUID,
+    share: CacheShare,
     seconds: int | None,
     model_id: str,
     provider: str | None,
@@ -169,7 +167,7 @@ def find_embedding_entry(
     is_of_one_model: bool,
 ) -> CacheEntry | None:
     """Return the entry of a request for embeddings; None when the project keeps no answers."""
-    whole = find_cache_entry(project_id, seconds, model_id, provider, chat, client_disconnect)
+    whole = find_cache_entry(project_id, share, seconds, model_id, provider, chat, client_disconnect)
     if whole is None:
         return None
     embedding = chat.embedding
@@ -179,6 +177,7 @@ def find_embedding_entry(
     without_inputs = replace(chat, messages=[], embedding=options)
     return EmbeddingCacheEntry(
         key=whole.key,
+        share=share,
         seconds=whole.seconds,
         model_id=model_id,
         client_disconnect=client_disconnect,

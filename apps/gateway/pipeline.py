@@ -47,6 +47,7 @@ from apps.gateway.upstream.hedge import Hedge, read_hedge
 from apps.gateway.upstream.kept_files import inline_kept_files, names_kept_files
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
 from apps.kernel.offload import offload
@@ -112,7 +113,7 @@ def _open(
         candidates=ranking.candidates,
         client_disconnect=call.watch_disconnect(),
         media=RemoteMedia(policy.organization_id),
-        thought_signatures=ThoughtSignatureCache(policy.project_id),
+        thought_signatures=ThoughtSignatureCache(policy.project_id, CacheShare.of(policy.organization_id, policy.plan)),
         strict=call.is_header_true("x-strict") or preferences.requires_parameters(chat),
         cdn_loop=cdn_loop,
         requested_provider=admission.requested_provider,
@@ -284,11 +285,12 @@ def _admit(
 
 def _find_entry(policy: Policy, attempts: Failover, chat: Chat) -> CacheEntry | None:
     """Return what is kept for a request, input by input where it asks for embeddings; None where nothing ever is."""
+    share = CacheShare.of(policy.organization_id, policy.plan)
     asked = attempts.latest_candidate.model_id, attempts.requested_provider, chat, attempts.client_disconnect
     if chat.embedding is None:
-        return find_cache_entry(policy.project_id, policy.cache_seconds, *asked)
+        return find_cache_entry(policy.project_id, share, policy.cache_seconds, *asked)
     is_of_one_model = len({candidate.model_id for candidate in attempts.candidates}) == 1
-    return find_embedding_entry(policy.project_id, policy.cache_seconds, *asked, is_of_one_model=is_of_one_model)
+    return find_embedding_entry(policy.project_id, share, policy.cache_seconds, *asked, is_of_one_model=is_of_one_model)
 
 
 def _is_paid(call: ClientRequest) -> bool:

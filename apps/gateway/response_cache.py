@@ -2,7 +2,8 @@
 
 An entry is keyed by its project and all of the request that can change the answer; it holds the answer's events. Equal
 requests at the same time in one process are sent once. Entries are encrypted: an answer is content, whatever the
-organization's retention. Must never give one project's answer to another's client.
+organization's retention. They lie in the cache store, within the organization's bytes. Must never give one project's
+answer to another's client.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from apps.gateway.canonical import events as canonical
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Finished, PartialImage, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.content_encryption import decrypt_content, encrypt_content, keyed_digest
 from apps.kernel.encryption import UnreadableSecretError
-from apps.kernel.redis import client
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +53,8 @@ class CacheEntry:
     """One request's entry in the cache. Close it whatever happens: others may wait for the answer."""
 
     key: str
+    # Where the organization keeps it.
+    share: CacheShare
     seconds: int
     # The model that the question is asked of; others may answer it (`models`), whose answers are not this one's.
     model_id: str
@@ -94,7 +97,7 @@ class CacheEntry:
         data = msgspec.json.encode([(type(event).__name__, event) for event in self._kept])
         if len(data) <= MAX_BYTES:
             try:
-                client().set(self.key, encrypt_content(data, self.key), ex=self.seconds)
+                self.share.keep([(self.key, encrypt_content(data, self.key))], self.seconds)
             except RedisError as error:
                 log.warning("cache.not_kept", error=type(error).__name__)
 
@@ -122,7 +125,7 @@ class CacheEntry:
 
     def _read(self) -> list[Event] | None:
         try:
-            data = client().get(self.key)
+            data = self.share.read(self.key)
         except RedisError as error:
             log.warning("cache.not_read", error=type(error).__name__)
             return None
@@ -137,6 +140,7 @@ class CacheEntry:
 
 def find_cache_entry(
     project_id: UUID,
+    share: CacheShare,
     seconds: int | None,
     model_id: str,
     provider: str | None,
@@ -149,7 +153,7 @@ def find_cache_entry(
     """
     if not seconds or chat.speech is not None:
         return None
-    return CacheEntry(key_of(project_id, model_id, provider, chat), seconds, model_id, client_disconnect)
+    return CacheEntry(key_of(project_id, model_id, provider, chat), share, seconds, model_id, client_disconnect)
 
 
 def key_of(project_id: UUID, model_id: str, provider: str | None, chat: Chat, *also: object) -> str:

@@ -10,13 +10,16 @@ import json
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, quote_plus
+
+import msgspec
 
 MASK: Final = "..."
 # Characters: a shorter credential is masked where it stands whole, of a longer one also parts of this length.
 LEAST_PART: Final = 12
 _SHORTEST: Final = 4
+LEAST_MASKED: Final = 8
 # Of a credential, parts are looked for at every fourth place: any sixteen characters of it hold one.
 _STRIDE: Final = 4
 _WORDS: Final = re.compile(r'[^\s:,"{}]{12,}')
@@ -54,6 +57,44 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
             pieces += [text[since:start], MASK]
         since = max(since, end)
     return redact_forms("".join([*pieces, text[since:]]))
+
+
+class SecretMask:
+    """Takes known secrets out of data that somebody else wrote for people to use: whatever else is in it stays.
+
+    A secret is looked for whole, in each writing that `redact` knows. One shorter than `LEAST_MASKED` characters is as
+    likely a word of the data, and stays.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        found = {spelling for secret in secrets if len(secret) >= LEAST_MASKED for spelling in _spellings_of(secret)}
+        self._spellings = sorted((one for one in found if len(one) >= LEAST_MASKED), key=len, reverse=True)
+
+    def text(self, text: str) -> str:
+        """Return a text without the secrets."""
+        for spelling in self._spellings:
+            if spelling in text:
+                text = text.replace(spelling, MASK)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """Return a value of JSON whose texts and names are without the secrets."""
+        if not self._spellings:
+            return value
+        # Mostly there is none: one look at all of it is much cheaper than one at each text.
+        written = msgspec.json.encode(value).decode()
+        if not any(json.dumps(one, ensure_ascii=False)[1:-1] in written for one in self._spellings):
+            return value
+        return self._masked(value)
+
+    def _masked(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self._masked(one) for one in value]
+        if isinstance(value, dict):
+            return {self.text(name): self._masked(one) for name, one in value.items()}
+        return value
 
 
 def redact_forms(text: str) -> str:

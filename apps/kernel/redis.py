@@ -35,6 +35,15 @@ def client() -> Redis:
 
 
 @cache
+def cache_client() -> Redis:
+    """Return the process's client of the store that CACHE_URL names; texts come back as `str`.
+
+    Commands raise `redis.exceptions.RedisError` when the store is away or past its time budget.
+    """
+    return cast(Redis, get_redis_connection("cache_store"))
+
+
+@cache
 def _multiplexer() -> RedisMultiplexer | ClusterMultiplexer:
     known: object = client()
     if isinstance(known, Cluster):
@@ -86,7 +95,15 @@ def servers_of_money() -> list[Any]:
 
 def servers() -> list[Any]:
     """Return a client of each server that takes writes: one, or all primaries of a cluster. Raises RedisError."""
-    known: Any = client()
+    return _servers_of(client())
+
+
+def cache_servers() -> list[Any]:
+    """Return a client of each server that keeps the cache. Raises RedisError."""
+    return _servers_of(cache_client())
+
+
+def _servers_of(known: Any) -> list[Any]:
     return known.primaries() if isinstance(known, Cluster) else [known]
 
 
@@ -99,14 +116,16 @@ def flush() -> None:
 class LuaScript:
     """An atomic script, sent by its digest and loaded on first use or after the store was restarted."""
 
-    def __init__(self, source: str) -> None:
-        self._source = source
-        _SOURCES.append(source)
+    def __init__(self, source: str, connect: Callable[[], Redis] = client) -> None:
+        """Take the script, and the client of the store that it runs in; batched and unawaited runs are `client`'s."""
+        self._source, self._connect = source, connect
+        if connect is client:
+            _SOURCES.append(source)
         self._digest = sha1(source.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, keys: list[str], args: list[str | int | bytes]) -> Any:
         """Run the script in one round trip. Raises RedisError."""
-        return self._run(client().execute_command, keys, args)
+        return self._run(self._connect().execute_command, keys, args)
 
     def run_batched(self, keys: list[str], args: list[str | int | bytes]) -> Any:
         """Run the script in a round trip shared with whatever else the process asks just now. Raises RedisError.

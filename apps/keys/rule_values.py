@@ -6,6 +6,7 @@ Knows shapes and sizes. Must never know which models or providers there are: the
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -17,6 +18,10 @@ MAX_IDS, MAX_ID_LENGTH = 500, 255
 # USD per million tokens.
 MAX_PRICE = Decimal(1_000_000)
 PRICING_TYPES = ("free", "paid")
+# An id of a provider of the catalog, or an organization's own; anything else would be a rule that never holds.
+_PROVIDER = re.compile(r"custom:.+|[a-z0-9][a-z0-9._-]*")
+# What is no model at a provider.
+_MCP = "mcp:"
 _LISTS = {"models": "models", "providers": "providers"}
 _PRICING = ("pricingType", "maxInputPrice", "maxOutputPrice")
 
@@ -38,11 +43,19 @@ def _list_issues(name: str, value: Mapping[str, Any]) -> list[Issue]:
     ids = value[name]
     if not isinstance(ids, list) or not 1 <= len(ids) <= MAX_IDS:
         return [Issue(path, f"Must be a list of 1 to {MAX_IDS} ids")]
-    return [
-        Issue(f"{path}[{index}]", f"Must be a string of 1 to {MAX_ID_LENGTH} characters")
-        for index, one in enumerate(ids)
-        if not (isinstance(one, str) and 1 <= len(one) <= MAX_ID_LENGTH and "\0" not in one)
-    ]
+    faults = ((index, _fault_of(name, one)) for index, one in enumerate(ids))
+    return [Issue(f"{path}[{index}]", fault) for index, fault in faults if fault is not None]
+
+
+def _fault_of(name: str, one: Any) -> str | None:
+    """Return what is wrong with an id, None where nothing is."""
+    if not (isinstance(one, str) and 1 <= len(one) <= MAX_ID_LENGTH and "\0" not in one):
+        return f"Must be a string of 1 to {MAX_ID_LENGTH} characters"
+    if one.startswith(_MCP):
+        return "Rules are about models: which projects use an MCP server is said on the server (projectIds)"
+    if name == "providers" and not _PROVIDER.fullmatch(one):
+        return "Must be the id of a provider, such as openai, or custom: and the name of your own"
+    return None
 
 
 def _pricing_issues(value: Mapping[str, Any]) -> list[Issue]:

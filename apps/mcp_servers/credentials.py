@@ -6,6 +6,7 @@ Knows which headers are nobody's to choose. Must never log, return or raise anyt
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +14,8 @@ import msgspec
 
 from apps.kernel.encryption import decrypt, encrypt
 
+# Words in front of a token in a header.
+_SCHEMES: Final = frozenset({"bearer", "token", "apikey", "api-key", "key"})
 # Extra headers of a server, and characters of the value of one.
 MAX_HEADERS, MAX_VALUE = 10, 4_000
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
@@ -45,7 +48,19 @@ class Credentials(msgspec.Struct, frozen=True):
     @property
     def secrets(self) -> list[str]:
         """What must not be shown to anybody."""
-        return [secret for secret in (self.token, *self.headers.values()) if secret]
+        return [secret for value in (self.token, *self.headers.values()) if value for secret in _secrets_in(value)]
+
+
+def _secrets_in(value: str) -> list[str]:
+    """Return a header's value, and what it says of a scheme: the token, or the pair and the password of Basic."""
+    scheme, _, rest = value.partition(" ")
+    if scheme.lower() != "basic" or not rest:
+        return [value, rest] if rest and scheme.lower() in _SCHEMES else [value]
+    try:
+        pair = b64decode(rest, validate=True).decode()
+    except ValueError:
+        return [value, rest]
+    return [value, rest, pair, pair.partition(":")[2]]
 
 
 def encrypt_credentials(credentials: Credentials) -> bytes:

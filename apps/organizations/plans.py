@@ -18,14 +18,23 @@ class PlanLimits:
     activity_days: int
     guardrails: bool
     provider_keys: bool
+    # Bytes that it may keep in the cache: answers, vectors, thinking, logs of streams.
+    cache_bytes: int
     audit_logs: bool = False
 
 
 # Source: the specification, section 8, and its decided rate limits.
+_MIB = 1024 * 1024
 PLANS: dict[str, PlanLimits] = {
-    "free": PlanLimits(5, 10, 60, 20, 3, 365, guardrails=False, provider_keys=False),
-    "pro": PlanLimits(20, 10, 600, 200, 90, 365, guardrails=False, provider_keys=True),
-    "enterprise": PlanLimits(None, None, 6_000, 2_000, 365, 365, guardrails=True, provider_keys=True, audit_logs=True),
+    "free": PlanLimits(5, 10, 60, 20, 3, 365, guardrails=False, provider_keys=False, cache_bytes=16 * _MIB),
+    "pro": PlanLimits(20, 10, 600, 200, 90, 365, guardrails=False, provider_keys=True, cache_bytes=64 * _MIB),
+    "enterprise": PlanLimits(
+        *(None, None, 6_000, 2_000, 365, 365),
+        guardrails=True,
+        provider_keys=True,
+        cache_bytes=256 * _MIB,
+        audit_logs=True,
+    ),
 }
 
 

@@ -21,7 +21,7 @@ from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import token_of_key
 from apps.gateway.endpoints.responses import answer
 from apps.kernel import database
-from apps.kernel.errors import ApiError, InternalError, Overloaded
+from apps.kernel.errors import ApiError, InternalError
 from apps.kernel.ids import new_id
 from apps.responses import event_log, run_leases
 from apps.responses.background_request import BackgroundRequest
@@ -124,10 +124,7 @@ def begin(response: dict[str, Any], draft: ResponseDraft, request: RunRequest) -
 
     Raises DatabaseError when it cannot be stored.
     """
-    try:
-        log_id, state = new_id(), BackgroundState(draft, request)
-    except RedisError as error:
-        raise Overloaded("Events cannot be kept right now; try again shortly, or without stream") from error
+    log_id, state = new_id(), BackgroundState(draft, request, is_new=True)
     state.queued(response)
     has_room = len(JOBS) < MOST_RUNS
     database.write(partial(run_leases.begin, draft, log_id, request, worker_name() if has_room else None))
@@ -138,7 +135,7 @@ def begin(response: dict[str, Any], draft: ResponseDraft, request: RunRequest) -
     job.admitted.wait()
     if job.refusal is not None:
         database.write(partial(run_leases.discard, draft.id))
-        event_log.drop(draft.id)
+        event_log.drop(draft.organization_id, draft.id)
         raise job.refusal
 
 
@@ -163,9 +160,9 @@ def _answer_again(run: BackgroundRun) -> None:
     row = run.response
     try:
         request = run_leases.request_of(run)
-        state = BackgroundState(run_leases.draft_of_row(row), request)
+        state = BackgroundState(run_leases.draft_of_row(row), request, is_new=False)
     except (ValueError, RedisError) as error:
-        # Encrypted with a key that is gone, or Valkey is away: the lease ends, and somebody tries again.
+        # Encrypted with a key that is gone, or the cache is away: the lease ends, and somebody tries again.
         log.warning("responses.not_taken_over", response=run.pk, error=type(error).__name__)
         return
     if run.attempts > run_leases.MOST_ATTEMPTS:
@@ -211,7 +208,9 @@ def start() -> None:
 def _renew(owner: str, response_ids: Collection[str]) -> set[str]:
     """Keep the leases of a worker, and the events of what is still its own; return that."""
     mine = database.write(partial(run_leases.renew, owner, response_ids))
-    event_log.prolong(list(mine))
+    for response_id in mine:
+        if (job := JOBS.get(response_id)) is not None:
+            job.state.prolong_events()
     return mine
 
 

@@ -17,6 +17,7 @@ from django.db import DatabaseError
 from apps.billing.worker_leases import worker_name
 from apps.gateway.endpoints.response_state import ResponseState
 from apps.kernel import database
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.errors import ApiError
 from apps.responses import run_leases
 from apps.responses.encrypted_json import decrypt_json, encrypt_json
@@ -38,9 +39,12 @@ _PAUSE: Final = 1.0
 
 
 class BackgroundState(ResponseState):
-    """What a background response leaves behind. Raises RedisError where Valkey cannot take its events."""
+    """What a background response leaves behind.
 
-    def __init__(self, draft: ResponseDraft, request: RunRequest) -> None:
+    Raises RedisError where a run is taken over (`is_new` false) and nobody can tell which events it has.
+    """
+
+    def __init__(self, draft: ResponseDraft, request: RunRequest, *, is_new: bool) -> None:
         super().__init__()
         self.response_id = draft.id
         self.echo = request.echo
@@ -51,7 +55,13 @@ class BackgroundState(ResponseState):
         self.is_lost = False
         self._draft, self._request = draft, request
         self._last_event: dict[str, Any] | None = None
-        self._writer = EventLogWriter(draft.id) if draft.streamed else None
+        share = CacheShare.of(draft.organization_id, request.plan)
+        self._writer = EventLogWriter(share, draft.id, is_new=is_new) if draft.streamed else None
+
+    def prolong_events(self) -> None:
+        """Let the events be kept on for those who stream, while the run goes on."""
+        if self._writer is not None:
+            self._writer.prolong()
 
     def queued(self, response: dict[str, Any]) -> None:
         """Tell those who stream which response it is, before anybody begins to answer it."""

@@ -1,20 +1,22 @@
-"""Event log: the events of one background stream, kept in Valkey so that any worker can resume it where a client left.
+"""Event log: the events of one background stream, in the cache store, so that any worker can resume it.
 
 One list a response, in order; each entry has its sequence number in clear and its event encrypted. Bounded in bytes and
-time. A log that could not be kept whole is dropped: a stream with a hole must never be taken for a whole one.
+time, and a part of what its organization may keep. A log that could not be kept whole is dropped: a stream with a hole
+must never be taken for a whole one. Where it is gone a reader gets the last event, made from the response's row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 import structlog
 from redis.exceptions import RedisError
 
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.content_encryption import decrypt_content, encrypt_content
-from apps.kernel.redis import client
 
 log = structlog.get_logger(__name__)
 
@@ -30,13 +32,13 @@ LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete", "re
 class EventLogWriter:
     """Appends one run's events, going on with the numbers of the run before it, if there was one."""
 
-    def __init__(self, response_id: str) -> None:
-        """Raises RedisError."""
-        self._response_id, self._key = response_id, _key(response_id)
+    def __init__(self, share: CacheShare, response_id: str, *, is_new: bool) -> None:
+        """Begin a new log, or go on with what there is of one; raises RedisError where nobody can tell that."""
+        self._share, self._response_id, self._name = share, response_id, _name(response_id)
         self._size = 0
         self._is_broken = False
-        last = client().lindex(self._key, -1)
-        self._next = 0 if last is None else _number_of(last) + 1
+        last = [] if is_new else share.read_items(self._name, -1, -1)
+        self._next = _number_of(last[0]) + 1 if last else 0
 
     def append(self, event: dict[str, Any]) -> None:
         """Append an event under the next sequence number."""
@@ -47,60 +49,63 @@ class EventLogWriter:
         entry = b"%d:%b" % (self._next, sealed)
         self._size += len(entry)
         try:
-            if self._size > MOST_BYTES:
+            fits = self._size <= MOST_BYTES
+            if not (fits and self._share.append(self._name, entry, LASTS, is_first=self._next == 0)):
                 log.info("responses.events_too_many", response=self._response_id)
                 self._break()
                 return
-            client().rpush(self._key, entry)
-            if self._next == 0 or event.get("type") in LAST_EVENTS:
-                client().expire(self._key, LASTS)
             self._next += 1
         except RedisError as error:
             log.warning("responses.event_not_kept", response=self._response_id, error=type(error).__name__)
             self._break()
 
+    def prolong(self) -> None:
+        """Let the events be kept on while the run does."""
+        try:
+            self._share.prolong([self._name], LASTS)
+        except RedisError as error:
+            log.warning("responses.events_not_prolonged", response=self._response_id, error=type(error).__name__)
+
     def _break(self) -> None:
         self._is_broken = True
         try:
-            client().delete(self._key)
+            self._share.forget(self._name)
         except RedisError:
-            # What is there ends without a last event, and expires; a reader waits for the last one.
+            # The events there end without a last one, and expire; a reader waits for the last one.
             log.warning("responses.events_not_dropped", response=self._response_id)
 
 
-def prolong(response_ids: list[str]) -> None:
-    """Let the events of runs that go on be kept on. Raises RedisError."""
-    for response_id in response_ids:
-        client().expire(_key(response_id), LASTS)
-
-
-def read(response_id: str, after: int) -> Iterator[dict[str, Any]]:
+def read(organization_id: UUID, response_id: str, after: int) -> Iterator[dict[str, Any]]:
     """Yield the events behind a sequence number that are there, at most a page. Raises RedisError."""
     # Numbers are positions.
-    for entry in client().lrange(_key(response_id), after + 1, after + PAGE):
-        number, _, sealed = _text(entry).partition(":")
+    for entry in _place_of(organization_id).read_items(_name(response_id), after + 1, after + PAGE):
+        number, _, sealed = entry.partition(":")
         yield msgspec.json.decode(decrypt_content(sealed, _place(response_id, int(number))))
 
 
-def is_kept(response_id: str) -> bool:
+def is_kept(organization_id: UUID, response_id: str) -> bool:
     """Tell whether there is a log. Raises RedisError."""
-    return bool(client().exists(_key(response_id)))
+    return _place_of(organization_id).has(_name(response_id))
 
 
-def drop(response_id: str) -> None:
-    """Forget the events. Raises RedisError."""
-    client().delete(_key(response_id))
+def drop(organization_id: UUID, response_id: str) -> None:
+    """Forget the events; where the store is away they expire."""
+    try:
+        _place_of(organization_id).forget(_name(response_id))
+    except RedisError as error:
+        log.warning("responses.events_not_dropped", response=response_id, error=type(error).__name__)
 
 
-def _number_of(entry: str | bytes) -> int:
-    return int(_text(entry).partition(":")[0])
+def _number_of(entry: str) -> int:
+    return int(entry.partition(":")[0])
 
 
-def _text(entry: str | bytes) -> str:
-    return entry.decode() if isinstance(entry, bytes) else entry
+def _place_of(organization_id: UUID) -> CacheShare:
+    """Return where an organization's logs are; nothing is written through it, so no bytes are said."""
+    return CacheShare(organization_id, 0)
 
 
-def _key(response_id: str) -> str:
+def _name(response_id: str) -> str:
     return f"responses:events:{response_id}"
 
 

@@ -85,7 +85,7 @@ class EventStream:
 
     def _read(self) -> list[dict[str, Any]]:
         try:
-            return list(event_log.read(self._response_id, self._after))
+            return list(event_log.read(self._policy.organization_id, self._response_id, self._after))
         except RedisError as error:
             log.warning("responses.events_not_read", error=type(error).__name__)
             return []
@@ -125,7 +125,7 @@ def resumed_answer(policy: Policy, row: StoredResponse, after: int) -> ClientRes
             "Only a response that was created with background and stream, both true, can be streamed", param="stream"
         )
     try:
-        is_kept = event_log.is_kept(row.id)
+        is_kept = event_log.is_kept(row.organization_id, row.id)
     except RedisError:
         is_kept = False
     if not is_kept and row.status in FINAL_STATUSES:

@@ -193,5 +193,6 @@ def _answer_later(
     )
     # A provider's stream can be cut off, and does not have to begin within the time of a plain answer.
     body = {**wire, "stream": True}
-    begin(response, draft, RunRequest(headers=kept_headers(request), wire=body, echo=echo, new_items=new_items))
+    headers = kept_headers(request)
+    begin(response, draft, RunRequest(headers=headers, wire=body, echo=echo, new_items=new_items, plan=policy.plan))
     return queued_answer(policy, response, stream=asked.stream)

@@ -58,7 +58,7 @@ def delete_response(request: ClientRequest) -> ClientResponse:
         database.write(StoredResponse.objects.filter(pk=row.pk).delete)
         storing.discard_aside(row.id)
         stop_here(row.id)
-        event_log.drop(row.id)
+        event_log.drop(row.organization_id, row.id)
         return _answer({"id": row.id, "object": "response", "deleted": True})
 
     return _authenticated(request, delete)

@@ -33,6 +33,8 @@ class RunRequest(msgspec.Struct, kw_only=True):
     wire: dict[str, Any]
     echo: dict[str, Any]
     new_items: list[dict[str, Any]]
+    # The organization's plan when it was asked: how many bytes of events are kept.
+    plan: str = "free"
 
 
 def begin(draft: ResponseDraft, log_id: UUID, request: RunRequest, owner: str | None) -> None:

@@ -15,6 +15,7 @@ from django.db import DatabaseError, transaction
 from redis.exceptions import RedisError
 
 from apps.kernel import database
+from apps.kernel.errors import Overloaded
 from apps.kernel.redis import client
 from apps.responses import conversation_rows
 from apps.responses.models import StoredResponse
@@ -27,10 +28,16 @@ log = structlog.get_logger(__name__)
 _ASIDE, _ASIDE_LASTS = "responses:aside", 86_400
 # Drafts that one run brings in.
 _BATCH = 500
+# Bytes put aside by organization, and in all under the empty name: admission is in the same memory.
+_ASIDE_BYTES = "responses:aside-bytes"
+MAX_ASIDE, MAX_ASIDE_IN_ALL = 16 * 1024 * 1024, 256 * 1024 * 1024
 
 
 def store(draft: ResponseDraft) -> None:
-    """Store a response, once however often it is asked for. Raises RedisError when neither store takes it."""
+    """Store a response, once however often it is asked for.
+
+    Raises RedisError when neither store takes it, Overloaded when too much waits for PostgreSQL already.
+    """
     try:
         database.write(partial(_insert, draft))
     except DatabaseError as error:
@@ -52,8 +59,17 @@ def find_aside(project_id: UUID, response_id: str) -> StoredResponse | None:
 
 def discard_aside(response_id: str) -> bool:
     """Forget a response that waits; tell whether there was one. Raises RedisError."""
-    client().srem(_ASIDE, response_id)
-    return bool(client().delete(_place(response_id)))
+    was_aside = bool(client().srem(_ASIDE, response_id))
+    data = client().getdel(_place(response_id))
+    if not was_aside:
+        return data is not None
+    if data is not None:
+        size = len(str(data).encode())
+        _count_aside(msgspec.json.decode(data, type=ResponseDraft).organization_id, -size)
+    if not client().exists(_ASIDE):
+        # Whatever expired uncounted: nothing is left.
+        client().delete(_ASIDE_BYTES)
+    return data is not None
 
 
 def bring_in() -> int:
@@ -76,8 +92,23 @@ def _insert(draft: ResponseDraft) -> None:
 
 
 def _put_aside(draft: ResponseDraft) -> None:
-    client().set(_place(draft.id), msgspec.json.encode(draft), ex=_ASIDE_LASTS)
+    data = msgspec.json.encode(draft)
+    own, every = _count_aside(draft.organization_id, len(data))
+    if own > MAX_ASIDE or every > MAX_ASIDE_IN_ALL:
+        _count_aside(draft.organization_id, -len(data))
+        raise Overloaded("Too many responses wait to be stored; try again shortly")
+    client().set(_place(draft.id), data, ex=_ASIDE_LASTS)
     client().sadd(_ASIDE, draft.id)
+
+
+def _count_aside(organization_id: UUID, size: int) -> tuple[int, int]:
+    """Count bytes that are put aside, or no longer; return the organization's and those of all."""
+    with client().pipeline(transaction=False) as pipe:
+        pipe.hincrby(_ASIDE_BYTES, organization_id.hex, size)
+        pipe.hincrby(_ASIDE_BYTES, "", size)
+        pipe.expire(_ASIDE_BYTES, _ASIDE_LASTS)
+        own, every, _ = pipe.execute()
+    return int(own), int(every)
 
 
 def _place(response_id: str) -> str:

@@ -27,6 +27,7 @@ _OF_DATABASE: tuple[tuple[str, _Question], ...] = (
     ("ledger", database.ledger),
 )
 _OF_STORE: tuple[tuple[str, _Question], ...] = (
+    ("cache", store.cache),
     ("queue", work.queue),
     ("tasks", work.tasks),
 )

@@ -1,4 +1,4 @@
-"""Examination of Valkey: is it there, a primary, of the kind that is named, durable, does it keep what it is given?
+"""Examination of Valkey and the cache: is it there, a primary, of the kind that is named, durable, does it evict?
 
 Knows what to ask it. Must never write to it.
 """
@@ -12,10 +12,10 @@ from typing import Any
 from django.conf import settings
 from redis.exceptions import ResponseError
 
-from apps.kernel.redis import servers_of_money
+from apps.kernel.redis import cache_servers, servers_of_money
 from gateway_project.doctor.database import clock
 from gateway_project.doctor.diagnosis import Diagnosis, doubtful, well, wrong
-from gateway_project.redis_checks import find_store_problems
+from gateway_project.redis_checks import find_cache_problems, find_store_problems
 
 # Share of its memory that may be in use.
 _FULL, _NEARLY_FULL = 0.95, 0.8
@@ -32,6 +32,16 @@ def server() -> Iterator[Diagnosis]:
     for problem in find_store_problems():
         make = wrong if problem.is_serious() else doubtful
         yield make("valkey", problem.msg, problem.hint or "")
+
+
+def cache() -> Iterator[Diagnosis]:
+    """Yield whether the cache answers where it has a server of its own; then what of it is not as it should be."""
+    if settings.CACHE_URL != settings.REDIS_URL:
+        for one in cache_servers():
+            one.ping()
+        yield well("cache", "answers")
+    for problem in find_cache_problems():
+        yield doubtful("cache", problem.msg, problem.hint or "")
 
 
 def _examine(connected: Any) -> Iterator[Diagnosis]:

@@ -1,4 +1,4 @@
-"""The stores a fresh clone brings along: PostgreSQL and Valkey as child processes, on unix sockets only.
+"""The stores a fresh clone brings along: PostgreSQL and two Valkeys as child processes, on unix sockets only.
 
 Knows which stores the environment leaves to us, and how to run them for as long as a block of code. Must never know
 Django, nor what the stores keep.
@@ -20,7 +20,7 @@ from gateway_project import data_directory as homes
 from gateway_project.embedded.child_process import stop_child
 from gateway_project.embedded.postgres import Postgres
 from gateway_project.embedded.programs import StoreError
-from gateway_project.embedded.valkey import Flusher, Valkey
+from gateway_project.embedded.valkey import CacheValkey, Flusher, Valkey
 
 Store = Postgres | Valkey
 
@@ -35,13 +35,15 @@ class Stores:
     home: Path
     database_url: str
     redis_url: str
+    # Where what organizations grow is kept; the same as `redis_url` where the environment names that one alone.
+    cache_url: str
 
 
 def choose_stores(home: Path, *, durable: bool = True) -> list[Store]:
     """Return the stores that no URL in the environment stands for; none is started yet. Raises StoreError, OSError."""
     # Valkey first: it starts while PostgreSQL makes its cluster.
-    kinds: tuple[type[Store], ...] = (Valkey, Postgres)
-    return [kind(home, durable=durable) for kind in kinds if not os.environ.get(kind.url_variable)]
+    kinds: tuple[type[Store], ...] = (Valkey, CacheValkey, Postgres)
+    return [kind(home, durable=durable) for kind in kinds if not any(map(os.environ.get, kind.stands_for))]
 
 
 def flushers(stores: Sequence[Store]) -> list[Flusher]:
@@ -74,7 +76,8 @@ def running(home: Path, *, durable: bool = True) -> Iterator[Stores]:
         homes.write_store_urls(home, {variable.lower(): url for variable, url in urls.items()})
         at_the_end.callback(homes.remove_store_urls, home)
         urls = {**os.environ, **urls}
-        yield Stores(home, urls[Postgres.url_variable], urls[Valkey.url_variable])
+        redis_url = urls[Valkey.url_variable]
+        yield Stores(home, urls[Postgres.url_variable], redis_url, urls.get(CacheValkey.url_variable) or redis_url)
 
 
 @contextmanager

@@ -37,6 +37,7 @@ class Postgres:
     name = "postgres"
     title = "PostgreSQL"
     url_variable = "DATABASE_URL"
+    stands_for = ("DATABASE_URL",)
     # Disconnects clients and writes a checkpoint; then, at once and with recovery at the next start.
     stop_signal, force_signal = signal.SIGINT, signal.SIGQUIT
 

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 from urllib.parse import quote
 
 from gateway_project.embedded import aof_fsync, programs
@@ -19,7 +19,8 @@ from gateway_project.embedded.child_process import spawn, stop_leftover
 from gateway_project.embedded.programs import StoreError
 from gateway_project.embedded.sockets import socket_folder
 
-_SOCKET = "valkey.sock"
+# Bytes that organizations may keep in the cache, unless CACHE_BYTES says otherwise.
+DEFAULT_CACHE_BYTES: Final = 512 * 1024 * 1024
 # When what was written is on the disk, by the words of VALKEY_SYNC, and Valkey's own word for its part in it. Never
 # `everysec`: then a write may be acknowledged before it has left the process.
 _SYNC = {"second": "no", "always": "always"}
@@ -32,6 +33,7 @@ class Valkey:
     name = "valkey"
     title = "Valkey"
     url_variable = "REDIS_URL"
+    stands_for: tuple[str, ...] = ("REDIS_URL",)
     stop_signal, force_signal = signal.SIGTERM, signal.SIGKILL
 
     def __init__(self, home: Path, *, durable: bool = True) -> None:
@@ -41,9 +43,11 @@ class Valkey:
         if self._sync not in _SYNC:
             raise StoreError(f"VALKEY_SYNC is {self._sync!r}: make it {' or '.join(_SYNC)}")
         self._program = programs.find_valkey()
-        self.data = home / "valkey"
-        self._pid_file = home / "run" / "valkey.pid"
-        self._socket = socket_folder(home / "run", _SOCKET, home / "run" / "valkey-socket", None) / _SOCKET
+        self.data = home / self.name
+        self._pid_file = home / "run" / f"{self.name}.pid"
+        socket_name = f"{self.name}.sock"
+        folder = socket_folder(home / "run", socket_name, home / "run" / f"{self.name}-socket", None)
+        self._socket = folder / socket_name
         self.url = f"unix://{quote(str(self._socket))}?db=0"
 
     def start(self, output: IO[bytes] | int) -> subprocess.Popen[bytes]:
@@ -57,11 +61,8 @@ class Valkey:
             "dir": self.data,
             "pidfile": self._pid_file,
             "set-proc-title": "no",  # Its arguments tell whose it is.
-            "maxmemory-policy": "noeviction",
             "save": "",
-            "appendonly": "yes" if self._durable else "no",
-            "appendfsync": _SYNC[self._sync],
-            "appenddirname": _APPENDED,
+            **self._keeping(),
         }
         return spawn(
             [self._program, *(word for name, value in settings.items() for word in (f"--{name}", value))],
@@ -69,6 +70,15 @@ class Valkey:
             env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
             orphan_signal=self.stop_signal,
         )
+
+    def _keeping(self) -> dict[str, str]:
+        """Return what the server does with its data."""
+        return {
+            "maxmemory-policy": "noeviction",
+            "appendonly": "yes" if self._durable else "no",
+            "appendfsync": _SYNC[self._sync],
+            "appenddirname": _APPENDED,
+        }
 
     @property
     def flusher(self) -> Flusher | None:
@@ -85,6 +95,35 @@ class Valkey:
                 return connection.recv(16).startswith(b"+PONG")
         except OSError:
             return False
+
+
+class CacheValkey(Valkey):
+    """A second server, for what organizations cause to be kept: it evicts before it grows, and nothing outlives it."""
+
+    name = "cache"
+    title = "the cache"
+    url_variable = "CACHE_URL"
+    # Whoever brings a Valkey of their own decides whether the cache is there or elsewhere.
+    stands_for = ("CACHE_URL", "REDIS_URL")
+
+    def _keeping(self) -> dict[str, str]:
+        return {"maxmemory-policy": "allkeys-lru", "maxmemory": str(_cache_memory()), "appendonly": "no"}
+
+    @property
+    def flusher(self) -> None:
+        """Nothing is written to the disk."""
+        return None
+
+
+def _cache_memory() -> int:
+    """Return the bytes that the cache's server may use: what is counted, and what its allocator takes beside it.
+
+    Raises StoreError.
+    """
+    stated = os.environ.get("CACHE_BYTES") or str(DEFAULT_CACHE_BYTES)
+    if not stated.isdecimal():
+        raise StoreError(f"CACHE_BYTES is {stated!r}: make it a number of bytes")
+    return int(stated) * 5 // 4 + 32 * 1024 * 1024
 
 
 class Flusher:

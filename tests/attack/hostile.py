@@ -272,6 +272,20 @@ def slow_names(task: Task) -> Got:
     return at_once(task.clients or 40, one)
 
 
+def kept_answers(task: Task) -> Got:
+    """Two hundred answers of 680 KB each, all of them kept for a year."""
+
+    def one(number: int) -> str:
+        with connect(task.port, ATTACKER) as sock:
+            sock.sendall(chat(task.token, f"question {number}", model="custom:hostile/kept"))
+            return outcome(sock, max(task.seconds, 45))
+
+    got: Got = Counter()
+    for start in range(0, task.clients or 200, 10):
+        got += at_once(10, lambda number, start=start: one(start + number))  # type: ignore[misc] # bound at once
+    return got
+
+
 # --- crowds
 
 
@@ -298,7 +312,7 @@ def attacks() -> Iterator[tuple[str, Attack]]:
     for one in (
         *(calm, sign_in_values, trailer_endless, trailer_authorization, guardrail_values, slow_bodies, idle_sockets),
         *(one_byte_chunks, leading_zeros, chunk_extension, emoji, escapes, metadata_keys, upgrade, aborted),
-        *(bomb_answer, large_answer, slow_names, stampede, overload),
+        *(bomb_answer, large_answer, slow_names, kept_answers, stampede, overload),
     ):
         yield one.__name__.replace("_", "-"), one
 

@@ -1,4 +1,4 @@
-"""A provider that means harm: answers that unpack to a gigabyte, or are 200 MB long. Run as a process of its own.
+"""A provider that means harm: answers that unpack to a gigabyte, are 200 MB long, or large and kept. Run as a process.
 
 Speaks just enough of OpenAI's format. Must never hold an answer more than once.
 """
@@ -52,6 +52,10 @@ class Handler(BaseHTTPRequestHandler):
                 packed = bomb(1024)
                 self._start("Content-Length", str(len(packed)), ("Content-Encoding", "gzip"))
                 self.wfile.write(packed)
+            elif b'"kept"' in body:
+                answer = _START + b"a" * 680_000 + _END
+                self._start("Content-Length", str(len(answer)))
+                self.wfile.write(answer)
             else:
                 self._start("Content-Length", str(len(_START) + 200 * len(_PIECE) + len(_END)))
                 self.wfile.write(_START)

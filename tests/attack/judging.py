@@ -23,6 +23,8 @@ MOST_WAIT = 200.0
 MOST_SIGN_IN = 2_000.0
 # Megabytes of a worker at which an attack is broken off: the machine is to live on.
 MOST_MEMORY = 4_000
+# Megabytes by which the store of reservations may grow while answers are kept: records on their way.
+MOST_MONEY_GROWTH = 10
 # Goodput under twice the load: per cent of what can be answered. A refusal may take so many milliseconds.
 LEAST_GOODPUT, MOST_REFUSAL = 95, 50
 _TURNED_AWAY = {"400", "401", "408", "413", "429", "431", "503", "closed", "refused", "waiting"}
@@ -46,6 +48,7 @@ MAY_GET: dict[str, set[str]] = {
     "bomb-answer": {"502", "503"},
     "large-answer": {"200", "502", "503"},
     "slow-names": {"400", "429"},
+    "kept-answers": {"200", "429", "503"},
     "stampede": {"200", "429", "503"},
     "overload": {"200", "429", "503"},
     "calm": set(),
@@ -104,6 +107,7 @@ def carried_out(
     task |= {"token": scene.token, "session": scene.session}
     if name == "stampede":
         task["cold"] = [scene.new_key()]
+    money = scene.money_bytes()
     got, problems = _attack(task, seconds, memory)
     time.sleep(around)
     bystanders.stop()
@@ -125,6 +129,8 @@ def carried_out(
     )
     if before != after:
         problems.append(f"{len(set(before) - set(after))} worker(s) died")
+    if name == "kept-answers" and (grown := (scene.money_bytes() - money) // 1024**2) > MOST_MONEY_GROWTH:
+        problems.append(f"the store of reservations grew by {grown} MB")
     _judge(outcome, most_wait)
     return outcome
 

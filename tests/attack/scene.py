@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import requests
+from redis import Redis
 
 from bench.machine import MEASURED, OTHERS, pin
 from bench.subjects import upstream
@@ -48,6 +49,13 @@ class Scene:
         """Return a key that no worker has seen."""
         made = manage(self.product, "POST", "/keys/api", description="cold", projectId=self.project)
         return str(made["apiKey"]["token"])
+
+    def money_bytes(self) -> int:
+        """Return the bytes that the store of reservations and records uses."""
+        stores = json.loads((self.home / "run" / "stores.json").read_text())
+        with Redis.from_url(stores["redis_url"]) as store:
+            told: Any = store.info("memory")
+        return int(told["used_memory"])
 
     def log_size(self) -> int:
         """Return how much the web process has said so far."""
@@ -108,6 +116,7 @@ def _set(product: Product, home: Path, provider: str) -> Scene:
     product.manage("grant_credits", organization, "1000")
     manage(product, "PUT", f"/guardrails/config/{organization}", enabled=True)
     [project] = manage(product, "GET", f"/organization/{organization}/projects")["projects"]
+    manage(product, "PATCH", f"/projects/{project['id']}", cachingEnabled=True, cacheDurationSeconds=31_536_000)
     manage(
         product,
         "POST",

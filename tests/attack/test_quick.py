@@ -27,6 +27,7 @@ ATTACKS = {
     "idle-sockets": (1.0, 200),
     "bomb-answer": (1.0, 1),
     "slow-names": (3.0, 20),
+    "kept-answers": (1.0, 50),
     "stampede": (1.0, 100),
 }
 

@@ -93,11 +93,12 @@ def test_a_file_that_the_caller_does_not_reach_is_not_found(openai: OpenAI, keep
     assert keeper.sent(tag) == []
 
 
-def test_an_id_that_is_not_of_ours_is_the_providers_to_know(openai: OpenAI, keeper: Caller) -> None:
+def test_an_id_that_is_not_of_ours_is_for_an_own_credential(openai: OpenAI, keeper: Caller) -> None:
     tag = uuid4().hex
-    ask(openai, FOREIGN, tag=tag)
-    [sent] = keeper.sent(tag)
-    assert sent["body"]["messages"][0]["content"][1] == {"type": "file", "file": {"file_id": FOREIGN}}
+    with pytest.raises(sdk.BadRequestError) as refused:
+        ask(openai, FOREIGN, tag=tag)
+    assert (refused.value.code, refused.value.param) == ("own_credential_required", "messages[0].file_id")
+    assert keeper.sent(tag) == []
 
 
 def test_files_of_a_request_are_bounded(openai: OpenAI, keeper: Caller) -> None:

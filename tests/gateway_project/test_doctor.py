@@ -45,6 +45,7 @@ def test_a_deployment_that_is_well(db: None) -> None:
     assert found["database"][0].told.startswith("PostgreSQL ")
     assert found["migrations"] == [well("migrations", "all are applied")]
     assert found["ledger"] == [well("ledger", "every balance is the sum of its entries")]
+    assert found["cache"] == [well("cache", "answers")]
     assert found["queue"] == [well("queue", "no record waits")]
     assert [one.state for one in found["clock"]] == [State.WELL, State.WELL]
     assert found["telemetry"] == [well("telemetry", "off: OTEL_EXPORTER_OTLP_ENDPOINT is not set")]

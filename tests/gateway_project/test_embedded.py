@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg
@@ -33,6 +34,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.chmod(0o711)
     monkeypatch.delenv("DATABASE_URL", raising=False)
     monkeypatch.delenv("REDIS_URL", raising=False)
+    monkeypatch.delenv("CACHE_URL", raising=False)
     monkeypatch.setenv("GATEWAY_HOME", str(folder))
     yield folder
     shutil.rmtree(folder)
@@ -177,8 +179,8 @@ def test_killing_the_parent_leaves_nothing_behind_and_the_home_usable(place: Pat
     )
     assert parent.stdout
     assert parent.stdout.readline() == b"up\n"
-    assert len([line for line in processes_on(place) if "-server" in line or "postgres -D" in line]) == 2
-    assert set(data_directory.read_store_urls()) == {"database_url", "redis_url"}
+    assert len([line for line in processes_on(place) if "-server" in line or "postgres -D" in line]) == 3
+    assert set(data_directory.read_store_urls()) == {"database_url", "redis_url", "cache_url"}
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
@@ -203,7 +205,11 @@ def test_a_second_server_on_one_home_is_refused(place: Path) -> None:
 def test_other_processes_learn_where_the_stores_are_while_they_run(place: Path) -> None:
     assert data_directory.read_store_urls() == {}
     with embedded.running(place, durable=False) as stores:
-        assert data_directory.read_store_urls() == {"database_url": stores.database_url, "redis_url": stores.redis_url}
+        assert data_directory.read_store_urls() == {
+            "database_url": stores.database_url,
+            "redis_url": stores.redis_url,
+            "cache_url": stores.cache_url,
+        }
         assert (place / "run" / "stores.json").stat().st_mode & 0o777 == 0o600
     assert data_directory.read_store_urls() == {}
 
@@ -212,8 +218,43 @@ def test_a_url_in_the_environment_is_used_instead(place: Path, monkeypatch: pyte
     monkeypatch.setenv("DATABASE_URL", "postgresql://elsewhere/db")
     with embedded.running(place, durable=False) as stores:
         assert stores.database_url == "postgresql://elsewhere/db"
-        assert data_directory.read_store_urls() == {"redis_url": stores.redis_url}
+        assert data_directory.read_store_urls() == {"redis_url": stores.redis_url, "cache_url": stores.cache_url}
     assert not (place / "postgres").exists()
+
+
+def test_the_cache_is_a_server_of_its_own_that_evicts_and_keeps_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CACHE_BYTES", str(100 * 1024 * 1024))
+    wanted = {"maxmemory": str(157 * 1024 * 1024), "maxmemory-policy": "allkeys-lru", "appendonly": "no", "save": ""}
+    with embedded.running(place) as stores:
+        assert stores.cache_url != stores.redis_url
+        cache: Any = Redis.from_url(stores.cache_url, decode_responses=True)
+        assert cache.config_get(*wanted) == wanted
+        cache.set("kept", "kept")
+        money: Any = Redis.from_url(stores.redis_url, decode_responses=True)
+        assert (money.keys("*"), money.config_get("maxmemory")) == ([], {"maxmemory": "0"})
+    with embedded.running(place) as stores:
+        assert Redis.from_url(stores.cache_url).get("kept") is None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "started"),
+    [
+        ({"CACHE_URL": "redis://elsewhere"}, "redis://elsewhere", ["Valkey", "PostgreSQL"]),
+        ({"REDIS_URL": "redis://elsewhere"}, "redis://elsewhere", ["PostgreSQL"]),
+        ({"REDIS_URL": "redis://one", "CACHE_URL": "redis://two"}, "redis://two", ["PostgreSQL"]),
+    ],
+)
+def test_whoever_brings_a_valkey_decides_where_the_cache_is(
+    place: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], expected: str, started: list[str]
+) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    data_directory.create(place)
+    assert [store.title for store in embedded.choose_stores(place)] == started
+    with embedded.running(place, durable=False) as stores:
+        assert stores.cache_url == expected
 
 
 def test_a_throw_away_home_is_gone_afterwards(place: Path) -> None:

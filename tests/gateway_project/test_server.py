@@ -117,7 +117,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
         """`stores`: embedded ones; else those of the test run, which start nothing."""
         environment = {**os.environ, "PORT": port, "SANDBOX_BASE_URL": "http://127.0.0.1:9/v1", **variables}
         if stores:
-            del environment["DATABASE_URL"], environment["REDIS_URL"]
+            del environment["DATABASE_URL"], environment["REDIS_URL"], environment["CACHE_URL"]
         procfile = f"web: python '{folder}/web.py'\nsettler: python '{folder}/{settler}'\n"
         started.append(Server(folder, procfile, prepare or ["/bin/echo", "set up"], environment))
         return started[-1]
@@ -151,6 +151,7 @@ def test_starts_in_order_says_ready_and_stops_in_order(start: Callable[..., Serv
     told = [line for line in server.lines if "|" not in line]
     assert told == [
         "starting Valkey …",
+        "starting the cache …",
         "starting PostgreSQL …",
         "preparing the database …",
         "set up",
@@ -163,6 +164,7 @@ def test_starts_in_order_says_ready_and_stops_in_order(start: Callable[..., Serv
         "server_url",
         "database_url",
         "redis_url",
+        "cache_url",
         "pid",
     }
 

@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from redis import Redis
 
 from apps.gateway.management.commands import prepare
-from apps.kernel.redis import client
+from apps.kernel.redis import cache_client, client
 from gateway_project import redis_checks
 
 NAMES = ("maxmemory-policy", "appendonly", "save")
@@ -53,6 +53,31 @@ def test_an_evicting_store_is_refused(policy: str) -> None:
 def test_a_store_in_memory_alone_is_refused() -> None:
     tell(appendonly="no", save="")
     assert found() == ["gateway.E012"]
+
+
+@pytest.mark.parametrize("changes", [{"maxmemory": "0"}, {"maxmemory_policy": "noeviction"}])
+def test_a_cache_that_grows_without_end_is_doubtful(changes: dict[str, str]) -> None:
+    names = ("maxmemory", "maxmemory-policy")
+    before: Any = cache_client().config_get(*names)
+    for name, value in changes.items():
+        cache_client().config_set(name.replace("_", "-"), value)
+    try:
+        (message,) = redis_checks.check_store()
+    finally:
+        for name in names:
+            cache_client().config_set(name, before[name])
+    assert (message.id, message.is_serious()) == ("gateway.W008", False)
+    assert found() == []
+
+
+@pytest.mark.single_server
+def test_a_cache_in_the_memory_of_reservations_is_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another database of the same server is the same memory.
+    beside = Redis.from_url(str(django_settings.REDIS_URL).replace("db=0", "db=2"), decode_responses=True)
+    monkeypatch.setattr(redis_checks, "cache_servers", lambda: [beside])
+    (message,) = redis_checks.check_store()
+    beside.close()
+    assert (message.id, message.is_serious()) == ("gateway.W007", False)
 
 
 def test_snapshots_alone_are_doubtful() -> None:

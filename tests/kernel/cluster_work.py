@@ -33,6 +33,7 @@ from apps.billing.ledger import Charge  # noqa: E402 - after the settings
 from apps.gateway.settlement import outbox  # noqa: E402 - after the settings
 from apps.kernel import generation, shard_count  # noqa: E402 - after the settings
 from apps.kernel import redis as kernel_redis  # noqa: E402 - after the settings
+from apps.kernel.cache_store import CacheShare  # noqa: E402 - after the settings
 from apps.kernel.redis import LuaScript, client  # noqa: E402 - after the settings
 from apps.kernel.store_keys import SHARDS, shard_of  # noqa: E402 - after the settings
 from apps.logs import refusals  # noqa: E402 - after the settings
@@ -73,7 +74,16 @@ def run_every_script() -> Any:
     session_id = sessions.open_session(f"key:{key}", "all", "1")
     session = sessions.find_session(session_id, f"key:{key}", "all")
     assert session is not None
-    log = stream_log.StreamLog(session, 1)
+    log = stream_log.StreamLog(session, CacheShare(organization, 2**20), 1)
+    for one in organizations:
+        share = CacheShare(one, 2_000)
+        assert share.keep([("a", b"1" * 600), ("b", b"2" * 600)], 60) == 2
+        assert share.read_all(["a", "b"]) == [None, "2" * 600]
+        share.prolong(["b"], 60)
+        share.forget("b")
+        assert share.append("c", b"3", 60, is_first=True)
+        share.forget_all()
+        assert share.used_bytes == 0
     assert log.begin()
     log.end()
     assert not log.is_broken

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.kernel.redaction import redact, redact_forms
+from apps.kernel.redaction import SecretMask, redact, redact_forms
 
 SECRET = "Canary+of/the=tests:0123456789abcdefghij"
 
@@ -93,3 +93,12 @@ def test_a_line_of_the_log_stays_one(capsys: pytest.CaptureFixture[str]) -> None
         "event": 'got "Authorization: Bearer ..."',
         "exception": "x-api-key=...\n at",
     }
+
+
+def test_data_is_masked_where_a_secret_stands_and_nowhere_else() -> None:
+    mask = SecretMask([SECRET, 'with "quotes" in it', "short"])
+    data = {"a": [f"<{SECRET}>", 1, None], SECRET: {"b": 'with "quotes" in it', "c": "short"}}
+    assert mask.value(data) == {"a": ["<...>", 1, None], "...": {"b": "...", "c": "short"}}
+    clean = {"a": [SECRET[:12], "Bearer abc12345xyz"]}
+    assert mask.value(clean) is clean
+    assert SecretMask(["short"]).value(data) is data

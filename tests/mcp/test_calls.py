@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apps.gateway.access.policy import find_policy
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.ids import new_id
 from apps.kernel.redis import client as valkey
 from apps.mcp.protocol import calls, sessions, stream_log
@@ -33,7 +34,8 @@ def call_of(caller: Caller, session: Session | None, request_id: Any = 1) -> Cal
     """Return a call that has not begun, its stream kept where there is a session."""
     asking = McpCaller(token=caller.token, policy=find_policy(caller.token), binding="key:x")
     request = RpcRequest(id=request_id, method="tools/call", params={"name": "list-models", "arguments": {}})
-    kept = None if session is None else StreamLog(session, request_id)
+    share = CacheShare.of(asking.policy.organization_id, asking.policy.plan)
+    kept = None if session is None else StreamLog(session, share, request_id)
     if kept is not None:
         assert kept.begin()
     return Call(GatewayTools(), asking, request, {}, kept)

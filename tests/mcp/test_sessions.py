@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from apps.kernel.redis import cache_client
 from apps.kernel.redis import client as valkey
 from apps.logs.models import RequestLog
 from apps.mcp.protocol import answers, calls, sessions, stream_log
@@ -122,9 +125,9 @@ class TestStreams:
     def test_streams_lie_encrypted_and_expire(self, mcp: McpClient) -> None:
         mcp.open(LATER)
         events_of(mcp.call("chat", chat_of("a falcon")))
-        (key,) = valkey().scan_iter("*mcp:stream:*")
-        assert "falcon" not in str(valkey().lrange(key, 0, -1))
-        assert 0 < valkey().ttl(key) <= stream_log.LASTS
+        (key,) = cache_client().scan_iter("*mcp:stream:*")
+        assert "falcon" not in str(cache_client().lrange(key, 0, -1))
+        assert 0 < cache_client().ttl(key) <= stream_log.LASTS
 
     def test_a_stream_is_its_sessions_alone(self, mcp: McpClient, caller: Caller) -> None:
         mcp.open(LATER)
@@ -150,15 +153,18 @@ class TestStreams:
         answer = mcp.send(b"", "GET")
         assert (answer.status_code, answer["Allow"]) == (405, "POST, DELETE")
 
-    @pytest.mark.parametrize("bound", ["MOST_BYTES", "MOST_BYTES_KEPT"])
+    @pytest.mark.parametrize("bound", ["the stream's", "the organization's"])
     def test_a_stream_too_long_to_be_kept_is_told_all_the_same(
-        self, mcp: McpClient, monkeypatch: pytest.MonkeyPatch, bound: str
+        self, mcp: McpClient, monkeypatch: pytest.MonkeyPatch, settings: Any, bound: str
     ) -> None:
-        monkeypatch.setattr(stream_log, bound, 300)
+        if bound == "the stream's":
+            monkeypatch.setattr(stream_log, "MOST_BYTES", 300)
+        else:
+            settings.CACHE_BYTES_BY_PLAN = dict.fromkeys(settings.CACHE_BYTES_BY_PLAN, 1_200)
         mcp.open(LATER)
         primed, *whole = events_of(mcp.call("list-models", {}))
         assert whole[-1].message["result"]["isError"] is False
-        assert not list(valkey().scan_iter("*mcp:stream:*"))
+        assert not list(cache_client().scan_iter("*mcp:stream:*"))
         error_of(mcp.send(b"", "GET", last_event_id=primed.id), 400, -32600)
 
     def test_a_call_whose_worker_is_lost_ends_with_an_error(
@@ -166,9 +172,9 @@ class TestStreams:
     ) -> None:
         mcp.open(LATER)
         primed = events_of(mcp.call("list-models", {}))[0]
-        (key,) = valkey().scan_iter("*mcp:stream:*")
+        (key,) = cache_client().scan_iter("*mcp:stream:*")
         # All but its beginning.
-        valkey().ltrim(key, 0, 0)
+        cache_client().ltrim(key, 0, 0)
         monkeypatch.setattr(answers, "_ALIVE_SECONDS", 0.01)
         (lost,) = events_of(mcp.send(b"", "GET", last_event_id=primed.id))
         assert (lost.message["id"], lost.message["error"]["code"]) == (1, -32603)
@@ -176,7 +182,7 @@ class TestStreams:
     def test_an_id_is_not_used_twice_at_a_time(self, mcp: McpClient) -> None:
         mcp.open(LATER)
         events_of(mcp.call("list-models", {}))
-        (key,) = valkey().scan_iter("*mcp:stream:*")
+        (key,) = cache_client().scan_iter("*mcp:stream:*")
         name = key[key.index("mcp:stream:") :]
         valkey().set(name.replace("mcp:stream:", "mcp:call:"), "running", ex=5)
         again = mcp.send(request("tools/call", {"name": "list-models"}, 1), mcp_protocol_version=LATER)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import openai as sdk
 import pytest
 from openai import OpenAI
+from redis.exceptions import RedisError
 
 from apps.billing.models import LedgerEntry
 from apps.gateway.access import policy
-from apps.kernel.redis import client as valkey
+from apps.kernel.cache_store import CacheShare
+from apps.kernel.redis import cache_client
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
 from apps.responses import background, event_log
@@ -56,17 +59,17 @@ def test_a_stream_is_resumed_with_exactly_the_events_that_are_missing(openai: Op
 def test_events_lie_encrypted_and_go_with_the_response(openai: OpenAI) -> None:
     stream = openai.responses.create(model=MODEL, input="a falcon", background=True, stream=True)
     response_id = list(stream)[-1].response.id
-    key = f"responses:events:{response_id}"
-    assert "falcon" not in str(valkey().lrange(key, 0, -1))
-    assert 0 < valkey().ttl(key) <= event_log.LASTS
+    (key,) = cache_client().keys(f"*:responses:events:{response_id}")
+    assert "falcon" not in str(cache_client().lrange(key, 0, -1))
+    assert 0 < cache_client().ttl(key) <= event_log.LASTS
     openai.responses.delete(response_id)
-    assert not valkey().exists(key)
+    assert not cache_client().exists(key)
 
 
 def test_a_stream_whose_events_are_no_longer_kept_is_refused(openai: OpenAI) -> None:
     stream = openai.responses.create(model=MODEL, input="hello", background=True, stream=True)
     response_id = list(stream)[-1].response.id
-    event_log.drop(response_id)
+    event_log.drop(StoredResponse.objects.get().organization_id, response_id)
     with pytest.raises(sdk.BadRequestError) as refused:
         openai.responses.retrieve(response_id, stream=True, starting_after=1)
     assert refused.value.code == "stream_expired"
@@ -168,3 +171,29 @@ def test_a_stream_of_a_response_that_is_deleted_ends_without_a_last_event(openai
         first = next(stream)
         openai.responses.delete(first.response.id)
     assert [event.type for event in stream] == ["response.queued"]
+
+
+def test_a_stream_whose_events_cannot_be_kept_ends_with_its_last_event(
+    openai: OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any, **__: Any) -> Any:
+        raise RedisError("away")
+
+    monkeypatch.setattr(cache_client(), "execute_command", away)
+    events = list(openai.responses.create(model=MODEL, input="hello", background=True, stream=True))
+    assert [event.type for event in events] == ["response.completed"]
+    assert events[0].response.output_text == "You said: hello"
+
+
+def test_a_log_that_the_store_evicts_is_not_gone_on_with(openai: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = CacheShare.append
+
+    def evicted(share: CacheShare, name: str, item: bytes | str, seconds: int, *, is_first: bool) -> bool:
+        if not is_first:
+            cache_client().delete(share.key(name))
+        return append(share, name, item, seconds, is_first=is_first)
+
+    monkeypatch.setattr(CacheShare, "append", evicted)
+    events = list(openai.responses.create(model=MODEL, input="hello", background=True, stream=True))
+    assert [event.type for event in events] == ["response.completed"]
+    assert not cache_client().keys("*:responses:events:*")

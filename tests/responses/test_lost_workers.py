@@ -93,7 +93,7 @@ def _die(*_: Any) -> None:
 
 def test_a_stream_goes_on_from_a_lost_worker_to_the_next(openai: OpenAI) -> None:
     response_id = begin_and_die(openai, at_event=4, stream=True)
-    seen = list(event_log.read(response_id, -1))
+    seen = list(event_log.read(StoredResponse.objects.get().organization_id, response_id, -1))
     become_another_worker()
     background.take_over()
     rest = list(openai.responses.retrieve(response_id, stream=True, starting_after=seen[-1]["sequence_number"]))

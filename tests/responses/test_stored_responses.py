@@ -211,6 +211,26 @@ def test_a_response_survives_a_database_that_is_away_when_it_ends(
     assert openai.responses.retrieve(made.id).output_text == made.output_text
 
 
+def test_what_waits_for_the_database_is_bounded(
+    keeper: Caller, openai: OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "write", Mock(side_effect=OperationalError("away")))
+        first = openai.responses.create(model=MODEL, input="hello")
+        size = int(valkey().hget("responses:aside-bytes", keeper.organization_id.hex) or 0)
+        patch.setattr(storing, "MAX_ASIDE", size + 10)
+        second = openai.responses.create(model=MODEL, input="hello")
+        assert second.output_text == "You said: hello"
+        patch.setattr(storing, "MAX_ASIDE", 10 * size)
+        patch.setattr(storing, "MAX_ASIDE_IN_ALL", size + 10)
+        openai.responses.create(model=MODEL, input="hello")
+    assert size > 0
+    assert valkey().hgetall("responses:aside-bytes") == {keeper.organization_id.hex: str(size), "": str(size)}
+    assert storing.bring_in() == 1
+    assert [row.pk for row in StoredResponse.objects.all()] == [first.id]
+    assert not valkey().exists("responses:aside-bytes")
+
+
 def test_its_log_row_is_one_like_any_other(keeper: Caller, openai: OpenAI) -> None:
     first = openai.responses.create(model=MODEL, input="hello")
     openai.responses.create(model=MODEL, input="and?", previous_response_id=first.id)

@@ -55,7 +55,7 @@ def test_one_may_begin_inactive(dana: Caller, key: ApiKey) -> None:
     [
         ("deny_models", {"models": ["echo"]}),
         ("allow_providers", {"providers": ["sandbox"]}),
-        ("deny_providers", {"providers": ["sandbox", "openai"]}),
+        ("deny_providers", {"providers": ["sandbox", "openai", "custom:our-own"]}),
         ("allow_pricing", {"pricingType": "free"}),
         ("deny_pricing", {"pricingType": "paid", "maxInputPrice": 2.5, "maxOutputPrice": "10"}),
     ],
@@ -77,6 +77,26 @@ def test_the_value_is_kept_as_it_was_given(dana: Caller, key: ApiKey, rule_type:
         ("deny_models", {"models": ["a\0"]}, "ruleValue.models[0]", "Must be a string of 1 to 255 characters"),
         ("allow_providers", {"models": ["a"]}, "ruleValue.models", "Not a field of allow_providers"),
         ("deny_providers", {}, "ruleValue.providers", "Required"),
+        *(
+            (
+                rule_type,
+                {rule_type.partition("_")[2]: ["openai", name]},
+                f"ruleValue.{rule_type.partition('_')[2]}[1]",
+                "Rules are about models: which projects use an MCP server is said on the server (projectIds)",
+            )
+            for rule_type in ("allow_models", "deny_models", "allow_providers", "deny_providers")
+            for name in ("mcp:files", "mcp:files/read")
+        ),
+        *(
+            (
+                rule_type,
+                {"providers": [name]},
+                "ruleValue.providers[0]",
+                "Must be the id of a provider, such as openai, or custom: and the name of your own",
+            )
+            for rule_type in ("allow_providers", "deny_providers")
+            for name in ("OpenAI", "openai/gpt-5", "tool:x", "custom:", "open ai", " ")
+        ),
         ("allow_pricing", {}, "ruleValue.pricingType", "Required"),
         ("allow_pricing", {"pricingType": "cheap"}, "ruleValue.pricingType", "Must be free or paid"),
         ("deny_pricing", {"pricingType": []}, "ruleValue.pricingType", "Must be free or paid"),

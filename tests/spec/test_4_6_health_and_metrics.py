@@ -99,6 +99,15 @@ def test_a_store_that_is_away_is_503_and_named(db: None, redis_at: Any) -> None:
     assert Client().get("/?skip=redis").status_code == 200
 
 
+def test_a_cache_that_is_away_is_told_of_and_fails_nothing(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "cache_servers", lambda: [Redis(port=1, socket_connect_timeout=0.1)])
+    response = Client().get("/")
+    assert (response.status_code, response.json()["message"]) == (200, "OK")
+    warning = {"connected": True, "warning": "Not reachable: answers are not kept"}
+    assert response.json()["health"]["cache"] == warning
+    assert "cache" not in Client().get("/?skip=cache").json()["health"]
+
+
 def test_stores_that_hang_are_503_within_bounded_time(db: None, nowhere: int, redis_at: Any, database_at: Any) -> None:
     redis_at(nowhere)
     database_at(nowhere)

@@ -36,7 +36,7 @@ class Product:
         self.port = int(environment.get("PORT") or free_port())
         self.url = f"http://127.0.0.1:{self.port}"
         # Stores of its own, whatever the test run itself uses.
-        stores = {"DATABASE_URL", "REDIS_URL", "CELERY_BROKER_URL"}
+        stores = {"DATABASE_URL", "REDIS_URL", "CACHE_URL", "CELERY_BROKER_URL"}
         inherited = {name: value for name, value in os.environ.items() if name not in stores}
         self.environment = {
             **inherited,

@@ -21,6 +21,7 @@ from apps.gateway.access.credentials import CREDITS, Credential, credentials_for
 from apps.gateway.access.policy import Policy
 from apps.gateway.access.schemes import can_fill_placeholders
 from apps.gateway.canonical.chat import Chat
+from apps.gateway.routing.account_references import filter_by_account
 from apps.gateway.routing.alternatives import unsupported
 from apps.gateway.routing.context_window import filter_by_context_window
 from apps.gateway.routing.custom_providers import is_custom, resolve_custom
@@ -132,7 +133,8 @@ def resolve_candidates(
         return Candidates(own[0].provider_id, tuple(own if narrowed is None else narrowed(own)))
     reachability = _find_reachable(policy, catalog, chat, discounts)
     requested = reachability.requested_provider
-    reachable = reachability.candidates if narrowed is None else narrowed(reachability.candidates)
+    reachable = filter_by_account(chat, reachability.candidates, requested)
+    reachable = reachable if narrowed is None else narrowed(reachable)
     capable = _filter_by_capabilities(policy, catalog, chat, reachable, requested)
     if not capable and requested is not None:
         raise not_at_provider(policy, chat.model, reachability.model, requested, reachability.today)
@@ -186,6 +188,7 @@ def _resolve_auto(
             message = f"auto: there is no model {wish.name} that this project can use"
             raise InvalidRequest(message, code="unsupported_feature", param=wish.param)
     reachable = _filter_by_access_rules(policy, _reachable(policy, chat, offers, AUTO, discounts))
+    reachable = filter_by_account(chat, reachable)
     reachable = reachable if narrowed is None else narrowed(reachable)
     fitting = filter_by_context_window(
         chat, _filter_by_capabilities(policy, catalog, chat, reachable, None), prompt_tokens, None

@@ -1,7 +1,7 @@
 """Sessions at MCP servers, kept between the calls of one caller's session, in whichever worker: never shared.
 
 A session at a server is found by the server as it was when it was last changed, the API key, and the caller's own
-session. Knows the store. Must never be why a call fails: what is lost is begun anew.
+session. Must never be why a call fails: what is lost is begun anew.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from redis.exceptions import RedisError
 
 from apps.gateway.access.policy import Policy
 from apps.gateway.tool_calls.caller import ToolCaller
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.content_encryption import decrypt_content, encrypt_content
 from apps.kernel.encryption import UnreadableSecretError
-from apps.kernel.redis import client
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.upstream.client import UpstreamSession
 
@@ -33,8 +33,12 @@ def find_session(policy: Policy, server: McpServer, caller: ToolCaller) -> Upstr
         return None
     name = _name_of(policy, server, caller)
     try:
-        kept = client().getex(name, ex=KEPT_FOR)
-        return None if kept is None else msgspec.json.decode(decrypt_content(kept, name), type=UpstreamSession)
+        share = _share_of(policy)
+        kept = share.read(name)
+        if kept is None:
+            return None
+        share.prolong([name], KEPT_FOR)
+        return msgspec.json.decode(decrypt_content(kept, name), type=UpstreamSession)
     except (RedisError, UnreadableSecretError, msgspec.MsgspecError) as error:
         log.info("mcp.session_lost", error=type(error).__name__)
         return None
@@ -44,9 +48,13 @@ def keep_session(policy: Policy, server: McpServer, caller: ToolCaller, session:
     """Keep a session for the caller's further calls."""
     name = _name_of(policy, server, caller)
     try:
-        client().set(name, encrypt_content(msgspec.json.encode(session), name), ex=KEPT_FOR)
+        _share_of(policy).keep([(name, encrypt_content(msgspec.json.encode(session), name))], KEPT_FOR)
     except RedisError as error:
         log.info("mcp.session_not_kept", error=type(error).__name__)
+
+
+def _share_of(policy: Policy) -> CacheShare:
+    return CacheShare.of(policy.organization_id, policy.plan)
 
 
 def _name_of(policy: Policy, server: McpServer, caller: ToolCaller) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -23,8 +23,8 @@ from redis.exceptions import RedisError
 from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, ToolCall
 from apps.gateway.canonical.events import Event, ReasoningDelta, ToolCallStarted
 from apps.gateway.dialects.signed_call_ids import split_signature
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.encryption import UnreadableSecretError, decrypt, encrypt
-from apps.kernel.redis import client
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +47,7 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
     """The signed thinking of one request: what its history lacks, and what its answer brings."""
 
     project_id: UUID
+    share: CacheShare
     # The format of signatures that the current provider would accept.
     _format: str | None = None
     _deltas: list[ReasoningDelta] = []
@@ -85,7 +86,7 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
         if len(content) > MOST_BYTES:
             return
         try:
-            client().set(cache_key_of(self.project_id, self._call_id), encrypt(content), ex=TIME_TO_LIVE)
+            self.share.keep([(cache_key_of(self.project_id, self._call_id), encrypt(content))], TIME_TO_LIVE)
         except RedisError as error:
             log.warning("seal_store.not_kept", error=type(error).__name__)
 
@@ -115,7 +116,7 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
     def _look_up(self, messages: list[Message], indexes: list[int], form: str) -> dict[int, list[Reasoning]]:
         keys = [cache_key_of(self.project_id, _first_call(messages[index]).id) for index in indexes]
         try:
-            answers: Any = client().mget(keys)
+            answers = self.share.read_all(keys)
         except RedisError as error:
             log.warning("seal_store.not_read", error=type(error).__name__)
             return {}

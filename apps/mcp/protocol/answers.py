@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientResponse
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.errors import ClientGone, Overloaded
 from apps.mcp.protocol import jsonrpc
 from apps.mcp.protocol.calls import Call
@@ -112,20 +113,20 @@ class CallStream:
             self._call.leave()
 
 
-def resumed_answer(session: Session, request_id: Id, position: Position) -> ClientResponse:
+def resumed_answer(session: Session, share: CacheShare, request_id: Id, position: Position) -> ClientResponse:
     """Return the rest of a stream behind a place, whoever answers its call. Raises Overloaded."""
     global _resumed
     if _resumed >= MOST_RESUMED:
         raise Overloaded("Too many streams are being resumed; try again shortly")
     _resumed += 1
-    return ClientResponse(200, [*_STREAM_HEADERS], ResumedStream(session, request_id, position))
+    return ClientResponse(200, [*_STREAM_HEADERS], ResumedStream(session, share, request_id, position))
 
 
 class ResumedStream:
     """The body of a stream that is read from its log."""
 
-    def __init__(self, session: Session, request_id: Id, position: Position) -> None:
-        self._session, self._request_id, self._position = session, request_id, position
+    def __init__(self, session: Session, share: CacheShare, request_id: Id, position: Position) -> None:
+        self._session, self._share, self._request_id, self._position = session, share, request_id, position
         self._is_open = True
 
     def __iter__(self) -> Iterator[bytes]:
@@ -168,7 +169,7 @@ class ResumedStream:
 
     def _read(self) -> tuple[list[bytes], bool]:
         try:
-            page = read_page(self._session, self._position)
+            page = read_page(self._session, self._share, self._position)
         except RedisError as error:
             log.warning("mcp.stream_not_read", error=type(error).__name__)
             return [], False

@@ -11,6 +11,7 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.errors import Overloaded
 from apps.mcp.protocol import jsonrpc, revisions, stream_log
 from apps.mcp.protocol.answers import resumed_answer, streamed_answer, whole, whole_answer, without_body
@@ -40,7 +41,7 @@ def answer(
         case "tools/list":
             return whole(jsonrpc.write_result(message.id, list_tools(toolbox, caller, message)))
         case "tools/call":
-            kept = stream_log.StreamLog(session, message.id) if streams else None
+            kept = stream_log.StreamLog(session, _share_of(caller), message.id) if streams else None
             call = Call(toolbox, caller, message, {}, kept)
             call.start()
             watch = request.watch_disconnect()
@@ -55,7 +56,7 @@ def resume(request: ClientRequest, caller: Caller, toolbox: Toolbox, event_id: s
     session = _access_session(request, caller, toolbox)
     position = stream_log.read_position(event_id)
     try:
-        request_id = None if position is None else stream_log.find_request(session, position)
+        request_id = None if position is None else stream_log.find_request(session, _share_of(caller), position)
     except RedisError as error:
         raise Overloaded("Streams cannot be read right now; try again shortly") from error
     if position is None or request_id is None:
@@ -63,7 +64,7 @@ def resume(request: ClientRequest, caller: Caller, toolbox: Toolbox, event_id: s
             f"Last-Event-ID is of no stream of this session, or of one that ended more than {stream_log.LASTS} s ago"
         )
         raise RpcError(jsonrpc.INVALID_REQUEST, words, status=400)
-    return resumed_answer(session, request_id, position)
+    return resumed_answer(session, _share_of(caller), request_id, position)
 
 
 def end(request: ClientRequest, caller: Caller, toolbox: Toolbox) -> ClientResponse:
@@ -89,6 +90,10 @@ def _initialize(caller: Caller, toolbox: Toolbox, message: RpcRequest) -> Client
     if toolbox.instructions:
         result["instructions"] = toolbox.instructions
     return whole(jsonrpc.write_result(message.id, result), headers=[("Mcp-Session-Id", session_id)])
+
+
+def _share_of(caller: Caller) -> CacheShare:
+    return CacheShare.of(caller.policy.organization_id, caller.policy.plan)
 
 
 def _access_session(request: ClientRequest, caller: Caller, toolbox: Toolbox) -> Session:

@@ -1,8 +1,9 @@
-"""Stream log: the messages of one call's stream, kept in Valkey so that any worker can resume it where a client left.
+"""Stream log: the messages of one call's stream, in the cache store, so that any worker can resume it.
 
 One list a stream: first the id of the request that is answered, then its messages, encrypted, each of them at the place
-that is its number, and at last a mark of the end. Bounded in bytes and time, for a stream and for a credential; a log
-that could not be kept whole is dropped, for a stream with a hole must never be taken for a whole one.
+that is its number, and at last a mark of the end. Bounded in bytes and time, and a part of what its organization may
+keep; a log that could not be kept whole is dropped, for a stream with a hole must never be taken for a whole one. The
+lease on a call is where reservations are: it must not be evicted.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ import msgspec
 import structlog
 from redis.exceptions import RedisError
 
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.content_encryption import decrypt_content, encrypt_content
-from apps.kernel.redis import LuaScript, client
-from apps.kernel.store_keys import tagged_key
+from apps.kernel.redis import client
 from apps.mcp.protocol.jsonrpc import Id
 from apps.mcp.protocol.sessions import Session
 
 log = structlog.get_logger(__name__)
 
-# Bytes of one stream as they lie there; bytes that one credential may keep within `LASTS`.
+# Bytes of one stream as they lie there.
 MOST_BYTES: Final = 8 * 1024 * 1024
-MOST_BYTES_KEPT: Final = 64 * 1024 * 1024
 # Seconds that a stream is kept after its last message, and messages that are read in one go.
 LASTS: Final = 300
 PAGE: Final = 200
@@ -35,16 +35,6 @@ _END: Final = "."
 _CANCELLED: Final = "cancelled"
 _RUNNING: Final = "running"
 _EVENT_ID = re.compile(r"([0-9a-f]{32})\.(\d{1,9})")
-
-# Keys: the stream, the bytes that the credential keeps. Arguments: the entry, seconds, the most bytes kept.
-_APPEND = LuaScript("""
-local kept = redis.call('INCRBY', KEYS[2], #ARGV[1])
-if kept == #ARGV[1] then redis.call('EXPIRE', KEYS[2], ARGV[2]) end
-if kept > tonumber(ARGV[3]) then return 0 end
-redis.call('RPUSH', KEYS[1], ARGV[1])
-redis.call('EXPIRE', KEYS[1], ARGV[2])
-return 1
-""")
 
 
 class Position(NamedTuple):
@@ -72,10 +62,11 @@ def read_position(event_id: str) -> Position | None:
 class StreamLog:
     """The log of a call that this process answers, and its lease on the call."""
 
-    def __init__(self, session: Session, request_id: Id) -> None:
+    def __init__(self, session: Session, share: CacheShare, request_id: Id) -> None:
         self.stream = stream_of(session, request_id)
         self.session, self.request_id = session, request_id
-        self._key, self.call_key = _log_key(session, self.stream), call_key(session, self.stream)
+        self._share = share
+        self._name, self.call_key = _log_name(session, self.stream), call_key(session, self.stream)
         self._size = 0
         self._number = 0
         self.is_broken = False
@@ -85,17 +76,16 @@ class StreamLog:
         try:
             if not client().set(self.call_key, _RUNNING, nx=True, ex=LEASE):
                 return False
-            client().delete(self._key)
         except RedisError as error:
             self._break(error)
             return True
-        self._append(encrypt_content(msgspec.json.encode(self.request_id), self._key).decode())
+        self._append(encrypt_content(msgspec.json.encode(self.request_id), self._name).decode(), is_first=True)
         return True
 
     def append(self, message: bytes) -> Position:
         """Keep a message, and return its place."""
         self._number += 1
-        self._append(encrypt_content(message, f"{self._key}:{self._number}").decode())
+        self._append(encrypt_content(message, f"{self._name}:{self._number}").decode())
         return Position(self.stream, self._number)
 
     def end(self) -> None:
@@ -107,13 +97,13 @@ class StreamLog:
             # It expires.
             log.warning("mcp.call_not_given_up", error=type(error).__name__)
 
-    def _append(self, entry: str) -> None:
+    def _append(self, entry: str, *, is_first: bool = False) -> None:
         if self.is_broken:
             return
         self._size += len(entry)
         try:
-            keys = [self._key, tagged_key(self.session.binding, f"mcp:kept:{self.session.binding}")]
-            if self._size > MOST_BYTES or not _APPEND(keys, [entry, LASTS, MOST_BYTES_KEPT]):
+            fits = self._size <= MOST_BYTES
+            if not (fits and self._share.append(self._name, entry, LASTS, is_first=is_first)):
                 self._break(None)
         except RedisError as error:
             self._break(error)
@@ -122,7 +112,7 @@ class StreamLog:
         self.is_broken = True
         log.info("mcp.stream_not_kept", error=None if error is None else type(error).__name__)
         try:
-            client().delete(self._key)
+            self._share.forget(self._name)
         except RedisError:
             # What is there has no end, and expires: a reader waits for the end.
             log.warning("mcp.stream_not_dropped")
@@ -135,27 +125,27 @@ class LogPage(NamedTuple):
     has_ended: bool
 
 
-def read_page(session: Session, position: Position) -> LogPage:
+def read_page(session: Session, share: CacheShare, position: Position) -> LogPage:
     """Return the messages behind a place that are there, at most a page. Raises RedisError."""
-    key = _log_key(session, position.stream)
+    name = _log_name(session, position.stream)
     first = position.number + 1
-    entries = [_text(entry) for entry in client().lrange(key, first, first + PAGE - 1)]
+    entries = share.read_items(name, first, first + PAGE - 1)
     has_ended = bool(entries) and entries[-1] == _END
     sealed = entries[:-1] if has_ended else entries
-    messages = [decrypt_content(entry, f"{key}:{first + place}") for place, entry in enumerate(sealed)]
+    messages = [decrypt_content(entry, f"{name}:{first + place}") for place, entry in enumerate(sealed)]
     return LogPage(messages, has_ended)
 
 
-def find_request(session: Session, position: Position) -> Id | None:
+def find_request(session: Session, share: CacheShare, position: Position) -> Id | None:
     """Return the id of the request that a stream answers, None where the stream is not kept, or has no such place.
 
     Raises RedisError.
     """
-    key = _log_key(session, position.stream)
-    head = client().lindex(key, 0)
-    if head is None or client().llen(key) <= position.number:
+    name = _log_name(session, position.stream)
+    head = share.read_items(name, 0, 0)
+    if not head or not share.read_items(name, position.number, position.number):
         return None
-    found: Id = msgspec.json.decode(decrypt_content(_text(head), key))
+    found: Id = msgspec.json.decode(decrypt_content(head[0], name))
     return found
 
 
@@ -179,8 +169,8 @@ def call_key(session: Session, stream: str) -> str:
     return f"mcp:call:{session.digest}:{stream}"
 
 
-def _log_key(session: Session, stream: str) -> str:
-    return tagged_key(session.binding, f"mcp:stream:{session.digest}:{stream}")
+def _log_name(session: Session, stream: str) -> str:
+    return f"mcp:stream:{session.digest}:{stream}"
 
 
 def _text(entry: str | bytes) -> str:

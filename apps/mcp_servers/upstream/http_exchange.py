@@ -18,6 +18,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from apps.kernel.json_bounds import Bounds, OutOfBounds, decode_within
+from apps.kernel.redaction import SecretMask
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.mcp_servers.credentials import Credentials
 from apps.mcp_servers.upstream.event_stream import events
@@ -61,6 +62,7 @@ class HttpExchange:
         self._target = target
         self._ends = time.monotonic() + target.seconds
         self._left = MAX_ANSWER
+        self._mask = SecretMask(target.credentials.secrets)
         try:
             address = resolve_safe_address(target.url, target.owner)
         except UnsafeAddressError as error:
@@ -167,9 +169,9 @@ class HttpExchange:
     def _messages(self, response: requests.Response, content_type: str) -> Iterator[Message]:
         if content_type == _EVENTS:
             for data in events(self._pieces(response)):
-                yield from _decoded(data)
+                yield from self._read(data)
         elif content_type == _JSON:
-            yield from _decoded(b"".join(self._pieces(response)))
+            yield from self._read(b"".join(self._pieces(response)))
         else:
             response.close()
             raise McpServerFailed("The MCP server answered with neither JSON nor an event stream")
@@ -180,12 +182,17 @@ class HttpExchange:
             body = response.raw.read(MAX_REFUSAL, decode_content=True)
         response.close()
         try:
-            (message,) = _decoded(body)
+            (message,) = self._read(body)
         except (McpServerFailed, ValueError):
             message = {}
         if response.status_code in {401, 403} or not isinstance(message.get("error"), dict):
             raise self._refusal(response, message)
         return message
+
+    def _read(self, data: bytes) -> Iterator[Message]:
+        """Yield the messages in one piece of JSON, without the credentials that the server was shown."""
+        for message in _decoded(data):
+            yield self._mask.value(message)
 
     def _refusal(self, response: requests.Response, message: Message | None = None) -> McpServerFailed:
         response.close()

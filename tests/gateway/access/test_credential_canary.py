@@ -17,6 +17,7 @@ from django.db import connection
 
 from apps.gateway.access import pinned_address, policy
 from apps.gateway.settlement import outbox
+from apps.kernel.redis import cache_client
 from apps.kernel.redis import client as valkey
 from apps.keys.models import ProviderKey
 from apps.keys.secrets import encrypt_credential
@@ -74,9 +75,13 @@ def gossip(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def everything_in_valkey() -> str:
-    """Return all that the store holds, as text."""
+    """Return all that the stores hold, as text."""
+    return "\n".join(everything_in(store) for store in (valkey(), cache_client()))
+
+
+def everything_in(store: Any) -> str:
+    """Return all that one store holds, as text."""
     told = []
-    store: Any = valkey()
     for key in store.keys("*"):
         kind = store.type(key)
         read = {
@@ -105,7 +110,9 @@ def everything_on_disk() -> str:
     """Return what is in the home beside the stores: the spool, logs, metrics."""
     told = []
     for path in django_settings.GATEWAY_HOME.rglob("*"):
-        stores = {"postgres", "valkey", "secrets.json"} & set(path.relative_to(django_settings.GATEWAY_HOME).parts)
+        stores = {"postgres", "valkey", "cache", "secrets.json"} & set(
+            path.relative_to(django_settings.GATEWAY_HOME).parts
+        )
         if path.is_file() and not stores:
             told.append(path.read_bytes().decode("latin-1"))
     return "\n".join(told)

@@ -11,7 +11,7 @@ import pytest
 
 from apps.gateway import embedding_cache
 from apps.gateway.access import policy
-from apps.kernel.redis import client as valkey
+from apps.kernel.redis import cache_client
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from apps.sandbox.vectors import in_base64, vector_of
@@ -85,17 +85,17 @@ def test_any_difference_in_what_vectors_are_to_be_is_another_question(caching: C
 def test_what_is_kept_is_encrypted_bounded_and_gone_in_time(caching: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     text = uuid4().hex
     embed(caching, [text, "b"], encoding_format="base64")
-    keys = valkey().keys("answer:*")
+    keys = cache_client().keys("*:answer:*")
     assert len(keys) == 2
-    assert all(58 <= valkey().ttl(key) <= 60 for key in keys)
-    kept = " ".join([*keys, *(str(valkey().get(key)) for key in keys)])
+    assert all(58 <= cache_client().ttl(key) <= 60 for key in keys)
+    kept = " ".join([*keys, *(str(cache_client().get(key)) for key in keys)])
     assert text not in kept
     assert in_base64(vector_of(text, 8)) not in kept
     monkeypatch.setattr(embedding_cache, "MAX_BYTES", 10)
     assert embed(caching, ["c"])["x-gateway-cache"] == "miss"
-    assert len(valkey().keys("answer:*")) == 2
+    assert len(cache_client().keys("*:answer:*")) == 2
     # What is spoilt, or another input's, is asked for again.
-    valkey().set(keys[0], str(valkey().get(keys[1])))
+    cache_client().set(keys[0], str(cache_client().get(keys[1])))
     monkeypatch.undo()
     again = embed(caching, [text, "b"], encoding_format="base64")
     assert (again["x-gateway-cache"], again.json()["metadata"]["cached_inputs"]) == ("partial", 1)
@@ -137,7 +137,7 @@ def test_a_failure_keeps_nothing_and_charges_nothing(caching: Caller, clock: Any
     embed(caching, [text])
     failed = embed(caching, [text, "b [[sandbox status=503]]"])
     assert failed.status_code == 503
-    assert len(valkey().keys("answer:*")) == 1
+    assert len(cache_client().keys("*:answer:*")) == 1
     settle_all()
     last = RequestLog.objects.order_by("created_at").last()
     assert last is not None

@@ -16,8 +16,9 @@ from apps.gateway.canonical.chat import Chat, Message, Text
 from apps.gateway.canonical.events import Event, Finished, TextDelta, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.response_cache import CacheEntry, find_cache_entry
+from apps.kernel.cache_store import CacheShare
 from apps.kernel.ids import new_id
-from apps.kernel.redis import client as valkey
+from apps.kernel.redis import cache_client
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from tests.support.upstream import Caller, chunks_of, settle_all
@@ -100,7 +101,7 @@ def test_a_project_that_keeps_none_is_told_nothing_of_it(caller: Caller) -> None
     tag = uuid4().hex
     assert [ask(caller, tag).has_header("x-gateway-cache") for _ in range(2)] == [False, False]
     assert len(caller.sent(tag)) == 2
-    assert valkey().keys("answer:*") == []
+    assert cache_client().keys("*:answer:*") == []
 
 
 @pytest.mark.parametrize("directive", ["status=500", "finish=length", "finish=content_filter"])
@@ -109,13 +110,13 @@ def test_errors_and_answers_cut_short_are_not_kept(caching: Caller, directive: s
     for _ in range(2):
         caching.chat(f"hi [[sandbox tag={tag} {directive}]]")
     assert len(caching.sent(tag)) == 2
-    assert valkey().keys("answer:*") == []
+    assert cache_client().keys("*:answer:*") == []
 
 
 def test_an_answer_is_kept_as_long_as_the_project_says(caching: Caller) -> None:
     ask(caching, uuid4().hex)
-    (key,) = valkey().keys("answer:*")
-    assert 58 <= valkey().ttl(key) <= 60
+    (key,) = cache_client().keys("*:answer:*")
+    assert 58 <= cache_client().ttl(key) <= 60
 
 
 # --- the same question at the same time
@@ -123,12 +124,13 @@ def test_an_answer_is_kept_as_long_as_the_project_says(caching: Caller) -> None:
 
 def place() -> CacheEntry:
     chat = Chat(model="m", messages=[Message(role="user", parts=[Text(text="?")])])
-    found = find_cache_entry(PROJECT, 60, "m", None, chat, ClientDisconnect(None))
+    found = find_cache_entry(PROJECT, SHARE, 60, "m", None, chat, ClientDisconnect(None))
     assert found is not None
     return found
 
 
 PROJECT = new_id()
+SHARE = CacheShare(new_id(), 10 * 1024 * 1024)
 ANSWER: list[Event] = [TextDelta(text="one"), Finished(reason="stop", native="stop")]
 
 
@@ -141,7 +143,9 @@ def _nobody_underway() -> Iterator[None]:
 def test_the_same_words_in_another_kind_of_request_are_another_question() -> None:
     chat = Chat(model="m", messages=[Message(role="user", parts=[Text(text="a fox")])])
     images = Chat(model="m", messages=chat.messages, task="images")
-    places = [find_cache_entry(PROJECT, 60, "m", None, asked, ClientDisconnect(None)) for asked in (chat, images, chat)]
+    places = [
+        find_cache_entry(PROJECT, SHARE, 60, "m", None, asked, ClientDisconnect(None)) for asked in (chat, images, chat)
+    ]
     keys = [place.key for place in places if place is not None]
     assert (keys[0] == keys[2], keys[0] == keys[1], len(keys)) == (True, False, 3)
 

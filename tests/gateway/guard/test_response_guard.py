@@ -32,7 +32,7 @@ from apps.gateway.guard.response_guard import ResponseGuard
 from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import EngineConfig, RuleSource, SystemRuleState
-from apps.kernel.redis import client as valkey
+from apps.kernel.redis import cache_client
 from apps.kernel.usage import Usage
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
@@ -281,8 +281,8 @@ def test_only_what_was_let_through_is_kept_for_the_same_question(scanning: Calle
         response = scanning.chat("hi there", stream=stream)
         assert said_in(response, stream=stream)[0] == f"{MASK}: hi there"
         assert response["x-gateway-cache"] == state
-    [key] = valkey().keys("answer:*")
-    assert "You said" not in str(valkey().get(key))
+    [key] = cache_client().keys("*:answer:*")
+    assert "You said" not in str(cache_client().get(key))
 
 
 def test_a_kept_answer_is_held_against_the_rules_of_today(scanning: Caller) -> None:

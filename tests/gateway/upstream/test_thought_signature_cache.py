@@ -12,13 +12,15 @@ from redis.exceptions import ConnectionError as RedisGone
 from apps.gateway.canonical.chat import Chat, Message, Reasoning, Source, Text, ToolCall, ToolResult
 from apps.gateway.canonical.events import ReasoningDelta, ToolCallStarted
 from apps.gateway.dialects.signed_call_ids import join_signature
-from apps.gateway.upstream import thought_signature_cache
 from apps.gateway.upstream.thought_signature_cache import MOST_BYTES, TIME_TO_LIVE, ThoughtSignatureCache, cache_key_of
+from apps.kernel import cache_store
 from apps.kernel import redis as kernel_redis
-from apps.kernel.redis import client as valkey
+from apps.kernel.cache_store import CacheShare
+from apps.kernel.redis import cache_client
 
 OURS = "anthropic-claude-v1"
 PROJECT = UUID(int=7)
+SHARE = CacheShare(UUID(int=9), 10 * 1024 * 1024)
 
 
 def history(*answer: Any, result: str = "c1") -> Chat:
@@ -46,7 +48,7 @@ BLOCKS = [Reasoning(text="Hm, rain.", signature="s1", format=OURS), Reasoning(da
 
 def answered(*events: Any, form: str | None = OURS, project: UUID = PROJECT) -> None:
     """Let an answer pass by, of a model that will want its thinking back."""
-    seals = ThoughtSignatureCache(project)
+    seals = ThoughtSignatureCache(project, SHARE)
     seals.restore_thinking(history(Text(text="no calls")), form)
     assert list(seals.record_thinking(iter(events))) == list(events)
 
@@ -58,7 +60,7 @@ def called(call_id: str = "c1") -> ToolCallStarted:
 def test_thinking_comes_back_in_front_of_the_calls_block_by_block() -> None:
     answered(*THINKING, called(), ToolCallStarted(index=1, id="c2", name="weather"))
     chat = history(Text(text="Looking."), CALL)
-    again = ThoughtSignatureCache(PROJECT).restore_thinking(chat, OURS)
+    again = ThoughtSignatureCache(PROJECT, SHARE).restore_thinking(chat, OURS)
     assert again.messages[1].parts == [*BLOCKS, Text(text="Looking."), CALL]
     assert again.source is None
     # The client's own chat is as it was: another provider may be asked next.
@@ -69,18 +71,18 @@ def test_thinking_comes_back_in_front_of_the_calls_block_by_block() -> None:
 def test_what_is_kept_is_sealed_short_lived_and_does_not_show_whose_it_is() -> None:
     answered(*THINKING, called())
     key = cache_key_of(PROJECT, "c1")
-    content = valkey().get(key)
+    content = SHARE.read(key)
     assert content is not None
     assert "rain." not in content
     assert '"s1"' not in content
     assert "c1" not in key
-    assert 0 < valkey().ttl(key) <= TIME_TO_LIVE
+    assert 0 < cache_client().ttl(SHARE.key(key)) <= TIME_TO_LIVE
 
 
 def test_another_project_does_not_get_it() -> None:
     answered(*THINKING, called("shared"))
     chat = history(ToolCall(id="shared", name="weather", arguments="{}"))
-    assert ThoughtSignatureCache(UUID(int=8)).restore_thinking(chat, OURS) is chat
+    assert ThoughtSignatureCache(UUID(int=8), SHARE).restore_thinking(chat, OURS) is chat
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_another_project_does_not_get_it() -> None:
 def test_nothing_is_kept_without_a_call_or_a_seal_or_beyond_the_size(
     events: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thought_signature_cache, "client", forbidden)
+    monkeypatch.setattr(cache_store, "cache_client", forbidden)
     answered(*events)
 
 
@@ -126,14 +128,14 @@ def forbidden() -> Any:
 def test_a_history_that_lacks_nothing_asks_nobody(
     chat: Chat, form: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thought_signature_cache, "client", forbidden)
-    assert ThoughtSignatureCache(PROJECT).restore_thinking(chat, form) is chat
+    monkeypatch.setattr(cache_store, "cache_client", forbidden)
+    assert ThoughtSignatureCache(PROJECT, SHARE).restore_thinking(chat, form) is chat
 
 
 def test_a_target_that_takes_no_thinking_back_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thought_signature_cache, "client", forbidden)
+    monkeypatch.setattr(cache_store, "cache_client", forbidden)
     chat = history(CALL)
-    assert ThoughtSignatureCache(PROJECT).restore_thinking(chat, None) is chat
+    assert ThoughtSignatureCache(PROJECT, SHARE).restore_thinking(chat, None) is chat
     answered(*THINKING, called(), form=None)
 
 
@@ -141,14 +143,14 @@ def test_thinking_of_another_maker_in_the_history_does_not_count() -> None:
     answered(*THINKING, called("c9"))
     theirs = Reasoning(text="b", signature="s", format="google-gemini-v1")
     chat = history(theirs, ToolCall(id="c9", name="weather", arguments="{}"))
-    assert ThoughtSignatureCache(PROJECT).restore_thinking(chat, OURS).messages[1].parts[:2] == BLOCKS
+    assert ThoughtSignatureCache(PROJECT, SHARE).restore_thinking(chat, OURS).messages[1].parts[:2] == BLOCKS
 
 
 @pytest.mark.single_server
 def test_a_request_looks_once_whoever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     answered(*THINKING, called("once"))
     trips = round_trips(monkeypatch)
-    seals = ThoughtSignatureCache(PROJECT)
+    seals = ThoughtSignatureCache(PROJECT, SHARE)
     chat = history(ToolCall(id="once", name="weather", arguments="{}"))
     first, second = seals.restore_thinking(chat, OURS), seals.restore_thinking(chat, OURS)
     assert first == second
@@ -157,21 +159,21 @@ def test_a_request_looks_once_whoever_is_asked(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_store_that_is_away_or_holds_rubbish_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     chat = history(ToolCall(id="rubbish", name="weather", arguments="{}"))
-    valkey().set(cache_key_of(PROJECT, "rubbish"), "rubbish", ex=60)
-    assert ThoughtSignatureCache(PROJECT).restore_thinking(chat, OURS) is chat
+    SHARE.keep([(cache_key_of(PROJECT, "rubbish"), b"rubbish")], 60)
+    assert ThoughtSignatureCache(PROJECT, SHARE).restore_thinking(chat, OURS) is chat
 
     def gone() -> Any:
         raise RedisGone("away")
 
-    monkeypatch.setattr(thought_signature_cache, "client", gone)
-    assert ThoughtSignatureCache(PROJECT).restore_thinking(chat, OURS) is chat
+    monkeypatch.setattr(cache_store, "cache_client", gone)
+    assert ThoughtSignatureCache(PROJECT, SHARE).restore_thinking(chat, OURS) is chat
     answered(*THINKING, called())
 
 
 def round_trips(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the list of commands that go to the store from now on; what is renewed in the background is left out."""
     trips: list[str] = []
-    redis, asking = kernel_redis.client(), getcurrent()
+    redis, asking = kernel_redis.cache_client(), getcurrent()
     execute = redis.execute_command
 
     def noted(*words: Any, **more: Any) -> Any:

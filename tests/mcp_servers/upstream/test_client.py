@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
+import msgspec
 import pytest
 
 from apps.keys import ssrf_guard
@@ -242,3 +244,58 @@ class TestAttacks:
             assert client.call_tool("echo", {}) == HELLO
         assert asked == ["tools.example.com"]
         assert mcp_server.headers_of("tools/call")["host"].startswith("tools.example.com:")
+
+
+class TestCredentialsInAnswers:
+    """A server that repeats what it was shown tells its callers nothing."""
+
+    PAIR = "Basic " + b64encode(b"acme:a-password-of-acme").decode()
+    WRITINGS = (
+        TOKEN,
+        f"Authorization: Bearer {TOKEN}",
+        b64encode(TOKEN.encode()).decode(),
+        b64encode(f"user:{TOKEN}".encode()).decode(),
+        PAIR,
+        "acme:a-password-of-acme",
+        "a-password-of-acme",
+        "another-secret/1",
+        "another-secret%2F1",
+    )
+
+    @pytest.mark.parametrize("streams", [False, True])
+    @pytest.mark.parametrize("written", WRITINGS)
+    def test_results_and_progress_hold_none(self, mcp_server: StandIn, written: str, streams: bool) -> None:
+        mcp_server.streams = streams
+        params = {"progressToken": 2, "progress": 1, "message": f"sent {written}!"}
+        mcp_server.aside = [{"jsonrpc": "2.0", "method": "notifications/progress", "params": params}] if streams else []
+        mcp_server.result = {
+            "content": [
+                {"type": "text", "text": f"<{written}> was sent"},
+                {"type": "resource", "resource": {"uri": f"x://a/{written}", "text": f"é\n{written}"}},
+            ],
+            "structuredContent": {"headers": [{written: [written, 1, None, True]}]},
+        }
+        told: list[Any] = []
+        with McpClient(target(mcp_server, **self.headers())) as client:
+            answer = client.call_tool("echo", {}, lambda *progress: told.append(progress))
+        whole = json.dumps([answer.content, answer.structured, told])
+        assert not [one for one in self.WRITINGS if one[8:24] in whole]
+        assert answer.content[0]["text"].startswith("<")
+        assert answer.content[0]["text"].endswith("> was sent")
+        assert len(told) == len(mcp_server.aside)
+
+    def test_lists_of_tools_hold_none(self, mcp_server: StandIn) -> None:
+        mcp_server.tools = [tool("echo", f"Sends {TOKEN}.", annotations={"title": f"With {TOKEN}"})]
+        with McpClient(target(mcp_server)) as client:
+            (listed,) = client.list_tools()
+        assert TOKEN not in str(msgspec.to_builtins(listed))
+        assert "Sends ...." in str(msgspec.to_builtins(listed))
+
+    def test_answers_that_repeat_none_are_as_they_were(self, mcp_server: StandIn) -> None:
+        text = "Bearer of news: key sk-proj-a1b2c3d4e5f6g7h8i9j0 of yours, acme, 1"
+        mcp_server.result = {"content": [{"type": "text", "text": text}]}
+        with McpClient(target(mcp_server, **self.headers(), **{"x-short": "acme"})) as client:
+            assert client.call_tool("echo", {}).content == [{"type": "text", "text": text}]
+
+    def headers(self) -> dict[str, str]:
+        return {"x-pair": self.PAIR, "x-other": "another-secret/1"}

@@ -274,8 +274,8 @@ def test_a_file_that_is_not_there_in_full_is_refused_by_the_name_of_its_place(be
     ]
     response = ask(bedrock, content, model="bedrock/vision", headers={"X-No-Fallback": "true"})
     error = response.json()["error"]
-    assert (response.status_code, error["code"]) == (400, "unsupported_feature")
-    assert error["param"] == "messages[0].content[1]"
+    assert (response.status_code, error["code"]) == (400, "own_credential_required")
+    assert error["param"] == "messages[0].file_id"
     assert bedrock.sent(tag) == []
 
 
