@@ -26,7 +26,7 @@ def read_usage(reported: Any) -> Usage | None:
     """Return the counts, or None when none are reported: a prompt has at least one token."""
     if not isinstance(reported, dict):
         return None
-    prompt, completion = _count(reported, "prompt_tokens"), _count(reported, "completion_tokens")
+    prompt, completion = count_of(reported, "prompt_tokens"), count_of(reported, "completion_tokens")
     if not prompt and not completion:
         return None
     if reported.keys() <= _TOTALS:
@@ -46,8 +46,8 @@ def read_usage(reported: Any) -> Usage | None:
     images = min(_first(read, "image_tokens"), text - audio)
 
     thought = _first(written, "reasoning_tokens") or _first(reported, "reasoning_tokens")
-    total = _count(reported, "total_tokens")
-    if thought and total == _count(reported, "prompt_tokens") + completion + thought:
+    total = count_of(reported, "total_tokens")
+    if thought and total == count_of(reported, "prompt_tokens") + completion + thought:
         # Whoever counts like xAI leaves thinking out of the completion; the total gives it away.
         completion += thought
     elif "citation_tokens" in reported:
@@ -73,7 +73,7 @@ def read_usage(reported: Any) -> Usage | None:
 def _searches(reported: Record) -> int:
     """Return the web searches: by number, or one where only their extent is told."""
     inner = _inside(reported, "server_tool_use_details") or _inside(reported, "server_tool_use")
-    found = _first(inner, "web_search_requests") or _count(reported, "num_search_queries")
+    found = _first(inner, "web_search_requests") or count_of(reported, "num_search_queries")
     return found or int(isinstance(reported.get("search_context_size"), str))
 
 
@@ -122,12 +122,13 @@ def _first(record: Record, *names: str) -> int:
     """Return the first count under these names that is not 0."""
     if record:
         for name in names:
-            if count := _count(record, name):
+            if count := count_of(record, name):
                 return count
     return 0
 
 
-def _count(record: Record, name: str) -> int:
+def count_of(record: Record, name: str) -> int:
+    """Return a count; 0 for what is none."""
     value = record.get(name)
     if type(value) is int and 0 <= value <= _MOST:
         return value
