@@ -186,16 +186,28 @@ def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
         _paid(plain_input, input_price)
         + _paid(usage.audio_input, audio_input_price)
         + _paid(usage.characters, card.characters)
-        + usage.audio_milliseconds * (card.audio_minute or ZERO) / MINUTE,
+        + _listened_to(usage.audio_milliseconds, card) * (card.audio_minute or ZERO) / MINUTE,
         _paid(plain_output, output_price) + _paid(usage.audio_output, audio_output_price),
         _paid(cached, cached_price) + cached_media,
         _paid(usage.cache_write, write_price) + _paid(usage.cache_write_1h, hour_price),
         _paid(usage.image_input, card.image_input),
         _paid(usage.image_output, card.image_output) + by_the_piece * (card.image or ZERO),
         (card.request or ZERO) + usage.search_units * (card.search_unit or ZERO) + called,
-        usage.web_searches * (card.web_search or ZERO)
-        + ((card.grounded_request or ZERO) if usage.web_searches else ZERO),
+        _searched(usage, card) if usage.web_searches else ZERO,
     ]
+
+
+def _searched(usage: Usage, card: PriceCard) -> Decimal:
+    """Return what searches of the web cost; where that depends on their size, the provider's own word goes first."""
+    if card.search_sizes and usage.told_search_cost is not None:
+        return usage.told_search_cost
+    each = card.search_sizes.get(usage.search_size, card.web_search)
+    return usage.web_searches * (each or ZERO) + (card.grounded_request or ZERO)
+
+
+def _listened_to(milliseconds: int, card: PriceCard) -> Decimal:
+    """Return the milliseconds that a recording is paid for."""
+    return max(Decimal(milliseconds), (card.audio_minimum or ZERO) * 1000) if milliseconds else ZERO
 
 
 def _to_the_ledger(parts: list[Decimal]) -> list[Decimal]:

@@ -64,7 +64,7 @@ class ReasoningBudget(_Table, frozen=True):
 
 
 # What a price card states in tables of their own.
-_BESIDE_PRICES = ("tiers", "service_tiers", "regions", "tools")
+_BESIDE_PRICES = ("tiers", "service_tiers", "regions", "tools", "search_sizes")
 
 
 class Mapping(_Table, frozen=True):
@@ -78,6 +78,7 @@ class Mapping(_Table, frozen=True):
     service_tiers: dict[str, dict[str, Any]] = {}
     regions: dict[str, Decimal] = {}
     tools: dict[str, Decimal] = {}
+    search_sizes: dict[str, Decimal] = {}
     context: Tokens | None = None
     max_output: Tokens | None = None
     features: list[Feature] = []

@@ -15,7 +15,7 @@ from apps.kernel.prices import PriceCard, PriceTier, ServiceTier
 DEAREST_MILLION, DEAREST_PIECE = Decimal(10_000), Decimal(100)
 # Digits after the point: with six, one token costs a whole number of the ledger's smallest unit (1e-12 USD).
 MILLION_PLACES, PIECE_PLACES = 6, 12
-_PIECES = {"image", "request", "web_search", "grounded_request", "audio_minute", "search_unit"}
+_PIECES = {"image", "request", "web_search", "grounded_request", "audio_minute", "audio_minimum", "search_unit"}
 # A region multiplies the prices of tokens by no more than this, and by no less than its reciprocal.
 MAX_FACTOR, FACTOR_PLACES = Decimal(10), 4
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -37,9 +37,10 @@ def read_card(prices: Mapping[str, Any]) -> PriceCard:
         _check_amount(f"regions.{name}", factor, MAX_FACTOR, FACTOR_PLACES)
         if factor < 1 / MAX_FACTOR:
             raise ValueError(f"`regions.{name}` must be at least {1 / MAX_FACTOR}; it is {factor}")
-    for name, price in card.tools.items():
-        _check_name("tool", name)
-        _check_amount(f"tools.{name}", price, DEAREST_PIECE, PIECE_PLACES)
+    for table in ("tools", "search_sizes"):
+        for name, price in getattr(card, table).items():
+            _check_name("tool" if table == "tools" else "search size", name)
+            _check_amount(f"{table}.{name}", price, DEAREST_PIECE, PIECE_PLACES)
     return card
 
 

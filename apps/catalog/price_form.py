@@ -41,10 +41,11 @@ UNITS = {
     "grounded_request": "USD per request that searches at all",
     "characters": "USD per million characters read aloud",
     "audio_minute": "USD per minute listened to",
+    "audio_minimum": "seconds that each recording is paid for at least",
     "search_unit": "USD per search unit of reranking",
 }
 # What a card states in tables, and the field of the form that sets them.
-TABLES = ("tiers", "service_tiers", "regions", "tools")
+TABLES = ("tiers", "service_tiers", "regions", "tools", "search_sizes")
 TABLES_FIELD = "override_tables"
 _NAMES = [f"override_{name}" for name in UNITS]
 # Three on a line of the form.
@@ -77,7 +78,7 @@ class MappingForm(_Form):
         if (field := self.fields.get(TABLES_FIELD)) is not None:
             own = {name: stated[name] for name in TABLES if stated.get(name)}
             field.help_text = (
-                "JSON with any of `tiers`, `service_tiers`, `regions` and `tools`, each in place of the file's. "
+                f"JSON with any of {', '.join(TABLES)}, each in place of the file's. "
                 f"{f'The file says {json.dumps(own)}.' if own else 'The file states none.'}"
             )
             set_here = {name: overrides[name] for name in TABLES if overrides.get(name) is not None}

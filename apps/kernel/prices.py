@@ -51,11 +51,13 @@ class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     Token prices are USD per million tokens, and `characters` USD per million characters read aloud. `image` is USD per
     picture made, `request` per request, `web_search` per call, `grounded_request` per request that searches at all,
-    `audio_minute` per minute listened to, `search_unit` per query over a provider's measure of documents, and `tools`
-    per call of a tool that the provider runs, by the tool's name.
+    `audio_minute` per minute listened to (`audio_minimum` are the seconds that each recording is paid for at least),
+    `search_unit` per query over a provider's measure of documents, and `tools` per call of a tool that the provider
+    runs, by the tool's name.
 
     `service_tiers` are by the tier's name (`flex`, `priority`, `fast`), `regions` are factors on the prices of tokens
-    by the name of the region that computes (`us`).
+    by the name of the region that computes (`us`), and `search_sizes` what a search costs by how much of the web it
+    looks at (`low`, `medium`, `high`), in place of `web_search`.
     """
 
     input: Decimal | None = None
@@ -76,11 +78,13 @@ class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     grounded_request: Decimal | None = None
     characters: Decimal | None = None
     audio_minute: Decimal | None = None
+    audio_minimum: Decimal | None = None
     search_unit: Decimal | None = None
     tiers: tuple[PriceTier, ...] = ()
     service_tiers: dict[str, ServiceTier] = {}
     regions: dict[str, Decimal] = {}
     tools: dict[str, Decimal] = {}
+    search_sizes: dict[str, Decimal] = {}
 
     def at(self, service_tier: str, region: str = "") -> Self:
         """Return the card with the prices of tokens that hold at a tier of service and in a region, and no others.
@@ -128,9 +132,9 @@ class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             price
             for card in cards
             for name in card.__struct_fields__
-            if isinstance(price := getattr(card, name), Decimal)
+            if name != "audio_minimum" and isinstance(price := getattr(card, name), Decimal)
         ]
-        return bool(stated) and not any(stated) and not any(self.tools.values())
+        return bool(stated) and not any(stated) and not any((*self.tools.values(), *self.search_sizes.values()))
 
 
 _Card = TypeVar("_Card", bound="PriceCard | PriceTier | ServiceTier")

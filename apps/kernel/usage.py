@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from decimal import Decimal
 
 import msgspec
 
@@ -22,8 +23,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `cache_read_audio` and `cache_read_image` are parts of `cache_read` that are told apart. `tool_calls` counts, by
     their names, calls of tools that the provider ran. `service_tier` and `region` say how and where the answer was
     computed, empty where the provider does not tell. Where an answer took several passes over models, `passes` has
-    each of them: they are paid instead of the tokens counted here. `estimated` is true when the provider reported
-    nothing and the gateway counted for itself.
+    each of them: they are paid instead of the tokens counted here. `search_size` says how much of the web was searched,
+    and `told_search_cost` what the provider says that it takes for that, in USD. `estimated` is true when the provider
+    reported nothing and the gateway counted for itself.
     """
 
     input: int = 0
@@ -45,6 +47,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     cache_read_image: int = 0
     estimated: bool = False
     tool_calls: dict[str, int] | None = None
+    search_size: str = ""
+    told_search_cost: Decimal | None = None
     service_tier: str = ""
     region: str = ""
     passes: tuple[ModelPass, ...] = ()
@@ -109,6 +113,7 @@ _COUNT_OF_COUNTS = len(COUNTS)
 def total_usage(usages: Iterable[Usage]) -> Usage:
     """Return what several answers used together; it is estimated where one of them is."""
     several = list(usages)
+    told = [usage.told_search_cost for usage in several if usage.told_search_cost is not None]
     calls: Counter[str] = Counter()
     for usage in several:
         calls.update(usage.tool_calls or {})
@@ -116,6 +121,8 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
         **{name: sum(getattr(usage, name) for usage in several) for name in COUNTS},
         estimated=any(usage.estimated for usage in several),
         tool_calls=dict(calls) or None,
+        search_size=next((usage.search_size for usage in several if usage.search_size), ""),
+        told_search_cost=sum(told, Decimal(0)) if told else None,
         service_tier=next((usage.service_tier for usage in several if usage.service_tier), ""),
         region=next((usage.region for usage in several if usage.region), ""),
         passes=tuple(one for usage in several for one in usage.passes),

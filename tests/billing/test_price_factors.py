@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pytest
@@ -113,6 +114,34 @@ def test_a_grounded_request_is_paid_once_however_often_it_searched() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("used", "cost"),
+    [
+        ({"web_searches": 1, "search_size": "low"}, "0.005"),
+        ({"web_searches": 2, "search_size": "high"}, "0.024"),
+        ({"web_searches": 1, "search_size": "huge"}, "0.008"),
+        ({"web_searches": 1, "search_size": "high", "told_search_cost": Decimal("0.0061")}, "0.0061"),
+        ({}, "0"),
+    ],
+)
+def test_a_search_is_paid_by_its_size_unless_the_provider_says_what_it_took(used: dict[str, Any], cost: str) -> None:
+    card = read_card({"input": "1", "web_search": "0.008", "search_sizes": {"low": "0.005", "high": "0.012"}})
+    assert cost_of(Usage(**used), card).web_search == Decimal(cost)
+    # Elsewhere nothing that an answer says of money counts.
+    plain = PriceCard(input=Decimal(1), web_search=Decimal("0.008"))
+    assert cost_of(Usage(**used), plain).web_search == used.get("web_searches", 0) * Decimal("0.008")
+
+
+def test_a_recording_is_paid_for_its_least_length() -> None:
+    card = PriceCard(audio_minute=Decimal("0.06"), audio_minimum=Decimal(10))
+    assert [cost_of(Usage(audio_milliseconds=it), card).total for it in (0, 1, 10_000, 11_000)] == [
+        Decimal(0),
+        Decimal("0.01"),
+        Decimal("0.01"),
+        Decimal("0.011"),
+    ]
+
+
 def test_cached_sound_and_pictures_have_prices_of_their_own() -> None:
     card = PriceCard(input=Decimal(1), cached_input=Decimal("0.1"), cached_audio=Decimal("0.4"))
     usage = Usage(cache_read=1_000_000, cache_read_audio=250_000, cache_read_image=250_000)
@@ -214,4 +243,4 @@ def test_tiers_of_the_catalog_cost_what_they_say() -> None:
 def test_every_count_is_a_number_and_nothing_else_is() -> None:
     assert all(type(getattr(Usage(), name)) is int for name in COUNTS)
     beside = {name for name in Usage.__struct_fields__ if name not in COUNTS}
-    assert beside == {"estimated", "tool_calls", "service_tier", "region", "passes"}
+    assert beside == {"estimated", "tool_calls", "search_size", "told_search_cost", "service_tier", "region", "passes"}

@@ -19,8 +19,8 @@ UNITS = ("web_searches", "images", "characters", "audio_milliseconds", "search_u
 TOLD_APART = ("cache_read_audio", "cache_read_image")
 TOKENS = tuple(name for name in TOKEN_COUNTS if name not in TOLD_APART)
 # Of a price card, in USD each.
-PIECES = ("image", "request", "web_search", "grounded_request", "audio_minute", "search_unit")
-TABLES = ("tiers", "service_tiers", "regions", "tools")
+PIECES = ("image", "request", "web_search", "grounded_request", "audio_minute", "audio_minimum", "search_unit")
+TABLES = ("tiers", "service_tiers", "regions", "tools", "search_sizes")
 STEP = Decimal("0.000000000001")
 
 prices = st.decimals(min_value=0, max_value=10_000, places=6)

@@ -52,7 +52,8 @@ def exact_cost(usage: Usage, card: PriceCard) -> Fraction:
     pieces += price("grounded_request") if usage.web_searches else 0
     pieces += usage.web_searches * price("web_search") + usage.search_units * price("search_unit")
     read_aloud = usage.characters * price("characters") / 1_000_000
-    listened_to = usage.audio_milliseconds * price("audio_minute") / 60_000
+    milliseconds = max(Fraction(usage.audio_milliseconds), price("audio_minimum") * 1_000)
+    listened_to = milliseconds * price("audio_minute") / 60_000 if usage.audio_milliseconds else 0
     return tokens / 1_000_000 + pieces + price("request") + read_aloud + listened_to
 
 

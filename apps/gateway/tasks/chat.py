@@ -133,6 +133,10 @@ def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     """Return the prompt and the searches; where a model draws in chats, an answer may bring a picture."""
     if offer.facts.get("images"):
         return estimate_usage(prompt_tokens, 0, chat.answers, offer.prices)
+    if sizes := offer.prices.search_sizes:
+        # A provider with prices by size searches whether it is asked to or not.
+        dearest = max(sizes, key=lambda size: sizes[size])
+        return Usage(input=prompt_tokens, web_searches=max(_searches_of(chat), 1), search_size=dearest)
     searches = offer.prices.web_search or offer.prices.grounded_request
     tool_calls = {name: most for _, name, most in hosted_tools(chat)} if offer.prices.tools and chat.tools else None
     return Usage(input=prompt_tokens, web_searches=_searches_of(chat) if searches else 0, tool_calls=tool_calls or None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -14,12 +15,16 @@ from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.dialects import find_dialect
 from apps.kernel.usage import ModelPass, Usage
 
-CHAT = {
+CHAT: dict[str, Any] = {
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
     "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12},
 }
-RESPONSE = {"status": "completed", "output": [], "usage": {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}}
-GEMINI = {"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "index": 0, "finishReason": "STOP"}]}
+RESPONSE: dict[str, Any] = {
+    "status": "completed",
+    "output": [],
+    "usage": {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12},
+}
+GEMINI: dict[str, Any] = {"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "index": 0, "finishReason": "STOP"}]}
 CONVERSE = {
     "output": {"message": {"role": "assistant", "content": [{"text": "Hi"}]}},
     "stopReason": "end_turn",
@@ -150,6 +155,33 @@ def test_what_a_chat_asks_for(fields: dict[str, Any], tier: str, region: str) ->
     assert (asked_service_tier(chat), asked_region(chat)) == (tier, region)
 
 
+def test_what_perplexity_says_of_its_search() -> None:
+    counts: dict[str, Any] = {**CHAT["usage"]}
+    usage = {**counts, "search_context_size": "low", "cost": {"request_cost": 0.006, "total_cost": 0.01}}
+    assert used("openai", {**CHAT, "usage": usage}) == Usage(
+        input=10, output=2, web_searches=1, search_size="low", told_search_cost=Decimal("0.006")
+    )
+    for nonsense in ("0.006", -1, 1_000, True, None):
+        said = {**usage, "cost": {"request_cost": nonsense}}
+        assert used("openai", {**CHAT, "usage": said}) == Usage(input=10, output=2, web_searches=1, search_size="low")
+
+
+def test_cached_sound_is_told_apart() -> None:
+    usage = {
+        **GEMINI_USAGE,
+        "cachedContentTokenCount": 8,
+        "cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 6}, {"modality": "IMAGE", "tokenCount": 9}],
+    }
+    assert used("google", {**GEMINI, "usageMetadata": usage}) == Usage(
+        input=2, output=2, cache_read=8, cache_read_audio=6, cache_read_image=2
+    )
+    details = {"cached_tokens": 8, "cached_tokens_details": {"audio_tokens": 3, "image_tokens": 9}}
+    chat = {**CHAT["usage"], "prompt_tokens_details": details}
+    assert used("openai", {**CHAT, "usage": chat}) == Usage(
+        input=2, output=2, cache_read=8, cache_read_audio=3, cache_read_image=5
+    )
+
+
 # --- calls of tools that the provider ran
 
 
@@ -170,7 +202,7 @@ def test_containers_and_searches_of_files_are_counted_in_a_response() -> None:
 
 def test_calls_that_xai_counts_go_before_what_is_seen() -> None:
     counted = {"web_search_calls": 3, "x_search_calls": 2, "code_interpreter_calls": 0, "mcp_calls": 4}
-    usage = {**RESPONSE["usage"], "server_side_tool_usage_details": counted}  # type: ignore[dict-item] - a record
+    usage = {**RESPONSE["usage"], "server_side_tool_usage_details": counted}
     searched = {"type": "web_search_call", "id": "w1", "action": {"type": "search", "query": "x"}}
     assert used("responses", {**RESPONSE, "output": [searched], "usage": usage}) == Usage(
         input=10, output=2, web_searches=3, tool_calls={"x_search": 2}

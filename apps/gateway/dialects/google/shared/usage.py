@@ -37,6 +37,8 @@ def read_usage(reported: Any, searches: int) -> Usage | None:
     return Usage(
         input=fresh - audio - images + tools,
         cache_read=cached,
+        cache_read_audio=min(stored.get("AUDIO", 0), cached),
+        cache_read_image=min(stored.get("IMAGE", 0), cached - min(stored.get("AUDIO", 0), cached)),
         audio_input=audio,
         image_input=images,
         output=written - audio_out - images_out,
