@@ -5,25 +5,22 @@ The formulae are the specification's (section 1): a missing price counts as 0; n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from apps.kernel.money import ZERO, exact
-from apps.kernel.prices import PriceCard, PriceTier
-from apps.kernel.usage import Usage
+from apps.kernel.prices import PriceCard, PriceTier, multiply_tokens
+from apps.kernel.usage import TOKEN_COUNTS, Usage
 
 MILLION = Decimal(1_000_000)
 MINUTE = Decimal(60_000)
-# A cache write that lives an hour costs 2x the input price where one of five minutes costs 1.25x (Anthropic).
-LONG_WRITE = Decimal("1.6")
 _NO_TIER = PriceTier(above_input_tokens=0)
-# Prices of tokens, which a provider's batch API has at a share.
-_TOKEN_PRICES = (
-    *("input", "output", "cached_input", "cache_write", "reasoning"),
-    *("image_input", "image_output", "audio_input", "audio_output"),
-)
+_NO_MODELS: Mapping[str, PriceCard] = {}
+_NOTHING = Usage()
+_NO_TOKENS = dict.fromkeys(TOKEN_COUNTS, 0)
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +45,11 @@ FREE = Cost()
 class Bill(PriceCard, frozen=True, omit_defaults=True, kw_only=True):
     """Everything that a request's cost follows from, kept with its log row: the prices in force, and what was used.
 
-    `discount` is a share, `outrun` what a hedged call costs that lost its race and `outrun_saved` what a discount took
-    off it, in USD; `waived` says why nothing is charged: `failed`, `empty` or `cached`. `batch_share` is there where
-    the provider's batch API answered: its prices of tokens are this share of the usual ones.
+    The prices are those at the tier of service and in the region that the answer was served from; `models` has those of
+    other models that it took passes over. `discount` is a share, `outrun` what a hedged call costs that lost its race
+    and `outrun_saved` what a discount took off it, in USD; `waived` says why nothing is charged: `failed`, `empty` or
+    `cached`. `batch_share` is there where the provider's batch API answered: its prices of tokens are this share of the
+    usual ones.
     """
 
     discount: Decimal = ZERO
@@ -59,28 +58,30 @@ class Bill(PriceCard, frozen=True, omit_defaults=True, kw_only=True):
     outrun_saved: Decimal = ZERO
     waived: str = ""
     batch_share: Decimal | None = None
+    models: dict[str, PriceCard] = {}
 
 
 def bill_at(card: PriceCard, **terms: Any) -> Bill:
     """Return a bill at a card's prices; `terms` are a bill's own fields."""
+    if card.service_tiers or card.regions:
+        used = terms.get("used", _NOTHING)
+        card = card.at(used.service_tier, used.region)
     return Bill(**dict(zip(PriceCard.__struct_fields__, msgspec.structs.astuple(card), strict=False)), **terms)
 
 
 def at_share(card: PriceCard, share: Decimal, cached_share: Decimal | None = None) -> PriceCard:
     """Return the card with its prices of tokens at a share, that of cached input at one of its own if there is one.
 
-    What is paid by the piece stays as it is.
+    What is paid by the piece stays as it is. A batch has no other tiers of service.
     """
-    cached = share if cached_share is None else cached_share
-    tiers = tuple(_tokens_at_share(tier, share, cached) for tier in card.tiers)
-    return msgspec.structs.replace(_tokens_at_share(card, share, cached), tiers=tiers)
+    return msgspec.structs.replace(multiply_tokens(card, share, cached_share), service_tiers={})
 
 
 def cost_by(bill: Bill) -> Cost:
     """Return what a bill comes to: of a log row's bill, to the last digit, the row's cost."""
     if bill.waived:
         return FREE
-    cost = cost_of(bill.used, bill, bill.discount)
+    cost = cost_of(bill.used, bill, bill.discount, bill.models)
     if not (bill.outrun or bill.outrun_saved):
         return cost
     return msgspec.structs.replace(
@@ -91,23 +92,28 @@ def cost_by(bill: Bill) -> Cost:
     )
 
 
-def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
+def cost_of(
+    usage: Usage, card: PriceCard, discount: Decimal = ZERO, models: Mapping[str, PriceCard] = _NO_MODELS
+) -> Cost:
     """Return the cost of `usage` at `card`'s prices less `discount` (a share, 0 to 1).
 
     Tokens of a class without a price of its own are input or output like any other, and their part is 0. Reasoning is
     paid as output; audio has prices of its own and no part of its own. A picture is paid once: by its tokens where they
-    were counted and have a price, else by the piece. Characters and minutes are input, search units are of the request.
+    were counted and have a price, else by the piece. Characters and minutes are input; search units and calls of tools
+    are of the request. `models` has the prices of other models that the answer took passes over.
     """
+    if (usage.service_tier and card.service_tiers) or (usage.region and card.regions):
+        card = card.at(usage.service_tier, usage.region)
     if usage.plain and not (discount or card.tiers or card.request):
         return _cost_of_text(usage, card)
-    parts = _parts_of(usage, card)
+    parts = _parts_of(usage, card) if not usage.passes else _parts_of_passes(usage, card, models)
     full = _to_the_ledger(parts)
     parts = _to_the_ledger([amount * (1 - discount) for amount in parts]) if discount else full
     total = sum(parts, ZERO)
     return Cost(
         total=total,
         discount_savings=sum(full, ZERO) - total,
-        unpriced=card.unpriced,
+        unpriced=card.unpriced or any(name not in card.tools for name in usage.tool_calls or ()),
         input=parts[0],
         output=parts[1],
         cached_input=parts[2],
@@ -119,21 +125,25 @@ def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
     )
 
 
-_Card = TypeVar("_Card", PriceCard, PriceTier)
-
-
-def _tokens_at_share(card: _Card, share: Decimal, cached: Decimal) -> _Card:
-    stated = {name: getattr(card, name, None) for name in _TOKEN_PRICES}
-    shares = dict.fromkeys(_TOKEN_PRICES, share) | {"cached_input": cached}
-    changed = {name: price * shares[name] for name, price in stated.items() if price is not None}
-    return msgspec.structs.replace(card, **changed)
-
-
 def _cost_of_text(usage: Usage, card: PriceCard) -> Cost:
     """Return the cost of what nearly every answer is: text that was read and written, at a price for each."""
     read, written = _paid(usage.input, card.input), _paid(usage.output + usage.reasoning, card.output)
     read, written = exact(read) if read else ZERO, exact(written) if written else ZERO
     return Cost(total=read + written, input=read, output=written, unpriced=card.unpriced)
+
+
+def _parts_of_passes(usage: Usage, card: PriceCard, models: Mapping[str, PriceCard]) -> list[Decimal]:
+    """Return the parts of an answer that took several passes: the tokens of each, and once what is paid beside them.
+
+    A pass over a model whose prices nobody knows costs what one over the model that was asked does.
+    """
+    parts = _parts_of(msgspec.structs.replace(usage, **_NO_TOKENS, passes=()), card)
+    for one in usage.passes:
+        prices = models.get(one.model)
+        prices = card if prices is None else prices.at("", usage.region)
+        tokens = _parts_of(one.usage, msgspec.structs.replace(prices, request=None))
+        parts = [part + more for part, more in zip(parts, tokens, strict=True)]
+    return parts
 
 
 def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
@@ -143,12 +153,24 @@ def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
     output_price = card.output if tier.output is None else tier.output
     cached_price = card.cached_input if tier.cached_input is None else tier.cached_input
     write_price = card.cache_write if tier.cache_write is None else tier.cache_write
+    hour_price = card.cache_write_1h if tier.cache_write_1h is None else tier.cache_write_1h
+    if hour_price is None:
+        hour_price = write_price
 
     plain_input, plain_output = usage.input, usage.output + usage.reasoning
+    cached, cached_media = usage.cache_read, ZERO
+    if usage.cache_read_audio and card.cached_audio is not None:
+        audio = min(usage.cache_read_audio, cached)
+        cached, cached_media = cached - audio, _paid(audio, card.cached_audio)
+    if usage.cache_read_image and card.cached_image is not None:
+        images = min(usage.cache_read_image, cached)
+        cached, cached_media = cached - images, cached_media + _paid(images, card.cached_image)
     if cached_price is None:
-        plain_input += usage.cache_read
+        plain_input += cached
     if write_price is None:
-        plain_input += usage.cache_write + usage.cache_write_1h
+        plain_input += usage.cache_write
+    if hour_price is None:
+        plain_input += usage.cache_write_1h
     if card.image_input is None:
         plain_input += usage.image_input
     if card.image_output is None:
@@ -157,20 +179,35 @@ def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
     audio_output_price = output_price if card.audio_output is None else card.audio_output
     # Who states both prices means the same picture: its tokens are paid where they were counted.
     by_the_piece = 0 if usage.image_output and card.image_output is not None else usage.images
-    written = usage.cache_write + usage.cache_write_1h * LONG_WRITE if usage.cache_write_1h else usage.cache_write
+    called = ZERO
+    for name, count in (usage.tool_calls or {}).items():
+        called += max(count, 0) * card.tools.get(name, ZERO)
     return [
         _paid(plain_input, input_price)
         + _paid(usage.audio_input, audio_input_price)
         + _paid(usage.characters, card.characters)
-        + usage.audio_milliseconds * (card.audio_minute or ZERO) / MINUTE,
+        + _listened_to(usage.audio_milliseconds, card) * (card.audio_minute or ZERO) / MINUTE,
         _paid(plain_output, output_price) + _paid(usage.audio_output, audio_output_price),
-        _paid(usage.cache_read, cached_price),
-        _paid(written, write_price),
+        _paid(cached, cached_price) + cached_media,
+        _paid(usage.cache_write, write_price) + _paid(usage.cache_write_1h, hour_price),
         _paid(usage.image_input, card.image_input),
         _paid(usage.image_output, card.image_output) + by_the_piece * (card.image or ZERO),
-        (card.request or ZERO) + usage.search_units * (card.search_unit or ZERO),
-        usage.web_searches * (card.web_search or ZERO),
+        (card.request or ZERO) + usage.search_units * (card.search_unit or ZERO) + called,
+        _searched(usage, card) if usage.web_searches else ZERO,
     ]
+
+
+def _searched(usage: Usage, card: PriceCard) -> Decimal:
+    """Return what searches of the web cost; where that depends on their size, the provider's own word goes first."""
+    if card.search_sizes and usage.told_search_cost is not None:
+        return usage.told_search_cost
+    each = card.search_sizes.get(usage.search_size, card.web_search)
+    return usage.web_searches * (each or ZERO) + (card.grounded_request or ZERO)
+
+
+def _listened_to(milliseconds: int, card: PriceCard) -> Decimal:
+    """Return the milliseconds that a recording is paid for."""
+    return max(Decimal(milliseconds), (card.audio_minimum or ZERO) * 1000) if milliseconds else ZERO
 
 
 def _to_the_ledger(parts: list[Decimal]) -> list[Decimal]:

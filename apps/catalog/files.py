@@ -63,6 +63,10 @@ class ReasoningBudget(_Table, frozen=True):
     max: int | UnsetType = UNSET
 
 
+# What a price card states in tables of their own.
+_BESIDE_PRICES = ("tiers", "service_tiers", "regions", "tools", "search_sizes")
+
+
 class Mapping(_Table, frozen=True):
     """A model at a provider."""
 
@@ -71,6 +75,10 @@ class Mapping(_Table, frozen=True):
     aliases: list[Text] = []
     prices: dict[str, Any] = {}
     tiers: list[dict[str, Any]] = []
+    service_tiers: dict[str, dict[str, Any]] = {}
+    regions: dict[str, Decimal] = {}
+    tools: dict[str, Decimal] = {}
+    search_sizes: dict[str, Decimal] = {}
     context: Tokens | None = None
     max_output: Tokens | None = None
     features: list[Feature] = []
@@ -100,7 +108,8 @@ class Mapping(_Table, frozen=True):
     @property
     def card(self) -> PriceCard:
         """What the model costs there. Raises ValueError naming a price that cannot be meant."""
-        return read_card({"tiers": self.tiers} | self.prices)
+        beside = {name: getattr(self, name) for name in _BESIDE_PRICES}
+        return read_card({name: stated for name, stated in beside.items() if stated} | self.prices)
 
 
 # What a model's entry states itself, and its facts may not: of a name that is both, `facts` has it.
@@ -119,6 +128,8 @@ class ProviderFile(_Table, frozen=True, kw_only=True):
     website: Annotated[str, Meta(pattern=r"^(https?://\S+)?$", max_length=200)] = ""
     # The day on which a person last compared the file with the provider's own pages.
     checked: date
+    # Prices of tools that the provider runs, for all of its models that call tools and state none of their own.
+    tools: dict[str, Decimal] = {}
     facts: Any = msgspec.field(default_factory=dict)
     models: list[Mapping] = []
 
@@ -206,6 +217,10 @@ def _read_folder(
             problems.append(f"{place}: {error}")
             continue
         dialect = file.dialect if isinstance(file, ProviderFile) else ""
+        if isinstance(file, ProviderFile) and file.tools:
+            entries = [
+                {"tools": file.tools, **entry} if "tools" in entry.get("features", ()) else entry for entry in entries
+            ]
         models = list(_read_entries(place, entries, entry_kind, dialect, problems))
         files.append(msgspec.structs.replace(file, models=models))
     return files

@@ -11,8 +11,15 @@ from typing import Any
 
 from apps.catalog.offers import Catalog, CatalogModel, Offer
 from apps.kernel.money import plain
+from apps.kernel.prices import PriceCard
 
 _PER_TOKEN = -6
+_TIER_COLUMNS = {
+    "input": "input_cost_per_token",
+    "output": "output_cost_per_token",
+    "cached_input": "cache_read_input_token_cost",
+    "cache_write": "cache_creation_input_token_cost",
+}
 
 
 def build_model_info(catalog: Catalog, today: date, *, only: str | None = None) -> dict[str, Any]:
@@ -43,6 +50,8 @@ def _entry(model: CatalogModel, offer: Offer) -> dict[str, Any]:
             "output_cost_per_token": _per_token(card.output),
             "cache_read_input_token_cost": _per_token(card.cached_input),
             "cache_creation_input_token_cost": _per_token(card.cache_write),
+            "cache_creation_input_token_cost_above_1hr": _per_token(card.cache_write_1h),
+            **_service_tiers(card),
             "input_cost_per_request": _number(card.request),
             "input_cost_per_query": _number(card.search_unit),
             "supports_vision": offer.vision,
@@ -56,6 +65,16 @@ def _entry(model: CatalogModel, offer: Offer) -> dict[str, Any]:
             "supports_native_streaming": offer.streaming,
             "deprecation_date": None if offer.deactivated_at is None else offer.deactivated_at.isoformat(),
         },
+    }
+
+
+def _service_tiers(card: PriceCard) -> dict[str, float | None]:
+    """Return the prices at other tiers of service, by LiteLLM's names, which have the tier's at their end."""
+    return {
+        f"{column}_{tier}": _per_token(price)
+        for tier, stated in card.service_tiers.items()
+        for name, column in _TIER_COLUMNS.items()
+        if (price := getattr(stated, name)) is not None
     }
 
 

@@ -145,9 +145,22 @@ def _pricing_of(card: PriceCard) -> dict[str, str]:
     }
     pieces = {"image": card.image, "request": card.request, "web_search": card.web_search}
     # What few models are paid by is told of these alone.
-    heard = {"audio": card.audio_input, "character": card.characters}
+    heard = {
+        "audio": card.audio_input,
+        "character": card.characters,
+        "input_cache_write_1h": card.cache_write_1h,
+        **{
+            f"{word}_{tier}": getattr(prices, name)
+            for tier, prices in card.service_tiers.items()
+            for word, name in (("prompt", "input"), ("completion", "output"), ("input_cache_read", "cached_input"))
+        },
+    }
     tokens |= {name: price for name, price in heard.items() if price is not None}
-    few = {"search_unit": card.search_unit, "audio_minute": card.audio_minute}
+    few = {
+        "grounded_request": card.grounded_request,
+        "search_unit": card.search_unit,
+        "audio_minute": card.audio_minute,
+    }
     pieces |= {name: price for name, price in few.items() if price is not None}
     return {name: plain(price.scaleb(_TO_ONE_TOKEN)) for name, price in tokens.items()} | {
         name: plain(_first(price)) for name, price in pieces.items()

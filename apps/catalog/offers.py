@@ -152,6 +152,13 @@ class Catalog:
         object.__setattr__(self, "names", {name: frozenset(forms) for name, forms in names.items()})
         object.__setattr__(self, "prefixed", prefixed)
 
+    def find_offer(self, provider_id: str, name: str) -> Offer | None:
+        """Return what a provider offers under a name, its own or the catalog's for the model; None for nothing."""
+        model_id = self.prefixed.get(f"{provider_id}/{name}") or self.aliases.get(name, name)
+        model = self.models.get(model_id)
+        offers = model.offers if model is not None else ()
+        return next((offer for offer in offers if offer.provider.id == provider_id), None)
+
 
 def _last(days: Iterable[date | None]) -> date | None:
     known = list(days)

@@ -1,17 +1,17 @@
-"""The form of a mapping in the admin: a field for each price that an operator sets over the file's, instead of JSON.
-
-Knows fields. What a price may be, `price_cards.py` knows.
+"""The form of a mapping in the admin: a field for each price that an operator sets over the file's; what a card states
+in tables (tiers, regions, tools) is one field of JSON.
 """
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from django import forms
-from unfold.widgets import UnfoldAdminDecimalFieldWidget
+from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextareaWidget
 
-from apps.catalog.price_cards import read_card
+from apps.catalog.price_cards import read_card, write_card
 from apps.kernel.admin_fields import PlainDecimalField
 from apps.kernel.money import plain
 
@@ -21,27 +21,35 @@ else:
     _Form = forms.ModelForm
 
 _MILLION = "USD per million tokens"
-# What each price is for; every price of a card but its tiers.
+# What each price is for; every price of a card that is one amount.
 UNITS = {
     "input": _MILLION,
     "output": _MILLION,
     "cached_input": _MILLION,
     "cache_write": _MILLION,
+    "cache_write_1h": _MILLION,
     "reasoning": _MILLION,
     "image_input": _MILLION,
     "image_output": _MILLION,
     "audio_input": _MILLION,
     "audio_output": _MILLION,
+    "cached_audio": _MILLION,
+    "cached_image": _MILLION,
     "image": "USD per picture made",
     "request": "USD per request",
     "web_search": "USD per search",
+    "grounded_request": "USD per request that searches at all",
     "characters": "USD per million characters read aloud",
     "audio_minute": "USD per minute listened to",
+    "audio_minimum": "seconds that each recording is paid for at least",
     "search_unit": "USD per search unit of reranking",
 }
+# What a card states in tables, and the field of the form that sets them.
+TABLES = ("tiers", "service_tiers", "regions", "tools", "search_sizes")
+TABLES_FIELD = "override_tables"
 _NAMES = [f"override_{name}" for name in UNITS]
 # Three on a line of the form.
-OVERRIDES = tuple(tuple(_NAMES[first : first + 3]) for first in range(0, len(_NAMES), 3))
+OVERRIDES = (*(tuple(_NAMES[first : first + 3]) for first in range(0, len(_NAMES), 3)), (TABLES_FIELD,))
 
 
 def _field(name: str) -> PlainDecimalField:
@@ -54,7 +62,7 @@ def _field(name: str) -> PlainDecimalField:
 
 
 class MappingForm(_Form):
-    """A mapping whose price overrides are typed; an empty field leaves the file's price, tiers stay as they are."""
+    """A mapping whose price overrides are typed; an empty field leaves what the file states."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -67,12 +75,22 @@ class MappingForm(_Form):
             field.help_text = f"{unit}. {f'The file says {own}.' if own is not None else 'The file states none.'}"
             if overrides.get(name) is not None:
                 self.initial.setdefault(f"override_{name}", Decimal(str(overrides[name])))
+        if (field := self.fields.get(TABLES_FIELD)) is not None:
+            own = {name: stated[name] for name in TABLES if stated.get(name)}
+            field.help_text = (
+                f"JSON with any of {', '.join(TABLES)}, each in place of the file's. "
+                f"{f'The file says {json.dumps(own)}.' if own else 'The file states none.'}"
+            )
+            set_here = {name: overrides[name] for name in TABLES if overrides.get(name) is not None}
+            self.initial.setdefault(TABLES_FIELD, set_here or None)
 
     def clean(self) -> dict[str, Any]:
         """Put the overrides together, and hold them to what a card may state. Raises ValidationError."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         kept = self.instance.price_overrides or {}
-        overrides = {name: price for name, price in kept.items() if name not in UNITS or price is None}
+        replaced = {*UNITS, *(TABLES if TABLES_FIELD in self.fields else ())}
+        overrides = {name: price for name, price in kept.items() if name not in replaced or price is None}
+        overrides |= self._tables(cleaned.get(TABLES_FIELD))
         for name in UNITS:
             given = cleaned.get(f"override_{name}")
             if given is not None:
@@ -80,6 +98,19 @@ class MappingForm(_Form):
                 self._check(name, plain(given))
         self.instance.price_overrides = overrides
         return cleaned
+
+    def _tables(self, given: Any) -> dict[str, Any]:
+        """Return the tables that are set, as a row keeps them; what cannot be meant is an error of the field."""
+        if given in (None, {}):
+            return {}
+        try:
+            if not isinstance(given, dict) or set(given) - set(TABLES):
+                raise ValueError(f"only {', '.join(TABLES)} can be set here")
+            card = write_card(read_card(given))
+        except (ValueError, TypeError) as error:
+            self.add_error(TABLES_FIELD, str(error))
+            return {}
+        return {name: card.get(name, given[name]) for name in given}
 
     def _check(self, name: str, price: str) -> None:
         try:
@@ -89,4 +120,7 @@ class MappingForm(_Form):
 
 
 # As if each were written out in the class.
-MappingForm.declared_fields.update({f"override_{name}": _field(name) for name in UNITS})
+MappingForm.declared_fields.update(
+    {f"override_{name}": _field(name) for name in UNITS}
+    | {TABLES_FIELD: forms.JSONField(required=False, label="Prices in tables", widget=UnfoldAdminTextareaWidget)}
+)

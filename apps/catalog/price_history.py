@@ -68,12 +68,21 @@ def steps_of(change: PriceChange) -> Iterator[PriceStep]:
 
 
 def _text_of(price: Any) -> str | None:
-    """Return a price, or tiers of them, in words."""
+    """Return a price in words, or prices by the length of prompts, by tier of service, by region or by tool."""
     if price is None or isinstance(price, str):
         return price
     if isinstance(price, list):
         return "; ".join(_tier(tier) for tier in price)
+    if isinstance(price, dict):
+        return "; ".join(f"{name}: {_named(stated)}" for name, stated in price.items())
     return str(Decimal(str(price)))
+
+
+def _named(stated: Any) -> str | None:
+    """Return the prices of a tier of service, or the price of a tool."""
+    if not isinstance(stated, dict):
+        return _text_of(stated)
+    return ", ".join(f"{name} {_text_of(price)}" for name, price in stated.items()) or "the usual prices"
 
 
 def _tier(tier: Mapping[str, Any]) -> str:

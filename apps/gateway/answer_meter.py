@@ -38,13 +38,14 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
 )
+from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.metrics.definitions import UNRESERVED
 from apps.gateway.tasks import task_of
 from apps.gateway.token_estimate import WEIGHT_OF_TOKEN, cut_to_weight, token_weight, tokens_from_weight
 from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ApiError
 from apps.kernel.money import NANO, ZERO
-from apps.kernel.usage import Usage
+from apps.kernel.usage import ModelPass, Usage
 
 log = structlog.get_logger(__name__)
 
@@ -125,15 +126,27 @@ class AnswerMeter(msgspec.Struct, eq=False):
         if self._usage is None:
             chat, prices = self.attempts.chat, self.attempts.latest_candidate.offer.prices
             counts = (self.prompt_estimate, tokens_from_weight(self.written), self.pictures)
-            return task_of(chat).usage_without_counts(chat, *counts, prices)
+            return self._as_asked(task_of(chat).usage_without_counts(chat, *counts, prices))
         usage = replace(self._usage, images=max(self._usage.images, self.pictures))
         if self.written == self._counted or (self._complete and self._counted):
             return usage
         since = tokens_from_weight(self.written - self._counted)
+        if usage.passes:
+            usage = replace(usage, passes=(*usage.passes, ModelPass(usage=Usage(output=since))))
         if self._counted:
             return replace(usage, output=usage.output + since, estimated=True)
         # Counted before anything was written: only what was read is more than a beginning.
         return replace(usage, output=since, reasoning=0, image_output=0, audio_output=0, estimated=True)
+
+    def _as_asked(self, usage: Usage) -> Usage:
+        """Return the counts, served at the tier and in the region that were asked for where the provider told none."""
+        chat = self.attempts.chat
+        if chat.service_tier is None and chat.extra is None:
+            return usage
+        tier, region = usage.service_tier or asked_service_tier(chat), usage.region or asked_region(chat)
+        if (tier, region) == (usage.service_tier, usage.region):
+            return usage
+        return replace(usage, service_tier=tier, region=region)
 
     # --- taking note
 
@@ -164,9 +177,9 @@ class AnswerMeter(msgspec.Struct, eq=False):
         self.written += len(event.values)
 
     def _note_usage(self, event: UsageReported) -> None:
-        self._usage, self._counted = event.usage, self.written
+        self._usage, self._counted = self._as_asked(event.usage), self.written
         if self._watching:
-            self._hold_for(event.usage)
+            self._hold_for(self._usage)
 
     # --- holding more
 

@@ -18,8 +18,10 @@ from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.answer_transcript import AnswerTranscript
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Summary
+from apps.gateway.canonical.service_tier import USUAL
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.metrics.request_metrics import record_request_metrics
+from apps.gateway.model_passes import prices_of_passes
 from apps.gateway.response_metadata import build_metadata, cost_breakdown
 from apps.gateway.routing import failure_attribution
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
@@ -111,10 +113,14 @@ class Recorder(msgspec.Struct, eq=False):
         latest, loser = self.attempts.latest_candidate, self.attempts.hedge_loser
         losers_cost = FREE
         if loser is not None and loser.credential.mode == latest.credential.mode:
-            losers_cost = losing_cost(loser, self.meter.prompt_estimate)
+            losers_cost = losing_cost(loser, self.meter.prompt_estimate, self.chat)
+        prices = latest.offer.prices
+        if usage.service_tier and usage.service_tier != USUAL and usage.service_tier not in prices.service_tiers:
+            log.warning("recorder.unpriced_tier", mapping=latest.mapping, service_tier=usage.service_tier)
         return bill_at(
-            latest.offer.prices,
+            prices,
             used=usage,
+            models=prices_of_passes(usage, latest.offer) if usage.passes else {},
             discount=latest.discount,
             outrun=losers_cost.total,
             outrun_saved=losers_cost.discount_savings,

@@ -15,6 +15,9 @@ from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.upstream.failover import Failover
 from apps.logs.entry import Entry
 
+# Parts of a cost that are told only where there is something to tell.
+_RARE_PARTS = ("cache_write", "image_input", "image_output", "web_search")
+
 
 def build_metadata(
     entry: Entry, attempts: Failover, explanation: dict[str, Any], guard: RequestGuard | None, kept: dict[str, Any]
@@ -36,7 +39,7 @@ def build_metadata(
 
 
 def cost_breakdown(cost: Cost) -> dict[str, Decimal]:
-    """Return a cost by its parts, in USD."""
+    """Return a cost in USD: the total, and its parts, which add up to it."""
     parts = {
         "total": cost.total,
         "input": cost.input,
@@ -44,8 +47,7 @@ def cost_breakdown(cost: Cost) -> dict[str, Decimal]:
         "cached_input": cost.cached_input,
         "request": cost.request,
     }
-    if cost.image_input:
-        parts["image_input"] = cost.image_input
-    if cost.image_output:
-        parts["image_output"] = cost.image_output
+    if cost.total != cost.input + cost.output + cost.cached_input + cost.request:
+        more = {name: getattr(cost, name) for name in _RARE_PARTS}
+        parts |= {name: amount for name, amount in more.items() if amount}
     return parts

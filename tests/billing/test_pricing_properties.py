@@ -16,9 +16,9 @@ from apps.catalog.files import read_files
 from apps.catalog.price_cards import read_card
 from apps.kernel.prices import PriceCard, PriceTier
 from apps.kernel.usage import Usage
-from tests.billing.test_pricing import PARTS, PIECES, STEP, TOKENS, UNITS, cards, shares, usages
+from tests.billing.test_pricing import PARTS, PIECES, STEP, TABLES, TOKENS, UNITS, cards, shares, usages
 
-PER_TOKEN = tuple(name for name in PriceCard.__struct_fields__ if name not in {*PIECES, "tiers"})
+PER_TOKEN = tuple(name for name in PriceCard.__struct_fields__ if name not in {*PIECES, *TABLES})
 EDGE = 200_000
 
 
@@ -35,7 +35,7 @@ def exact_cost(usage: Usage, card: PriceCard) -> Fraction:
 
     into, out = price("input"), price("output")
     write = price("cache_write", into)
-    hour = Fraction(8, 5) * write if has(card, tier, "cache_write") else into
+    hour = price("cache_write_1h", write)
     tokens = (
         usage.input * into
         + usage.cache_read * price("cached_input", into)
@@ -49,9 +49,11 @@ def exact_cost(usage: Usage, card: PriceCard) -> Fraction:
     )
     counted = usage.image_output and card.image_output is not None
     pieces = 0 if counted else usage.images * price("image")
+    pieces += price("grounded_request") if usage.web_searches else 0
     pieces += usage.web_searches * price("web_search") + usage.search_units * price("search_unit")
     read_aloud = usage.characters * price("characters") / 1_000_000
-    listened_to = usage.audio_milliseconds * price("audio_minute") / 60_000
+    milliseconds = max(Fraction(usage.audio_milliseconds), price("audio_minimum") * 1_000)
+    listened_to = milliseconds * price("audio_minute") / 60_000 if usage.audio_milliseconds else 0
     return tokens / 1_000_000 + pieces + price("request") + read_aloud + listened_to
 
 
@@ -59,16 +61,12 @@ def _edge(tier: PriceTier) -> int:
     return tier.above_input_tokens
 
 
-def has(card: PriceCard, tier: PriceTier | None, name: str) -> bool:
-    return getattr(tier, name, None) is not None or getattr(card, name) is not None
-
-
 @given(usages, cards)
 def test_the_cost_is_the_formulas_to_the_last_digit(usage: Usage, card: PriceCard) -> None:
     """Half a step for each part that may need rounding: tokens at a price of six digits never do."""
     off = abs(Fraction(cost_of(usage, card).total) - exact_cost(usage, card))
-    assert off <= Fraction(STEP), "only a write that lives an hour and milliseconds can need rounding"
-    if not (usage.cache_write_1h or usage.audio_milliseconds):
+    assert off <= Fraction(STEP), "only milliseconds can need rounding"
+    if not usage.audio_milliseconds:
         assert off == 0
 
 
@@ -171,12 +169,16 @@ def test_every_price_of_the_catalog_is_charged_to_the_last_digit() -> None:
             assert cost_of(Usage(cache_read=1_000_000), card).cached_input == card.cached_input, name
         if card.cache_write is not None:
             assert cost_of(Usage(cache_write=1_000_000), card).cache_write == card.cache_write, name
+        if card.cache_write_1h is not None:
+            assert cost_of(Usage(cache_write_1h=1_000_000), card).cache_write == card.cache_write_1h, name
         if card.image is not None:
             assert cost_of(Usage(images=1), card).image_output == card.image, name
         if card.request is not None:
             assert cost_of(Usage(), card).request == card.request, name
         if card.web_search is not None:
             assert cost_of(Usage(web_searches=1), card).web_search == card.web_search, name
+        if card.grounded_request is not None:
+            assert cost_of(Usage(web_searches=3), card).web_search == card.grounded_request, name
 
 
 def test_every_tier_of_the_catalog_begins_above_its_edge() -> None:
@@ -206,6 +208,8 @@ def test_every_tier_of_the_catalog_begins_above_its_edge() -> None:
         ({"input": "0", "output": "0", "audio_input": "1"}, False, False),
         ({"input": "0", "output": "0", "tiers": [{"above_input_tokens": 1000, "input": "1"}]}, False, False),
         ({"input": "0", "output": "1"}, False, False),
+        ({"input": "0", "service_tiers": {"priority": {"input": "1"}}}, False, False),
+        ({"input": "0", "tools": {"file_search": "0.0025"}}, False, False),
         ({"image": "0.04"}, False, False),
         ({"cached_input": "1"}, False, True),
         ({"web_search": "0.01"}, False, True),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from apps.catalog.files import FOLDER, InvalidFiles, Mapping, ModelEntry, ProviderFile, read_files
-from apps.kernel.prices import PriceCard, PriceTier
+from apps.kernel.prices import PriceCard, PriceTier, ServiceTier
 from gateway_project.data_directory import PROJECT
 from tests.catalog import stated
 from tests.catalog.conftest import edit
@@ -92,6 +92,24 @@ def test_a_mapping_says_prices_to_the_last_digit() -> None:
                 above_input_tokens=272_000, input=Decimal(5), output=Decimal("22.5"), cached_input=Decimal("0.5")
             ),
         ),
+        service_tiers={
+            "flex": ServiceTier(
+                input=Decimal("1.25"),
+                output=Decimal("7.5"),
+                cached_input=Decimal("0.13"),
+                tiers=(
+                    PriceTier(
+                        above_input_tokens=272_000,
+                        input=Decimal("2.5"),
+                        output=Decimal("11.25"),
+                        cached_input=Decimal("0.25"),
+                    ),
+                ),
+            ),
+            "priority": ServiceTier(input=Decimal(5), output=Decimal(30), cached_input=Decimal("0.5")),
+        },
+        # The provider's, for all of its models that call tools.
+        tools={"code_interpreter": Decimal("0.03"), "file_search": Decimal("0.0025")},
     )
     assert mapping("bfl", "flux-pro-1.1").card == PriceCard(image=Decimal("0.04"))
 
@@ -126,7 +144,7 @@ def test_the_sandbox_does_not_leave_development() -> None:
         ('dialect = "openai"', 'dialect = "open-ai"', "Invalid enum value 'open-ai' - at `$.dialect`"),
         ('auth = "bearer"', 'auth = "Bearer"', "Invalid enum value 'Bearer' - at `$.auth`"),
         ('id = "groq"', 'id = "grok"', "the file must be named grok.toml"),
-        ("[facts]", "[facts", "Expected ']' at the end of a table declaration (at line 11, column 7)"),
+        ("[facts]", "[facts", "Expected ']' at the end of a table declaration (at line 13, column 7)"),
         ("reasoning_field =", "reasoning =", "Object contains unknown field `reasoning` - at `$.facts`"),
         # A fact of another dialect, one that a model's entry states itself, and an image dialect that nobody speaks.
         ("[facts]", "[facts]\nbetas = []", "Object contains unknown field `betas` - at `$.facts`"),
@@ -159,7 +177,12 @@ def test_a_problem_names_its_file_and_key(folder: Path, old: str, new: str, prob
         ("input = 0.075", "input = nan", "`input` must be between 0 and 10000 USD; it is NaN"),
         ("input = 0.075", "input = 7.5e-8", "`input` has more than 6 digits after the point: 7.5E-8"),
         ("input = 0.075", 'input = "cheap"', "Invalid decimal string - at `$.input`"),
-        ("web_search = 0.005 }\ncontext = 131072", "web_search = 101 }", "`web_search` must be between 0 and 100"),
+        ("web_search = 0.005 }", "web_search = 101 }", "`web_search` must be between 0 and 100"),
+        ("flex = {} }", "flex = { inptu = 1 } }", "unknown price `inptu`"),
+        ("flex = {} }", "flex = { web_search = 1 } }", "unknown price `web_search`"),
+        ("flex = {} }", "flex = {} }\nregions = { us = 11 }", "`regions.us` must be between 0 and 10"),
+        ("flex = {} }", "flex = {} }\ntools = { file_search = -1 }", "`tools.file_search` must be between 0 and 100"),
+        ("flex = {} }", 'flex = {} }\nservice_tier = "flex"', "Object contains unknown field `service_tier`"),
         ("context = 131072", "context = 0", "Expected `int` >= 1 - at `$.context`"),
         ("context = 131072", "context = 131072\ntiers = [{ above_input_tokens = 1, x = 1 }]", "unknown price `x`"),
         ('"tools", "par', '"tolls", "par', "Invalid enum value 'tolls' - at `$.features[0]`"),

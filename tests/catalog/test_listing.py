@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from apps.catalog.litellm_listing import build_model_info
 from apps.catalog.model_listing import build_entry, build_listing
-from apps.kernel.prices import PriceCard
+from apps.kernel.prices import PriceCard, ServiceTier
 from tests.catalog.small import catalog, model, offer, provider
 
 TODAY = date(2026, 11, 21)
@@ -121,4 +122,29 @@ def test_an_empty_catalog_is_an_empty_list() -> None:
         "has_more": False,
         "first_id": None,
         "last_id": None,
+    }
+
+
+def test_prices_of_service_tiers_are_listed_beside_the_usual_ones() -> None:
+    prices = PriceCard(
+        input=Decimal(2),
+        output=Decimal(10),
+        cache_write_1h=Decimal(4),
+        service_tiers={"flex": ServiceTier(input=Decimal(1), output=Decimal(5), cached_input=Decimal("0.1"))},
+    )
+    one = offer("acme", "fox", prices=prices)
+    pricing = build_entry(model("fox", one), [one])["pricing"]
+    assert {name: price for name, price in pricing.items() if name.endswith(("_flex", "_1h"))} == {
+        "prompt_flex": "0.000001",
+        "completion_flex": "0.000005",
+        "input_cache_read_flex": "0.0000001",
+        "input_cache_write_1h": "0.000004",
+    }
+    [entry] = build_model_info(catalog(model("fox", one)), TODAY)["data"]
+    info = entry["model_info"]
+    assert {name: info[name] for name in info if name.endswith(("_flex", "_1hr"))} == {
+        "cache_creation_input_token_cost_above_1hr": 4e-06,
+        "input_cost_per_token_flex": 1e-06,
+        "output_cost_per_token_flex": 5e-06,
+        "cache_read_input_token_cost_flex": 1e-07,
     }

@@ -68,7 +68,9 @@ def test_rows_say_what_the_files_say(loaded: None) -> None:
         "output": "25",
         "cached_input": "0.5",
         "cache_write": "6.25",
+        "cache_write_1h": "10",
         "web_search": "0.01",
+        "tools": {"web_fetch": "0", "code_execution": "0"},
     }
     assert row.facts == {
         "aliases": ["claude-opus-4-5-20251101"],
@@ -98,7 +100,13 @@ def test_what_operators_changed_is_kept_and_facts_are_rewritten(loaded: None) ->
     assert (model.active, model.name) == (False, "GPT-4o (2024-11-20)")
     row = mapping("openai", "gpt-4o")
     assert (row.active, row.priority, row.price_overrides) == (False, Decimal("0.250"), {"input": "1.5"})
-    assert row.prices == {"input": "2.5", "output": "10", "cached_input": "1.25"}
+    assert row.prices == {
+        "input": "2.5",
+        "output": "10",
+        "cached_input": "1.25",
+        "service_tiers": {"priority": {"input": "4.25", "output": "17", "cached_input": "2.125"}},
+        "tools": {"code_interpreter": "0.03", "file_search": "0.0025"},
+    }
 
 
 def test_rows_that_operators_made_are_left_alone(loaded: None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -114,6 +115,48 @@ def test_an_operator_sets_a_price_over_the_files(
     mapping.refresh_from_db()
     assert mapping.price_overrides == {}
     assert steps(mapping)[0] == ("input", "0.07", "0.05", "op@example.com")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("[]", "only tiers, service_tiers, regions, tools, search_sizes can be set here"),
+        ('{"input": "1"}', "only tiers, service_tiers, regions, tools, search_sizes can be set here"),
+        ('{"service_tiers": {"flex": {"inptu": "1"}}}', "unknown price `inptu`"),
+        ('{"service_tiers": 5}', "Expected `object`"),
+        ('{"tools": {"file_search": "-1"}}', "`tools.file_search` must be between 0 and 100"),
+        ("{", "valid JSON"),
+    ],
+)
+def test_prices_in_tables_that_cannot_be_meant_are_refused(mapping: ModelProvider, given: str, words: str) -> None:
+    client = Client()
+    client.force_login(create_operator(email="op@example.com", password=PASSWORD))
+    path = reverse("admin:catalog_modelprovider_change", args=[mapping.pk])
+    form = client.post(path, {"priority": "1", "override_tables": given}).context["adminform"].form
+    assert words in str(form.errors["override_tables"])
+    mapping.refresh_from_db()
+    assert mapping.price_overrides == {}
+
+
+def test_an_operator_sets_prices_in_tables(
+    mapping: ModelProvider, django_capture_on_commit_callbacks: Callable[..., Any]
+) -> None:
+    client = Client()
+    client.force_login(create_operator(email="op@example.com", password=PASSWORD))
+    path = reverse("admin:catalog_modelprovider_change", args=[mapping.pk])
+    tables = {"service_tiers": {"flex": {"input": "0.02"}, "auto2": {}}, "tools": {"file_search": "0.0025"}}
+    answers = {"priority": "1", "override_tables": json.dumps(tables)}
+    assert client.post(path, answers).status_code == 302
+    mapping.refresh_from_db()
+    assert mapping.price_overrides == tables
+    assert {step[0]: step[2] for step in steps(mapping)[:2]} == {
+        "service_tiers": "flex: input 0.02; auto2: the usual prices",
+        "tools": "file_search: 0.0025",
+    }
+    assert json.loads(client.get(path).context["adminform"].form["override_tables"].value()) == tables
+    assert client.post(path, {"priority": "1"}).status_code == 302
+    mapping.refresh_from_db()
+    assert mapping.price_overrides == {}
 
 
 def test_the_history_only_grows(mapping: ModelProvider) -> None:

@@ -7,6 +7,7 @@ writes what nobody sees at once. Knows prices and limits. Must never ask a store
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 from operator import attrgetter
@@ -21,8 +22,10 @@ from apps.billing.storage import PRICE as STORAGE_PRICE
 from apps.billing.storage import price_storage
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.admission.offline_hold import OfflineHold
-from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.chat import Audio, Chat, Image
+from apps.gateway.canonical.service_tier import AUTO, asked_region, asked_service_tier
 from apps.gateway.dialects import find_dialect, optional_attribute
+from apps.gateway.model_passes import beside_answer
 from apps.gateway.parallel_calls import calls_of
 from apps.gateway.routing.candidates import Candidate, Candidates
 from apps.gateway.tasks import task_of
@@ -30,12 +33,15 @@ from apps.gateway.token_estimate import TOKENS_PER_PICTURE_MADE
 from apps.gateway.upstream.hedge import Hedge, losing_cost
 from apps.gateway.upstream.json_repair import PLUGIN
 from apps.kernel.money import NANO, ZERO, nanos_up
+from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
 # Tokens that an answer is held for where nobody states how much the model writes: more than any does.
 UNSTATED_LIMIT = 131_072
 # Of an answer of more tokens than these, these many are a useful part; where the model thinks unseen, more are.
 USEFUL, USEFUL_WITH_THINKING = 4_096, 16_384
+# Formats whose providers write prompts to a cache unasked.
+_CACHES_UNASKED = frozenset({"openai", "responses"})
 # Tokens below which asking makes no sense, and what thinking takes at least where it is asked for.
 LEAST, LEAST_THINKING = 256, 1_024
 
@@ -144,7 +150,9 @@ def estimate_worst_case(
         from_credits = from_credits or (candidate.credential.mode == CREDITS and at_most > 0)
     if hedge is None:
         return WorstCase(prompt, cost, from_credits, want, part, least, covers_all)
-    hedge_cost = min(hedge.max_cost, max(losing_cost(candidate, prompt).total for candidate in candidates.eligible))
+    hedge_cost = min(
+        hedge.max_cost, max(losing_cost(candidate, prompt, chat).total for candidate in candidates.eligible)
+    )
     return WorstCase(
         prompt,
         cost + hedge_cost,
@@ -185,11 +193,13 @@ def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> 
     """Return what a candidate charges for a chat with a prompt of about so many tokens."""
     task = task_of(chat)
     usage = task.usage_before_answer(chat, prompt, candidate.offer)
-    base = candidate.cost_of(usage).total
+    served = _ways_to_be_served(chat, candidate.offer.prices)
+    ways = _prompt_counts(chat, candidate, usage) if task.writes_tokens else (usage,)
+    base = max(_dearest(candidate, way, served) for way in ways) + beside_answer(chat, candidate, prompt)
     if not task.writes_tokens:
         stored = price_storage(usage.total_tokens, retention) if base else ZERO
         return Tariff(base + stored, ZERO, 0, 0, 0)
-    per_token = _per_token(chat, candidate, prompt)
+    per_token = _per_token(chat, candidate, prompt, served)
     if retention == "retain" and (base or per_token):
         base += price_storage(usage.total_tokens, retention)
         per_token += STORAGE_PRICE / MILLION
@@ -205,13 +215,55 @@ def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> 
     return Tariff(base, per_token, most, min(useful, most), min(least * answers, most), seen)
 
 
-def _per_token(chat: Chat, candidate: Candidate, prompt: int) -> Decimal:
+def _ways_to_be_served(chat: Chat, card: PriceCard) -> Sequence[tuple[str, str]]:
+    """Return the tiers of service and regions that a chat may be served at; none where that changes no price.
+
+    A tier that was asked for may be refused and the usual one served; with `auto` the provider chooses among all.
+    """
+    if not (card.service_tiers or card.regions) or (chat.service_tier is None and chat.extra is None):
+        return ()
+    region, tier = asked_region(chat), asked_service_tier(chat)
+    tiers = ("", *card.service_tiers) if chat.service_tier == AUTO else ("", tier)
+    return [(tier, region) for tier in tiers] if any(tiers) or region else ()
+
+
+def _dearest(candidate: Candidate, usage: Usage, served: Sequence[tuple[str, str]]) -> Decimal:
+    """Return what a candidate charges for `usage` at most, at those tiers of service and in those regions."""
+    if not served:
+        return candidate.cost_of(usage).total
+    ways = (replace(usage, service_tier=tier, region=region) for tier, region in served)
+    return max(candidate.cost_of(way).total for way in ways)
+
+
+def _prompt_counts(chat: Chat, candidate: Candidate, usage: Usage) -> Sequence[Usage]:
+    """Return the classes in which the whole prompt may be counted: text, what a cache keeps, pictures or sound."""
+    card = candidate.offer.prices
+    classes = []
+    if card.cache_write is not None and (candidate.offer.dialect in _CACHES_UNASKED or chat.cache_lifetime):
+        classes.append("cache_write")
+    if card.cache_write_1h is not None and chat.cache_lifetime == "1h":
+        classes.append("cache_write_1h")
+    if card.image_input is not None and Image in chat.kinds:
+        classes.append("image_input")
+    if card.audio_input is not None and Audio in chat.kinds:
+        classes.append("audio_input")
+    return (usage, *(replace(usage, input=0, **{name: usage.input}) for name in classes))
+
+
+def _per_token(chat: Chat, candidate: Candidate, prompt: int, served: Sequence[tuple[str, str]]) -> Decimal:
     """Return what a written token costs; as sound, where that is asked for."""
     card = candidate.offer.prices
+    if served:
+        return max(_per_token_at(chat, candidate, prompt, way) for way in served)
     if not card.tiers and chat.audio is None:
         return _price_of_one(card.output, candidate.discount) if card.output else ZERO
-    read = candidate.cost_of(Usage(input=prompt)).total
-    text, sound = Usage(input=prompt, output=1_000_000), Usage(input=prompt, audio_output=1_000_000)
+    return _per_token_at(chat, candidate, prompt, ("", ""))
+
+
+def _per_token_at(chat: Chat, candidate: Candidate, prompt: int, served: tuple[str, str]) -> Decimal:
+    prompt_only = Usage(input=prompt, service_tier=served[0], region=served[1])
+    read = candidate.cost_of(prompt_only).total
+    text, sound = replace(prompt_only, output=1_000_000), replace(prompt_only, audio_output=1_000_000)
     written = max(candidate.cost_of(usage).total for usage in (text, sound)[: 1 if chat.audio is None else 2])
     return (written - read) / MILLION
 

@@ -265,6 +265,18 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             kinds.update(map(type, message.parts))
         return frozenset(kinds)
 
+    @cached_property
+    def cache_lifetime(self) -> str:
+        """How long a provider is asked to keep parts of the prompt: the longest that a mark says (`5m` or `1h`), empty
+        where nothing is marked."""
+        marks = {piece.cache for message in self.messages for piece in message.parts}
+        marks.update(tool.cache for tool in self.tools or ())
+        whole = self.extra.get("cache_control") if self.extra is not None else None
+        lifetimes = {mark.ttl or "5m" for mark in marks if mark is not None}
+        if isinstance(whole, dict):
+            lifetimes.add("1h" if whole.get("ttl") == "1h" else "5m")
+        return "1h" if "1h" in lifetimes else "5m" if lifetimes else ""
+
 
 # What is told of what a request lost: telling each apart of ten thousand would take seconds, and help nobody.
 MAX_DROPPED_FIELDS = 200

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.service_tier import asked_service_tier
 from apps.gateway.dialects.google import Facts, read_count, read_events, read_failure, read_reply
 from apps.gateway.dialects.google.provider.write_request import write_fields
 from apps.gateway.dialects.google.shared.wire import FRAMING, Record, encode
@@ -56,7 +57,7 @@ def url(base_url: str, chat: Chat, target: Target) -> str:
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:
     """Return the header that asks for another tier of service than the usual one, which the body cannot."""
-    tier = chat.service_tier
+    tier = asked_service_tier(chat)
     return {"X-Vertex-AI-LLM-Shared-Request-Type": tier} if tier in _PAID_APART else {}
 
 

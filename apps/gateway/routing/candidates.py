@@ -5,7 +5,7 @@ Decides over values. Must never open a socket, ask a store, or prefer one candid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -29,6 +29,7 @@ from apps.gateway.routing.unavailable import not_at_provider, without_credential
 from apps.gateway.tasks import Requirement, Task, task_of
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
+from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 from apps.keys.errors import refused_by
 from apps.keys.iam import first_refusal
@@ -81,9 +82,10 @@ class Candidate:
         """USD per million completion tokens."""
         return self.offer.prices.output
 
-    def cost_of(self, usage: Usage) -> Cost:
-        """Return what it charges for `usage`, its discount taken off."""
-        return cost_of(usage, self.offer.prices, self.discount)
+    def cost_of(self, usage: Usage, models: Mapping[str, PriceCard] | None = None) -> Cost:
+        """Return what it charges for `usage`, its discount taken off; `models` has the prices of other models that the
+        answer took passes over."""
+        return cost_of(usage, self.offer.prices, self.discount, models or {})
 
 
 class ReachableCandidates(msgspec.Struct, frozen=True):

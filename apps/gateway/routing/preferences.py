@@ -18,6 +18,7 @@ from apps.catalog.catalog_cache import Catalog, CatalogProvider
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, DroppedField
 from apps.gateway.canonical.preferences import MaxPrice, RoutingPreferences, SortBy
+from apps.gateway.canonical.service_tier import asked_service_tier
 from apps.gateway.routing.candidates import Candidate, Candidates, resolve_candidates
 from apps.gateway.routing.model_variants import Alternative, ask_for_variants, read_alternative, without_provider
 from apps.gateway.routing.ranking import Ranking, RequestProfile, StatsLookup, rank
@@ -143,22 +144,26 @@ def _group(
     steers = wishes.steers or one.sort is not None
     name = without_provider(catalog, one.model) if steers else one.model
     asked = chat if name == chat.model else replace(chat, model=name)
-    narrowed = partial(narrow, wishes, one)
+    narrowed = partial(narrow, wishes, one, service_tier=asked_service_tier(chat))
     found = resolve_candidates(policy, catalog, asked, prompt_tokens, shared_discounts, narrowed=narrowed)
     return ModelGroup(found, wishes.sort or one.sort)
 
 
-def narrow(wishes: RoutingPreferences, one: Alternative, reachable: Sequence[Candidate]) -> Sequence[Candidate]:
+def narrow(
+    wishes: RoutingPreferences, one: Alternative, reachable: Sequence[Candidate], service_tier: str = ""
+) -> Sequence[Candidate]:
     """Return the candidates of a model that preferences leave. Raises InvalidRequest naming what leaves none."""
     left = reachable
-    for param, why, keep in _conditions(wishes, one):
+    for param, why, keep in _conditions(wishes, one, service_tier):
         left = [candidate for candidate in left if keep(candidate)]
         if not left:
             raise InvalidRequest(f"{one.model}: {why}", code="unsupported_feature", param=param)
     return left
 
 
-def _conditions(wishes: RoutingPreferences, one: Alternative) -> Iterable[tuple[str, str, Callable[[Candidate], bool]]]:
+def _conditions(
+    wishes: RoutingPreferences, one: Alternative, service_tier: str
+) -> Iterable[tuple[str, str, Callable[[Candidate], bool]]]:
     if wishes.only:
         why = f"none of these providers can answer for this project: {', '.join(wishes.only)}"
         yield "provider.only", why, lambda it: _is_named(it, wishes.only)
@@ -174,13 +179,15 @@ def _conditions(wishes: RoutingPreferences, one: Alternative) -> Iterable[tuple[
         why = "no provider is known to collect no data; leave the field out if it may be answered all the same"
         yield "provider.data_collection", why, lambda it: it.offer.facts.get("data_collection") is False
     if (most := wishes.max_price) is not None:
-        yield "provider.max_price", "every provider charges more", lambda it: _is_within(it, most)
+        yield "provider.max_price", "every provider charges more", lambda it: _is_within(it, most, service_tier)
     if one.free_only:
         yield one.field, "no provider offers it free of charge", lambda it: it.free
 
 
-def _is_within(candidate: Candidate, most: MaxPrice) -> bool:
+def _is_within(candidate: Candidate, most: MaxPrice, service_tier: str) -> bool:
     card, factor = candidate.offer.prices, 1 - candidate.discount
+    if service_tier:
+        card = card.at(service_tier)
     charged = (
         (card.input, most.prompt),
         (card.output, most.completion),

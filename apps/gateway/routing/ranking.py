@@ -47,6 +47,8 @@ class RequestProfile(msgspec.Struct, frozen=True):
     answer_tokens: int
     # How many pictures are to be made.
     pictures: int = 0
+    # At which the request asks to be served, empty for the usual one.
+    service_tier: str = ""
     streaming: bool = False
     session: str | None = None
     random_draw: float = 1.0
@@ -221,7 +223,7 @@ def _rendezvous_score(one: str | None, other: str) -> int:
 
 def _price_of(one: Candidate, profile: RequestProfile) -> float:
     """Return USD per million tokens of a request of this size; its pictures count as what they cost."""
-    usage = Usage(input=profile.prompt_tokens, output=profile.answer_tokens)
+    usage = Usage(input=profile.prompt_tokens, output=profile.answer_tokens, service_tier=profile.service_tier)
     if profile.pictures:
         usage = estimate_usage(profile.prompt_tokens, 0, profile.pictures, one.offer.prices)
     tokens = max(profile.prompt_tokens + profile.answer_tokens, 1)

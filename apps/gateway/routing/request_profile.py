@@ -9,6 +9,7 @@ import random
 
 from apps.gateway.access.credentials import is_usable
 from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.service_tier import asked_service_tier
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.session_affinity import HEADERS as SESSION_HEADERS
 from apps.gateway.client.session_affinity import find_session_key
@@ -30,6 +31,7 @@ def profile_request(request: ClientRequest, chat: Chat) -> RequestProfile:
         prompt_tokens=prompt,
         answer_tokens=min(usual, chat.max_tokens or usual),
         pictures=task_of(chat).count_pictures(chat),
+        service_tier=asked_service_tier(chat),
         streaming=chat.stream,
         # Anthropic's format has the user's id nowhere but in `metadata`, and it is read as the user.
         session=find_session_key(

@@ -23,6 +23,7 @@ from apps.gateway.routing.candidates import Candidate
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard
+from apps.kernel.usage import total_usage
 from apps.logs.entry import Entry
 
 _UNIFIED = {
@@ -94,6 +95,8 @@ def set_usage_and_cost(entry: Entry, bill: Bill) -> Cost:
     """Write down what was used, and what it costs by the prices that go with it; return the cost."""
     usage, cost = bill.used, cost_by(bill)
     entry.prices = bill
+    if usage.passes:
+        usage = total_usage(one.usage for one in usage.passes)
     prompt, completion = usage.prompt_tokens, usage.completion_tokens
     entry.prompt_tokens = prompt
     entry.completion_tokens = completion
@@ -103,7 +106,7 @@ def set_usage_and_cost(entry: Entry, bill: Bill) -> Cost:
     entry.cache_write_tokens = (usage.cache_write + usage.cache_write_1h) or None
     entry.image_input_tokens = usage.image_input or None
     entry.image_output_tokens = usage.image_output or None
-    entry.estimated_cost = usage.estimated
+    entry.estimated_cost = bill.used.estimated
     entry.cost = cost.total
     entry.input_cost = cost.input
     entry.output_cost = cost.output

@@ -5,13 +5,17 @@ Decides over values. Must never open a socket, ask a store, or choose.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 
 from apps.catalog.offers import CatalogModel, Offer
-from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, WebSearchTool
+from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, OpaqueTool, WebSearchTool
+from apps.gateway.canonical.hosted_tools import hosted_tools
+from apps.gateway.canonical.service_tier import FAST, asked_region, asked_service_tier
 from apps.gateway.dialect_facts import supports_structured_output
 from apps.gateway.dialects import ProviderDialect, find_dialect, optional_attribute
 from apps.gateway.dialects.emulated_tools import is_optional_search
+from apps.gateway.dialects.unsupported_fields import client_name_of
 from apps.gateway.model_modes import hint_of
 from apps.gateway.tasks import Requirement, Task
 from apps.gateway.tasks.images import draws, draws_in_chat
@@ -46,7 +50,34 @@ def _requirements_of(chat: Chat) -> list[Requirement]:
         needs.append(Requirement("logprobs", _tells_logprobs, "logprobs"))
     if chat.stream:
         needs.append(Requirement("streaming", lambda offer: offer.streaming))
+    if chat.service_tier is not None or chat.extra is not None or OpaqueTool in tools:
+        needs += _priced_options(chat)
     return needs
+
+
+def _priced_options(chat: Chat) -> Iterator[Requirement]:
+    """Yield what a chat asks for that has prices of its own: nobody is asked for it whose prices are not known."""
+    if tier := asked_service_tier(chat):
+        field = "speed" if tier == FAST else "service_tier"
+        yield Requirement(
+            f"the service tier {tier[:40]}",
+            lambda offer: tier in offer.prices.service_tiers or offer.prices.unpriced,
+            client_name_of(chat, field),
+        )
+    if region := asked_region(chat):
+        yield Requirement(
+            f"answers from the region {region[:40]}",
+            lambda offer: region in offer.prices.regions or offer.prices.unpriced,
+            "inference_geo",
+        )
+    for at, name, _ in hosted_tools(chat):
+        yield Requirement(
+            f"the tool {name}", _prices_tool(name), "tools" if chat.dialect == "google" else f"tools[{at}]"
+        )
+
+
+def _prices_tool(name: str) -> Callable[[Offer], bool]:
+    return lambda offer: name in offer.prices.tools or offer.prices.unpriced
 
 
 def _tells_logprobs(offer: Offer) -> bool:
@@ -102,7 +133,13 @@ def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     """Return the prompt and the searches; where a model draws in chats, an answer may bring a picture."""
     if offer.facts.get("images"):
         return estimate_usage(prompt_tokens, 0, chat.answers, offer.prices)
-    return Usage(input=prompt_tokens, web_searches=_searches_of(chat) if offer.prices.web_search else 0)
+    if sizes := offer.prices.search_sizes:
+        # A provider with prices by size searches whether it is asked to or not.
+        dearest = max(sizes, key=lambda size: sizes[size])
+        return Usage(input=prompt_tokens, web_searches=max(_searches_of(chat), 1), search_size=dearest)
+    searches = offer.prices.web_search or offer.prices.grounded_request
+    tool_calls = {name: most for _, name, most in hosted_tools(chat)} if offer.prices.tools and chat.tools else None
+    return Usage(input=prompt_tokens, web_searches=_searches_of(chat) if searches else 0, tool_calls=tool_calls or None)
 
 
 def _searches_of(chat: Chat) -> int:

@@ -131,7 +131,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         """Yield the answers of several calls at once, of a provider that gives one at a time, or to several prompts."""
         is_same = chats[0].messages is self.chat.messages
         read = [self.prompt_tokens if is_same else estimate_prompt_tokens(chat) for chat in chats]
-        check_fan_out(len(chats), self.candidate.offer, sum(read), "n" if is_same else "prompt")
+        check_fan_out(len(chats), self.candidate.offer, sum(read), "n" if is_same else "prompt", self.chat.service_tier)
         branches = [replace(self, chat=chat, prompt_tokens=tokens) for chat, tokens in zip(chats, read, strict=True)]
         runs, tick = [branch.events for branch in branches], default_timeouts().tick
         answers = fan_out(runs, read, chats[0].n or 1, self.client_disconnect, tick)

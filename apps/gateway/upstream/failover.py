@@ -201,7 +201,7 @@ class Failover(msgspec.Struct, eq=False):
             # What a second call costs beyond the prompt's tokens is not held: that of several answers, or of sound.
             return iter(()) if first is None else first.events()
         delay = self.hedge.delay(CIRCUIT_BREAKERS.stats(first.candidate.mapping).p95_latency)
-        if delay is None or not self.hedge.allows(first.candidate, self.prompt_tokens):
+        if delay is None or not self.hedge.allows(first.candidate, self.prompt_tokens, self.chat):
             return first.events()
         return self._hedged(first, self.hedge, delay, queue)
 
@@ -210,7 +210,7 @@ class Failover(msgspec.Struct, eq=False):
 
         def find_second() -> ProviderCall | None:
             for one in queue:
-                if one.mapping != first.candidate.mapping and hedge.allows(one, self.prompt_tokens):
+                if one.mapping != first.candidate.mapping and hedge.allows(one, self.prompt_tokens, self.chat):
                     queue.remove(one)
                     queue.appendleft(one)
                     running.append(self._begin_call(queue))

@@ -40,7 +40,7 @@ _TEXTS = {TextDelta: "text", ReasoningDelta: "text", RefusalDelta: "text", ToolC
 Call = Callable[[], Iterator[Event]]
 
 
-def check_fan_out(calls: int, offer: Offer, read: int, param: str) -> None:
+def check_fan_out(calls: int, offer: Offer, read: int, param: str, service_tier: str | None = None) -> None:
     """Raise InvalidRequest, which names `n` or `prompt`, for more answers than one request may ask for, and where the
     counts of several calls added up would have another price than those of each. `read` is about how many tokens all of
     them read."""
@@ -49,6 +49,8 @@ def check_fan_out(calls: int, offer: Offer, read: int, param: str) -> None:
     card = offer.prices
     if card.request:
         raise _refused("This model is charged by the request: ask for one answer at a time", param)
+    if service_tier not in (None, "default") and card.service_tiers:
+        raise _refused("Each answer may be served at another tier: ask for one at a time", param)
     if any(read * 5 // 4 > tier.above_input_tokens for tier in card.tiers):
         raise _refused("The prompt is too long to be asked several times at once: ask for one answer at a time", param)
 

@@ -16,7 +16,9 @@ import gevent
 from django.conf import settings
 
 from apps.billing.pricing import Cost
+from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Waiting
+from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.failures import UpstreamFailure
@@ -46,14 +48,15 @@ class Hedge:
             return self.after
         return None if p95_latency is None else max(p95_latency / 1000, _SOONEST)
 
-    def allows(self, candidate: Candidate, prompt_tokens: int) -> bool:
+    def allows(self, candidate: Candidate, prompt_tokens: int, chat: Chat) -> bool:
         """Return whether losing the race costs no more than the cap with this candidate."""
-        return losing_cost(candidate, prompt_tokens).total <= self.max_cost
+        return losing_cost(candidate, prompt_tokens, chat).total <= self.max_cost
 
 
-def losing_cost(candidate: Candidate, prompt_tokens: int) -> Cost:
-    """Return what a call costs that was closed before its first token: the prompt has been read."""
-    return candidate.cost_of(Usage(input=prompt_tokens))
+def losing_cost(candidate: Candidate, prompt_tokens: int, chat: Chat) -> Cost:
+    """Return what a call costs that was closed before its first token: the prompt has been read, at the tier asked."""
+    tier, region = asked_service_tier(chat), asked_region(chat)
+    return candidate.cost_of(Usage(input=prompt_tokens, service_tier=tier, region=region))
 
 
 def read_hedge(request: ClientRequest, *, by_default: bool) -> Hedge | None:

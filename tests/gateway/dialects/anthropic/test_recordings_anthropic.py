@@ -22,7 +22,7 @@ from apps.gateway.canonical.events import Event, Failed, Reply, Summary, UsageRe
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import anthropic, openai
 from apps.gateway.framing.sse import frames
-from apps.kernel.usage import Usage
+from apps.kernel.usage import COUNTS, Usage
 from gateway_project.data_directory import PROJECT
 from tests.gateway.dialects.openai.test_recordings_openai import HOSTS
 from tests.gateway.dialects.openai.test_recordings_openai import events_of as openai_events_of
@@ -112,7 +112,7 @@ def check_meaning(reply: Reply, told: dict[str, Any]) -> None:
     assert (choice.finish, choice.native_finish) == (UNIFIED[told["stop_reason"]], told["stop_reason"])
     usage, counted = reply.usage, told["usage"]
     assert usage is not None
-    assert min(getattr(usage, name) for name in usage.__struct_fields__) >= 0
+    assert min(getattr(usage, name) for name in COUNTS) >= 0
     assert usage.input == counted["input_tokens"]
     assert usage.cache_read == counted["cache_read_input_tokens"]
     assert usage.cache_write + usage.cache_write_1h == counted["cache_creation_input_tokens"]

@@ -22,7 +22,7 @@ from apps.gateway.canonical.events import Event, Failed, Reply, Summary
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import anthropic, openai, responses
 from apps.gateway.framing.sse import frames
-from apps.kernel.usage import Usage
+from apps.kernel.usage import COUNTS, Usage
 from gateway_project.data_directory import PROJECT
 from tests.support.anthropic_stream import assert_in_order, message_of
 from tests.support.responses_bodies import assert_well_formed
@@ -187,7 +187,7 @@ def assert_counted(usage: Usage | None, response: dict[str, Any]) -> None:
     if usage is None:
         assert not (counts or {}).get("total_tokens")
         return
-    assert min(getattr(usage, name) for name in usage.__struct_fields__) >= 0
+    assert min(getattr(usage, name) for name in COUNTS) >= 0
     assert (usage.prompt_tokens, usage.completion_tokens) == (counts["input_tokens"], counts["output_tokens"])
     assert usage.total_tokens == counts["total_tokens"]
     assert usage.cache_read == counts["input_tokens_details"]["cached_tokens"]

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
+from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.bedrock.provider.failures import exception, failed, find_failure
 from apps.gateway.dialects.bedrock.provider.read_block import BlockReader
@@ -159,7 +160,9 @@ class _Answer:
     def count(self, content: Record, events: list[Event]) -> None:
         """Report the counts, and keep what else is said about the answer."""
         if usage := read_usage(content.get("usage")):
-            events.append(UsageReported(usage=usage))
+            tier = content.get("serviceTier")
+            name = served_tier(tier.get("type")) if isinstance(tier, dict) else ""
+            events.append(UsageReported(usage=msgspec.structs.replace(usage, service_tier=name) if name else usage))
         self._learn(content)
 
     def end(self) -> list[Event]:

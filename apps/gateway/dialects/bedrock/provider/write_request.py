@@ -41,7 +41,7 @@ _HINTS: Final = (
     *("frequency_penalty", "presence_penalty", "logit_bias", "seed", "user", "prompt_cache_key", "prediction"),
     *("verbosity", "store", "audio", "image_config"),
 )
-_TIERS: Final = {"flex": "flex", "priority": "priority", "reserved": "reserved"}
+_TIERS: Final = {"flex": "flex", "priority": "priority", "fast": "priority", "reserved": "reserved"}
 _USUAL_TIERS: Final = frozenset({"auto", "default", "standard", "standard_only"})
 _LABEL = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{0,256}", re.ASCII)
 

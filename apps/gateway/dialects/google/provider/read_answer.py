@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.answer_errors import read_answer, truncated_answer, unreadable_answer
@@ -123,6 +125,9 @@ class _Answer:
         """Report the counts where they have changed."""
         searches = len(set().union(*(reader.queries for reader in self._candidates.values())))
         usage = read_usage(self._reported, searches)
+        if usage is not None and any(reader.uses_maps for reader in self._candidates.values()):
+            # Paid once for an answer, whatever was looked for.
+            usage = replace(usage, tool_calls={"google_maps": 1})
         if usage is not None and usage != self._usage:
             self._usage = usage
             events.append(UsageReported(usage=usage))

@@ -43,6 +43,7 @@ class CandidateReader:
     def __init__(self, index: int) -> None:
         self.finish_word: str | None = None
         self.queries: set[str] = set()
+        self.uses_maps = False
         self.has_calls = False
         self._index = index
         self._texts: list[str] = []
@@ -89,8 +90,10 @@ class CandidateReader:
             if query not in self.queries:
                 self.queries.add(query)
                 (self._late if self._texts else events).append(Searched(choice=self._index, query=query))
-        if grounding.get("groundingChunks"):
+        if chunks := grounding.get("groundingChunks"):
             self._grounding = grounding
+            places = (isinstance(chunk, dict) and "maps" in chunk for chunk in chunks if isinstance(chunks, list))
+            self.uses_maps = self.uses_maps or any(places)
 
     def _read_part(self, part: Record, events: list[Event]) -> None:
         signature = part.get("thoughtSignature")

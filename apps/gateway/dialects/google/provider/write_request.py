@@ -40,6 +40,7 @@ _TIERS: Final = {
     "standard": "standard",
     "flex": "flex",
     "priority": "priority",
+    "fast": "priority",
 }
 _PICTURE_OPTIONS: Final = {"aspect_ratio": "aspectRatio", "image_size": "imageSize"}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from apps.gateway.canonical.events import Summary
+from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects.google.shared.wire import Record
 from apps.gateway.dialects.openai.shared.wire import exact_number
 from apps.kernel.usage import Usage
@@ -36,6 +37,8 @@ def read_usage(reported: Any, searches: int) -> Usage | None:
     return Usage(
         input=fresh - audio - images + tools,
         cache_read=cached,
+        cache_read_audio=min(stored.get("AUDIO", 0), cached),
+        cache_read_image=min(stored.get("IMAGE", 0), cached - min(stored.get("AUDIO", 0), cached)),
         audio_input=audio,
         image_input=images,
         output=written - audio_out - images_out,
@@ -43,7 +46,14 @@ def read_usage(reported: Any, searches: int) -> Usage | None:
         audio_output=audio_out,
         image_output=images_out,
         web_searches=searches,
+        service_tier=_tier(reported),
     )
+
+
+def _tier(reported: Any) -> str:
+    """Return the tier of service: AI Studio names it, Vertex AI calls it a kind of traffic."""
+    traffic = reported.get("serviceTier") or reported.get("trafficType")
+    return served_tier(traffic.lower().removeprefix("on_demand_")) if isinstance(traffic, str) else ""
 
 
 def write_usage(summary: Summary) -> Record:

@@ -23,6 +23,7 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
+from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.openai.provider.read_choice import ChoiceReader
@@ -112,7 +113,7 @@ class _Answer:
                 (aside["usage"] for aside in news.values() if isinstance(aside, dict) and "usage" in aside), None
             )
         if usage is not None and (counts := read_usage(usage)):
-            events.append(UsageReported(usage=self._with_searches(counts, events)))
+            events.append(UsageReported(usage=self._complete_counts(counts, events)))
         if len(events) == 1 and len(choices) == 1 and self._repeating is not None:
             self._learn(self._repeating, data, chunk, events[0])
         return events
@@ -125,11 +126,16 @@ class _Answer:
         if repeating.learn(data, chunk, said.text, _put_text):
             self._index = said.choice
 
-    def _with_searches(self, counts: Usage, events: list[Event]) -> Usage:
-        """Return the counts with one search where pages of the web are cited and nobody counts: OpenAI does not."""
+    def _complete_counts(self, counts: Usage, events: list[Event]) -> Usage:
+        """Return the counts with one search where pages of the web are cited and the provider counts none, as OpenAI,
+        and with the tier of service that the answer names."""
         self._cites = self._cites or Annotated in map(type, events)
         listed = not self._cites and bool(read_sources(self._extra))
-        return replace(counts, web_searches=1) if (self._cites or listed) and not counts.web_searches else counts
+        if (self._cites or listed) and not counts.web_searches:
+            counts = replace(counts, web_searches=1)
+        if tier := served_tier(self._extra.get("service_tier")):
+            counts = replace(counts, service_tier=tier)
+        return counts
 
     def _begin(self, chunk: Record, choices: list[Any], events: list[Event]) -> Record:
         """Announce the answer with its first chunk that says anything, and later what its other fields say anew.

@@ -20,13 +20,15 @@ _TOTALS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 # No answer has a billion tokens; a count beyond is a provider's bug.
 _MOST = 10**9
 _FREE = Decimal(0)
+# USD: no search costs more.
+_MAX_TOLD_COST = 100
 
 
 def read_usage(reported: Any) -> Usage | None:
     """Return the counts, or None when none are reported: a prompt has at least one token."""
     if not isinstance(reported, dict):
         return None
-    prompt, completion = _count(reported, "prompt_tokens"), _count(reported, "completion_tokens")
+    prompt, completion = count_of(reported, "prompt_tokens"), count_of(reported, "completion_tokens")
     if not prompt and not completion:
         return None
     if reported.keys() <= _TOTALS:
@@ -42,12 +44,14 @@ def read_usage(reported: Any) -> Usage | None:
     # Some report what was just written as read as well.
     stored = min(stored, prompt - cached)
     text = prompt - cached - stored
+    media = _inside(read, "cached_tokens_details")
+    cached_audio = min(_first(media, "audio_tokens"), cached)
     audio = min(_first(read, "audio_tokens"), text)
     images = min(_first(read, "image_tokens"), text - audio)
 
     thought = _first(written, "reasoning_tokens") or _first(reported, "reasoning_tokens")
-    total = _count(reported, "total_tokens")
-    if thought and total == _count(reported, "prompt_tokens") + completion + thought:
+    total = count_of(reported, "total_tokens")
+    if thought and total == count_of(reported, "prompt_tokens") + completion + thought:
         # Whoever counts like xAI leaves thinking out of the completion; the total gives it away.
         completion += thought
     elif "citation_tokens" in reported:
@@ -60,6 +64,8 @@ def read_usage(reported: Any) -> Usage | None:
         input=text - audio - images,
         cache_read=cached,
         cache_write=stored,
+        cache_read_audio=cached_audio,
+        cache_read_image=min(_first(media, "image_tokens"), cached - cached_audio),
         audio_input=audio,
         image_input=images,
         output=completion - thought - audio_out - images_out,
@@ -67,14 +73,24 @@ def read_usage(reported: Any) -> Usage | None:
         audio_output=audio_out,
         image_output=images_out,
         web_searches=_searches(reported),
+        search_size=size if isinstance(size := reported.get("search_context_size"), str) and len(size) < 20 else "",
+        told_search_cost=_told_cost(reported),
     )
+
+
+def _told_cost(reported: Record) -> Decimal | None:
+    """Return what Perplexity says that it takes for its search, in USD, beside what it takes for tokens."""
+    told = _inside(reported, "cost").get("request_cost")
+    if not isinstance(told, int | float | Decimal) or isinstance(told, bool) or not 0 <= told <= _MAX_TOLD_COST:
+        return None
+    return Decimal(str(told))
 
 
 def _searches(reported: Record) -> int:
     """Return the web searches: by number, or one where only their extent is told."""
     inner = _inside(reported, "server_tool_use_details") or _inside(reported, "server_tool_use")
-    found = _first(inner, "web_search_requests") or _count(reported, "num_search_queries")
-    return found or int(isinstance(reported.get("search_context_size"), str))
+    found = _first(inner, "web_search_requests") or count_of(reported, "num_search_queries")
+    return found or int(isinstance(reported.get("search_context_size"), str) or _told_cost(reported) is not None)
 
 
 def write_usage(summary: Summary, *, live: bool = False, details: bool = False) -> Record:
@@ -122,12 +138,13 @@ def _first(record: Record, *names: str) -> int:
     """Return the first count under these names that is not 0."""
     if record:
         for name in names:
-            if count := _count(record, name):
+            if count := count_of(record, name):
                 return count
     return 0
 
 
-def _count(record: Record, name: str) -> int:
+def count_of(record: Record, name: str) -> int:
+    """Return a count; 0 for what is none."""
     value = record.get(name)
     if type(value) is int and 0 <= value <= _MOST:
         return value

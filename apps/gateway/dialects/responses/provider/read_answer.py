@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from apps.gateway.canonical.events import Event, Finished, FinishReason, OpaqueDelta, Started, UsageReported, Waiting
+from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.responses.provider.failures import failed
 from apps.gateway.dialects.responses.provider.read_item import DELTAS, ItemReader
@@ -195,8 +198,9 @@ class _Answer:
             for index, item in enumerate(output):
                 self._items.end(index, item, events)
         self._items.close(events)
-        if usage := read_usage(response.get("usage"), self._items.searches):
-            events.append(UsageReported(usage=usage))
+        if usage := read_usage(response.get("usage"), self._items.searches, self._items.tool_calls):
+            tier = served_tier(response.get("service_tier"))
+            events.append(UsageReported(usage=replace(usage, service_tier=tier) if tier else usage))
         events.append(self._finished(response))
         return events
 

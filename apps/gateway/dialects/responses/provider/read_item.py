@@ -81,11 +81,19 @@ class ItemReader:
 
     def __init__(self) -> None:
         self.calls = self.searches = 0
+        self._files_searched = 0
+        self._containers: set[str] = set()
         self._items: dict[int, _Item] = {}
         self._blocks = self._written = 0
         self._foreign: list[Record] = []
         # The item that clients of this format were told of last.
         self._shown: _Item | None = None
+
+    @property
+    def tool_calls(self) -> dict[str, int] | None:
+        """What tools that the provider runs are paid for: searches of files, and containers that code ran in."""
+        counts = {"file_search": self._files_searched, "code_interpreter": len(self._containers)}
+        return {name: count for name, count in counts.items() if count} or None
 
     @property
     def seen(self) -> bool:
@@ -291,6 +299,10 @@ class ItemReader:
             action = wire.get("action")
             kind = action.get("type") if isinstance(action, dict) else None
             self.searches += kind in (None, "search")
+        elif item.kind == "file_search_call":
+            self._files_searched += 1
+        elif item.kind == "code_interpreter_call":
+            self._containers.add(text_of(wire.get("container_id")) or "")
 
 
 def _numbered(parts: Any) -> list[tuple[int, Record]]:

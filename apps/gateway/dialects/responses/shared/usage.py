@@ -22,9 +22,26 @@ _NAMES: Final = {
 }
 
 
-def read_usage(reported: Any, searches: int) -> Usage | None:
-    """Return the counts, or None when none are reported; `searches` are the web searches seen in the answer."""
+# Calls of tools that xAI counts, by the names of price cards; searches of the web are told apart.
+_TOOL_COUNTS: Final = {
+    "x_search_calls": "x_search",
+    "code_interpreter_calls": "code_interpreter",
+    "file_search_calls": "file_search",
+    "document_search_calls": "document_search",
+}
+
+
+def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None = None) -> Usage | None:
+    """Return the counts, or None when none are reported; `searches` of the web and `tool_calls` are what was seen in
+    the answer: they hold where the provider does not count them itself."""
     if not isinstance(reported, dict):
         return None
     usage = openai_usage.read_usage({ours: reported.get(name) for name, ours in _NAMES.items()})
-    return None if usage is None else replace(usage, web_searches=searches)
+    if usage is None:
+        return None
+    counted = reported.get("server_side_tool_usage_details")
+    if isinstance(counted, dict):
+        calls = {name: openai_usage.count_of(counted, field) for field, name in _TOOL_COUNTS.items()}
+        tool_calls = {name: count for name, count in calls.items() if count} or None
+        searches = openai_usage.count_of(counted, "web_search_calls")
+    return replace(usage, web_searches=searches, tool_calls=tool_calls)
