@@ -123,7 +123,7 @@ def _change_password(request: HttpRequest, visitor: BrowserSession) -> HttpRespo
     begin(request, response, visitor.user)
     messages.success(
         request,
-        "The password was changed. Every other session and the programs that you signed in were ended; API keys stay.",
+        "The password was changed. Other sessions and the programs that you signed in were ended; API keys stay.",
     )
     return response
 

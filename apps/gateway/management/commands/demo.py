@@ -111,6 +111,7 @@ def _owner(known: str | None) -> tuple[User, str]:
         owner = sign_up(name="Demo Owner", email=OWNER, password=password) or User.objects.get(email=OWNER)
         # Nobody reads the mail of its address.
         verify_email(user=owner)
+        owner.refresh_from_db()
         return owner, password
     set_password(user=owner, password=password)
     return owner, password
