@@ -41,6 +41,10 @@ def pass_on(chat: Chat, body: bytes) -> Record:
     config: Record = _read_fields(wire["generationConfig"]) if "generationConfig" in wire else {}
     if chat.max_tokens is not None:
         wire["generationConfig"] = {**config, "maxOutputTokens": chat.max_tokens}
+    if not chat.tools and (chat.tool_choice is None or chat.tool_choice.mode in ("auto", "none")):
+        # How functions are called is refused where there are none.
+        for name in ("toolConfig", "tool_config"):
+            wire.pop(name, None)
     return wire
 
 
