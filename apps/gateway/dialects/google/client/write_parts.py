@@ -26,9 +26,8 @@ from apps.gateway.canonical.events import (
 from apps.gateway.dialects.fields import BOUNDS
 from apps.gateway.dialects.google.client.signature_carrier import write_carrier
 from apps.gateway.dialects.google.provider.write_media import write_audio, write_image
-from apps.gateway.dialects.google.provider.write_parts import stated_signature
 from apps.gateway.dialects.google.shared.wire import IMAGE_SIGNATURE, NAME, SIGNATURE_FORMAT, TEXT_SIGNATURE, Record
-from apps.gateway.dialects.signed_call_ids import split_signature
+from apps.gateway.dialects.signed_call_ids import split_signature, stated_signature
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
 

@@ -11,8 +11,8 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, ToolCall
 from apps.gateway.dialects.google.provider.flavor import Flavor
-from apps.gateway.dialects.google.provider.write_parts import stated_signature
 from apps.gateway.dialects.google.shared.wire import NAME, Record
+from apps.gateway.dialects.signed_call_ids import stated_signature
 
 _NULL = msgspec.Raw(b"null")
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

@@ -32,7 +32,7 @@ from apps.gateway.dialects.google.shared.wire import (
     encode,
     new_id,
 )
-from apps.gateway.dialects.signed_call_ids import join_signature
+from apps.gateway.dialects.signed_call_ids import join_signature, state_signature
 
 _KNOWN = frozenset({"index", "content", "finishReason", "logprobsResult"})
 
@@ -151,7 +151,7 @@ class CandidateReader:
         extra: Record | None = None
         if signature is not None:
             call_id = join_signature(call_id, signature)
-            extra = {"extra_content": {"google": {"thought_signature": signature}}}
+            extra = state_signature(signature)
         self.has_calls = True
         events.append(
             ToolCallStarted(
