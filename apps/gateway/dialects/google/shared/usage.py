@@ -15,6 +15,8 @@ from apps.kernel.usage import Usage
 
 # No answer has a billion tokens; a count beyond is a provider's bug.
 _MOST = 10**9
+# The counts that make up the total.
+_PARTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
 
 
 def read_usage(reported: Any, searches: int) -> Usage | None:
@@ -44,6 +46,13 @@ def read_usage(reported: Any, searches: int) -> Usage | None:
         image_output=images_out,
         web_searches=searches,
     )
+
+
+def adds_up(reported: Any) -> bool:
+    """Return whether counts hold a total that is the sum of the others."""
+    if not isinstance(reported, dict) or not (total := _count(reported.get("totalTokenCount"))):
+        return False
+    return total == sum(_count(reported.get(name)) for name in _PARTS)
 
 
 def write_usage(summary: Summary) -> Record:
