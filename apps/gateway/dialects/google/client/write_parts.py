@@ -84,8 +84,10 @@ class PartWriter:
 
     def _call(self, call: ToolCallStarted, text: str) -> Record:
         """Return a call; arguments that are no object are said as the only one."""
-        arguments: Any = msgspec.Raw(text.encode("utf-8", "replace"))
-        if not _is_json(text, dict):
+        if _is_json(text, dict):
+            # With all of their digits, but on one line: a line break within an event would end it.
+            arguments: Any = msgspec.Raw(msgspec.json.format(text.encode("utf-8", "replace"), indent=-1))
+        else:
             arguments = {"input": text} if text.strip() else {}
         call_id, carried = split_signature(call.id)
         wire: Record = {"functionCall": {"id": call_id, "name": call.name, "args": arguments}}
