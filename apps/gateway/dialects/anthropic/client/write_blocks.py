@@ -14,7 +14,7 @@ import msgspec
 
 from apps.gateway.canonical.events import ReasoningDelta
 from apps.gateway.dialects.anthropic.provider.write_messages import split_data_url
-from apps.gateway.dialects.anthropic.shared.wire import SIGNATURE_FORMAT, encode
+from apps.gateway.dialects.anthropic.shared.wire import CALLER, SIGNATURE_FORMAT, encode
 from apps.gateway.dialects.document_citations import LOCATIONS
 
 Record = dict[str, Any]
@@ -101,9 +101,10 @@ class Blocks:
             piece += self._go_on(last, {"type": "signature_delta", "signature": event.signature})
         return piece
 
-    def call(self, number: int, call_id: str, name: str) -> bytes:
+    def call(self, number: int, call_id: str, name: str, extra: Record | None = None) -> bytes:
         """Return what the beginning of a call becomes."""
-        block = self._calls[number] = _Block("tool_use", write_call(call_id, name))
+        caller = {CALLER: extra[CALLER]} if extra and CALLER in extra else {}
+        block = self._calls[number] = _Block("tool_use", {**write_call(call_id, name), **caller})
         return self._add(block)
 
     def argue(self, number: int, arguments: str) -> bytes:
