@@ -81,6 +81,20 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
             extra={"default": "the model's own"},
         ),
     ] = None
+    tools_dialect: Annotated[
+        str | None,
+        Meta(
+            description="the dialect in which the provider is asked where tools are stated",
+            extra={"default": "the model's own"},
+        ),
+    ] = None
+    reasoning_tools_dialect: Annotated[
+        str | None,
+        Meta(
+            description="the dialect in which the provider is asked where tools and reasoning are both stated",
+            extra={"default": "the model's own"},
+        ),
+    ] = None
     also_called: Annotated[
         list[Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]],
         Meta(description="what clients of other gateways call the provider"),
@@ -139,6 +153,9 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
 
+# The facts that name a dialect.
+_DIALECT_FACTS = ("count_dialect", "search_dialect", "tools_dialect", "reasoning_tools_dialect")
+
 _declarations: list[Declarations] = []
 
 
@@ -170,12 +187,11 @@ def read_facts(stated: Any, dialect: str, entry_keys: Iterable[str]) -> msgspec.
     for kind in _declared().of_kinds:
         if (stated_of_kind := getattr(facts, kind)) is not UNSET:
             msgspec.convert({"facts": {kind: stated_of_kind}}, _kind_facts_type(kind))
-    if (counting := facts.count_dialect) is not UNSET:
-        check_dialect(counting, "facts.count_dialect")
+    for key in _DIALECT_FACTS:
+        if (dialect_name := getattr(facts, key)) is not UNSET:
+            check_dialect(dialect_name, f"facts.{key}")
     for name in () if facts.client_dialects is UNSET else facts.client_dialects:
         check_dialect(name, "facts.client_dialects")
-    if (searching := facts.search_dialect) is not UNSET:
-        check_dialect(searching, "facts.search_dialect")
     checked: msgspec.Struct = facts
     return checked
 

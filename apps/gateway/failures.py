@@ -77,7 +77,14 @@ class StaleConnection(UpstreamFailure):
 
 def failure_from_error(error: ApiError) -> UpstreamFailure:
     """Return the failure that an error inside an answer (an error object in a stream) amounts to."""
-    return UpstreamFailure("upstream_error", error.message, status=error.status, code=error.code, param=error.param)
+    return UpstreamFailure(
+        "upstream_error",
+        error.message,
+        status=error.status,
+        code=error.code,
+        param=error.param,
+        retry_after=error.retry_after,
+    )
 
 
 def error_type_for_status(status: int) -> str:
@@ -87,12 +94,3 @@ def error_type_for_status(status: int) -> str:
     if status in {408, 504}:
         return "timeout"
     return "upstream_error" if status >= 500 else "client_error"
-
-
-def parse_retry_after(value: str | None) -> float | None:
-    """Return the seconds of a `Retry-After` header; dates and nonsense are None."""
-    try:
-        seconds = float(value) if value else None
-    except ValueError:
-        return None
-    return seconds if seconds is not None and 0 <= seconds < 86_400 else None

@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from apps.gateway.access.policy import Policy
 from apps.gateway.client.http_request import ClientResponse
 from apps.gateway.endpoints.answering import json_response
+from apps.gateway.framing.sse import escape_separators
 from apps.kernel import database
 from apps.kernel.errors import InvalidRequest
 from apps.responses import event_log
@@ -139,7 +140,8 @@ def resumed_answer(policy: Policy, row: StoredResponse, after: int) -> ClientRes
 
 
 def _frame(event: dict[str, Any]) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), msgspec.json.encode(event))
+    data = escape_separators(msgspec.json.encode(event))
+    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), data)
 
 
 def _quiet_until() -> float:

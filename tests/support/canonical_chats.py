@@ -127,6 +127,8 @@ _sealed_blocks = st.lists(
 def chats(draw: st.DrawFn, dialect: str) -> Chat:
     """Draw a request that was read from `dialect` and then changed, so that its bytes no longer stand for it."""
     logprobs = draw(maybe(st.booleans()))
+    # An empty list is none, and a choice among none is never written.
+    tools = draw(maybe(_tool_lists(dialect))) or None
     return Chat(
         model=draw(words),
         messages=draw(_conversations(dialect)),
@@ -144,9 +146,9 @@ def chats(draw: st.DrawFn, dialect: str) -> Chat:
         top_logprobs=draw(maybe(st.integers(0, 20))) if logprobs else None,
         logit_bias=draw(maybe(st.dictionaries(words, st.floats(-100, 100), max_size=2))),
         response_format=draw(maybe(_formats)),
-        tools=draw(maybe(_tool_lists(dialect))),
-        tool_choice=draw(maybe(_choices_of_tools)),
-        parallel_tool_calls=draw(maybe(st.booleans())),
+        tools=tools,
+        tool_choice=draw(maybe(_choices_of_tools)) if tools else None,
+        parallel_tool_calls=draw(maybe(st.booleans())) if tools else None,
         reasoning=draw(maybe(_efforts)),
         effort=draw(maybe(st.sampled_from(("low", "medium", "high")))),
         plugins=draw(maybe(st.just(["response-healing"]))),

@@ -16,7 +16,8 @@ import structlog
 from apps.catalog.offers import CatalogProvider
 from apps.gateway.access.credentials import Credential
 from apps.gateway.access.schemes import SignableRequest, authorize, collect_secrets, fill_base_url
-from apps.gateway.failures import UpstreamFailure, error_type_for_status, parse_retry_after
+from apps.gateway.failures import UpstreamFailure, error_type_for_status
+from apps.gateway.retry_after import retry_after_of
 from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
 from apps.gateway.upstream.timeouts import default_timeouts
@@ -128,7 +129,7 @@ def _refuse(response: UpstreamResponse) -> NoReturn:
         error_type_for_status(response.status),
         words,
         status=response.status,
-        retry_after=parse_retry_after(response.headers.get("retry-after")),
+        retry_after=retry_after_of(response.headers, response.status),
     )
 
 

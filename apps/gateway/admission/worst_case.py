@@ -290,7 +290,7 @@ def _holds_back(chat: Chat, candidate: Candidate) -> bool:
 def _thinks_unseen(chat: Chat, candidate: Candidate) -> bool:
     """Return whether an answer may hold thinking of which nothing is seen, or not all, until its usage comes."""
     offer, asked = candidate.offer, _asks_to_think(chat)
-    if offer.facts.get("reasoning_field") or (asked is False):
+    if offer.facts.get("reasoning_field") not in (None, "any") or asked is False:
         return False
     dialect = find_dialect(offer.dialect)
     return bool(asked) or dialect is None or not optional_attribute(dialect, "THINKS_WHEN_ASKED")

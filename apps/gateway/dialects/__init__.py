@@ -21,13 +21,15 @@ from apps.kernel.errors import ApiError
 class Failure(msgspec.Struct, frozen=True):
     """A provider's refusal in its own words.
 
-    `status` is what it should have answered, where it answers something misleading (a bad credential with 400).
+    `status` is what it should have answered, where it answers something misleading (a bad credential with 400);
+    `retry_after` the seconds after which it wants to be asked again, where its body says so.
     """
 
     message: str
     code: str | None = None
     param: str | None = None
     status: int | None = None
+    retry_after: float | None = None
 
 
 class ClientErrorWriter(Protocol):

@@ -15,6 +15,8 @@ import msgspec
 
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
+from apps.gateway.dialects.context_overflow import code_of_status, status_of
+from apps.gateway.retry_after import retry_after_in
 from apps.kernel.errors import AllProvidersFailed, ApiError, UpstreamRefused
 
 # Some providers answer with a page of HTML, or quote the whole request.
@@ -46,15 +48,21 @@ def read_refusal(status: int, body: bytes, find_failure: Callable[[Any], Failure
         answer = read_answer(body)
     except ValueError:
         answer = None
-    return find_failure(answer) or Failure(message=f"The provider answered with status {status}")
+    found = find_failure(answer)
+    return found or Failure(message=f"The provider answered with status {status}", code=code_of_status(status))
 
 
 def failure_event(failure: Failure, status: int) -> Failed:
     """Return the end of an answer that holds an error: the request's own fault, or the provider's (429 and 5xx)."""
+    status = status_of(failure.code, status)
     if status < 500 and status != 429:
         error: ApiError = UpstreamRefused(failure.message, status=status, code=failure.code, param=failure.param)
     else:
-        error = AllProvidersFailed(failure.message, status=status, code=failure.code or "upstream_error")
+        wait = failure.retry_after
+        if wait is None and status == 429:
+            wait = retry_after_in(failure.message)
+        code = failure.code or "upstream_error"
+        error = AllProvidersFailed(failure.message, status=status, code=code, retry_after=wait)
     return Failed(error=error)
 
 

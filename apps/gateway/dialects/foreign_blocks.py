@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Message, Opaque, Part, Target, Text, ToolResult
 from apps.gateway.dialects.configuration_updates import apply_updates
+from apps.gateway.dialects.document_citations import wants_citations
 from apps.gateway.dialects.tool_changes import ANTHROPIC, apply_tool_changes
 from apps.gateway.dialects.unsupported_fields import kind_of, message_path
 from apps.kernel.errors import InvalidRequest
@@ -58,7 +59,10 @@ def _message(message: Message, place: str, target: Target, dialect: str) -> Mess
             ]
             parts.append(replace(part, parts=said))
         else:
-            parts.append(_as_text(part, f"{place}.content[{at}]" if "[" in place else f"{place}.content"))
+            where = f"{place}.content[{at}]" if "[" in place else f"{place}.content"
+            if isinstance(part, Opaque) and wants_citations(part.data):
+                target.note_dropped(f"{where}.citations", "documents are not cited by this model's provider")
+            parts.append(_as_text(part, where))
     return replace(message, parts=parts)
 
 

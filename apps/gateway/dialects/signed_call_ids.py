@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
+from typing import Any, Final
 
 _SEPARATOR = "__sealed__"
+# Where Google's own OpenAI format has the signature of a call.
+FIELD: Final = "extra_content"
 
 
 def join_signature(call_id: str, signature: str) -> str:
@@ -26,3 +29,16 @@ def split_signature(call_id: str) -> tuple[str, str | None]:
         return bare, urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
     except (Error, ValueError):
         return call_id, None
+
+
+def stated_signature(extra: dict[str, Any] | None) -> str | None:
+    """Return the signature in a call's `extra_content.google.thought_signature`, None where there is none."""
+    found: Any = extra
+    for name in (FIELD, "google", "thought_signature"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) and found else None
+
+
+def state_signature(signature: str) -> dict[str, Any]:
+    """Return the fields of a call that state its signature."""
+    return {FIELD: {"google": {"thought_signature": signature}}}

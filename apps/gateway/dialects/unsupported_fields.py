@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import (
     Chat,
+    File,
     Image,
     Message,
     OpaqueTool,
@@ -27,6 +28,7 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.canonical.tool_result_pairing import has_paired_results, pair
 from apps.gateway.dialects.client_field_names import FIELD_NAMES
+from apps.gateway.dialects.document_citations import wants_citations
 from apps.kernel.errors import InvalidRequest
 
 Record = dict[str, Any]
@@ -157,11 +159,13 @@ def note_unsupported_fields(
     names: bool,
     details: bool,
     thinking: Callable[[Reasoning], bool],
+    documents: bool = False,
 ) -> None:
     """Note what only the client's dialect supports, and is not written in `dialect`: the caller drops it.
 
-    `marks`, `names`, `details` and `thinking` tell what is written: marks of what to cache, names of speakers, how
-    closely images are looked at, which thinking goes back. Marks are no loss where a provider caches by itself.
+    `marks`, `names`, `details`, `thinking` and `documents` tell what is written: marks of what to cache, names of
+    speakers, how closely images are looked at, which thinking goes back, what is said of documents. Marks are no loss
+    where a provider caches by itself.
     """
     foreign = chat.dialect != dialect
     if foreign:
@@ -172,6 +176,7 @@ def note_unsupported_fields(
             target.note_dropped("anthropic-beta", f"previews of another format: {', '.join(chat.betas)[:200]}")
     walk = _Walk(chat, target, foreign=foreign, details=not details, thinking=thinking)
     walk.marks = not marks and not target.facts.get("prompt_cache")
+    walk.documents = not documents
     for number, message in enumerate(chat.messages):
         walk.look(message, number, names=not names)
     for number, tool in enumerate(chat.tools or ()):
@@ -226,6 +231,7 @@ class _Walk:
         self, chat: Chat, target: Target, *, foreign: bool, details: bool, thinking: Callable[[Reasoning], bool]
     ) -> None:
         self.marks = False
+        self.documents = True
         self._chat = chat
         self._target = target
         self._foreign = foreign
@@ -268,8 +274,18 @@ class _Walk:
         self._look_at_mark(part, place)
         if self._details and isinstance(part, Image) and part.detail not in (None, "auto"):
             self._note(place, "image_url.detail", "how closely a picture is looked at cannot be said")
-        if part.extra and self._foreign and not isinstance(part, Reasoning | ToolCall):
+        if isinstance(part, File) and part.extra and self._foreign:
+            self._look_at_document(place, part.extra)
+        elif part.extra and self._foreign and not isinstance(part, Reasoning | ToolCall):
             self._look_at_fields(place, part.extra)
+
+    def _look_at_document(self, place: str, extra: Record) -> None:
+        if not self.documents:
+            self._look_at_fields(place, {name: value for name, value in extra.items() if name != "context"})
+            return
+        if wants_citations(extra):
+            self._note(place, "citations", "documents are not cited by this model's provider")
+        self._look_at_fields(place, extra)
 
     def _look_at_mark(self, piece: Piece, place: str) -> None:
         if self.marks and piece.cache is not None:

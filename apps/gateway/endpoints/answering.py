@@ -18,6 +18,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Summary
 from apps.gateway.client.http_request import ClientRequest, ClientResponse, Releasable
 from apps.gateway.dialects import ClientDialect, ClientErrorWriter, ClientReplyWriter, optional_attribute
+from apps.gateway.framing.sse import escape_separators
 from apps.gateway.pipeline import open_chat
 from apps.gateway.response_cache import CacheEntry
 from apps.gateway.run import ChatRun
@@ -132,6 +133,8 @@ def stream_response(run: ChatRun | ToolLoop, dialect: EventWriter, content_type:
     """Return a streamed answer. Its status waits for the first bytes: until then a failure is a plain error."""
     events = run.events()
     pieces = dialect.write_events(events, run.chat)
+    if content_type == EVENTS:
+        pieces = map(escape_separators, pieces)
     first = next(pieces, b"")
     # Of a provider that was slow to begin nothing is known yet: the answer's `metadata` has it all the same.
     headers = [("Content-Type", content_type), _UNBUFFERED, *headers_about(run)]

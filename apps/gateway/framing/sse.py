@@ -6,6 +6,7 @@ SSE repeats the name inside the data.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 from apps.gateway.framing import LONG, BrokenFrames
@@ -15,10 +16,23 @@ MAX_EVENT_BYTES = 128 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # As a number: `in` takes what it is given for one first, and to fail at that costs five times the search.
 _CR = ord("\r")
+# Line separators that JSON leaves as they are within a text. Readers that go by Unicode's lines (Python's `splitlines`,
+# and with it httpx's `iter_lines`) would break an event there.
+_SEPARATORS = re.compile(rb"\xc2\x85|\xe2\x80[\xa8\xa9]")
+_ESCAPES = {"\x85": b"\\u0085", "\u2028": b"\\u2028", "\u2029": b"\\u2029"}
 
 
 class EventTooLong(BrokenFrames):
     """An event of more bytes than anybody should have to hold."""
+
+
+def escape_separators(piece: bytes) -> bytes:
+    """Return events of JSON with no line separator but the ones between lines: those within texts are escaped."""
+    return _SEPARATORS.sub(_escape, piece) if _SEPARATORS.search(piece) else piece
+
+
+def _escape(found: re.Match[bytes]) -> bytes:
+    return _ESCAPES[found[0].decode()]
 
 
 def frames(

@@ -16,7 +16,8 @@ PREFIX = "custom:"
 _MOST_NAME = 255
 # Every OpenAI-alike understands these; what else it takes cannot be known and is sent as the client wrote it.
 _FACTS: dict[str, object] = {
-    "takes": ["reasoning_details", "images", "web_search_options"],
+    "takes": ["reasoning_details", "images", "web_search_options", "extra_content"],
+    "reasoning_field": "any",
     "images": {
         "dialect": "openai",
         "most": 10,

@@ -44,7 +44,7 @@ def _requirements_of(chat: Chat) -> list[Requirement]:
         needs.append(Requirement("JSON output", lambda offer: offer.json_output, "response_format"))
     if chat.response_format is not None and chat.response_format.kind == "json_schema":
         needs.append(Requirement("structured outputs", supports_structured_output, "response_format"))
-    if chat.reasoning is not None and (chat.reasoning.max_tokens or chat.reasoning.effort not in {None, "none"}):
+    if _asks_reasoning(chat):
         needs.append(Requirement("reasoning", lambda offer: offer.reasoning))
     if chat.logprobs:
         needs.append(Requirement("logprobs", _tells_logprobs, "logprobs"))
@@ -111,13 +111,24 @@ def _accepts_input(model: CatalogModel, chat: Chat) -> bool:
 
 
 def _find_dialect(chat: Chat, offer: Offer) -> ProviderDialect | None:
-    """Return the client's format where the provider takes that too, else that of its searches, or the offer's."""
-    if chat.dialect is not None and chat.dialect in offer.facts.get("client_dialects", ()):
+    """Return the client's format where the provider takes that too, else the one for what the chat asks for."""
+    facts = offer.facts
+    if chat.dialect is not None and chat.dialect in facts.get("client_dialects", ()):
         return find_dialect(chat.dialect)
-    searching = offer.facts.get("search_dialect")
-    if searching is not None and (chat.web_search or _has_search(chat)):
-        return find_dialect(searching)
-    return find_dialect(offer.dialect)
+    name = None
+    if "search_dialect" in facts and (chat.web_search or _has_search(chat)):
+        name = facts["search_dialect"]
+    elif chat.tools:
+        name = facts.get("tools_dialect")
+        if name is None and (_asks_reasoning(chat) or chat.effort is not None):
+            name = facts.get("reasoning_tools_dialect")
+    return find_dialect(name or offer.dialect)
+
+
+def _asks_reasoning(chat: Chat) -> bool:
+    """Return whether a chat states an effort other than `none`, or a number of tokens to think."""
+    asked = chat.reasoning
+    return asked is not None and (bool(asked.max_tokens) or asked.effort not in {None, "none"})
 
 
 def _has_search(chat: Chat) -> bool:

@@ -21,7 +21,9 @@ from apps.gateway.canonical.events import Event, Waiting
 from apps.gateway.client import loop_detection
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects import ProviderDialect, headers_of
-from apps.gateway.failures import UpstreamFailure, error_type_for_status, parse_retry_after
+from apps.gateway.dialects.context_overflow import status_of
+from apps.gateway.failures import UpstreamFailure, error_type_for_status
+from apps.gateway.retry_after import first_of, retry_after_in, retry_after_of
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
@@ -145,12 +147,18 @@ def refusal_of(dialect: ProviderDialect, response: ProviderResponse) -> Upstream
     """Return the failure that a response other than 2xx means; close it. Raises UpstreamFailure if it breaks off."""
     with closing(response):
         refusal = dialect.read_failure(response.status, response.read(_MAX_ERROR_BYTES))
-        status = refusal.status or response.status
+        status = status_of(refusal.code, refusal.status or response.status)
         return UpstreamFailure(
             error_type_for_status(status),
             refusal.message,
             status=status,
             code=refusal.code,
             param=refusal.param,
-            retry_after=parse_retry_after(response.headers.get("retry-after")),
+            retry_after=first_of(
+                (
+                    retry_after_of(response.headers, status),
+                    refusal.retry_after,
+                    retry_after_in(refusal.message) if status == 429 else None,
+                )
+            ),
         )

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from apps.gateway.canonical.audio import Recording, Speech, Transcription
-from apps.gateway.canonical.chat import Chat, Message, Target, TaskName, Text
+from apps.gateway.canonical.chat import Chat, FunctionTool, Message, ReasoningRequest, Target, TaskName, Text
 from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Finished
 from apps.gateway.canonical.images import Drawing
@@ -266,3 +266,35 @@ def test_a_query_is_read_with_each_document() -> None:
     )
     one = replace(several, messages=[replace(several.messages[0], parts=several.messages[0].parts[:2])])
     assert estimate_prompt_tokens(several) - estimate_prompt_tokens(one) == 2 * 10 + 2
+
+
+def test_tools_and_reasoning_choose_the_dialect_that_an_offer_states_for_them() -> None:
+    chat = task_of(CHAT)
+    tools = replace(CHAT, tools=[FunctionTool(name="look")])
+    thinks = offer("thinks", "m", facts={"tools_dialect": "responses"})
+    chooses = offer("chooses", "m", facts={"reasoning_tools_dialect": "responses"})
+    plain, responses = find_dialect("openai"), find_dialect("responses")
+    assert [chat.find_dialect(one, thinks) for one in (CHAT, replace(tools, tools=[]), tools)] == [
+        plain,
+        plain,
+        responses,
+    ]
+    stated = {
+        "nothing": tools,
+        "none": replace(tools, reasoning=ReasoningRequest(effort="none")),
+        "no tools": replace(CHAT, reasoning=ReasoningRequest(effort="low")),
+        "an effort": replace(tools, reasoning=ReasoningRequest(effort="low")),
+        "a number of tokens": replace(tools, reasoning=ReasoningRequest(max_tokens=2_000)),
+        "the option `effort`": replace(tools, effort="high"),
+    }
+    asked_at = {name: chat.find_dialect(one, chooses) for name, one in stated.items()}
+    assert asked_at == {
+        "nothing": plain,
+        "none": plain,
+        "no tools": plain,
+        "an effort": responses,
+        "a number of tokens": responses,
+        "the option `effort`": responses,
+    }
+    searches = offer("searches", "m", facts={"search_dialect": "openai", "tools_dialect": "responses"})
+    assert chat.find_dialect(replace(tools, web_search=True), searches) is plain

@@ -221,3 +221,58 @@ def test_a_stream_means_the_same_wherever_it_is_cut(texts: list[str], size: int,
     data = b"".join(b"data: " + chunk + end for chunk in chunks)
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
     assert list(google.read_events(frames(pieces))) == list(google.read_events(chunks))
+
+
+def chunk(*parts: Any, reason: str | None = None, **fields: Any) -> bytes:
+    candidate = {"content": {"role": "model", "parts": list(parts)}, "index": 0}
+    return json.dumps({"candidates": [candidate | ({"finishReason": reason} if reason else {})], **fields}).encode()
+
+
+TOTALS = {"promptTokenCount": 20, "candidatesTokenCount": 3, "thoughtsTokenCount": 7, "totalTokenCount": 30}
+
+
+@pytest.mark.parametrize("last", [({"text": ""},), ({"text": "", "thoughtSignature": "c2ln"},), ()])
+def test_counts_that_add_up_end_a_stream_that_names_no_reason(last: tuple[Any, ...]) -> None:
+    events = list(google.read_events(iter([chunk({"text": "Fine."}), chunk(*last, usageMetadata=TOTALS)])))
+    assert events[-1] == Finished(reason="stop", native=None)
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["Fine."]
+    called = chunk({"functionCall": {"name": "look", "args": {}}})
+    events = list(google.read_events(iter([called, chunk(*last, usageMetadata=TOTALS)])))
+    assert events[-1] == Finished(reason="tool_calls", native=None)
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [chunk({"text": "Fine."})],
+        [chunk({"text": "Fine."}), chunk({"text": ""})],
+        # Counts are running totals: beside content they do not mean that it was the last.
+        [chunk({"text": "Fine."}), chunk({"text": " And"}, usageMetadata=TOTALS)],
+        [chunk({"text": "Fine."}), chunk({"functionCall": {"name": "look"}}, usageMetadata=TOTALS)],
+        [chunk({"text": "", "thought": True}, usageMetadata=TOTALS), chunk({"text": "Fine."})],
+        [chunk({"text": "Fine."}), chunk({"text": ""}, usageMetadata=TOTALS | {"totalTokenCount": 31})],
+        [chunk({"text": "Fine."}), chunk({"text": ""}, usageMetadata={"promptTokenCount": 20})],
+    ],
+)
+def test_without_them_it_was_cut_off(chunks: list[bytes]) -> None:
+    last = list(google.read_events(iter(chunks)))[-1]
+    assert isinstance(last, Failed)
+    assert last.error.message == "The provider's answer ended before it was complete"
+
+
+def test_the_only_picture_is_one_though_it_is_marked_as_a_thought() -> None:
+    def blob(data: str, **marks: Any) -> dict[str, Any]:
+        return {"inlineData": {"mimeType": "image/png", "data": data}, **marks}
+
+    def pictures(*parts: Any) -> list[str]:
+        whole = fold(google.read_reply(answer(*parts))).choices[0].images
+        streamed = fold(google.read_events(iter([answer(*parts)]))).choices[0].images
+        assert whole == streamed
+        return [url.removeprefix("data:image/png;base64,") for url in whole]
+
+    sketch = {"text": "A sketch.", "thought": True}
+    assert pictures(sketch, blob("AAAA", thought=True), blob("BBBB", thought=True)) == ["BBBB"]
+    assert pictures(sketch, blob("AAAA", thought=True), blob("BBBB")) == ["BBBB"]
+    assert pictures(blob("BBBB"), blob("AAAA", thought=True)) == ["BBBB"]
+    signed = fold(google.read_reply(answer(blob("AAAA", thought=True, thoughtSignature="c2ln")))).choices[0]
+    assert [(block.id, block.signature) for block in signed.reasoning] == [("image-0", "c2ln")]

@@ -153,3 +153,62 @@ def test_calls_and_texts_that_stream_at_once_stay_apart() -> None:
 def test_an_answer_that_ended_early_for_a_reason_that_nobody_knows_was_cut_off() -> None:
     [*_, last] = read(completed(MESSAGE, status="incomplete", incomplete_details={"reason": "max_tool_calls"}))
     assert last == Finished(reason="length", native="max_tool_calls")
+
+
+def delta(kind: str, text: str, **numbers: int) -> dict[str, Any]:
+    return {"type": f"response.{kind}.delta", "output_index": 0, "item_id": "msg_1", "delta": text, **numbers}
+
+
+def said(text: str, *annotations: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": list(annotations)}
+
+
+@pytest.mark.parametrize(
+    ("streamed", "parts", "texts"),
+    [
+        # Counted from one while it streams.
+        ([("Hi", 1)], ["Hi"], ["Hi"]),
+        ([("H", 1), ("i", 1)], ["Hi there"], ["H", "i", " there"]),
+        # Two parts that streamed as one, and one that streamed as two.
+        ([("Hi ", 0), ("there", 0)], ["Hi ", "there"], ["Hi ", "there"]),
+        ([("Hi ", 0), ("there", 1)], ["Hi there"], ["Hi ", "there"]),
+        ([("Hi ", 3), ("there", 4)], ["Hi ", "there"], ["Hi ", "there"]),
+        # What did not stream is added.
+        ([("Hi", 0)], ["Hi", " there"], ["Hi", " there"]),
+        ([], ["Hi", " there"], ["Hi", " there"]),
+        ([("Hi", 0)], ["Hi", "Hi"], ["Hi", "Hi"]),
+    ],
+)
+def test_text_is_not_told_again_where_its_parts_are_counted_otherwise(
+    streamed: list[tuple[str, int]], parts: list[str], texts: list[str]
+) -> None:
+    page = {"type": "url_citation", "url": "https://a.example/", "title": "A", "start_index": 0, "end_index": 2}
+    item = {**MESSAGE, "content": [said(part) for part in parts]}
+    begun = {"type": "response.output_item.added", "output_index": 0, "item": {**MESSAGE, "content": []}}
+    deltas = [delta("output_text", text, content_index=number) for text, number in streamed]
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    events = read(begun, *deltas, done, completed(item))
+    assert [event.text for event in events if isinstance(event, TextDelta)] == texts
+    if len(parts) == 1 and streamed:
+        note = {
+            "type": "response.output_text.annotation.added",
+            "output_index": 0,
+            "content_index": streamed[0][1],
+            "annotation": page,
+        }
+        cited = {**MESSAGE, "content": [said(parts[0], page)]}
+        done = {"type": "response.output_item.done", "output_index": 0, "item": cited}
+        events = read(begun, *deltas, note, done, completed(cited))
+        if len(streamed) == 1 or streamed[0][1] == streamed[1][1]:
+            assert len(fold(iter(events)).choices[0].annotations) == 1
+
+
+def test_thinking_is_not_told_again_either() -> None:
+    item = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Look."}]}
+    events = read(
+        {"type": "response.output_item.added", "output_index": 0, "item": {**item, "summary": []}},
+        delta("reasoning_summary_text", "Look.", summary_index=1),
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        completed(item, MESSAGE),
+    )
+    assert [event.text for event in events if isinstance(event, ReasoningDelta)] == ["Look."]

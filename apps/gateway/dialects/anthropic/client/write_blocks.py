@@ -14,7 +14,8 @@ import msgspec
 
 from apps.gateway.canonical.events import ReasoningDelta
 from apps.gateway.dialects.anthropic.provider.write_messages import split_data_url
-from apps.gateway.dialects.anthropic.shared.wire import SIGNATURE_FORMAT, encode
+from apps.gateway.dialects.anthropic.shared.wire import CALLER, SIGNATURE_FORMAT, encode
+from apps.gateway.dialects.document_citations import LOCATIONS
 
 Record = dict[str, Any]
 
@@ -51,10 +52,13 @@ def write_image(url: str) -> Record:
 
 
 def write_citation(note: Record, text: str) -> Record:
-    """Return a citation of a page of the web for a place in `text`, which is all that was said before it.
+    """Return a citation: of a document as it is, of a page of the web for a place in `text`, which is all that was said
+    before it.
 
-    Its index is empty: only Anthropic has one, and takes the citation back with it.
+    The index of a page is empty: only Anthropic has one, and takes the citation back with it.
     """
+    if note.get("type") in LOCATIONS:
+        return note
     cited = note.get("url_citation")
     page: Record = cited if isinstance(cited, dict) else {}
     start, end = page.get("start_index"), page.get("end_index")
@@ -97,9 +101,10 @@ class Blocks:
             piece += self._go_on(last, {"type": "signature_delta", "signature": event.signature})
         return piece
 
-    def call(self, number: int, call_id: str, name: str) -> bytes:
+    def call(self, number: int, call_id: str, name: str, extra: Record | None = None) -> bytes:
         """Return what the beginning of a call becomes."""
-        block = self._calls[number] = _Block("tool_use", write_call(call_id, name))
+        caller = {CALLER: extra[CALLER]} if extra and CALLER in extra else {}
+        block = self._calls[number] = _Block("tool_use", {**write_call(call_id, name), **caller})
         return self._add(block)
 
     def argue(self, number: int, arguments: str) -> bytes:

@@ -168,7 +168,7 @@ class _Stream:
         return b"" if self._silent else self._begun(self._blocks.think(event))
 
     def _call_started(self, event: ToolCallStarted) -> bytes:
-        return self._begun(self._blocks.call(event.index, event.id, event.name))
+        return self._begun(self._blocks.call(event.index, event.id, event.name, event.extra))
 
     def _call_delta(self, event: ToolCallDelta) -> bytes:
         return self._begun(self._blocks.argue(event.index, event.arguments))

@@ -91,6 +91,9 @@ class _Answer:
         self._usage: Record = {}
         self._known: Record = {}
         self._begun = False
+        # The names of the blocks that the message began with, and which that stream are among them.
+        self._given: set[str] = set()
+        self._repeated: set[int] = set()
         self._stop: str | None = None
 
     def read(self, frame: bytes) -> list[Event]:
@@ -102,17 +105,17 @@ class _Answer:
         events: list[Event] = []
         if kind == "message_start":
             message = wire.get("message")
-            return self.begin(message) if isinstance(message, dict) and not self._begun else []
+            if not isinstance(message, dict) or self._begun:
+                return []
+            events = self.begin(message)
+            self._read_given(message, frame, events)
+            return events
         if kind == "error" or (kind is None and "error" in wire):
             return self._fail(failed(wire))
         if not self._begun:
             return [] if kind == "ping" else self._fail(unreadable_answer("The provider's answer has no beginning"))
-        if kind == "content_block_start":
-            self.blocks.begin(_index(wire), wire.get("content_block"), events)
-        elif kind == "content_block_delta":
-            self.blocks.go_on(_index(wire), wire.get("delta"), events)
-        elif kind == "content_block_stop":
-            self.blocks.end(_index(wire), events)
+        if kind in ("content_block_start", "content_block_delta", "content_block_stop"):
+            self._read_block(kind, wire, events)
         elif kind == "message_delta":
             delta = wire.get("delta")
             around = {name: value for name, value in wire.items() if name not in {"type", "delta"}}
@@ -120,6 +123,22 @@ class _Answer:
         elif kind == "message_stop":
             events.extend(self.end())
         return events
+
+    def _read_block(self, kind: str, wire: Record, events: list[Event]) -> None:
+        """Add the events of a block; of one that the message began with there is nothing to add."""
+        index = _index(wire)
+        if kind == "content_block_start":
+            self._repeated.discard(index)
+            if _name_of(wire.get("content_block")) in self._given:
+                self._repeated.add(index)
+        if index in self._repeated:
+            return
+        if kind == "content_block_start":
+            self.blocks.begin(index, wire.get("content_block"), events)
+        elif kind == "content_block_delta":
+            self.blocks.go_on(index, wire.get("delta"), events)
+        else:
+            self.blocks.end(index, events)
 
     def begin(self, message: Record) -> list[Event]:
         """Announce the answer."""
@@ -135,6 +154,19 @@ class _Answer:
         ]
         self._count(message.get("usage"), events)
         return events
+
+    def _read_given(self, message: Record, frame: bytes, events: list[Event]) -> None:
+        """Take in what a message begins with: where a tool was called by a program, that is the whole of it."""
+        content = message.get("content")
+        if not isinstance(content, list) or not content:
+            return
+        self._given = {name for block in content if (name := _name_of(block))}
+        raw = _raw_blocks(bytes(_read_fields(frame)["message"]))
+        for index, block in enumerate(content):
+            self.blocks.begin(index, block, events, raw[index].get("input"))
+            self.blocks.end(index, events)
+        if isinstance(stop := message.get("stop_reason"), str):
+            self._stop = stop
 
     def end_is_near(self, fields: Record, counted: Record, events: list[Event]) -> None:
         """Take in what is said at the end: why the model stopped, what was used, and whatever else."""
@@ -180,6 +212,14 @@ class _Answer:
     def _fail(self, event: Event) -> list[Event]:
         self.over = self.failed = True
         return [event]
+
+
+def _name_of(block: Any) -> str:
+    """Return what no other block is called: a call's id, or the one that a result is of; empty for any other block."""
+    for field in ("id", "tool_use_id"):
+        if isinstance(block, dict) and isinstance(name := block.get(field), str) and name:
+            return f"{block.get('type')} {name}"
+    return ""
 
 
 def _index(wire: Record) -> int:

@@ -20,7 +20,7 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.anthropic.shared.wire import NAME, SIGNATURE_FORMAT, encode, new_id
+from apps.gateway.dialects.anthropic.shared.wire import CALLER, NAME, SIGNATURE_FORMAT, encode, new_id
 
 Record = dict[str, Any]
 
@@ -149,7 +149,10 @@ class BlockReader:
         self.calls += 1
         name = _text(wire.get("name")) or ""
         call_id = block.start["id"] = _text(wire.get("id")) or new_id("toolu_")
-        events.append(ToolCallStarted(index=block.number, id=call_id, name=name))
+        # Who called, a program at the provider or the model, comes back with the call.
+        caller = wire.get(CALLER)
+        extra = {CALLER: caller} if isinstance(caller, dict) else None
+        events.append(ToolCallStarted(index=block.number, id=call_id, name=name, extra=extra))
         written = bytes(arguments).decode() if arguments is not None else encode(wire.get("input") or {}).decode()
         if written != "{}":
             self._argue(block, written, events)

@@ -70,6 +70,9 @@ def write_request(chat: Chat, target: Target) -> bytes:
         if not ROUTER_FIELDS.isdisjoint(wire):
             wire = {name: raw for name, raw in wire.items() if name not in ROUTER_FIELDS}
         drop_sampling(wire, chat, target)
+        if not chat.tools and (chat.tool_choice is None or chat.tool_choice.mode in ("auto", "none")):
+            # A choice among no tools is refused.
+            wire.pop("tool_choice", None)
     else:
         wire = _written(chat, target)
     drop_thinking(wire, chat, target)

@@ -5,19 +5,18 @@ Knows the shapes and words of error objects. Must never decide what follows from
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, failure_event, read_refusal
 from apps.gateway.dialects.anthropic.shared.wire import encode
+from apps.gateway.dialects.context_overflow import anthropic_message, code_of
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.rest.envelopes import anthropic_type
 
 # By this code Anthropic's clients learn that they have to send the whole conversation each time.
 UNTHREADED = "thread_unsupported_request"
-_TOO_LONG = re.compile("prompt is too long|exceeds? (the )?context")
 
 # The status behind the word of an error that comes without one: in the middle of a stream, or of a batch.
 STATUSES = {
@@ -57,9 +56,7 @@ def _failure_of(error: dict[str, Any]) -> Failure:
     message, kind = error.get("message"), error.get("type")
     code = kind if isinstance(kind, str) and kind else None
     words = message if isinstance(message, str) and message else code or "The provider gave no reason"
-    if _TOO_LONG.search(words):
-        code = "context_length_exceeded"
-    return Failure(message=words[:MAX_ERROR_LENGTH], code=code)
+    return Failure(message=words[:MAX_ERROR_LENGTH], code=code_of(words, code))
 
 
 def failed(answer: dict[str, Any]) -> Failed:
@@ -78,7 +75,7 @@ def write_error(error: ApiError) -> bytes:
 
 def write_error_object(error: ApiError) -> dict[str, Any]:
     """Return what clients of this format look for in an error."""
-    message = error.message
+    message = anthropic_message(error)
     if isinstance(error, InvalidRequest) and error.param and message.startswith(f"{error.param}: "):
         message = f"Invalid request format: {message}"
     error_object: dict[str, Any] = {"type": anthropic_type(error.status), "message": message}

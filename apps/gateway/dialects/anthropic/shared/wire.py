@@ -16,6 +16,8 @@ from apps.gateway.canonical.events import FinishReason
 from apps.gateway.dialects.fields import BOUNDS
 from apps.kernel.json_bounds import decode_text_within
 
+# The field of a call that says whether the model made it, or a program at the provider.
+CALLER: Final = "caller"
 NAME: Final = "anthropic"
 FRAMING: Final = "sse"
 VERSION: Final = "2023-06-01"

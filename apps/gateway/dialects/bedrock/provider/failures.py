@@ -11,12 +11,8 @@ from typing import Any
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, failure_event, read_answer
+from apps.gateway.dialects.context_overflow import code_of, code_of_status
 
-_OVERFLOW = re.compile(
-    r"(input|prompt) is too long|too many (input )?tokens|maximum context length|exceeds? (the |this model.s )?"
-    r"(maximum )?(context|number of (input )?tokens)|context window",
-    re.IGNORECASE,
-)
 # Bedrock says 400 of a model that it does not have there, as if the request were wrong.
 _NO_SUCH_MODEL = re.compile(
     r"model identifier is invalid|on-demand throughput isn.t supported|don.t have access to the model", re.IGNORECASE
@@ -48,11 +44,11 @@ def read_failure(status: int, body: bytes) -> Failure:
         answer = None
     words = _words(answer)
     if words is None:
-        return Failure(message=f"The provider answered with status {status}")
+        return Failure(message=f"The provider answered with status {status}", code=code_of_status(status))
     corrected = 502 if status == _MODEL_FAILED else None
     if status == 400 and _NO_SUCH_MODEL.search(words):
         corrected = 404
-    return Failure(message=words, code=_code(words, _name(answer)), status=corrected)
+    return Failure(message=words, code=code_of(words, _name(answer)), status=corrected)
 
 
 def exception(raised: Any) -> Failed:
@@ -65,7 +61,7 @@ def exception(raised: Any) -> Failed:
 def failed(words: str, status: int = 502, name: str | None = None) -> Failed:
     """Return the end of an answer that turns out to be a failure."""
     words = words[:MAX_ERROR_LENGTH]
-    return failure_event(Failure(message=words, code=_code(words, name)), status)
+    return failure_event(Failure(message=words, code=code_of(words, name)), status)
 
 
 def find_failure(answer: Any) -> Failed | None:
@@ -89,7 +85,3 @@ def _name(answer: Any) -> str | None:
     kind = answer.get("__type") if isinstance(answer, dict) else None
     name = kind.rpartition("#")[2][:_LONGEST_NAME] if isinstance(kind, str) else ""
     return name[:1].lower() + name[1:] or None
-
-
-def _code(words: str, name: str | None) -> str | None:
-    return "context_length_exceeded" if _OVERFLOW.search(words) else name

@@ -34,7 +34,7 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
             "what is understood beyond what every model does: `cache_points` and `cache_tools` (cache marks behind a "
             "message's blocks, behind tools), `cache_1h` (their longer `ttl`), `top_k` or `inferenceConfig.topK` (the "
             "field of `additionalModelRequestFields` for it), `strict` (tool arguments are bound to the schema), "
-            "`tool_choice` (Anthropic's own, in place of Bedrock's)"
+            "`tool_choice` (Anthropic's own, in place of Bedrock's), `citations` (the answer cites documents)"
         ),
     ] = frozenset()
     tool_results: Annotated[

@@ -23,6 +23,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
 )
 from apps.gateway.dialects.anthropic.shared.wire import SIGNATURE_FORMAT
+from apps.gateway.dialects.bedrock.provider.read_citation import read_citation
 from apps.gateway.dialects.bedrock.shared.wire import NAME, Record, encode
 
 _SERVER_TOOL = "server_tool_use"
@@ -105,9 +106,11 @@ class BlockReader:
         if block.number is not None and not block.pieces:
             events.append(ToolCallDelta(index=block.number, arguments="{}"))
         for citation in block.citations:
-            if url := _web_address(citation):
-                note = {"url": url, "title": citation.get("title") or "", "start_index": block.at}
-                cited = {"type": "url_citation", "url_citation": {**note, "end_index": self._written}}
+            if (note := read_citation(citation)) is not None:
+                events.append(Annotated(annotation=note))
+            elif url := _web_address(citation):
+                page = {"url": url, "title": citation.get("title") or "", "start_index": block.at}
+                cited = {"type": "url_citation", "url_citation": {**page, "end_index": self._written}}
                 events.append(Annotated(annotation=cited))
         if block.citations:
             self._foreign.append({"citations": block.citations})

@@ -25,6 +25,7 @@ from apps.gateway.dialects.anthropic.shared.wire import SIGNATURE_FORMAT, read_i
 from apps.gateway.dialects.bedrock.provider.flavor import Flavor
 from apps.gateway.dialects.bedrock.provider.write_media import Documents, write_audio, write_file, write_image
 from apps.gateway.dialects.bedrock.shared.wire import Record, refused, write_id
+from apps.gateway.dialects.document_citations import wants_citations
 
 SAYS_NOTHING: Record = {"text": "."}
 
@@ -86,9 +87,24 @@ class Blocks:
             case Audio():
                 return write_audio(part, at)
             case File():
-                return write_file(part, self._documents, at)
+                return self._file(part, at)
             case _:
                 raise refused(f"{at}: holds content that this model's provider has no form for", at)
+
+    def _file(self, file: File, at: str) -> Record:
+        """Return a file; of a document also what it is about, and that the answer is to cite it."""
+        wire = write_file(file, self._documents, at)
+        document, extra = wire.get("document"), file.extra or {}
+        if document is None:
+            return wire
+        if isinstance(about := extra.get("context"), str) and about:
+            document["context"] = about
+        if wants_citations(extra):
+            if "citations" in self._flavor.takes:
+                document["citations"] = {"enabled": True}
+            else:
+                self._target.note_dropped(f"{at}.citations", "this model does not cite documents")
+        return wire
 
     def _thinking(self, part: Reasoning) -> Record | None:
         """Return thinking under the signature of Claude's maker, who knows it on Bedrock and elsewhere alike."""

@@ -111,7 +111,14 @@ def _lose_unheard(chat: Chat, target: Target, blocks: Blocks) -> None:
 
     # Previews are noted where they are written.
     note_unsupported_fields(
-        replace(chat, betas=None), target, NAME, marks=True, names=False, details=False, thinking=is_returnable
+        replace(chat, betas=None),
+        target,
+        NAME,
+        marks=True,
+        names=False,
+        details=False,
+        thinking=is_returnable,
+        documents=True,
     )
 
 

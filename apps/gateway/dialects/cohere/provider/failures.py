@@ -5,16 +5,14 @@ Knows the shape of its error objects. Must never decide what follows from one.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from msgspec.structs import replace
 
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, read_refusal
+from apps.gateway.dialects.context_overflow import code_of
 from apps.gateway.dialects.openai.shared.failures import find_failure as find_error_object
-
-_OVERFLOW = re.compile(r"too many tokens|size limit exceeded by \d+ tokens|exceeds? .{0,40}context", re.IGNORECASE)
 
 
 def read_failure(status: int, body: bytes) -> Failure:
@@ -30,6 +28,4 @@ def find_failure(answer: Any) -> Failure | None:
     failure = find_error_object(answer) if "error" in answer or "detail" in answer else None
     if failure is None and isinstance(words, str) and words:
         failure = Failure(message=words[:MAX_ERROR_LENGTH])
-    if failure is not None and _OVERFLOW.search(failure.message):
-        return replace(failure, code="context_length_exceeded")
-    return failure
+    return failure and replace(failure, code=code_of(failure.message, failure.code))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from apps.gateway.dialects.context_overflow import google_message
 from apps.gateway.dialects.google.shared.wire import Record, encode
 from apps.kernel.errors import ApiError, NotFound
 from apps.kernel.rest.envelopes import Family, body_of
@@ -16,10 +17,10 @@ def error_for_clients(error: ApiError) -> ApiError:
 
 def write_error(error: ApiError) -> bytes:
     """Return an error's body."""
-    return encode(body_of(Family.GOOGLE, error))
+    return encode({"error": write_error_object(error)})
 
 
 def write_error_object(error: ApiError) -> Record:
     """Return what clients of this format look for in an error: the reason, the field at fault, when to come back."""
     status: Record = body_of(Family.GOOGLE, error)["error"]
-    return status
+    return status | {"message": google_message(error)}

@@ -22,6 +22,7 @@ from apps.gateway.dialects.fields import (
 from apps.gateway.dialects.google.client.read_media import read_blob, read_file
 from apps.gateway.dialects.google.client.signature_carrier import read_carrier
 from apps.gateway.dialects.google.shared.wire import IMAGE_SIGNATURE, NAME, SIGNATURE_FORMAT, TEXT_SIGNATURE, encode
+from apps.gateway.dialects.signed_call_ids import state_signature
 
 MAX_PARTS = 10_000
 # The fields that say what a part is: exactly one of them stands in it.
@@ -91,7 +92,7 @@ class _Reader:
         if kind == "functionCall":
             call = required(wire, kind, _read_call)
             if signature is not None:
-                call.extra = {**(call.extra or {}), "extra_content": {"google": {"thought_signature": signature}}}
+                call.extra = {**(call.extra or {}), **state_signature(signature)}
             self.parts.append(call)
             return
         part = self._read(kind, wire)

@@ -26,9 +26,8 @@ from apps.gateway.canonical.events import (
 from apps.gateway.dialects.fields import BOUNDS
 from apps.gateway.dialects.google.client.signature_carrier import write_carrier
 from apps.gateway.dialects.google.provider.write_media import write_audio, write_image
-from apps.gateway.dialects.google.provider.write_parts import stated_signature
 from apps.gateway.dialects.google.shared.wire import IMAGE_SIGNATURE, NAME, SIGNATURE_FORMAT, TEXT_SIGNATURE, Record
-from apps.gateway.dialects.signed_call_ids import split_signature
+from apps.gateway.dialects.signed_call_ids import split_signature, stated_signature
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
 
@@ -85,8 +84,10 @@ class PartWriter:
 
     def _call(self, call: ToolCallStarted, text: str) -> Record:
         """Return a call; arguments that are no object are said as the only one."""
-        arguments: Any = msgspec.Raw(text.encode("utf-8", "replace"))
-        if not _is_json(text, dict):
+        if _is_json(text, dict):
+            # With all of their digits, but on one line: a line break within an event would end it.
+            arguments: Any = msgspec.Raw(msgspec.json.format(text.encode("utf-8", "replace"), indent=-1))
+        else:
             arguments = {"input": text} if text.strip() else {}
         call_id, carried = split_signature(call.id)
         wire: Record = {"functionCall": {"id": call_id, "name": call.name, "args": arguments}}

@@ -5,18 +5,14 @@ Knows the shape of Google's error objects. Must never decide what follows from o
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, failure_event, read_refusal
+from apps.gateway.dialects.context_overflow import code_of
 from apps.gateway.dialects.google.shared.wire import Record
-
-_OVERFLOW = re.compile(
-    r"(input|prompt) (token count|is too long|context)[^.]*(exceed|maximum|limit)|exceeds the maximum number of tokens",
-    re.IGNORECASE,
-)
+from apps.gateway.retry_after import retry_delay_of
 
 
 def read_failure(status: int, body: bytes) -> Failure:
@@ -33,13 +29,12 @@ def find_failure(answer: Any) -> Failure | None:
     if not isinstance(message, str) or not message:
         message = "The provider gave no reason"
     code = _reason(error) or error.get("status")
-    if _OVERFLOW.search(message):
-        code = "context_length_exceeded"
     return Failure(
         message=message[:MAX_ERROR_LENGTH],
-        code=code if isinstance(code, str) and code else None,
+        code=code_of(message, code if isinstance(code, str) and code else None),
         # Google says 400 of a credential that it does not know, as if the request were wrong.
         status=401 if code == "API_KEY_INVALID" else None,
+        retry_after=retry_delay_of(error.get("details")),
     )
 
 

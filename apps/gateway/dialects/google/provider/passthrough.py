@@ -11,8 +11,8 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, ToolCall
 from apps.gateway.dialects.google.provider.flavor import Flavor
-from apps.gateway.dialects.google.provider.write_parts import stated_signature
 from apps.gateway.dialects.google.shared.wire import NAME, Record
+from apps.gateway.dialects.signed_call_ids import stated_signature
 
 _NULL = msgspec.Raw(b"null")
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -41,6 +41,10 @@ def pass_on(chat: Chat, body: bytes) -> Record:
     config: Record = _read_fields(wire["generationConfig"]) if "generationConfig" in wire else {}
     if chat.max_tokens is not None:
         wire["generationConfig"] = {**config, "maxOutputTokens": chat.max_tokens}
+    if not chat.tools and (chat.tool_choice is None or chat.tool_choice.mode in ("auto", "none")):
+        # How functions are called is refused where there are none.
+        for name in ("toolConfig", "tool_config"):
+            wire.pop(name, None)
     return wire
 
 

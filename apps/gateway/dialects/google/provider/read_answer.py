@@ -16,8 +16,8 @@ from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started,
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.answer_errors import read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.google.provider.failures import failed, find_failure
-from apps.gateway.dialects.google.provider.read_candidate import CandidateReader
-from apps.gateway.dialects.google.shared.usage import read_usage
+from apps.gateway.dialects.google.provider.read_candidate import CandidateReader, says_nothing
+from apps.gateway.dialects.google.shared.usage import adds_up, read_usage
 from apps.gateway.dialects.google.shared.wire import FAILURE_WORDS, FINISH_REASONS, NAME, Record
 from apps.kernel.usage import Usage
 
@@ -33,7 +33,8 @@ def read_reply(body: bytes) -> Iterator[Event]:
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of a streamed answer; an empty frame is silence and becomes `Waiting`.
 
-    Google marks no end: an answer is complete when every candidate has said why it stopped.
+    Google marks no end: an answer is complete when every candidate has said why it stopped, or when a last chunk that
+    says nothing more brings counts that add up.
     """
     answer = _Answer()
     for frame in frames:
@@ -57,6 +58,8 @@ class _Answer:
         self._feedback: Record = {}
         self._reported: Any = None
         self._usage: Usage | None = None
+        # Whether the last chunk brought nothing but the counts of the whole answer.
+        self._is_counted = False
 
     def read(self, data: bytes) -> list[Event]:
         """Return the events of a chunk."""
@@ -81,6 +84,7 @@ class _Answer:
                 self._read_candidate(candidate, position, events)
                 if self.over:
                     return events
+        self._is_counted = says_nothing(candidates) and adds_up(chunk.get("usageMetadata"))
         self._reported = chunk.get("usageMetadata") or self._reported
         self._count(events)
         return events
@@ -95,7 +99,8 @@ class _Answer:
             return self._end_with(
                 unreadable_answer("The provider sent an answer without candidates") if whole else truncated_answer()
             )
-        if not whole and any(reader.finish_word is None for reader in self._candidates.values()):
+        unfinished = any(reader.finish_word is None for reader in self._candidates.values())
+        if unfinished and not whole and not self._is_counted:
             return self._end_with(truncated_answer())
         events: list[Event] = []
         for index, reader in sorted(self._candidates.items()):

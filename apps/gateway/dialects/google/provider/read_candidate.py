@@ -32,8 +32,10 @@ from apps.gateway.dialects.google.shared.wire import (
     encode,
     new_id,
 )
-from apps.gateway.dialects.signed_call_ids import join_signature
+from apps.gateway.dialects.signed_call_ids import join_signature, state_signature
 
+# What a part has that says nothing.
+_EMPTY_PART = frozenset({"text", "thought", "thoughtSignature"})
 _KNOWN = frozenset({"index", "content", "finishReason", "logprobsResult"})
 
 
@@ -52,6 +54,8 @@ class CandidateReader:
         self._layout = Layout()
         self._around: Record = {}
         self._grounding: Record = {}
+        # The last picture that was made while thinking, and the signature on it.
+        self._draft: tuple[Record, str | None] | None = None
         # Searches that were told in the middle of the text.
         self._late: list[Event] = []
 
@@ -75,6 +79,11 @@ class CandidateReader:
     def end(self, events: list[Event]) -> None:
         """Add what is only known now: citations of the whole text, and what no other format has words for."""
         events += self._late
+        if self._draft is not None and not self._images:
+            # The only picture there is, whatever it is marked as.
+            blob, signature = self._draft
+            if self._read_blob(blob, events):
+                self._add_signature(f"{IMAGE_SIGNATURE}{self._images - 1}", signature, events)
         if self._grounding:
             citations = read_citations(self._grounding, "".join(self._texts))
             events.extend(Annotated(choice=self._index, annotation=citation) for citation in citations)
@@ -116,6 +125,8 @@ class CandidateReader:
         elif isinstance(blob, dict) and part.get("thought") is not True and self._read_blob(blob, events):
             self._add_signature(f"{IMAGE_SIGNATURE}{self._images - 1}", signature, events)
         elif part:
+            if isinstance(blob, dict):
+                self._draft = blob, signature
             self._layout.add_own(part)
             events.append(OpaqueDelta(choice=self._index, dialect=NAME, data={"part": part}, of="stream"))
 
@@ -154,7 +165,7 @@ class CandidateReader:
         extra: Record | None = None
         if signature is not None:
             call_id = join_signature(call_id, signature)
-            extra = {"extra_content": {"google": {"thought_signature": signature}}}
+            extra = state_signature(signature)
         self.has_calls = True
         events.append(
             ToolCallStarted(
@@ -184,6 +195,17 @@ class CandidateReader:
             events.append(ImageMade(choice=self._index, url=f"data:{media_type};base64,{data}"))
             return True
         return False
+
+
+def says_nothing(candidates: Any) -> bool:
+    """Return whether the candidates of a chunk hold no content: nothing but empty text and signatures."""
+    for candidate in candidates if isinstance(candidates, list) else ():
+        content = candidate.get("content") if isinstance(candidate, dict) else None
+        parts = content.get("parts") if isinstance(content, dict) else None
+        for part in parts if isinstance(parts, list) else ():
+            if not isinstance(part, dict) or part.get("text") or not part.keys() <= _EMPTY_PART:
+                return False
+    return True
 
 
 def _logprobs(result: Record) -> Record:

@@ -8,7 +8,6 @@ the part. Must never know turns.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -17,7 +16,7 @@ from apps.gateway.dialects.fields import BOUNDS
 from apps.gateway.dialects.google.provider.function_names import write_name
 from apps.gateway.dialects.google.provider.write_media import write_audio, write_file, write_image
 from apps.gateway.dialects.google.shared.wire import IMAGE_SIGNATURE, NAME, SIGNATURE_FORMAT, TEXT_SIGNATURE, Record
-from apps.gateway.dialects.signed_call_ids import split_signature
+from apps.gateway.dialects.signed_call_ids import split_signature, stated_signature
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
 
@@ -100,14 +99,6 @@ def _call(call: ToolCall, *, ours: bool) -> Record:
         wire["functionCall"] = {**own, **wire["functionCall"]}
     signature = stated_signature(call.extra) or carried
     return wire if signature is None else {**wire, "thoughtSignature": signature}
-
-
-def stated_signature(extra: Record | None) -> str | None:
-    """Return a call's `extra_content.google.thought_signature`, where Google's own OpenAI format has the signature."""
-    found: Any = extra
-    for name in ("extra_content", "google", "thought_signature"):
-        found = found.get(name) if isinstance(found, dict) else None
-    return found if isinstance(found, str) and found else None
 
 
 def _arguments(text: str) -> msgspec.Raw | Record:

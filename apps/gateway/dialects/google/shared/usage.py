@@ -16,6 +16,8 @@ from apps.kernel.usage import Usage
 
 # No answer has a billion tokens; a count beyond is a provider's bug.
 _MOST = 10**9
+# The counts that make up the total.
+_PARTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
 
 
 def read_usage(reported: Any, searches: int) -> Usage | None:
@@ -54,6 +56,13 @@ def _tier(reported: Any) -> str:
     """Return the tier of service: AI Studio names it, Vertex AI calls it a kind of traffic."""
     traffic = reported.get("serviceTier") or reported.get("trafficType")
     return served_tier(traffic.lower().removeprefix("on_demand_")) if isinstance(traffic, str) else ""
+
+
+def adds_up(reported: Any) -> bool:
+    """Return whether counts hold a total that is the sum of the others."""
+    if not isinstance(reported, dict) or not (total := _count(reported.get("totalTokenCount"))):
+        return False
+    return total == sum(_count(reported.get(name)) for name in _PARTS)
 
 
 def write_usage(summary: Summary) -> Record:

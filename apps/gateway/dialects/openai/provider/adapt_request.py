@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat, FunctionTool, Message, Part, Target, ToolCall, ToolResult
 from apps.gateway.dialects.openai.provider.call_ids import adapt_call_ids
 from apps.gateway.dialects.openai.provider.flavor import Flavor
+from apps.gateway.dialects.signed_call_ids import FIELD as SIGNATURE_FIELD
+from apps.gateway.dialects.signed_call_ids import split_signature, state_signature
 from apps.kernel.errors import InvalidRequest
 
 Record = dict[str, Any]
-
-_FOREIGN = "extra_content"
 
 
 def adapt_request(chat: Chat, flavor: Flavor, target: Target) -> Chat:
@@ -59,8 +59,10 @@ def _adapt_message(message: Message, number: int, ids: dict[str, str], flavor: F
 def _adapt_part(part: Part, ids: dict[str, str], flavor: Flavor) -> Part:
     if isinstance(part, ToolCall):
         extra = part.extra or {}
-        if part.id in ids or (_FOREIGN in extra and _FOREIGN not in flavor.takes):
-            kept = {name: value for name, value in extra.items() if name != _FOREIGN or name in flavor.takes}
+        if part.id in ids or (SIGNATURE_FIELD in extra and SIGNATURE_FIELD not in flavor.takes):
+            kept = {name: value for name, value in extra.items() if name != SIGNATURE_FIELD or name in flavor.takes}
+            if SIGNATURE_FIELD in flavor.takes and (signature := split_signature(part.id)[1]) is not None:
+                kept = state_signature(signature) | kept
             return replace(part, id=ids.get(part.id, part.id), extra=kept or None)
     elif isinstance(part, ToolResult) and part.call_id in ids:
         return replace(part, call_id=ids[part.call_id])

@@ -7,8 +7,9 @@ A hint is left out; what would change what the client gets is refused. Knows fac
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import (
@@ -18,6 +19,7 @@ from apps.gateway.canonical.chat import (
     Reasoning,
     ReasoningRequest,
     Target,
+    ToolChoice,
     WebSearchTool,
 )
 from apps.gateway.dialects.foreign_blocks import drop_foreign_blocks
@@ -42,6 +44,7 @@ Record = dict[str, Any]
 # What OpenAI takes, and those who are like it.
 _MOST_STOPS = 4
 _NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
+_SEARCH_BY_ITSELF: Final = "whether the web is searched cannot be chosen at this model's provider"
 # Fields without which the client would get something else than what it asks for.
 _NEEDED = frozenset({"n", "logprobs", "top_logprobs", "modalities", "audio", "tools", "response_format"})
 
@@ -80,6 +83,37 @@ def drop_unsupported(wire: Record, chat: Chat, flavor: Flavor, target: Target) -
         note_dropped(chat, target, "temperature", "the model chooses its words alone")
     if chat.image_config is not None and "image_config" not in flavor.takes:
         note_dropped(chat, target, "image_config", "not available from this model's provider")
+
+
+def drop_dangling_fields(wire: Record, chat: Chat, flavor: Flavor, target: Target) -> None:
+    """Leave out the fields that providers refuse without another one: a choice among no tools, the likeliest words of
+    an answer without its probabilities.
+
+    A client that demands a call of a tool and states no tools keeps its choice: the provider says what is wrong.
+    """
+    choice = chat.tool_choice
+    tools = wire.get("tools")
+    if not tools or (isinstance(tools, msgspec.Raw) and not chat.tools):
+        for name in ("tools", "parallel_tool_calls"):
+            wire.pop(name, None)
+        if chat.tools or choice is None or choice.mode in ("auto", "none"):
+            wire.pop("tool_choice", None)
+            if choice is not None and choice.mode in ("required", "named"):
+                note_dropped(chat, target, "tool_choice", _SEARCH_BY_ITSELF)
+    elif choice is not None and choice.mode == "named" and _is_moved_search(choice, chat, flavor):
+        wire.pop("tool_choice", None)
+        note_dropped(chat, target, "tool_choice", _SEARCH_BY_ITSELF)
+    if chat.top_logprobs is not None and not chat.logprobs and wire.pop("top_logprobs", None) and chat.top_logprobs:
+        note_dropped(chat, target, "top_logprobs", "the answer's probabilities were not asked for")
+
+
+def _is_moved_search(choice: ToolChoice, chat: Chat, flavor: Flavor) -> bool:
+    """Return whether a choice names the web search, which this provider does not have among its tools."""
+    if "web_search" in flavor.takes and "web_search_options" not in flavor.takes:
+        return False
+    tools = chat.tools or ()
+    named = any(isinstance(tool, FunctionTool) and tool.name == choice.name for tool in tools)
+    return not named and choice.name == "web_search" and any(isinstance(tool, WebSearchTool) for tool in tools)
 
 
 def _taken_thinking(flavor: Flavor) -> Any:

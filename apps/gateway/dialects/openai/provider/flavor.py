@@ -32,10 +32,18 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     ] = True
     developer_role: Annotated[bool, fact("takes the role `developer`, which is sent as `system` otherwise")] = False
     reasoning_field: Annotated[
-        Literal["reasoning", "reasoning_content", "content"] | None,
+        Literal["reasoning", "reasoning_content", "content", "any"] | None,
         fact(
             "the field of an assistant's message that brings its reasoning back; `content`: as parts of the kind "
-            "`thinking`, before the text"
+            "`thinking`, before the text; `any`: it is not known, so the client's field stays, and "
+            "`reasoning_content` says the same"
+        ),
+    ] = None
+    reasoning_required: Annotated[
+        Literal["calls", "answers"] | None,
+        fact(
+            "an earlier answer without that field is refused, `calls`: where it has tool calls, `answers`: always; "
+            "where the client did not keep its reasoning, a blank is sent"
         ),
     ] = None
     thinking_switch: Annotated[

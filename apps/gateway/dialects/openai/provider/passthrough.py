@@ -12,6 +12,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, Message, Tool, ToolResult, WebSearchTool
 from apps.gateway.dialects.openai.provider.flavor import Flavor
+from apps.gateway.dialects.openai.provider.write_messages import fill_reasoning
 from apps.gateway.dialects.openai.shared.wire import PARKED
 
 # A JSON value that may be the bytes the client sent.
@@ -78,12 +79,16 @@ def _message(raw: msgspec.Raw, message: Message, flavor: Flavor) -> msgspec.Raw 
 def _adapt_answer(wire: Record, flavor: Flavor) -> None:
     """Leave what the provider takes of an answer that comes back: thinking under its name for it, empty or not."""
     thoughts = [name for name in _THOUGHTS if name in wire]
-    if thoughts and thoughts != [flavor.reasoning_field]:
+    if flavor.reasoning_field == "any":
+        if thoughts == ["reasoning"]:
+            wire["reasoning_content"] = wire["reasoning"]
+    elif thoughts and thoughts != [flavor.reasoning_field]:
         kept = wire[flavor.reasoning_field if flavor.reasoning_field in thoughts else thoughts[0]]
         for name in thoughts:
             del wire[name]
         if flavor.reasoning_field is not None:
             wire[flavor.reasoning_field] = kept
+    fill_reasoning(wire, flavor)
     for name in ("reasoning_details", "images"):
         if name not in flavor.takes:
             wire.pop(name, None)

@@ -23,6 +23,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
 )
 from apps.gateway.dialects.openai.shared.wire import NAME, PART_FORMAT, encode, new_id
+from apps.gateway.dialects.signed_call_ids import join_signature, stated_signature
 
 Record = dict[str, Any]
 
@@ -207,8 +208,10 @@ class ChoiceReader:
                 call.arguments = arguments
                 return
             call.named = True
+            signature = stated_signature(call.extra)
+            call_id = call.id if signature is None else join_signature(call.id, signature)
             events.append(
-                ToolCallStarted(choice=self._index, index=call.index, id=call.id, name=name, extra=call.extra)
+                ToolCallStarted(choice=self._index, index=call.index, id=call_id, name=name, extra=call.extra)
             )
         if arguments:
             events.append(ToolCallDelta(choice=self._index, index=call.index, arguments=arguments))

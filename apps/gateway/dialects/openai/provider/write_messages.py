@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from apps.gateway.canonical.chat import (
     Audio,
     File,
@@ -25,10 +27,14 @@ from apps.gateway.canonical.chat import (
 from apps.gateway.dialects.openai.provider.flavor import Flavor
 from apps.gateway.dialects.openai.provider.write_turns import adapt_turns, thinking_part
 from apps.gateway.dialects.openai.shared.wire import NAME, PARKED, PART_FORMAT, cache_control
+from apps.gateway.dialects.signed_call_ids import FIELD as SIGNATURE_FIELD
+from apps.gateway.dialects.signed_call_ids import state_signature, stated_signature
 from apps.kernel.errors import InvalidRequest
 
 Record = dict[str, Any]
 _ERROR = {"type": "text", "text": "Error:"}
+_BLANK = " "
+_NO_REASONING = (None, "", msgspec.Raw(b'""'), msgspec.Raw(b"null"))
 
 
 def write_messages(messages: Iterable[Message], flavor: Flavor) -> list[Record]:
@@ -81,6 +87,7 @@ def _write_assistant(message: Message, flavor: Flavor, wire: Record) -> None:
         _write_reasoning(thoughts, flavor, wire)
     if calls:
         wire["tool_calls"] = calls
+    fill_reasoning(wire, flavor)
     if "images" in flavor.takes and (
         images := [_part(part, flavor) for part in message.parts if isinstance(part, Image)]
     ):
@@ -92,11 +99,26 @@ def _write_reasoning(thoughts: list[Reasoning], flavor: Flavor, wire: Record) ->
     signed = any(block.format or block.signature or block.data or block.id or block.summary for block in thoughts)
     if signed and "reasoning_details" in flavor.takes:
         wire["reasoning_details"] = [write_detail(block, number) for number, block in enumerate(thoughts)]
+    if flavor.reasoning_field == "any":
+        if text := "".join(block.text for block in thoughts):
+            wire["reasoning_content"] = text
+    elif "reasoning_details" in wire:
+        return
     elif flavor.reasoning_field == "content":
         _write_thinking_parts(thoughts, wire)
     elif flavor.reasoning_field is not None:
         # Also when empty: some insist on the field beside calls.
         wire[flavor.reasoning_field] = "".join(block.text for block in thoughts)
+
+
+def fill_reasoning(wire: Record, flavor: Flavor) -> None:
+    """Add a blank to an assistant's message without reasoning where the provider refuses that. An empty text is no
+    reasoning for all of them. Values may be the client's bytes."""
+    required, field = flavor.reasoning_required, flavor.reasoning_field
+    if required is None or field is None or (required == "calls" and not wire.get("tool_calls")):
+        return
+    if wire.get(field) in _NO_REASONING:
+        wire[field] = _BLANK
 
 
 def _write_thinking_parts(thoughts: list[Reasoning], wire: Record) -> None:
@@ -148,7 +170,10 @@ def _call(call: ToolCall, flavor: Flavor) -> Record:
     if extra.get("type") == "custom":
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
     function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function, **(extra if flavor.same_dialect else {})}
+    if not flavor.same_dialect:
+        signature = stated_signature(extra) if SIGNATURE_FIELD in flavor.takes else None
+        extra = {} if signature is None else state_signature(signature)
+    return {"id": call.id, "type": "function", "function": function, **extra}
 
 
 def _content(parts: list[Part], flavor: Flavor) -> str | list[Record]:

@@ -22,6 +22,7 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.openai.provider.adapt_request import adapt_request
 from apps.gateway.dialects.openai.provider.drop_unsupported_fields import (
+    drop_dangling_fields,
     drop_unsupported,
     drop_unsupported_fields,
     lose_search_limits,
@@ -89,6 +90,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     _say_stream(wire, chat, flavor)
     _say_search(wire, chat, flavor, target)
     drop_unsupported(wire, chat, flavor, target)
+    drop_dangling_fields(wire, chat, flavor, target)
     if flavor.seed_field != "seed" and "seed" in wire:
         wire[flavor.seed_field] = wire.pop("seed")
     for name, value in flavor.adds.items():
@@ -179,8 +181,6 @@ def _say_search(wire: Record, chat: Chat, flavor: Flavor, target: Target) -> Non
                 code="unsupported_feature",
                 param="tools" if asked else "web_search",
             )
-    if wire.get("tools") == []:
-        del wire["tools"]
 
 
 def _tool(tool: Tool, flavor: Flavor) -> Record:

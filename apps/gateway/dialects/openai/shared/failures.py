@@ -10,8 +10,9 @@ from typing import Any
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, failure_event, read_refusal
-from apps.gateway.dialects.openai.provider.context_overflow import code_of
+from apps.gateway.dialects.context_overflow import code_of
 from apps.gateway.dialects.openai.shared.wire import encode
+from apps.gateway.retry_after import retry_delay_of
 from apps.kernel.errors import ApiError
 
 
@@ -101,11 +102,15 @@ def _failure_of(error: dict[str, Any]) -> Failure:
         message if isinstance(message, str) else encode(message).decode(),
         code=_word(error.get("code")),
         param=_word(error.get("param")),
+        retry_after=retry_delay_of(error.get("details")),
     )
 
 
-def _failure(message: str, code: str | None = None, param: str | None = None) -> Failure:
-    return Failure(message=message[:MAX_ERROR_LENGTH], code=code_of(message, code), param=param)
+def _failure(
+    message: str, code: str | None = None, param: str | None = None, retry_after: float | None = None
+) -> Failure:
+    code = code_of(message, code)
+    return Failure(message=message[:MAX_ERROR_LENGTH], code=code, param=param, retry_after=retry_after)
 
 
 def _word(value: Any) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, failure_event
+from apps.gateway.dialects.context_overflow import code_of
 from apps.gateway.dialects.openai.shared import failures as openai_failures
 from apps.gateway.dialects.responses.shared.wire import Record
 
@@ -51,7 +52,8 @@ def failed(error: Any) -> Failed:
     wire: Record = error if isinstance(error, dict) else {"message": error}
     words, code, kind, param = (wire.get(name) for name in ("message", "code", "type", "param"))
     message = words[:MAX_ERROR_LENGTH] if isinstance(words, str) and words else "The provider gave no reason"
-    word = code if isinstance(code, str) and code else None
+    code = code_of(message, code if isinstance(code, str) and code else None) or code
+    word = code if isinstance(code, str) else None
     about = param if isinstance(param, str) and param else None
     return failure_event(Failure(message=message, code=word, param=about), _status(code, kind))
 

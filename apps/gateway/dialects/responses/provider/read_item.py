@@ -233,9 +233,9 @@ class ItemReader:
             if kind == "output_text" and before is not None and before[0] == kind and before != item.part:
                 events.append(mark(item.index, part=number))
 
-    def _complete(self, item: _Item, kind: str, number: int, whole: Any, events: list[Event]) -> None:
-        """Add what is missing of a piece now that it is known as a whole."""
-        if not isinstance(whole, str):
+    def _complete(self, item: _Item, kind: str, number: int | None, whole: Any, events: list[Event]) -> None:
+        """Add what is missing of a piece now that it is known as a whole; `number` is None where nothing is."""
+        if number is None or not isinstance(whole, str):
             return
         known = item.pieces.get((kind, number))
         said = "".join(known.text) if known else ""
@@ -243,15 +243,21 @@ class ItemReader:
             self._say(item, kind, number, whole[len(said) :], events)
 
     def _end_message(self, item: _Item, wire: Record, events: list[Event]) -> None:
-        for number, part in _numbered(wire.get("content")):
+        parts = _numbered(wire.get("content"))
+        texts = [(number, part.get("text")) for number, part in parts if part.get("type") == "output_text"]
+        refusals = [(number, part.get("refusal")) for number, part in parts if part.get("type") == "refusal"]
+        said = {"output_text": _places_of(item, "output_text", texts), "refusal": _places_of(item, "refusal", refusals)}
+        for number, part in parts:
             if part.get("type") == "refusal":
-                self._complete(item, "refusal", number, part.get("refusal"), events)
+                self._complete(item, "refusal", said["refusal"].get(number), part.get("refusal"), events)
                 continue
             if part.get("type") != "output_text":
                 self._foreign.append(part)
                 continue
+            place = said["output_text"].get(number)
+            self._complete(item, "output_text", place, part.get("text"), events)
+            number = number if place is None else place
             piece = self._piece(item, "output_text", number)
-            self._complete(item, "output_text", number, part.get("text"), events)
             if isinstance(logprobs := part.get("logprobs"), list):
                 self._add_logprobs(piece, logprobs[piece.logprobs :], events)
             annotations = part.get("annotations")
@@ -281,10 +287,11 @@ class ItemReader:
         events.append(Annotated(annotation={"type": "url_citation", "url_citation": page}))
 
     def _end_reasoning(self, item: _Item, wire: Record, events: list[Event]) -> None:
-        for number, part in _numbered(wire.get("summary")):
-            self._complete(item, "summary", number, part.get("text"), events)
-        for number, part in _numbered(wire.get("content")):
-            self._complete(item, "reasoning_text", number, part.get("text"), events)
+        for kind, field in (("summary", "summary"), ("reasoning_text", "content")):
+            parts = [(number, part.get("text")) for number, part in _numbered(wire.get(field))]
+            places = _places_of(item, kind, parts)
+            for number, text in parts:
+                self._complete(item, kind, places.get(number), text, events)
         if signed := text_of(wire.get("encrypted_content")):
             # One who made it without an id gets it back under one.
             name = item.id or f"rs_{self._blocks}"
@@ -303,6 +310,27 @@ class ItemReader:
             self._files_searched += 1
         elif item.kind == "code_interpreter_call":
             self._containers.add(text_of(wire.get("container_id")) or "")
+
+
+def _places_of(item: _Item, kind: str, wholes: list[tuple[int, Any]]) -> dict[int, int | None]:
+    """Return the number under which each of an item's parts was said while it streamed; None where nothing is missing.
+
+    Some count the parts of a stream in another way than those of the whole item.
+    """
+    spoken = {number: "".join(piece.text) for (name, number), piece in item.pieces.items() if name == kind}
+    texts = [text for _, text in wholes if isinstance(text, str)]
+    if len(wholes) != len(spoken) and "".join(spoken.values()) == "".join(texts) != "":
+        return dict.fromkeys((number for number, _ in wholes), None)
+    places: dict[int, int | None] = {number: number for number, _ in wholes}
+    strays = [number for number in spoken if number not in places]
+    for number, text in wholes:
+        if number in spoken or not isinstance(text, str):
+            continue
+        stray = next((other for other in strays if spoken[other] and text.startswith(spoken[other])), None)
+        if stray is not None:
+            strays.remove(stray)
+            places[number] = stray
+    return places
 
 
 def _numbered(parts: Any) -> list[tuple[int, Record]]:
