@@ -275,6 +275,8 @@ OAUTH2_PROVIDER_REFRESH_TOKEN_MODEL = "oauth.RefreshToken"  # noqa: S105 - the n
 # reach the web, programs register themselves instead.
 OAUTH_CLIENT_DOCUMENTS = env.boolean("OAUTH_CLIENT_DOCUMENTS", default=True)
 OAUTH2_PROVIDER = {
+    # Authorization codes and refresh tokens; the library's own class takes passwords, devices and more.
+    "OAUTH2_SERVER_CLASS": "oauthlib.oauth2.WebApplicationServer",
     "OAUTH2_VALIDATOR_CLASS": "apps.oauth.validator.Validator",
     "OAUTH2_BACKEND_CLASS": "apps.oauth.validator.RequestReader",
     "ACCESS_TOKEN_GENERATOR": "apps.oauth.token_formats.new_access_token",
