@@ -156,6 +156,7 @@ APPEND_SLASH = False
 LOGIN_REDIRECT_URL = "/admin/"
 LANGUAGE_CODE, TIME_ZONE, USE_I18N, USE_TZ = "en-us", "UTC", True, True
 STATIC_URL = "/static/"
+STATICFILES_FINDERS = ["gateway_project.static_files.ServedFilesFinder"]
 # Development serves the files from where they are; `prepare` collects them for production.
 WHITENOISE_USE_FINDERS = DEVELOPMENT
 STATIC_ROOT = None if DEVELOPMENT else GATEWAY_HOME / "static"
@@ -258,6 +259,9 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    # Answers are JSON: neither a query nor a suffix asks for another form.
+    "URL_FORMAT_OVERRIDE": None,
+    "FORMAT_SUFFIX_KWARG": None,
     "EXCEPTION_HANDLER": "apps.kernel.rest.errors.answer_exception",
     "UNAUTHENTICATED_USER": None,
     "COERCE_DECIMAL_TO_STRING": True,
