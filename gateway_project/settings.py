@@ -226,7 +226,8 @@ elif is_sentinel_url(REDIS_URL):
     _redis["LOCATION"] = [REDIS_URL]
     DJANGO_REDIS_CONNECTION_FACTORY = "apps.kernel.redis_sentinel.SentinelConnectionFactory"
 CACHES = {
-    "default": {**_redis, "KEY_PREFIX": "cache", "OPTIONS": {"CONNECTION_POOL_KWARGS": _redis_budget}},
+    # The admin's own, of what its search found: pickled, which the store is not to be believed with.
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
     # The gateway's own structures, through `apps.kernel.redis`.
     "store": {**_redis, "OPTIONS": {"CONNECTION_POOL_KWARGS": {**_redis_budget, "decode_responses": True}}},
 }

@@ -137,6 +137,24 @@ def test_no_list_is_filtered_by_a_column_that_it_does_not_show(operator: Client,
         assert (answer.status_code, len(answer.context["cl"].result_list)) == (200, ApiKey.objects.count())
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("keys/apikey/?status=%00", "knox/authtoken/?pk__in=%00", "catalog/model/%00/change/"),
+        *("autocomplete/?app_label=keys&model_name=apikey&field_name=project&term=%00", "search/?s=%00"),
+    ],
+)
+def test_what_no_column_can_hold_never_reaches_the_database(operator: Client, path: str) -> None:
+    assert operator.get(f"/admin/{path}").status_code == 400
+
+
+def test_a_search_answers_the_second_time_as_the_first(operator: Client) -> None:
+    first, second = (operator.get("/admin/search/?s=organ") for _ in range(2))
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert b"/admin/organizations/organization/" in first.content
+    assert first.content.count(b"href=") == second.content.count(b"href=")
+
+
 def test_static_files_are_those_that_pages_load() -> None:
     served = {path for finder in get_finders() for path, _ in finder.list(None)}
     assert {path.partition("/")[0] for path in served} == FILES
