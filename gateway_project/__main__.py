@@ -39,7 +39,11 @@ def manage(arguments: Sequence[str]) -> int:
     from django.core.management import execute_from_command_line
     from django.db.utils import OperationalError
 
+    from gateway_project.settings_problems import require_settings
+
     try:
+        if arguments[:1] not in ([], ["help"], ["--help"]):
+            require_settings()
         execute_from_command_line(["manage.py", *arguments])
     except ImproperlyConfigured as error:
         sys.exit(f"{error}")

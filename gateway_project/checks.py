@@ -1,6 +1,6 @@
 """Settings checks: an unsafe setting keeps every process of production from starting.
 
-Knows what is unsafe, and says what would be right. Must never repeat a secret.
+Each says what is wrong and what would be right, and never repeats a secret.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 
+from gateway_project.store_passwords import fault_of, is_local
+
 # Characters.
 _SHORTEST_SECRET, _SHORTEST_TOKEN = 40, 16
 # Bits (Shannon's) a character must bring at least: drawn at random, hexadecimal digits bring nearly 4.
@@ -36,6 +38,7 @@ _GIVEN_AWAY = (
     "password",
     "replace-me",
 )
+_STRIPE_TEST = ("sk_test_", "rk_test_", "pk_test_")
 _PROVIDERS = Path(__file__).parent.parent / "apps/catalog/providers"
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - compared, not bound to
 _HOW_TO_MAKE = "`python -c 'import secrets; print(secrets.token_urlsafe(48))'` makes one."
@@ -98,6 +101,8 @@ def _errors_of_production() -> Iterator[CheckMessage]:
     if not settings.REDIS_URL:
         yield Error("REDIS_URL must name the Redis or Valkey server.", id="gateway.E006")
     yield from _errors_of_secrets()
+    yield from _errors_of_stores()
+    yield from _errors_of_doors()
     if settings.DEBUG:
         yield Error("DEBUG is on: pages of errors would show settings and variables.", id="gateway.E010")
 
@@ -130,11 +135,48 @@ def _errors_of_secrets() -> Iterator[CheckMessage]:
         )
 
 
+def _errors_of_stores() -> Iterator[CheckMessage]:
+    urls = [("DATABASE_URL", settings.DATABASE_URL), ("REDIS_URL", settings.REDIS_URL)]
+    urls += [("DATABASE_REPLICA_URL", url) for url in settings.DATABASE_REPLICA_URLS]
+    urls += [(name, os.environ.get(name, "")) for name in ("CELERY_BROKER_URL", "CLICKHOUSE_URL")]
+    for name, fault in {(name, fault_of(url, os.environ)): None for name, url in urls}:
+        if fault:
+            yield Error(
+                f"{name} {fault}.",
+                hint=f"Set one in the store and in the URL. {_HOW_TO_MAKE}",
+                id="gateway.E016",
+            )
+
+
+def _errors_of_doors() -> Iterator[CheckMessage]:
+    if settings.SIGN_UP == "open" and not settings.EMAIL_VERIFICATION:
+        yield Error(
+            "SIGN_UP is open and EMAIL_VERIFICATION is off: anybody makes accounts under anybody's address.",
+            hint="Leave EMAIL_VERIFICATION out and set EMAIL_URL, or set SIGN_UP=invite.",
+            id="gateway.E017",
+        )
+    for name in ("STRIPE_SECRET_KEY", "STRIPE_PUBLISHABLE_KEY"):
+        if getattr(settings, name).startswith(_STRIPE_TEST):
+            yield Error(
+                f"{name} is a test key of Stripe: credits would be given for cards that pay nothing.",
+                hint="Set the live key, or leave it out: payments are off then.",
+                id="gateway.E018",
+            )
+    public = urlsplit(settings.PUBLIC_URL)
+    if public.scheme != "https" and not is_local(public.hostname or ""):
+        yield Error(
+            "PUBLIC_URL is not https: keys and passwords would cross the network in clear.",
+            hint="Put TLS in front and set PUBLIC_URL=https://…",
+            id="gateway.E019",
+        )
+
+
 def _warnings_of_production() -> Iterator[CheckMessage]:
-    if urlsplit(settings.PUBLIC_URL).scheme != "https":
+    public = urlsplit(settings.PUBLIC_URL)
+    if public.scheme != "https" and is_local(public.hostname or ""):
         yield Warning(
             "PUBLIC_URL is not https.",
-            hint="Keys and passwords would cross the network in clear; cookies are not marked secure.",
+            hint="That is for a trial on this machine: cookies are not marked secure, and links lead nowhere else.",
             id="gateway.W001",
         )
     if settings.METRICS_PUBLIC and not settings.METRICS_TOKEN:

@@ -53,6 +53,8 @@ def logging_config(*, development: bool) -> None:
             "loggers": {
                 # What went wrong is logged where it did; this would say it again for every answer.
                 "django.request": {"level": "CRITICAL"},
+                # Anybody makes it write, with a traceback: `apps.kernel.rest.suspicious` counts instead.
+                "django.security": {"level": "CRITICAL"},
                 "httpx": {"level": "WARNING"},
                 "celery.app.trace": {"level": "WARNING"},
             },

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from django.conf import settings
-from django.contrib import admin
 from django.templatetags.static import static
 from django.views.generic import RedirectView
 
@@ -59,6 +58,7 @@ from apps.responses import conversation_endpoints as conversations
 from apps.responses.compact_endpoint import compact_response
 from apps.responses.response_endpoints import cancel_response, delete_response, list_input_items, retrieve_response
 from gateway_project import health, probes
+from gateway_project.admin_site.pages import admin_urls
 from gateway_project.front_door import front_door
 from gateway_project.openapi import views as openapi
 
@@ -251,7 +251,7 @@ _LOG_ROUTES = [
     Route("app", RedirectView.as_view(url="/app/"), Family.PAGES),
     Route("app/", (console.PATTERNS, "console", "console"), Family.PAGES),
     _logs("admin", RedirectView.as_view(url="/admin/")),
-    _logs("admin/", admin.site.urls),
+    _logs("admin/", admin_urls()),
 ]
 _OAUTH_ROUTES = [
     _oauth(".well-known/oauth-authorization-server", oauth.server_metadata),

@@ -158,6 +158,7 @@ APPEND_SLASH = False
 LOGIN_REDIRECT_URL = "/admin/"
 LANGUAGE_CODE, TIME_ZONE, USE_I18N, USE_TZ = "en-us", "UTC", True, True
 STATIC_URL = "/static/"
+STATICFILES_FINDERS = ["gateway_project.static_files.ServedFilesFinder"]
 # Development serves the files from where they are; `prepare` collects them for production.
 WHITENOISE_USE_FINDERS = DEVELOPMENT
 STATIC_ROOT = None if DEVELOPMENT else GATEWAY_HOME / "static"
@@ -224,8 +225,9 @@ _redis_budget = {
 }
 _decoding = {**_redis_budget, "decode_responses": True}
 CACHES = {
-    # Django's own, used by libraries for what may be lost at any time.
-    "default": {**django_redis_cache(CACHE_URL, _redis_budget), "KEY_PREFIX": "cache"},
+    # Libraries' own, of what may be lost at any time, such as what the admin's search found: in the process, since it is
+    # pickled, and nothing that a store holds is to be unpickled.
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
     # The gateway's own structures, through `apps.kernel.redis`, and what organizations may grow.
     "store": django_redis_cache(REDIS_URL, _decoding),
     "cache_store": django_redis_cache(CACHE_URL, _decoding),
@@ -259,6 +261,9 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    # Answers are JSON: neither a query nor a suffix asks for another form.
+    "URL_FORMAT_OVERRIDE": None,
+    "FORMAT_SUFFIX_KWARG": None,
     "EXCEPTION_HANDLER": "apps.kernel.rest.errors.answer_exception",
     "UNAUTHENTICATED_USER": None,
     "COERCE_DECIMAL_TO_STRING": True,
@@ -276,6 +281,8 @@ OAUTH2_PROVIDER_REFRESH_TOKEN_MODEL = "oauth.RefreshToken"  # noqa: S105 - the n
 # reach the web, programs register themselves instead.
 OAUTH_CLIENT_DOCUMENTS = env.boolean("OAUTH_CLIENT_DOCUMENTS", default=True)
 OAUTH2_PROVIDER = {
+    # Authorization codes and refresh tokens; the library's own class takes passwords, devices and more.
+    "OAUTH2_SERVER_CLASS": "oauthlib.oauth2.WebApplicationServer",
     "OAUTH2_VALIDATOR_CLASS": "apps.oauth.validator.Validator",
     "OAUTH2_BACKEND_CLASS": "apps.oauth.validator.RequestReader",
     "ACCESS_TOKEN_GENERATOR": "apps.oauth.token_formats.new_access_token",

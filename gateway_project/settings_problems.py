@@ -29,8 +29,22 @@ def find_problems() -> list[str]:
         except ImproperlyConfigured as error:
             problems.append(str(error))
             return problems
+    return [*problems, *_unsafe()]
+
+
+def require_settings() -> None:
+    """Read the settings. Raises ImproperlyConfigured when one cannot be read, with all that is wrong, a line each."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
+    with env.collect_problems() as problems:
+        from django.conf import settings
+
+        settings.INSTALLED_APPS  # noqa: B018 - as above
     if problems:
-        return problems
+        raise ImproperlyConfigured("\n".join([*problems, *_unsafe()]))
+
+
+def _unsafe() -> list[str]:
+    """Return what is not safe; what stands in for a value that could not be read is, and adds no problem."""
     from gateway_project.checks import check_settings
 
     found = [one for one in check_settings() if one.is_serious() and one.id not in _STORES_OF_ITS_OWN]

@@ -9,7 +9,10 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
+from gateway_project.settings_problems import require_settings
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
+require_settings()
 _django = get_wsgi_application()
 
 from apps.gateway.endpoints.serving import respond  # noqa: E402 - models need the apps above

@@ -9,12 +9,14 @@ import configparser
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from gateway_project.data_directory import PROJECT
 from gateway_project.server_config import read_procfile
@@ -67,6 +69,28 @@ class TestImage:
         assert copied == let_in
         assert [name for name in copied if not (PROJECT / name).exists()] == []
 
+    def test_its_base_is_named_by_its_digest(self) -> None:
+        assert re.findall(r"^ARG (\w+)=(.*)$", DOCKERFILE, re.MULTILINE)[0][0] == "PYTHON"
+        bases = re.findall(r"^ARG PYTHON=(.*)$", DOCKERFILE, re.MULTILINE)
+        assert [re.fullmatch(r"python:[\w.-]+@sha256:[0-9a-f]{64}", base) is not None for base in bases] == [True]
+        assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${PYTHON}"}
+
+    @pytest.mark.parametrize("file", ["Dockerfile", "script/wheel", "script/setup"])
+    def test_nothing_is_fetched_without_its_hash(self, file: str) -> None:
+        """Each call of pip has the hashes, or fetches nothing; a build in isolation would fetch its own tools."""
+        text = re.sub(r"\\\n\s*", " ", (PROJECT / file).read_text())
+        calls = re.findall(r"pip(?:\"|')? (?:install|wheel) [^\n]*?(?= && |\n|$)", text)
+        assert calls
+        assert [call for call in calls if "--require-hashes" not in call and "--no-index" not in call] == []
+        assert [call for call in calls if re.search(r" \.$", call) and "--no-build-isolation" not in call] == []
+
+    def test_what_builds_the_wheel_is_what_the_project_asks_for(self) -> None:
+        pins = dict(re.findall(r"^([\w-]+)==(\S+)", (PROJECT / "requirements-build.txt").read_text(), re.MULTILINE))
+        [wanted] = tomllib.loads((PROJECT / "pyproject.toml").read_text())["build-system"]["requires"]
+        requirement = Requirement(wanted)
+        assert requirement.name == "hatchling"
+        assert requirement.specifier.contains(pins["hatchling"])
+
     def test_no_secret_is_built_in(self) -> None:
         assert [name for name in SECRETS if name in DOCKERFILE] == []
 
@@ -81,6 +105,13 @@ class TestCompose:
             service = COMPOSE["services"][name]
             assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
             assert service["security_opt"] == ["no-new-privileges:true"]
+
+    def test_other_images_are_named_by_a_digest_or_may_be(self) -> None:
+        """Where no digest could be looked up at its source, a variable takes one."""
+        images = {name: one["image"] for name, one in COMPOSE["services"].items() if name not in OURS}
+        assert re.fullmatch(r"postgres:18-bookworm@sha256:[0-9a-f]{64}", images.pop("postgres"))
+        for name, image in images.items():
+            assert re.fullmatch(rf"\$\{{{name.upper()}_IMAGE:-[\w./-]+:[\w.-]+\}}", image), name
 
     def test_secrets_come_from_outside(self) -> None:
         environment = COMPOSE["services"]["web"]["environment"]

@@ -81,6 +81,7 @@ def read_authorization_request(request: HttpRequest) -> AuthorizationRequest:
         raise Unanswerable("The program's request cannot be read") from error
     redirect_uri = credentials["redirect_uri"] or client.default_redirect_uri
     try:
+        _require_code(query)
         _require_s256(credentials)
         resource = _resource_of(query)
     except OAuth2Error as error:
@@ -118,6 +119,14 @@ def is_challenge(text: str) -> bool:
 def _library() -> QueryReader:
     """Return the library's functions on a request's query."""
     return QueryReader(get_oauthlib_core().server)
+
+
+def _require_code(query: QueryDict) -> None:
+    """Raises OAuth2Error for an answer that is not a code in the query: the library knows further ones."""
+    if query.get("response_type") != "code":
+        raise CustomOAuth2Error("unsupported_response_type", "response_type must be code")
+    if query.get("response_mode", "query") != "query":
+        raise CustomOAuth2Error("invalid_request", "response_mode must be query")
 
 
 def _require_s256(credentials: Mapping[str, Any]) -> None:

@@ -58,6 +58,10 @@ class Validator(OAuth2Validator):
         request.client = OAuthClient.objects.filter(client_id=client_id).first()
         return cast("OAuthClient | None", request.client)
 
+    def authenticate_client(self, request: Any, *args: Any, **kwargs: Any) -> bool:
+        """Tell that no secret is right, however it is sent: no client has one."""
+        return False
+
     def validate_code(
         self, client_id: str, code: str, client: OAuthClient, request: Any, *args: Any, **kwargs: Any
     ) -> bool:

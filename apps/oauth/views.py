@@ -1,7 +1,7 @@
 """OAuth's endpoints for programs: metadata, registration, tokens, revocation, and a code's exchange for an API key.
 
-Knows requests and answers. Takes no cookie, so that any web page may ask as any program does. Must never decide what a
-token is worth: that is the validator's.
+They take no cookie, so that any web page may ask as any program does. What a token is worth, the validator decides. A
+grant that is not one of `GRANTS` is refused before the library, a table or a password is looked at.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from apps.organizations import audit
 from apps.organizations.attempt_rate_limiter import AttemptLimit, count_attempt
 
 REGISTER_PER_ADDRESS: Final = AttemptLimit("oauth-register:address", 20, 600)
-# Many programs may share an address.
-TOKEN_PER_ADDRESS: Final = AttemptLimit("oauth-token:address", 300)
+# Many programs may share an address, and many people a program (its description's address is its id).
+TOKEN_PER_ADDRESS: Final = AttemptLimit("oauth-token:address", 120)
+TOKEN_PER_CLIENT_AND_ADDRESS: Final = AttemptLimit("oauth-token:client-and-address", 60)
 # Bytes of a body, and fields of a form.
 _MAX_BODY: Final = 64 * 1024
 _MOST_FIELDS: Final = 30
@@ -119,8 +120,11 @@ def register(request: HttpRequest) -> HttpResponse:
 @_for_programs("POST")
 def token(request: HttpRequest) -> HttpResponse:
     """Exchange a code or a refresh token for an access token and the next refresh token."""
-    count_attempt((TOKEN_PER_ADDRESS, address_of(request)))
-    _check_fields(request)
+    fields = _count_and_read(request)
+    if fields.get("grant_type") not in GRANTS:
+        raise InvalidRequest(
+            f"grant_type must be {' or '.join(GRANTS)}", code="unsupported_grant_type", param="grant_type"
+        )
     # What a refusal revokes is to last: it is answered, and not raised.
     with transaction.atomic():
         _, headers, body, status = get_oauthlib_core().create_token_response(request)
@@ -130,8 +134,7 @@ def token(request: HttpRequest) -> HttpResponse:
 @_for_programs("POST")
 def revoke(request: HttpRequest) -> HttpResponse:
     """Revoke a refresh token or an access token, each with the other (RFC 7009)."""
-    count_attempt((TOKEN_PER_ADDRESS, address_of(request)))
-    _check_fields(request)
+    _count_and_read(request)
     with transaction.atomic():
         _, headers, body, status = get_oauthlib_core().create_revocation_response(request)
     return _answer(headers, body, status)
@@ -172,21 +175,34 @@ def _json_of(request: HttpRequest, code: str) -> Any:
         raise InvalidRequest("The body must be JSON", code=code) from error
 
 
-def _check_fields(request: HttpRequest) -> None:
-    """See that a form, or the JSON in its place, is one that can be looked at. Raises InvalidRequest with the field."""
+def _count_and_read(request: HttpRequest) -> dict[str, str]:
+    """Count a request for tokens, by its address and by the client that it names there; return its fields.
+
+    Raises RateLimited, and InvalidRequest with the field for a body that cannot be looked at.
+    """
+    address = address_of(request)
+    count_attempt((TOKEN_PER_ADDRESS, address))
+    fields = _read_fields(request)
+    count_attempt((TOKEN_PER_CLIENT_AND_ADDRESS, f"{address}\n{fields.get('client_id', '')}"))
+    return fields
+
+
+def _read_fields(request: HttpRequest) -> dict[str, str]:
+    """Return the fields of a form, or of the JSON in its place. Raises InvalidRequest with the field at fault."""
     if request.content_type == "application/json":
         said = _json_of(request, "invalid_request")
         if not isinstance(said, dict):
             raise InvalidRequest("The body must be a JSON object", code="invalid_request")
-        fields = [(name, str(value)) for name, value in said.items()]
+        fields = {name: str(value) for name, value in said.items()}
     else:
-        fields = [(name, value) for name, values in request.POST.lists() for value in values]
-        if len(fields) > len(request.POST):
+        fields = request.POST.dict()
+        if any(len(values) > 1 for _, values in request.POST.lists()):
             raise InvalidRequest("No field may stand more than once", code="invalid_request")
     if len(fields) > _MOST_FIELDS:
         raise InvalidRequest(f"There must be at most {_MOST_FIELDS} fields", code="invalid_request")
-    for name, value in fields:
+    for name, value in fields.items():
         if len(value) > _MAX_FIELD or not (value.isprintable() and name.isprintable()):
             shown = name[:50] if name.isprintable() else "?"
             words = f"{shown} must be at most {_MAX_FIELD} printable characters"
             raise InvalidRequest(words, code="invalid_request", param=shown)
+    return fields

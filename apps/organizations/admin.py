@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group
 from django.db import transaction
-from django.http import HttpRequest
-from django.urls import URLPattern, path
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html_join
 from knox.models import AuthToken
@@ -204,6 +204,13 @@ class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
         super().save_model(request, obj, form, change)
         if change and "is_active" in form.changed_data and not obj.is_active:
             access_switched_off(obj)
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
+        """Set another's password; one's own takes proof, which the console asks for."""
+        if id == str(request.user.pk):
+            messages.error(request, "Your own password is changed here, with proof of who you are.")
+            return HttpResponseRedirect(reverse("console:account"))
+        return super().user_change_password(request, id, form_url)
 
     @admin.display(description="Organizations")
     def organizations(self, user: User) -> str:

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.templatetags.static import static
 from django.urls import NoReverseMatch, reverse, reverse_lazy
 
-_ACCOUNT = {"Change password": "admin:password_change", "Sign-in methods": "admin:organizations_twofactor_mine"}
+_ACCOUNT = {"Account and password": "console:account", "Sign-in methods": "admin:organizations_twofactor_mine"}
 
 UNFOLD: Final[dict[str, Any]] = {
     "SITE_TITLE": "Model gateway",

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from tests.attack import crowd
 from tests.attack.wire import ATTACKER, chat, connect, edit, head, outcome, send_all
 
 CHAT = "/v1/chat/completions"
+FORM = b"application/x-www-form-urlencoded"
 MOST_MEMORY = 3 * 1024**3
 
 
@@ -42,7 +43,7 @@ Got = Counter[str]
 Attack = Callable[[Task], Got]
 
 
-def at_once(count: int, work: Callable[[int], str]) -> Got:
+def at_once(clients: int, work: Callable[[int], str]) -> Got:
     """Return what so many clients got that each do the work until it ends."""
     got: Got = Counter()
 
@@ -53,7 +54,7 @@ def at_once(count: int, work: Callable[[int], str]) -> Got:
             result = "refused" if isinstance(error, ConnectionRefusedError) else "closed"
         got[result] += 1
 
-    threads = [threading.Thread(target=one, args=(number,), daemon=True) for number in range(count)]
+    threads = [threading.Thread(target=one, args=(number,), daemon=True) for number in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -61,7 +62,7 @@ def at_once(count: int, work: Callable[[int], str]) -> Got:
     return got
 
 
-def large(task: Task, count: int, start: bytes, body: bytes) -> Got:
+def large(task: Task, clients: int, start: bytes, body: bytes) -> Got:
     """Return what so many clients get that each send a body once, at the same time."""
     until = time.monotonic() + task.seconds
 
@@ -71,10 +72,10 @@ def large(task: Task, count: int, start: bytes, body: bytes) -> Got:
             send_all(sock, chain([start], (view[at : at + 262_144] for at in range(0, len(view), 262_144))), until)
             return outcome(sock, max(until + 20 - time.monotonic(), 5))
 
-    return at_once(task.clients or count, one)
+    return at_once(task.clients or clients, one)
 
 
-def endless(task: Task, count: int, starts: tuple[bytes, ...], piece: bytes) -> Got:
+def endless(task: Task, clients: int, starts: tuple[bytes, ...], piece: bytes) -> Got:
     """Return what so many clients get that each begin a request and go on with it for ever."""
     until = time.monotonic() + task.seconds
 
@@ -83,7 +84,7 @@ def endless(task: Task, count: int, starts: tuple[bytes, ...], piece: bytes) -> 
             send_all(sock, chain([starts[number % len(starts)]], repeat(piece)), until)
             return outcome(sock, 2.0)
 
-    return at_once(task.clients or count, one)
+    return at_once(task.clients or clients, one)
 
 
 # --- bodies that are large, or made of very many values
@@ -129,6 +130,57 @@ def _chat_with(field: bytes) -> bytes:
 def _large_chat(task: Task, field: bytes) -> Got:
     body = _chat_with(field)
     return large(task, 4, head("POST", CHAT, token=task.token, length=len(body)), body)
+
+
+# --- what libraries know and the product does not
+
+
+def oauth_tokens(task: Task) -> Got:
+    """Six clients, each at an address of its own, that try passwords and devices as grants; nobody has a key."""
+    until, got = time.monotonic() + task.seconds, Counter[str]()
+    device = "urn:ietf:params:oauth:grant-type:device_code"
+    grants = (
+        *("grant_type=password&username=admin%40example.com&password=guess", f"grant_type={device}&device_code=y"),
+        *("grant_type=client_credentials&client_secret=x", "grant_type=refresh_token&refresh_token=x"),
+    )
+
+    def one(number: int) -> str:
+        for turn in count():
+            body = f"{grants[turn % len(grants)]}&client_id=c{number}".encode()
+            start = head("POST", "/oauth/token", length=len(body)).replace(b"application/json", FORM)
+            with connect(task.port, f"127.0.0.{70 + number}") as sock:
+                sock.sendall(start + body)
+                got[outcome(sock, 10)] += 1
+            if time.monotonic() > until or turn == 400:
+                break
+        return "done"
+
+    at_once(task.clients or 6, one)
+    return got
+
+
+def foreign_hosts(task: Task) -> Got:
+    """Two clients that ask for pages of hosts which are not served, and send what no field can hold."""
+    lines = ("Host: evil.example", "Host: a b", "Host: 127.0.0.1:99999999", "Cookie: sessionid=%00\x7f; =;;a")
+    asked = [
+        *(f"GET /docs/api HTTP/1.1\r\n{line}\r\n\r\n".encode() for line in lines[:3]),
+        f"GET /app/ HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines[3]}\r\n\r\n".encode(),
+        *(head("GET", path) for path in ("/logs?cursor=%00", "/models?q=%00", "/app/sign-in?next=%00", "/admin/%00")),
+    ]
+    until = time.monotonic() + task.seconds
+    got = Counter[str]()
+
+    def one(number: int) -> str:
+        for turn in count(number):
+            with connect(task.port, ATTACKER) as sock:
+                sock.sendall(asked[turn % len(asked)])
+                got[outcome(sock, 10)] += 1
+            if time.monotonic() > until or turn > 400:
+                break
+        return "done"
+
+    at_once(task.clients or 2, one)
+    return got
 
 
 # --- requests that never end
@@ -243,13 +295,13 @@ def large_answer(task: Task) -> Got:
     return _asked(task, 4, "large")
 
 
-def _asked(task: Task, count: int, model: str) -> Got:
+def _asked(task: Task, clients: int, model: str) -> Got:
     def one(number: int) -> str:
         with connect(task.port, ATTACKER) as sock:
             sock.sendall(chat(task.token, model=f"custom:hostile/{model}"))
             return outcome(sock, max(task.seconds, 45))
 
-    return at_once(task.clients or count, one)
+    return at_once(task.clients or clients, one)
 
 
 # --- names whose servers never answer
@@ -312,7 +364,7 @@ def attacks() -> Iterator[tuple[str, Attack]]:
     for one in (
         *(calm, sign_in_values, trailer_endless, trailer_authorization, guardrail_values, slow_bodies, idle_sockets),
         *(one_byte_chunks, leading_zeros, chunk_extension, emoji, escapes, metadata_keys, upgrade, aborted),
-        *(bomb_answer, large_answer, slow_names, kept_answers, stampede, overload),
+        *(oauth_tokens, foreign_hosts, bomb_answer, large_answer, slow_names, kept_answers, stampede, overload),
     ):
         yield one.__name__.replace("_", "-"), one
 

@@ -45,6 +45,8 @@ MAY_GET: dict[str, set[str]] = {
     "metadata-keys": {"200", "400", "413", "429", "503"},
     "upgrade": {"200"},
     "aborted": {"left"},
+    "oauth-tokens": {"400", "401", "429"},
+    "foreign-hosts": {"200", "302", "400", "401", "404"},
     "bomb-answer": {"502", "503"},
     "large-answer": {"200", "502", "503"},
     "slow-names": {"400", "429"},

@@ -24,6 +24,8 @@ ATTACKS = {
     "chunk-extension": (1.0, 1),
     "sign-in-values": (2.0, 1),
     "guardrail-values": (2.0, 1),
+    "oauth-tokens": (2.0, 6),
+    "foreign-hosts": (1.0, 2),
     "idle-sockets": (1.0, 200),
     "bomb-answer": (1.0, 1),
     "slow-names": (3.0, 20),

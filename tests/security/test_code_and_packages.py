@@ -37,7 +37,9 @@ def test_no_code_template_or_command_of_anybodys_is_run() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt", "tests/fuzz/requirements.txt"])
+@pytest.mark.parametrize(
+    "file", ["requirements.txt", "requirements-build.txt", "requirements-dev.txt", "tests/fuzz/requirements.txt"]
+)
 def test_every_package_is_pinned_by_its_hash(file: str) -> None:
     """The supply chain: a package that is published anew under its old version is not installed."""
     text = (PROJECT / file).read_text().replace("\\\n", " ")

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from shutil import which
 
 import psycopg
 import pytest
@@ -144,6 +145,42 @@ def test_a_restore_that_nobody_told_the_gateway_of_is_noticed(product: Product, 
     take_away(product, spending_key, spending_key.credits() - Decimal("0.0001"))
     assert spending_key.ask(ASK) == "insufficient_credits"
     assert " changed 0, corrected what is held on 0" in product.manage("resync_balances")
+
+
+@pytest.mark.skipif(which("gpg") is None, reason="there is no gpg")
+def test_an_encrypted_backup_is_restored_as_the_document_says(product: Product, tmp_path: Path) -> None:
+    spending_key = key_with_credits(product)
+    spend(spending_key, 1)
+    eventually(lambda: len(spending_key.logs()) == 1)
+    keyring, secret = tmp_path / "gnupg", tmp_path / "passphrase"
+    keyring.mkdir(mode=0o700)
+    secret.write_text("k7-QvXw2mPz9sLc4")
+    begin = f"export GNUPGHOME={keyring}; trap 'gpgconf --kill gpg-agent' EXIT; passphrase={secret}\n"
+    run(begin + commands("encrypted backup"), product, tmp_path)
+    encrypted = tmp_path / "gateway.dump.gpg"
+    assert [path.name for path in tmp_path.glob("gateway.*")] == ["gateway.dump.gpg"]
+    assert b"PGDMP" not in encrypted.read_bytes()
+    saved = ask_database(product, *COUNTS)
+    product.manage("grant_credits", spending_key.organization_id, "500")
+
+    # Neither another passphrase nor a changed file is restored.
+    whole = encrypted.read_bytes()
+    encrypted.write_bytes(whole[:-40] + bytes(40))
+    with pytest.raises(AssertionError, match="gpg: "):
+        run(begin + commands("decryption"), product, tmp_path)
+    encrypted.write_bytes(whole)
+    (tmp_path / "gateway.dump").unlink(missing_ok=True)
+    secret.write_text("another")
+    with pytest.raises(AssertionError, match="gpg: decryption failed"):
+        run(begin + commands("decryption"), product, tmp_path)
+    assert not (tmp_path / "gateway.dump").exists()
+    secret.write_text("k7-QvXw2mPz9sLc4")
+
+    run(begin + commands("decryption"), product, tmp_path)
+    assert (tmp_path / "gateway.dump").stat().st_mode & 0o077 == 0
+    assert ask_database(product, *COUNTS) != saved
+    run(commands("restore"), product, tmp_path)
+    assert ask_database(product, *COUNTS) == saved
 
 
 def test_a_dump_that_is_cut_short_changes_nothing(product: Product, tmp_path: Path) -> None:

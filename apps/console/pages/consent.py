@@ -21,6 +21,7 @@ from apps.console.visit import MAX_NEXT, POLICY, signed_in_page
 from apps.console.workspace import organizations_of
 from apps.kernel.errors import Forbidden, InvalidRequest
 from apps.kernel.money import plain
+from apps.kernel.rest.address import address_of
 from apps.kernel.rest.serializers import CamelSerializer, ChoiceField, DecimalTextField, TextField
 from apps.keys.models import ApiKey
 from apps.oauth import actions
@@ -37,6 +38,7 @@ from apps.oauth.authorization import (
 from apps.oauth.models import Consent, OAuthClient
 from apps.oauth.redirects import form_source, redirect_problem, scheme_of, shown_host
 from apps.oauth.resources import SCOPES
+from apps.organizations.attempt_rate_limiter import AttemptLimit, count_attempt
 from apps.organizations.models import Project, User
 
 _IN_ALL: Final = "all"
@@ -46,6 +48,8 @@ PERIODS: Final = (
 )
 # What the page proposes, USD per month.
 _BUDGET: Final = Decimal(10)
+# Pages that are shown and answered, from an address. Without a session there is nothing to count: the sign-in follows.
+AUTHORIZE_PER_ADDRESS: Final = AttemptLimit("oauth-authorize:address", 60)
 ALLOW, REFUSE = "allow", "refuse"
 
 
@@ -79,6 +83,7 @@ class _Return(HttpResponseRedirect):
 @signed_in_page("GET", "POST")
 def authorize(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
     """Show what a program asks for, and answer it."""
+    count_attempt((AUTHORIZE_PER_ADDRESS, address_of(request)))
     try:
         _require_short(request)
         asked = read_authorization_request(request)
@@ -106,6 +111,7 @@ def authorize(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
 @signed_in_page("GET", "POST")
 def authorize_key(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
     """Ask whether a program may be given an API key, and bring it the code that it exchanges for one."""
+    count_attempt((AUTHORIZE_PER_ADDRESS, address_of(request)))
     try:
         _require_short(request)
         callback_url, challenge = _read_key_request(request)

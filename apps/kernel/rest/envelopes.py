@@ -79,7 +79,7 @@ _GOOGLE_STATUSES = {
     504: "DEADLINE_EXCEEDED",
 }
 # Words of OAuth's that our own errors have for a code.
-_OAUTH_WORDS = frozenset({"invalid_client_metadata", "invalid_redirect_uri"})
+_OAUTH_WORDS = frozenset({"invalid_client_metadata", "invalid_redirect_uri", "unsupported_grant_type"})
 # Where the reasons of this gateway's errors are explained, as Google's `ErrorInfo` wants it said.
 _GOOGLE_DOMAIN = "gateway"
 _GOOGLE_TYPE = "type.googleapis.com/google.rpc."

@@ -10,9 +10,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import structlog
-from django.core.exceptions import DisallowedHost, PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import (
+    BadRequest,
+    DisallowedHost,
+    PermissionDenied,
+    RequestDataTooBig,
+    SuspiciousOperation,
+    TooManyFieldsSent,
+    TooManyFilesSent,
+)
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http.multipartparser import MultiPartParserError
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -22,6 +31,7 @@ from apps.kernel.rest.envelopes import Family, InvalidFields, Issue, body_of
 from apps.kernel.rest.error_pages import show_error
 from apps.kernel.rest.field_words import reword
 from apps.kernel.rest.routes import family_of
+from apps.kernel.rest.suspicious import count_suspicious
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +40,8 @@ BAD_METHOD = "This path does not take this method"
 # A header of each of Anthropic's clients, and those that only Google's send.
 ANTHROPIC_VERSION = "anthropic-version"
 _OF_GOOGLE = ("x-goog-api-key", "x-goog-api-client")
+# Characters of what the framework says of a request, which quotes it.
+_MAX_SAID = 200
 _OF_SEVERAL = (Family.OPENAI, Family.LOGS)
 
 
@@ -84,16 +96,29 @@ def find_error(exception: Exception) -> ApiError | None:
             return errors.NotFound(NO_ROUTE)
         case PermissionDenied():
             return errors.Forbidden("Access denied")
-        case RequestDataTooBig():
-            return errors.BodyTooLarge("The request body is too large")
-        case DisallowedHost():
-            return errors.InvalidRequest("This host is not one of ALLOWED_HOSTS")
-        case SuspiciousOperation():
-            return errors.InvalidRequest("Bad request")
+        case SuspiciousOperation() | BadRequest() | MultiPartParserError():
+            count_suspicious(type(exception).__name__, said=str(exception)[:_MAX_SAID])
+            return _error_of_suspicious(exception)
         case OperationalError() | InterfaceError():
             log.error("database.away", error=str(exception))
             return errors.Overloaded("The service is temporarily unavailable; try again shortly")
     return None
+
+
+def _error_of_suspicious(exception: Exception) -> ApiError:
+    """Return what a client is told of a request that the framework's own checks refuse."""
+    match exception:
+        case RequestDataTooBig():
+            return errors.BodyTooLarge("The request body is too large")
+        case DisallowedHost():
+            return errors.InvalidRequest("This host is not one of ALLOWED_HOSTS")
+        case TooManyFieldsSent() | TooManyFilesSent():
+            return errors.InvalidRequest("The request has too many fields or files")
+        case MultiPartParserError():
+            return errors.InvalidRequest("The form cannot be read: it is not multipart/form-data, or is cut short")
+        case BadRequest():
+            return errors.InvalidRequest("The form cannot be read: it must be UTF-8")
+    return errors.InvalidRequest("Bad request")
 
 
 def method_not_allowed() -> ApiError:

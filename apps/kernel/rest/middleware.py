@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 from django.conf import settings
+from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.http.response import HttpResponseBase
 
@@ -71,6 +72,9 @@ class RequestMiddleware:
         """Refuse what no view would read. Runs once a view is found, so that an unknown path stays a 404."""
         if request.path not in _FOR_PROBES:
             request.get_host()  # Raises DisallowedHost, which `handlers` answers.
+        if is_admin(request) and ("\0" in request.path or "%00" in str(request.META.get("QUERY_STRING", ""))):
+            # The framework would hand it to the database, which refuses it.
+            raise SuspiciousOperation("a NUL in an address of the admin")
         if _length_of(request) > settings.BODY_LIMIT:
             return answer(request, BodyTooLarge(f"The request body is larger than {settings.BODY_LIMIT} bytes"))
         if request.method not in _SAFE and not (is_admin(request) or _changes(view)):

@@ -1,0 +1,31 @@
+"""Suspicious requests: hosts that are not served, forged forms, bodies that cannot be read, counted by kind.
+
+Anybody can send them, as many as they like: each kind is a line of the log a second at most, without a traceback.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Counts
+from typing import Any
+
+import structlog
+from prometheus_client import Counter
+
+log = structlog.get_logger(__name__)
+
+SUSPICIOUS = Counter("gateway_suspicious_requests_total", "Requests that the framework's checks refused", ["kind"])
+# Seconds between two lines about one kind.
+_BETWEEN_LINES = 1.0
+_untold: Counts[str] = Counts()
+_told_at: dict[str, float] = {}
+
+
+def count_suspicious(kind: str, **details: Any) -> None:
+    """Count a request; the log has its details, if it has a line for it. Details are bounded by the caller."""
+    SUSPICIOUS.labels(kind).inc()
+    _untold[kind] += 1
+    now = time.monotonic()
+    if now - _told_at.get(kind, -_BETWEEN_LINES) >= _BETWEEN_LINES:
+        _told_at[kind] = now
+        log.info("request.suspicious", kind=kind, count=_untold.pop(kind), **details)

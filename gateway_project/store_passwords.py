@@ -1,0 +1,63 @@
+"""Passwords in the URLs of stores: whether one that leads over a network could be opened by anybody. Pure.
+
+A store on this machine (a unix socket, `localhost`, a loopback address) may have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import parse_qs, unquote
+
+from apps.kernel.redis_cluster_url import split_hosts, split_url
+
+# What images and packages come with, and what is tried first.
+_DEFAULTS: Final = {
+    *("postgres", "postgresql", "redis", "valkey", "clickhouse", "gateway", "model-gateway", "guest", "test"),
+    *("password", "passw0rd", "pass", "secret", "changeme", "change-me", "change_me", "example", "default"),
+    *("admin", "root", "123456", "12345678"),
+}
+# By these a URL, or the environment, brings another proof than a password.
+_OF_POSTGRES: Final = frozenset({"sslcert", "passfile", "krbsrvname"})
+_OF_REDIS: Final = frozenset({"ssl_certfile"})
+_POSTGRES_VARIABLES: Final = ("PGPASSWORD", "PGPASSFILE", "PGSSLCERT", "PGSERVICE")
+# Of a port that is not written; which one does not matter here.
+_ANY_PORT: Final = 1
+
+
+def is_local(host: str) -> bool:
+    """Tell whether a host, as a URL has it, is this machine; none is a unix socket."""
+    if host in {"", "localhost"} or host.startswith(("/", "%2F", "%2f")):
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def fault_of(url: str, environment: Mapping[str, str]) -> str | None:
+    """Return what is wrong with the password in a store's URL, without a word of it; None where nothing is."""
+    parts = split_url(url)
+    if not url or "unix" in parts.scheme or parts.scheme in {"redis+socket", "memory"}:
+        return None
+    options = parse_qs(parts.query)
+    try:
+        # Of a pool of hosts, one over a network is enough; PostgreSQL's may stand in the query.
+        hosts = [host for host, _ in split_hosts(parts.hosts, _ANY_PORT)] if parts.hosts else options.get("host", [""])
+    except ValueError:
+        return None
+    if all(map(is_local, hosts)):
+        return None
+    user, _, password = parts.credentials.partition(":")
+    user, password = unquote(user), unquote(password) or options.get("password", [""])[0]
+    if not password:
+        if parts.scheme.startswith("postgres"):
+            is_proven = _OF_POSTGRES & options.keys() or any(environment.get(one) for one in _POSTGRES_VARIABLES)
+        else:
+            is_proven = _OF_REDIS & options.keys()
+        return None if is_proven else "leads over a network and has no password"
+    if password.lower() in _DEFAULTS or password == user:
+        return "leads over a network and has a password that is tried first"
+    return None
