@@ -225,8 +225,8 @@ _redis_budget = {
 }
 _decoding = {**_redis_budget, "decode_responses": True}
 CACHES = {
-    # Libraries' own, of what may be lost at any time, such as what the admin's search found: in the process, since it is
-    # pickled, and nothing that a store holds is to be unpickled.
+    # For libraries, such as the admin's search. It stays in the process: entries are pickled, and a store must not be
+    # able to hand the gateway a pickle.
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
     # The gateway's own structures, through `apps.kernel.redis`, and what organizations may grow.
     "store": django_redis_cache(REDIS_URL, _decoding),

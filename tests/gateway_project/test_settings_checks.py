@@ -90,12 +90,12 @@ def test_a_safe_production_has_nothing_to_say(tmp_path: Path) -> None:
         ("gateway.E016", {"REDIS_URL": "rediss://:redis@valkey.example:6379/0"}),
         ("gateway.E016", {"REDIS_URL": "redis+cluster://10.0.0.8:6379", "CELERY_BROKER_URL": "redis://127.0.0.1:1/1"}),
         ("gateway.E016", {"REDIS_URL": "redis+sentinel://10.0.0.8:26379/0?service=main"}),
+        ("gateway.E016", {"CACHE_URL": "redis://cache.example:6379/0"}),
         ("gateway.E016", {"CELERY_BROKER_URL": "redis://queue.example:6379/0"}),
         ("gateway.E017", {"SIGN_UP": "open", "EMAIL_VERIFICATION": "false"}),
         ("gateway.E018", {"STRIPE_SECRET_KEY": "sk_test_0000000000"}),
         ("gateway.E018", {"STRIPE_SECRET_KEY": "rk_test_0000000000"}),
         ("gateway.E018", {"STRIPE_PUBLISHABLE_KEY": "pk_test_0000000000"}),
-        ("gateway.E019", {"PUBLIC_URL": "http://gateway.example"}),
     ],
 )
 def test_an_unsafe_production_refuses(tmp_path: Path, identifier: str, changes: dict[str, str]) -> None:
@@ -114,6 +114,7 @@ def test_an_unsafe_production_refuses(tmp_path: Path, identifier: str, changes: 
     ("identifier", "changes"),
     [
         ("gateway.W001", {"PUBLIC_URL": "http://localhost:8000"}),
+        ("gateway.W001", {"PUBLIC_URL": "http://gateway.example"}),
         ("gateway.W002", {"METRICS_TOKEN": "", "METRICS_PUBLIC": "true"}),
         ("gateway.W004", {"EMAIL_URL": ""}),
         ("gateway.W003", {"GATEWAY_ALLOW_PRIVATE_ADDRESSES": "true"}),
