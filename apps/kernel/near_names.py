@@ -20,7 +20,11 @@ class NearNames:
     """Known names, made ready to be compared. Upper and lower case are the same to it."""
 
     def __init__(self, known: Iterable[str]) -> None:
-        self._known = [(name, name.lower(), _letters(name.lower())) for name in dict.fromkeys(known)]
+        # By their length: each with its spelling in lower case, and its letters.
+        self._known: dict[int, list[tuple[str, str, int]]] = {}
+        for name in dict.fromkeys(known):
+            spelled = name.lower()
+            self._known.setdefault(len(spelled), []).append((name, spelled, _letters(spelled)))
 
     def find(self, wanted: str, ignored: int = 0) -> list[str]:
         """Return the names that are nearest to `wanted`, all equally near, in their order; none that is not near.
@@ -33,11 +37,14 @@ class NearNames:
         bound = min(max(1, (len(wanted) - ignored) // _CHARACTERS_PER_EDIT), _MAX_EDITS)
         letters, length = _letters(wanted), len(wanted)
         possible = []
-        for name, spelled, others in self._known:
-            # An edit brings in one letter at most, and takes one away, so that no distance is below these.
-            least = max((letters & ~others).bit_count(), (others & ~letters).bit_count(), abs(len(spelled) - length))
-            if least <= bound:
-                possible.append((least, name, spelled))
+        for other_length in range(length - bound, length + bound + 1):
+            for name, spelled, others in self._known.get(other_length, ()):
+                # An edit brings in one letter at most, and takes one away, so that no distance is below these.
+                least = max(
+                    (letters & ~others).bit_count(), (others & ~letters).bit_count(), abs(other_length - length)
+                )
+                if least <= bound:
+                    possible.append((least, name, spelled))
         possible.sort(key=lambda one: one[0])
         near: list[str] = []
         for least, name, spelled in possible[:_MAX_COMPARED]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from tests.attack.wire import ATTACKER, chat, connect, head, read_answer, request, status_in
 
 CHAT = "/v1/chat/completions"
-# Seconds of a turn at least, and how many turns each kind has.
+# Seconds of a turn in which nothing is asked, and how many turns each kind has.
 _LEAST, _TURNS = 0.05, 3
 
 
@@ -49,11 +49,9 @@ def kinds(token: str) -> Iterator[tuple[str, bytes]]:
 def compared(port: int, token: str, workers: list[int], seconds: float) -> Counter[str]:
     """Return statuses, and for every kind what it takes, in per cent of what a good request takes.
 
-    Connections are kept, and served by one worker each, so that all is asked on one.
+    All is asked on one connection, and so of one worker.
     """
     got: Counter[str] = Counter()
-    every = list(kinds(token))
-    each = max(seconds / (len(every) * 3 * _TURNS), _LEAST)
     sock = connect(port, ATTACKER)
 
     def ask(words: bytes) -> None:
@@ -66,31 +64,32 @@ def compared(port: int, token: str, workers: list[int], seconds: float) -> Count
             sock = connect(port, ATTACKER)
             got["closed"] += 1
 
-    good = chat(token)
+    def taken(words: bytes | None, least: float = 0.0) -> tuple[float, float]:
+        """Return the workers' seconds and the clock's of asking so often, or of waiting."""
+        before, began = _processor_seconds(workers), time.perf_counter()
+        for _ in range(times if words else 0):
+            ask(words or b"")
+        time.sleep(least)
+        return _processor_seconds(workers) - before, time.perf_counter() - began
+
+    good, every = chat(token), list(kinds(token))
+    times = max(int(seconds * 2), 5)
     for words in (good, *(words for _, words in every)):
         # What is read and compiled once is no part of it.
         ask(words)
         ask(words)
     for name, words in every:
-        shares = []
+        served = refused = 0.0
         for _ in range(_TURNS):
-            others, _ = _taken(workers, each, lambda: time.sleep(each))
-            served, served_in = _taken(workers, each, lambda: ask(good))
-            refused, refused_in = _taken(workers, each, lambda words=words: ask(words))  # type: ignore[misc] # its own
-            idle = others / each
-            shares.append((refused - idle * refused_in) / max(served - idle * served_in, 1e-6))
-        got[f"{name} per cent"] = round(100 * sorted(shares)[_TURNS // 2])
+            others, passed = taken(None, _LEAST)
+            idle = others / passed
+            for what in (good, words):
+                own, passed = taken(what)
+                own -= idle * passed
+                served, refused = (served + own, refused) if what is good else (served, refused + own)
+        got[f"{name} per cent"] = round(100 * refused / max(served, 1e-6))
     sock.close()
     return got
-
-
-def _taken(workers: list[int], seconds: float, work: Callable[[], object]) -> tuple[float, float]:
-    """Do some work again and again for so many seconds; return the workers' seconds and the clock's for one time."""
-    before, began, times = _processor_seconds(workers), time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        work()
-        times += 1
-    return (_processor_seconds(workers) - before) / times, (time.perf_counter() - began) / times
 
 
 def _processor_seconds(pids: list[int]) -> float:

@@ -26,6 +26,8 @@ ATTACKS = {
     "guardrail-values": (2.0, 1),
     "idle-sockets": (1.0, 200),
     "bomb-answer": (1.0, 1),
+    "pipelined-health": (2.0, 2),
+    "pipelined-answers": (2.0, 2),
     "stampede": (1.0, 100),
 }
 
