@@ -24,6 +24,7 @@ from gateway_project.http.connection import ClientConnection, ConnectionSettings
 from gateway_project.http.connection_table import ConnectionTable, Idle
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import HeadLimits
+from gateway_project.http.turn_times import TurnTimes
 from gateway_project.socket_handover import STOP_TIMEOUT, is_draining
 
 _LOOK_EVERY = 0.1
@@ -151,8 +152,10 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
     def _look_around(self) -> None:
         from gateway_project.http import client_events
 
+        turns = TurnTimes()
         while True:
             gevent.sleep(_LOOK_EVERY)
+            client_events.LOOP_TURNS.observe(turns.take_longest())
             self.connections.end_overdue(stopping=not self.alive)
             client_events.hand_over()
             if not self.alive:

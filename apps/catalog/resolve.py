@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from difflib import get_close_matches
+from functools import cached_property
+from typing import Final
 
 from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider
 from apps.kernel.errors import Gone, InvalidRequest
+from apps.kernel.identity_cache import IdentityCache
+from apps.kernel.near_names import MAX_SUGGESTIONS, NearNames
 
 LONGEST_NAME = 255
-# A name is compared with hundreds of others to suggest near ones; more of it than this would only cost time.
-_COMPARED = 48
-_SUGGESTIONS = 3
+# Those of the catalog in force, and of the one before it.
+_near_names: Final = IdentityCache[Catalog, NearNames](
+    lambda catalog: NearNames([*catalog.models, *catalog.aliases]), most=2
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,27 @@ class Resolved:
     model: CatalogModel
     provider: CatalogProvider | None
     name: str
+
+
+class UnknownModel(InvalidRequest):
+    """A name that means nothing; `statement` says so without advice.
+
+    Near names are looked for when the message is read: of several unknown names in a request the client hears of one.
+    """
+
+    def __init__(self, catalog: Catalog, requested: str) -> None:
+        self.statement = f"The model `{requested}` does not exist"
+        super().__init__(self.statement, code="model_not_found", param="model")
+        self._catalog = catalog
+        self._requested = requested
+        # So that it is made when it is read.
+        del self.message
+
+    @cached_property
+    def message(self) -> str:  # type: ignore[override] # it can be set all the same
+        """What the client is told."""
+        near = _near_names(self._catalog).find(self._requested.rpartition("/")[2])
+        return f"{self.statement}; did you mean {_either(near)}?" if near else self.statement
 
 
 def resolve(catalog: Catalog, requested: str, today: date | None = None) -> Resolved:
@@ -68,14 +93,11 @@ def _unknown(catalog: Catalog, requested: str) -> InvalidRequest:
         return _not_found(
             f"`{requested}` is a provider's own name for {model}: ask for that, or for {_either(prefixed)}"
         )
-    known = [*catalog.models, *catalog.aliases]
-    bare = requested[-_COMPARED:].rpartition("/")[2]
-    near = get_close_matches(bare, known, _SUGGESTIONS)
-    return _not_found(f"The model `{requested}` does not exist" + (f"; did you mean {_either(near)}?" if near else ""))
+    return UnknownModel(catalog, requested)
 
 
 def _either(names: list[str]) -> str:
-    return " or ".join(f"`{name}`" for name in names[:_SUGGESTIONS])
+    return " or ".join(f"`{name}`" for name in names[:MAX_SUGGESTIONS])
 
 
 def _not_found(message: str) -> InvalidRequest:

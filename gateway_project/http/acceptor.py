@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from gevent.server import StreamServer
 
-from gateway_project.http.fair_queue import FairQueue
+from apps.kernel.fair_queue import FairQueue
 
 # At most so many are taken, and so many begun to be served, in one turn of the loop: a few milliseconds at most.
 _MOST_TAKEN, _MOST_BEGUN = 128, 8

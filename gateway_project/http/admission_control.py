@@ -22,7 +22,7 @@ import gevent
 from greenlet import getcurrent, greenlet
 
 from apps.kernel.errors import Overloaded
-from gateway_project.http.fair_queue import FairQueue
+from apps.kernel.fair_queue import FairQueue
 
 # Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.
 _LONGEST_TURN, _TICK = 0.020, 0.001

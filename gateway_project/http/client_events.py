@@ -9,12 +9,17 @@ import time
 from collections import Counter as Counts
 
 import structlog
-from prometheus_client import Counter
+from prometheus_client import Counter, Histogram
 
 log = structlog.get_logger("gateway_project.http")
 
 REFUSED = Counter("gateway_refused_requests_total", "Requests refused before any view saw them", ["reason"])
 CLOSED = Counter("gateway_closed_connections_total", "Connections closed by the gateway's own choice", ["reason"])
+LOOP_TURNS = Histogram(
+    "gateway_event_loop_longest_turn_seconds",
+    "The event loop's longest turn, looked at ten times a second in each worker",
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
+)
 ABORTED = Counter("gateway_aborted_bodies_total", "Requests whose client left before its body was complete")
 
 # Seconds between two lines about one kind of event: a flood is a number, not a flood of lines.

@@ -16,6 +16,7 @@ import gevent
 
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.kernel.green_socket import send_all, watch_readable
+from apps.kernel.turn_queue import let_others_go_on
 from gateway_project.http.connection_table import Idle
 from gateway_project.http.refusals import HTTP_1_1_REQUIRED, MalformedRequest, refusal, shed_answer
 from gateway_project.http.request_intake import RequestIntake
@@ -26,8 +27,8 @@ READ_SIZE = 65_536
 # Seconds: for a head once it has begun, for the client to take a piece of an answer, and for what it still sends after
 # an answer that did not wait for it. What holds for bodies is in `body_reading`.
 HEAD_TIMEOUT, SEND_TIMEOUT, DRAIN_TIMEOUT = 20.0, 120.0, 2.0
-# A client that always has another request ready lets others in after so many.
-_FAIR_SHARE = 8
+# Bytes that are parsed in one go when more than so many requests may be in them, which their versions count.
+_PIECE, _MANY, _VERSION = 4_096, 8, b" HTTP/1."
 
 
 class TooSlow(TimeoutError):
@@ -65,6 +66,9 @@ class ClientConnection:
         self._reader = RequestParser(settings.limits)
         self._readable = watch_readable(sock)
         self._stopping = stopping
+        # What has arrived and waits to be parsed, and what lets others go on.
+        self._unread = b""
+        self._step_aside: Callable[[], None] = let_others_go_on
         host, port = address[:2] if isinstance(address, tuple) else ("", "")
         self._peer = host
         self._environ = {
@@ -79,15 +83,12 @@ class ClientConnection:
         with suppress(OSError):
             if self._sock.family in {socket.AF_INET, socket.AF_INET6}:
                 self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            count = 0
+            self._step_aside = idle.step_aside
             try:
                 while (request := self._next_request(idle, on_served)) is not None:
                     on_served()
                     if not self._answer(request):
                         return
-                    count += 1
-                    if count % _FAIR_SHARE == 0:
-                        gevent.sleep(0)
             except BadRequest as error:
                 self._refuse_malformed(error)
             finally:
@@ -97,8 +98,14 @@ class ClientConnection:
     def _next_request(self, idle: Idle, on_served: Callable[[], object]) -> IncomingRequest | None:
         """Return the next request once its head is there, None when there will be none. Raises BadRequest."""
         requests = self._reader.requests
-        if requests and requests[0].head_done:
-            return requests[0]
+        while requests or self._unread:
+            # It was sent behind the one before (pipelining): others have their turn first.
+            idle.step_aside()
+            if requests and requests[0].head_done:
+                return requests[0]
+            if not self._unread:
+                break
+            self._feed(self._unread)
         with idle:
             if not requests:
                 while self._shed(data := self._receive_first(idle)):
@@ -106,7 +113,7 @@ class ClientConnection:
                     idle.wait_anew()
                 if not data:
                     return None
-                self._reader.feed(data)
+                self._feed(data)
                 if requests and requests[0].head_done:
                     return requests[0]
             idle.begun = True
@@ -134,12 +141,21 @@ class ClientConnection:
     def receive(self, patience: float | None = None) -> bool:
         """Take in what arrives next within so many seconds; False at the end. Raises BadRequest, OSError."""
         # Reading never waits while bytes are there: a fast sender would have the worker for itself.
-        gevent.sleep(0)
-        self._sock.settimeout(patience)
-        data = self._sock.recv(READ_SIZE)
+        self._step_aside()
+        data = self._unread
+        if not data:
+            self._sock.settimeout(patience)
+            data = self._sock.recv(READ_SIZE)
         if data:
-            self._reader.feed(data)
+            self._feed(data)
         return bool(data)
+
+    def _feed(self, data: bytes) -> None:
+        """Parse what has arrived, a piece of it where that may be many requests. Raises BadRequest."""
+        self._unread = b""
+        if len(data) > _PIECE and not self._reader.is_in_body(len(data)) and data.count(_VERSION) > _MANY:
+            data, self._unread = data[:_PIECE], data[_PIECE:]
+        self._reader.feed(data)
 
     def go_on(self) -> None:
         """Tell a client that waits for it to send its body."""
@@ -261,7 +277,7 @@ class ClientConnection:
         with suppress(OSError), gevent.Timeout(DRAIN_TIMEOUT, TooSlow()):
             self._sock.shutdown(socket.SHUT_WR)
             while self._sock.recv(READ_SIZE):
-                gevent.sleep(0)
+                self._step_aside()
 
 
 def _take_body(request: IncomingRequest) -> bytes:

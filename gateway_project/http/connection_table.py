@@ -142,6 +142,10 @@ class Idle:
         """Wait until there is something to read, as a watcher tells, and for this client's turn."""
         self._wake_queue.wait(readable, self.address, self._begin)
 
+    def step_aside(self) -> None:
+        """Let others go on, until the loop has looked for what has arrived and it is this client's turn."""
+        self._wake_queue.wait_for_turn(self.address)
+
     def _begin(self) -> None:
         self.begun = True
 

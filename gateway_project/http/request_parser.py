@@ -88,6 +88,12 @@ class RequestParser:
         """Let go of the parser, which holds this reader's methods: both are freed at once, not as garbage some day."""
         self._parser = None
 
+    def is_in_body(self, size: int) -> bool:
+        """Tell whether the next so many bytes are all of the body that is being read, as its length says."""
+        now = self._now
+        length = now.environ.get("CONTENT_LENGTH") if now.head_done and not now.complete else None
+        return length is not None and now.received + size <= int(length)
+
     def feed(self, data: bytes) -> None:
         """Take in what has arrived. Raises BadRequest."""
         now, had_head = self._now, self._now.head_done

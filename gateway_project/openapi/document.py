@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import gevent
 import msgspec
 import yaml
 from django.conf import settings
@@ -24,6 +23,7 @@ from apps.kernel.errors import is_final
 from apps.kernel.rest.describe import REFUSES
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import family_of
+from apps.kernel.turn_queue import let_others_go_on
 from gateway_project.openapi import extensions
 from gateway_project.openapi.log_entry import log_schemas
 from gateway_project.openapi.system_rule_schemas import add_system_rules
@@ -160,7 +160,7 @@ def _by_hand() -> Record:
 
 
 def _read(file: Path) -> Record:
-    gevent.sleep(0)
+    let_others_go_on()
     loader = _Loader(file.read_text())
     try:
         found: Record = loader.get_single_data()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import gevent
 from drf_spectacular.openapi import AutoSchema
+
+from apps.kernel.turn_queue import let_others_go_on
 
 
 class OperationSchema(AutoSchema):
@@ -16,6 +17,6 @@ class OperationSchema(AutoSchema):
 
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         """Return the operation; None for what is not described."""
-        gevent.sleep(0)
+        let_others_go_on()
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
         return operation

@@ -50,25 +50,28 @@ class Waits:
 class Bystanders:
     """Clients that ask small things again and again until they are told to stop."""
 
-    def __init__(self, product: Product, token: str, session: str, elsewhere: str = "") -> None:
-        """Begin to ask; with a server `elsewhere` also for sign-ins, and for pictures that are there."""
+    def __init__(self, product: Product, token: str, session: str, elsewhere: str = "", *, quiet: bool = False) -> None:
+        """Begin to ask; with a server `elsewhere` also for sign-ins and pictures. `quiet` ones ask nothing."""
         self.kept, self.fresh, self.management, self.machine = Waits(), Waits(), Waits(), Waits()
         self.sign_in, self.pictures = Waits(), Waits()
         self._product = product
         self._stopping = threading.Event()
         small = chat(token)
         listing = request("GET", "/organization", token=session)
-        works = [
-            *(self._keeping(sock, small, self.kept) for sock in covering(product, _EACH)),
-            *(self._keeping(sock, listing, self.management) for sock in covering(product, 1)),
-            self._coming(small),
-            self._talking_to_itself,
-        ]
+        asking = [] if quiet else self._asking(small, listing)
+        works = [*asking, self._talking_to_itself]
         if elsewhere:
             works += [self._signing_in, self._sending_pictures(token, elsewhere)]
         self._threads = [threading.Thread(target=work, daemon=True) for work in works]
         for thread in self._threads:
             thread.start()
+
+    def _asking(self, small: bytes, listing: bytes) -> list[Callable[[], None]]:
+        return [
+            *(self._keeping(sock, small, self.kept) for sock in covering(self._product, _EACH)),
+            *(self._keeping(sock, listing, self.management) for sock in covering(self._product, 1)),
+            self._coming(small),
+        ]
 
     def stop(self) -> None:
         """Wait for the answers under way, which count as well."""

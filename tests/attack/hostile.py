@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from tests.attack import crowd
-from tests.attack.wire import ATTACKER, chat, connect, edit, head, outcome, send_all
+from tests.attack import crowd, refusing
+from tests.attack.wire import ATTACKER, STATUS_LINE, chat, connect, edit, head, outcome, request, send_all
 
 CHAT = "/v1/chat/completions"
 FORM = b"application/x-www-form-urlencoded"
@@ -37,6 +37,8 @@ class Task(msgspec.Struct):
     session: str = ""
     cold: list[str] = []
     clients: int = 0
+    # The web workers, whose processor time is looked up in /proc.
+    workers: list[int] = []
 
 
 Got = Counter[str]
@@ -338,6 +340,49 @@ def kept_answers(task: Task) -> Got:
     return got
 
 
+# --- requests that cost little, without waiting for an answer (pipelining); nobody has a key
+
+
+def pipelined_health(task: Task) -> Got:
+    """Two connections that ask `GET /livez` over and over."""
+    return _pipelined(task, [request("GET", "/livez")])
+
+
+def pipelined_answers(task: Task) -> Got:
+    """Four connections that ask for what anybody may have, and for what is refused: checks, documents, wrong paths."""
+    paths = ("/?skip=redis,database", "/readyz", "/metrics", "/robots.txt", "/v1/openapi.json", "/docs", "/v1/models")
+    asked = [request("GET", path) for path in (*paths, "/v1/chat/completion", "/nowhere")]
+    preflight = ("Origin: https://example.com", "Access-Control-Request-Method: POST")
+    asked += [head("OPTIONS", CHAT, *preflight), request("POST", CHAT, {"model": "sandbox/echo"})]
+    return _pipelined(task, asked, clients=4)
+
+
+def _pipelined(task: Task, asked: list[bytes], clients: int = 2) -> Got:
+    until, got, block = time.monotonic() + task.seconds, Counter[str](), b"".join(asked) * (200 // len(asked))
+
+    def one(number: int) -> str:
+        with connect(task.port, ATTACKER) as sock:
+            sending = threading.Thread(target=send_all, args=(sock, repeat(block), until), daemon=True)
+            sending.start()
+            while time.monotonic() < until:
+                try:
+                    for status in STATUS_LINE.findall(sock.recv(262_144)):
+                        got[status.decode()] += 1
+                except TimeoutError:
+                    continue
+        return "waiting"
+
+    return at_once(task.clients or clients, one) + got
+
+
+# --- refusals
+
+
+def refusals(task: Task) -> Got:
+    """Refusals of every kind, one after the other beside good requests: what each takes of the workers' time."""
+    return refusing.compared(task.port, task.token, task.workers, task.seconds)
+
+
 # --- crowds
 
 
@@ -364,7 +409,8 @@ def attacks() -> Iterator[tuple[str, Attack]]:
     for one in (
         *(calm, sign_in_values, trailer_endless, trailer_authorization, guardrail_values, slow_bodies, idle_sockets),
         *(one_byte_chunks, leading_zeros, chunk_extension, emoji, escapes, metadata_keys, upgrade, aborted),
-        *(oauth_tokens, foreign_hosts, bomb_answer, large_answer, slow_names, kept_answers, stampede, overload),
+        *(oauth_tokens, foreign_hosts, bomb_answer, large_answer, slow_names, kept_answers),
+        *(pipelined_health, pipelined_answers, refusals, stampede, overload),
     ):
         yield one.__name__.replace("_", "-"), one
 

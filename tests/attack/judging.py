@@ -6,6 +6,7 @@ Knows the promises of docs/security.md. Must never know how an attack is made.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -13,9 +14,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import requests
+
 from tests.attack.bystanders import Bystanders, Waits, workers_of
 from tests.attack.scene import Memory, Scene
-from tests.stack.product import PROJECT
+from tests.stack.product import PROJECT, Product
 
 # Milliseconds that another client's small request may take while anybody attacks.
 MOST_WAIT = 200.0
@@ -27,6 +30,10 @@ MOST_MEMORY = 4_000
 MOST_MONEY_GROWTH = 10
 # Goodput under twice the load: per cent of what can be answered. A refusal may take so many milliseconds.
 LEAST_GOODPUT, MOST_REFUSAL = 95, 50
+# What a refusal may take of the workers' time, per cent of a good request.
+MAX_REFUSAL_COST = 100
+# Attacks in which no turn of an event loop may last longer than a bystander may wait.
+_LOOPS_JUDGED = {"pipelined-health", "pipelined-answers"}
 _TURNED_AWAY = {"400", "401", "408", "413", "429", "431", "503", "closed", "refused", "waiting"}
 # What may come of an attack; anything else is a failure. Figures beside statuses are not judged here.
 MAY_GET: dict[str, set[str]] = {
@@ -51,10 +58,14 @@ MAY_GET: dict[str, set[str]] = {
     "large-answer": {"200", "502", "503"},
     "slow-names": {"400", "429"},
     "kept-answers": {"200", "429", "503"},
+    "pipelined-health": {"200", "waiting"},
+    "pipelined-answers": {"200", "204", "301", "302", "401", "403", "404", "503", "waiting"},
+    "refusals": {"200", "400", "401", "403", "404", "405", "415"},
     "stampede": {"200", "429", "503"},
     "overload": {"200", "429", "503"},
     "calm": set(),
 }
+_TURNS = re.compile(r'^gateway_event_loop_longest_turn_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 
 
 @dataclass
@@ -69,6 +80,8 @@ class Outcome:
     machine: Waits
     memory: tuple[int, int, int]
     tracebacks: int
+    # The longest turn of a worker's event loop, in milliseconds, rounded up to a bucket of its metric.
+    turn: float
     problems: list[str]
     # Only beside `slow-names`.
     sign_in: Waits
@@ -82,6 +95,7 @@ class Outcome:
             *(self.name, "; ".join(filter(None, (got, figures))) or "-"),
             *(f"{self.kept.worst:,.0f}", f"{self.kept.median:,.0f}"),
             *(f"{waits.worst:,.0f}" for waits in (self.management, self.fresh, self.machine)),
+            f"{self.turn:,.0f}",
             " / ".join(f"{size:,}" for size in self.memory),
             "; ".join(self.problems) or "held",
         ]
@@ -90,9 +104,15 @@ class Outcome:
 
 _COLUMNS = (
     *("attack", "what it got", "worst wait of a bystander, ms", "p50, ms", "in management, ms"),
-    *("on a new connection, ms", "the machine alone, ms", "largest worker before / most / after, MB", "verdict"),
+    *(
+        "on a new connection, ms",
+        "the machine alone, ms",
+        "longest turn of a loop at most, ms",
+        "largest worker before / most / after, MB",
+        "verdict",
+    ),
 )
-HEADER = f"| {' | '.join(_COLUMNS)} |\n|---|---|{'---:|' * 6}---|"
+HEADER = f"| {' | '.join(_COLUMNS)} |\n|---|---|{'---:|' * 7}---|"
 
 
 def carried_out(
@@ -100,12 +120,16 @@ def carried_out(
 ) -> Outcome:
     """Carry out an attack for so many seconds, with bystanders before, beside and for `around` seconds after it."""
     product = scene.product
-    before, tracebacks = workers_of(product), scene.tracebacks()
+    before, tracebacks, turns = workers_of(product), scene.tracebacks(), loop_turns(product)
     memory = Memory(product)
     elsewhere = scene.elsewhere if name == "slow-names" else ""
-    bystanders = Bystanders(product, product.demo["apiKey"], product.demo["sessionToken"], elsewhere)
+    # Where processor time is measured, the product works for nobody else.
+    quiet = name == "refusals"
+    own = product.demo
+    bystanders = Bystanders(product, own["apiKey"], own["sessionToken"], elsewhere, quiet=quiet)
     time.sleep(around / 2)
     task: dict[str, Any] = {"name": name, "port": product.port, "seconds": seconds, "clients": clients}
+    task["workers"] = before
     task |= {"token": scene.token, "session": scene.session}
     if name == "stampede":
         task["cold"] = [scene.new_key()]
@@ -125,6 +149,7 @@ def carried_out(
         bystanders.machine,
         (memory.before, memory.peak, memory.now()),
         scene.tracebacks() - tracebacks,
+        longest_turn(turns, loop_turns(product)),
         problems,
         bystanders.sign_in,
         bystanders.pictures,
@@ -142,6 +167,18 @@ def warm(scene: Scene, seconds: float = 3.0) -> None:
     bystanders = Bystanders(scene.product, scene.product.demo["apiKey"], scene.product.demo["sessionToken"])
     time.sleep(seconds)
     bystanders.stop()
+
+
+def loop_turns(product: Product) -> Counter[float]:
+    """Return how many of the event loops' longest turns lasted at most so many milliseconds, by that bound."""
+    told = requests.get(f"{product.url}/metrics", timeout=20).text
+    return Counter({float(bound) * 1000: int(float(count)) for bound, count in _TURNS.findall(told)})
+
+
+def longest_turn(before: Counter[float], after: Counter[float]) -> float:
+    """Return the least bound, in milliseconds, that all turns between two looks kept to."""
+    new = after - before
+    return min((bound for bound, count in new.items() if count == max(new.values())), default=0.0)
 
 
 def _attack(task: dict[str, Any], seconds: float, memory: Memory) -> tuple[Counter[str], list[str]]:
@@ -188,6 +225,13 @@ def _judge(outcome: Outcome, most_wait: float) -> None:
         problems.append(f"got {', '.join(sorted(wrong))}")
     if outcome.tracebacks:
         problems.append(f"{outcome.tracebacks} tracebacks in the log")
+    if outcome.name in _LOOPS_JUDGED and outcome.turn > most_wait:
+        problems.append(f"a turn of the event loop took up to {outcome.turn:,.0f} ms")
+    if outcome.name == "refusals":
+        dear = {what: share for what, share in got.items() if _figure(what) and share > MAX_REFUSAL_COST}
+        problems.extend(
+            f"{what.removesuffix(' per cent')} took {share} % of a good request" for what, share in dear.items()
+        )
     if outcome.name == "overload":
         # A short run is inexact: what is not held is what is beyond doubt, so by two standard errors.
         if got["goodput per cent"] + 2 * got["its standard error per cent"] < LEAST_GOODPUT:

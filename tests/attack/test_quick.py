@@ -30,6 +30,8 @@ ATTACKS = {
     "bomb-answer": (1.0, 1),
     "slow-names": (3.0, 20),
     "kept-answers": (1.0, 50),
+    "pipelined-health": (2.0, 2),
+    "pipelined-answers": (2.0, 2),
     "stampede": (1.0, 100),
 }
 

@@ -16,6 +16,8 @@ HERE = "127.0.0.1"
 # Clients at different addresses: what a product allows to one address must not be taken from another.
 BYSTANDER, ATTACKER = "127.0.0.2", "127.0.0.66"
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
+# One that is no part of a body.
+STATUS_LINE = re.compile(rb"HTTP/1\.1 (\d{3}) [A-Z][A-Za-z ]+\r\n")
 
 
 def connect(port: int, source: str, timeout: float = 30.0) -> socket.socket:

@@ -6,9 +6,12 @@ from datetime import date
 
 import pytest
 
+from apps.catalog import catalog_cache
 from apps.catalog.resolve import resolve
 from apps.kernel.errors import ApiError, Gone, InvalidRequest
+from apps.kernel.near_names import NearNames
 from tests.catalog.small import catalog, model, offer
+from tests.support.shipped_catalog import stock
 
 TODAY = date(2026, 11, 21)
 OLD, NEW = date(2026, 11, 20), date(2026, 11, 22)
@@ -59,13 +62,13 @@ def test_a_named_edition_is_what_is_sent() -> None:
 @pytest.mark.parametrize(
     ("requested", "message"),
     [
-        ("fox1", "The model `fox1` does not exist; did you mean `fox-1` or `fox-2`?"),
-        ("FOX-1", "The model `FOX-1` does not exist"),
+        ("fox1", "The model `fox1` does not exist; did you mean `fox-1`?"),
+        ("FOX-1", "The model `FOX-1` does not exist; did you mean `fox-1`?"),
         ("", "The model `` does not exist"),
         ("acme/", "The model `acme/` does not exist"),
         ("fox-1/acme", "The model `fox-1/acme` does not exist"),
-        ("nobody/fox-1", "The model `nobody/fox-1` does not exist; did you mean `fox-1` or `fox-2` or `owl-1`?"),
-        ("acme/fox-3", "The model `acme/fox-3` does not exist; did you mean `fox-2` or `fox-1`?"),
+        ("nobody/fox-1", "The model `nobody/fox-1` does not exist; did you mean `fox-1`?"),
+        ("acme/fox-3", "The model `acme/fox-3` does not exist; did you mean `fox-1` or `fox-2`?"),
         ("makers/Fox-1", "`makers/Fox-1` is a provider's own name for fox-1: ask for that, or for `bolt/makers/Fox-1`"),
         ("bolt/fox-2", "Bolt does not serve fox-2; these providers do: acme"),
         ("x" * 256, "A model name has at most 255 characters"),
@@ -90,3 +93,46 @@ def test_a_model_is_gone_from_the_day_on_which_it_is_shut_off() -> None:
     assert resolve(CATALOG, "fox-2", TODAY).model.id == "fox-2"
     with pytest.raises(ApiError, match="fox-2 is no longer served by any provider"):
         resolve(CATALOG, "fox-2", NEW)
+
+
+@pytest.mark.parametrize(
+    ("requested", "near"),
+    [
+        ("gpt5", "`gpt-5`"),
+        ("gpt-4-o", "`gpt-4o`"),
+        ("claude-sonnet-4.5", "`claude-sonnet-4-5`"),
+        ("claude-opus-4-55", "`claude-opus-4-5`"),
+        ("anthropic/claude-opus-4-55", "`claude-opus-4-5`"),
+        ("gemini-2.5-flsh", "`gemini-2.5-flash`"),
+        ("mistral-larg-latest", "`mistral-large-latest`"),
+        ("deepseek-cht", "`deepseek-chat`"),
+        ("text-embedding-3-smal", "`text-embedding-3-small`"),
+        ("gemini-pro", ""),
+        ("llama-3", ""),
+        ("nonsense", ""),
+        ("no-such-model", ""),
+        ("this-model-does-not-exist", ""),
+    ],
+)
+def test_only_a_model_whose_name_is_near_is_named(db: None, requested: str, near: str) -> None:
+    stock()
+    with pytest.raises(InvalidRequest) as caught:
+        resolve(catalog_cache.current(), requested)
+    advice = f"; did you mean {near}?" if near else ""
+    assert caught.value.message == f"The model `{requested}` does not exist{advice}"
+
+
+def test_near_names_are_looked_for_when_the_message_is_read_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_for = []
+    find = NearNames.find
+
+    def counting(self: NearNames, wanted: str) -> list[str]:
+        looked_for.append(wanted)
+        return find(self, wanted)
+
+    monkeypatch.setattr(NearNames, "find", counting)
+    with pytest.raises(InvalidRequest) as caught:
+        resolve(CATALOG, "acme/fox1", TODAY)
+    assert looked_for == []
+    assert caught.value.message == caught.value.message == "The model `acme/fox1` does not exist; did you mean `fox-1`?"
+    assert looked_for == ["fox1"]

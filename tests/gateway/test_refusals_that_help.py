@@ -8,6 +8,7 @@ import pytest
 
 from apps.catalog.models import ModelProvider
 from apps.kernel import generation
+from apps.kernel.near_names import NearNames
 from tests.support.anthropic_requests import ask as ask_messages
 from tests.support.upstream import Caller, nothing_happened
 
@@ -68,3 +69,22 @@ def test_a_mapping_that_is_switched_off_says_so(caller: Caller, backup: str) -> 
     assert error["message"] == (
         "sandbox/echo: the provider sandbox is switched off for echo; these providers serve it: backup"
     )
+
+
+@pytest.mark.parametrize("field", ["models", "fallbacks"])
+def test_of_many_unknown_models_near_names_are_looked_for_once(
+    caller: Caller, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_for = []
+    find = NearNames.find
+
+    def counting(self: NearNames, wanted: str) -> list[str]:
+        looked_for.append(wanted)
+        return find(self, wanted)
+
+    monkeypatch.setattr(NearNames, "find", counting)
+    names = [f"unknown-model-{number}" for number in range(10)]
+    response = caller.chat("hi", model="unknown-model", **{field: names})
+    assert response.status_code == 400
+    assert len(looked_for) <= 1
+    assert nothing_happened(caller)

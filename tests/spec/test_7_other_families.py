@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
+from apps.kernel.rest.routes import route_table
 from tests.support.model_routes import error_of
 from tests.support.upstream import Caller
 
@@ -31,10 +32,11 @@ def test_the_gateway_envelope(db: None, method: str, path: str, status: int, mes
 @pytest.mark.parametrize(
     ("path", "route", "near"),
     [
-        ("/v1/messages/nothing", "messages", "/v1/messages/batches` or `/v1/messages"),
-        ("/v1/images/nothing", "edits", "/v1/images/edits"),
+        ("/v1/messages/nothing", "messages", None),
+        ("/v1/images/nothing", "edits", None),
+        ("/v1/image/edits", "chat", "/v1/images/edits"),
         ("/v1/chat", "chat", None),
-        ("/v1/chat/completions/more", "chat", "/v1/chat/completions` or `/v1/completions"),
+        ("/v1/chat/completions/more", "chat", None),
         ("/v1/nothing", "chat", None),
     ],
 )
@@ -47,6 +49,29 @@ def test_an_unknown_path_below_a_family_has_its_envelope_and_names_a_path_near_i
         404,
         error_of(route, 404, "invalid_request_error", "not_found", words),
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("/v1/chat/completion", ["/v1/chat/completions"]),
+        ("/v1/chat/compeltions", ["/v1/chat/completions"]),
+        ("/v1/message", ["/v1/messages"]),
+        ("/v1/messages/count_token", ["/v1/messages/count_tokens"]),
+        ("/v1/embedding", ["/v1/embeddings"]),
+        ("/v1/respones", ["/v1/responses"]),
+        ("/v1/image/generations", ["/v1/images/generations"]),
+        ("/v1/moderation", ["/v1/moderations"]),
+        ("/v1/reranks", ["/v1/rerank"]),
+        ("/v1/threads", []),
+        ("/v1/assistants", []),
+        ("/v1/fine_tuning/jobs", []),
+        ("/v1/vector_stores", []),
+        ("/v1/organization/costs", []),
+    ],
+)
+def test_only_a_path_that_is_near_is_named(path: str, near: list[str]) -> None:
+    assert route_table().near(path) == near
 
 
 @pytest.mark.parametrize(

@@ -256,9 +256,9 @@ def test_http_2_without_asking_is_told_that_it_is_not_spoken(product: Product) -
     [
         (
             "/v1/chat/completion",
-            "There is nothing at this path; did you mean `/v1/chat/completions` or `/v1/completions`?",
+            "There is nothing at this path; did you mean `/v1/chat/completions`?",
         ),
-        ("/v1/message", "There is nothing at this path; did you mean `/v1/messages` or `/v1/messages/batches`?"),
+        ("/v1/message", "There is nothing at this path; did you mean `/v1/messages`?"),
         ("/v1/zzz", "There is nothing at this path"),
     ],
 )

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from apps.billing.discounts import NOTHING_OFF, Shares
 from apps.catalog.catalog_cache import Catalog, CatalogProvider
+from apps.catalog.resolve import UnknownModel
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, DroppedField
 from apps.gateway.canonical.preferences import MaxPrice, RoutingPreferences, SortBy
@@ -66,7 +67,9 @@ def resolve_preferred(
             groups.append(_group(policy, catalog, chat, one, wishes, prompt_tokens, shared_discounts))
         except ApiError as error:
             failed = failed or error
-            losses.append(DroppedField(one.field, error.message))
+            # Near names are looked for where a request is refused, and for the first of those it names.
+            words = error.statement if isinstance(error, UnknownModel) else error.message
+            losses.append(DroppedField(one.field, words))
     if not groups:
         raise failed or InvalidRequest("No model is named", param="model")
     eligible = tuple(candidate for group in groups for candidate in group.candidates.eligible)

@@ -1,8 +1,9 @@
 """Record backlog (backpressure): records that neither store nor disk accepts, retried from memory until one does.
 
 While any record waits here its worker takes no new request: what has been let in already bounds the memory. Other
-processes learn of it by a lock, which takes no room on a disk that has none, and goes with the process. Knows callables
-and when to call them again. Must never know what a record says.
+processes learn of it by an exclusive lock, which takes no room on a disk that has none, and goes with the process. They
+look with a shared lock, so that those who look never see one another. Knows callables and when to call them again. Must
+never know what a record says.
 """
 
 from __future__ import annotations
@@ -102,11 +103,11 @@ class RecordBacklog:
         """Let other processes know, unless they do."""
         if self._lock is not None:
             return
-        # One of them may be looking just now; then the next try tells.
+        # Another tells already, or looks just now: the next try tells once it has ended.
         with suppress(OSError):
             lock = _open()
             try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 os.close(lock)
                 raise
@@ -132,7 +133,7 @@ def is_any_process_backlogged() -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:

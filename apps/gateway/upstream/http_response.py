@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-import gevent
 import httptools
 import msgspec
 
@@ -19,6 +18,7 @@ from apps.gateway.failures import UpstreamFailure
 from apps.gateway.upstream.content_coding import CODINGS, ContentDecoder, CorruptEncoding
 from apps.gateway.upstream.socket_wait import SocketWaiter
 from apps.kernel.green_socket import WOULD_BLOCK
+from apps.kernel.turn_queue import let_others_go_on
 
 _READ_SIZE = 65_536
 # Bytes of an answer's head, whatever they are; llhttp itself has no bound. And how many headers are in it.
@@ -179,7 +179,7 @@ class UpstreamResponse:
                 since += len(piece)
                 if since > _FAIR_SHARE:
                     since = 0
-                    gevent.sleep(0)
+                    let_others_go_on()
         except CorruptEncoding as error:
             raise UpstreamFailure("network", f"the answer {error}") from error
 

@@ -11,10 +11,11 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-import gevent
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.cache import patch_vary_headers
+
+from apps.kernel.turn_queue import let_others_go_on
 
 # Bytes below which nothing is gained; how hard zlib tries; and its window, with gzip's frame.
 _LEAST: Final = 1_024
@@ -29,7 +30,7 @@ def gzipped(body: bytes) -> bytes:
     packed = []
     for start in range(0, len(body), _PIECE):
         if start:
-            gevent.sleep(0)
+            let_others_go_on()
         packed.append(packing.compress(body[start : start + _PIECE]))
     return b"".join([*packed, packing.flush()])
 

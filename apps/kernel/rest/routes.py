@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
+from apps.kernel.near_names import NearNames
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.path_aliases import VERSIONS, CanonicalPath, canonical_path
 
@@ -19,8 +20,8 @@ from apps.kernel.rest.path_aliases import VERSIONS, CanonicalPath, canonical_pat
 _CONVERTERS = {"str": "[^/]+", "path": ".+"}
 # In a WSGI environment, the deployment that Azure's form of a path names.
 DEPLOYMENT = "gateway.deployment"
-# How alike a path must be to one that is asked for in vain, how many are told, and characters that are compared.
-_LIKENESS, _MOST_GUESSES, _LONGEST_GUESS = 0.7, 3, 100
+# Characters of a path that may have been meant for another.
+_MAX_GUESSED = 100
 # Segments of a path that are looked at for its family; no prefix that has one is longer.
 _MOST_SEGMENTS = 4
 
@@ -124,12 +125,15 @@ class RouteTable:
 
     def near(self, path: str) -> list[str]:
         """Return the paths of model APIs that a path may have been meant for, the nearest first; parameters as `{}`."""
-        if len(path) > _LONGEST_GUESS:
+        if len(path) > _MAX_GUESSED:
             return []
         meant = "/".join(("", *(part for part in path.split("/") if part)))
-        spelled = sorted({re.sub(r"<\w+:(\w+)>", r"{\1}", f"/{row.path}") for row in self.rows if row.prefix})
-        known = [shown for shown in spelled if shown.split("/")[1] in VERSIONS]
-        return get_close_matches(meant, known, _MOST_GUESSES, _LIKENESS)
+        return self._near_paths.find(meant, ignored=meant.find("/", 1) + 1)
+
+    @cached_property
+    def _near_paths(self) -> NearNames:
+        spelled = {re.sub(r"<\w+:(\w+)>", r"{\1}", f"/{row.path}") for row in self.rows if row.prefix}
+        return NearNames(shown for shown in sorted(spelled) if shown.split("/")[1] in VERSIONS)
 
     def family_of(self, path: str) -> Family:
         """Return the family whose errors the path's clients expect: its route's, or that of the routes around it."""

@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from django.test import Client
 from redis.exceptions import ResponseError
 
 from apps.gateway.settlement import outbox, record_backlog, spool
-from apps.gateway.settlement.record_backlog import BACKLOG
+from apps.gateway.settlement.record_backlog import BACKLOG, RecordBacklog, is_any_process_backlogged
 from tests.support.upstream import Caller, nothing_happened, settle_all
 
 
@@ -149,10 +150,41 @@ def test_health_knows_of_records_that_wait_in_another_process(db: None, settings
     settings.GATEWAY_HOME = tmp_path
     record_backlog.prepare()
     other = os.open(tmp_path / "run" / "records-waiting", os.O_RDWR)
-    fcntl.flock(other, fcntl.LOCK_SH)
+    fcntl.flock(other, fcntl.LOCK_EX)
     assert Client().get("/").json()["message"] == "Failed: records"
     os.close(other)
     assert Client().get("/").status_code == 200
+
+
+def test_health_checks_at_once_do_not_see_one_another(settings: Any, tmp_path: Path) -> None:
+    settings.GATEWAY_HOME = tmp_path
+    record_backlog.prepare()
+
+    def look(_: int) -> int:
+        return sum(is_any_process_backlogged() for _ in range(3_000))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(look, range(4))) == [0] * 4
+
+
+def test_who_looks_sees_who_tells_beside_others_who_look(settings: Any, tmp_path: Path) -> None:
+    settings.GATEWAY_HOME = tmp_path
+    record_backlog.prepare()
+    looking = os.open(tmp_path / "run" / "records-waiting", os.O_RDWR)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    assert is_any_process_backlogged() is False
+    os.close(looking)
+    telling = RecordBacklog()
+    telling._tell()
+    assert is_any_process_backlogged() is True
+    second = RecordBacklog()
+    second._tell()
+    telling._withdraw()
+    # The second tells with its next try.
+    second._tell()
+    assert is_any_process_backlogged() is True
+    second._withdraw()
+    assert is_any_process_backlogged() is False
 
 
 def test_little_space_is_a_warning_and_no_failure(db: None, settings: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -25,12 +26,20 @@ put_in_force(
         otherwise=Family.LOGS,
     )
 )
+# How many requests have been answered in each turn of the event loop.
+_in_turns: Counter[int] = Counter()
 _TOLD = ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL", "REMOTE_ADDR", "wsgi.url_scheme")
 
 
 def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
     """Answer by the path: see each branch."""
     path = environ["PATH_INFO"]
+    if path == "/most-in-a-turn":
+        seen = json.dumps({"most": max(_in_turns.values(), default=0), "answered": _in_turns.total()})
+        if environ["QUERY_STRING"] == "anew":
+            _in_turns.clear()
+        return _plain(start_response, seen.encode())
+    _in_turns[gevent.get_hub().loop.iteration] += 1
     if path == "/unread":
         return _plain(start_response, b"refused unread", "413 Content Too Large")
     if path == "/pieces":

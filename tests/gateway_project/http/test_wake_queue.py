@@ -12,9 +12,10 @@ import gevent
 import pytest
 
 from apps.kernel.green_socket import watch_readable
+from apps.kernel.turn_queue import MAX_SECONDS
 from gateway_project.http.connection import ClientConnection
 from gateway_project.http.connection_table import ConnectionTable, Idle
-from gateway_project.http.wake_queue import LONGEST, WakeQueue
+from gateway_project.http.wake_queue import WakeQueue
 from tests.support.connections import settings
 
 # As many go on in one turn by this clock.
@@ -33,7 +34,7 @@ class Clock:
 
     def pass_some(self) -> None:
         """Let the time pass that one takes."""
-        self.now += LONGEST / (EACH - 0.5)
+        self.now += MAX_SECONDS / (EACH - 0.5)
 
 
 class Waiters:

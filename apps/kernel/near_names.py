@@ -1,0 +1,85 @@
+"""Near names: the known names that a misspelled one was probably meant for, by their edit distance. Pure.
+
+What is compared is bounded: a client that sends nothing but unknown names must not cost more than one that is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+# Names shorter or longer than this are not compared. Of the known ones, so many are, those first that could be nearest.
+_MIN_LENGTH, _MAX_LENGTH = 2, 64
+_MAX_COMPARED: Final = 12
+MAX_SUGGESTIONS: Final = 3
+# One edit for every so many characters of a name, at least one and at most so many.
+_CHARACTERS_PER_EDIT, _MAX_EDITS = 4, 3
+
+
+class NearNames:
+    """Known names, made ready to be compared. Upper and lower case are the same to it."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        # By their length: each with its spelling in lower case, and its letters.
+        self._known: dict[int, list[tuple[str, str, int]]] = {}
+        for name in dict.fromkeys(known):
+            spelled = name.lower()
+            self._known.setdefault(len(spelled), []).append((name, spelled, _letters(spelled)))
+
+    def find(self, wanted: str, ignored: int = 0) -> list[str]:
+        """Return the names that are nearest to `wanted`, all equally near, in their order; none that is not near.
+
+        The first `ignored` characters do not count towards how many edits a name of its length may be away.
+        """
+        if len(wanted) - ignored < _MIN_LENGTH or len(wanted) > _MAX_LENGTH:
+            return []
+        wanted = wanted.lower()
+        bound = min(max(1, (len(wanted) - ignored) // _CHARACTERS_PER_EDIT), _MAX_EDITS)
+        letters, length = _letters(wanted), len(wanted)
+        possible = []
+        for other_length in range(length - bound, length + bound + 1):
+            for name, spelled, others in self._known.get(other_length, ()):
+                # An edit brings in one letter at most, and takes one away, so that no distance is below these.
+                least = max(
+                    (letters & ~others).bit_count(), (others & ~letters).bit_count(), abs(other_length - length)
+                )
+                if least <= bound:
+                    possible.append((least, name, spelled))
+        possible.sort(key=lambda one: one[0])
+        near: list[str] = []
+        for least, name, spelled in possible[:_MAX_COMPARED]:
+            if least > bound:
+                break
+            distance = _distance(wanted, spelled, bound)
+            if distance < bound:
+                near.clear()
+            if distance <= bound:
+                near.append(name)
+                bound = distance
+        return sorted(near)[:MAX_SUGGESTIONS]
+
+
+def _letters(name: str) -> int:
+    """Return a set of the letters of a name, a bit for each; some letters share one."""
+    bits = 0
+    for letter in name:
+        bits |= 1 << (ord(letter) & 63)
+    return bits
+
+
+def _distance(one: str, other: str, bound: int) -> int:
+    """Return how many letters have to be put in, taken out, replaced, or swapped with the next one to make `other` of
+    `one`; anything above the bound once it is more."""
+    before: list[int] = []
+    last = list(range(len(other) + 1))
+    for row, letter in enumerate(one, 1):
+        now = [row]
+        for column, wanted in enumerate(other, 1):
+            least = last[column - 1] if letter == wanted else 1 + min(last[column - 1], last[column], now[-1])
+            if row > 1 and column > 1 and letter == other[column - 2] and one[row - 2] == wanted:
+                least = min(least, before[column - 2] + 1)
+            now.append(least)
+        if min(now) > bound:
+            return bound + 1
+        before, last = last, now
+    return last[-1]
