@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_GIBIBYTE = 1024**3
+
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
@@ -18,14 +20,40 @@ class PlanLimits:
     activity_days: int
     guardrails: bool
     provider_keys: bool
+    # Batches that may be in progress at a time, their lines together, and bytes of stored files.
+    batches: int
+    batch_lines: int
+    file_bytes: int
     audit_logs: bool = False
 
 
 # Source: the specification, section 8, and its decided rate limits.
 PLANS: dict[str, PlanLimits] = {
-    "free": PlanLimits(5, 10, 60, 20, 3, 365, guardrails=False, provider_keys=False),
-    "pro": PlanLimits(20, 10, 600, 200, 90, 365, guardrails=False, provider_keys=True),
-    "enterprise": PlanLimits(None, None, 6_000, 2_000, 365, 365, guardrails=True, provider_keys=True, audit_logs=True),
+    "free": PlanLimits(
+        *(5, 10, 60, 20, 3, 365),
+        guardrails=False,
+        provider_keys=False,
+        batches=20,
+        batch_lines=100_000,
+        file_bytes=5 * _GIBIBYTE,
+    ),
+    "pro": PlanLimits(
+        *(20, 10, 600, 200, 90, 365),
+        guardrails=False,
+        provider_keys=True,
+        batches=100,
+        batch_lines=500_000,
+        file_bytes=50 * _GIBIBYTE,
+    ),
+    "enterprise": PlanLimits(
+        *(None, None, 6_000, 2_000, 365, 365),
+        guardrails=True,
+        provider_keys=True,
+        batches=500,
+        batch_lines=2_500_000,
+        file_bytes=500 * _GIBIBYTE,
+        audit_logs=True,
+    ),
 }
 ORGANIZATIONS_PER_USER = 3
 

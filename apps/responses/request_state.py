@@ -161,11 +161,12 @@ def _refuse_what_needs_content(asked: _Asked) -> None:
 
 def _fits(policy: Policy, asked: _Asked) -> bool:
     """Tell whether there is room for one more. Raises InvalidRequest where the client counts on its being stored."""
-    if has_room(policy.organization_id):
+    if has_room(policy):
         return True
     if asked.store or asked.background or asked.conversation_id is not None:
         raise InvalidRequest(
-            "The organization's stored responses take up all the room they may: delete some, or send store: false",
+            "The organization's stored responses take up all the room they may: delete some, add credits on "
+            "the free plan, or send store: false",
             param="store",
             code="storage_limit_exceeded",
         )
