@@ -22,7 +22,7 @@ from apps.kernel.offload import LARGE
 from apps.responses import compaction, refusals
 from apps.responses.background import begin
 from apps.responses.background_request import kept_headers
-from apps.responses.event_stream import queued_answer
+from apps.responses.event_stream import FROM_THE_START, EventStream, queued_answer
 from apps.responses.history import items_before, items_in, resolved
 from apps.responses.items import Item, is_reference, with_ids
 from apps.responses.public_ids import new_public_id
@@ -194,5 +194,12 @@ def _answer_later(
     )
     # A provider's stream can be cut off, and does not have to begin within the time of a plain answer.
     body = {**wire, "stream": True}
-    begin(response, draft, RunRequest(headers=kept_headers(request), wire=body, echo=echo, new_items=new_items))
-    return queued_answer(policy, response, stream=asked.stream)
+    # Where there is no place for its stream, nothing is begun.
+    stream = EventStream(policy, draft.id, FROM_THE_START) if asked.stream else None
+    try:
+        begin(response, draft, RunRequest(headers=kept_headers(request), wire=body, echo=echo, new_items=new_items))
+    except BaseException:
+        if stream is not None:
+            stream.close()
+        raise
+    return queued_answer(response, stream)

@@ -63,7 +63,7 @@ def resume(request: ClientRequest, caller: Caller, toolbox: Toolbox, event_id: s
             f"Last-Event-ID is of no stream of this session, or of one that ended more than {stream_log.LASTS} s ago"
         )
         raise RpcError(jsonrpc.INVALID_REQUEST, words, status=400)
-    return resumed_answer(session, request_id, position)
+    return resumed_answer(caller.policy.organization_id, session, request_id, position)
 
 
 def end(request: ClientRequest, caller: Caller, toolbox: Toolbox) -> ClientResponse:
