@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tests.attack import crowd
+from tests.attack import crowd, storage_crowds
 from tests.attack.wire import ATTACKER, chat, connect, head, outcome, send_all
 
 CHAT = "/v1/chat/completions"
@@ -36,6 +36,9 @@ class Task(msgspec.Struct):
     session: str = ""
     cold: list[str] = []
     clients: int = 0
+    # Keys of a bystander, and of an organization on the free plan without credits.
+    bystander: str = ""
+    penniless: str = ""
 
 
 Got = Counter[str]
@@ -267,6 +270,16 @@ def overload(task: Task) -> Got:
     return crowd.overloaded(task.port, chat(task.token, model="sandbox/echo-fast"), task.seconds)
 
 
+def batch_crowd(task: Task) -> Got:
+    """Twenty batches of 2,000 lines, half of them cancelled; another tenant's batch of one line comes after them."""
+    return storage_crowds.batch_crowd(task)
+
+
+def storage(task: Task) -> Got:
+    """Eight files of 20 MB of an organization on the free plan without credits."""
+    return storage_crowds.storage(task)
+
+
 def calm(task: Task) -> Got:
     """Nobody: what bystanders wait anyway."""
     time.sleep(task.seconds)
@@ -278,7 +291,7 @@ def attacks() -> Iterator[tuple[str, Attack]]:
     for one in (
         *(calm, sign_in_values, trailer_endless, trailer_authorization, guardrail_values, slow_bodies, idle_sockets),
         *(one_byte_chunks, leading_zeros, chunk_extension, emoji, escapes, metadata_keys, upgrade, aborted),
-        *(bomb_answer, large_answer, stampede, overload),
+        *(bomb_answer, large_answer, batch_crowd, storage, stampede, overload),
     ):
         yield one.__name__.replace("_", "-"), one
 

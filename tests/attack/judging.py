@@ -23,6 +23,9 @@ MOST_WAIT = 200.0
 MOST_MEMORY = 4_000
 # Goodput under twice the load: per cent of what can be answered. A refusal may take so many milliseconds.
 LEAST_GOODPUT, MOST_REFUSAL = 95, 50
+# Milliseconds that another tenant's batch of one line may take beside a crowd of batches: it waits for the clock, which
+# wakes workers every five seconds, for a piece of the crowd, and for a line. MB that stay without credits.
+MOST_BATCH, MOST_STORED = 10_000, 100
 _TURNED_AWAY = {"400", "401", "408", "413", "429", "431", "503", "closed", "refused", "waiting"}
 # What may come of an attack; anything else is a failure. Figures beside statuses are not judged here.
 MAY_GET: dict[str, set[str]] = {
@@ -43,6 +46,8 @@ MAY_GET: dict[str, set[str]] = {
     "aborted": {"left"},
     "bomb-answer": {"502", "503"},
     "large-answer": {"200", "502", "503"},
+    "batch-crowd": {"200", "429"},
+    "storage": {"200", "400"},
     "stampede": {"200", "429", "503"},
     "overload": {"200", "429", "503"},
     "calm": set(),
@@ -95,6 +100,7 @@ def carried_out(
     time.sleep(around / 2)
     task: dict[str, Any] = {"name": name, "port": product.port, "seconds": seconds, "clients": clients}
     task |= {"token": scene.token, "session": scene.session}
+    task |= {"bystander": product.demo["apiKey"], "penniless": scene.penniless}
     if name == "stampede":
         task["cold"] = [scene.new_key()]
     got, problems = _attack(task, seconds, memory)
@@ -168,6 +174,10 @@ def _judge(outcome: Outcome, most_wait: float) -> None:
         problems.append(f"got {', '.join(sorted(wrong))}")
     if outcome.tracebacks:
         problems.append(f"{outcome.tracebacks} tracebacks in the log")
+    if outcome.name == "batch-crowd" and got["another's batch, beside it, ms"] > MOST_BATCH:
+        problems.append("another's batch took too long")
+    if outcome.name == "storage" and got["stored, MB"] > MOST_STORED:
+        problems.append(f"{got['stored, MB']:,} MB stay without credits")
     if outcome.name == "overload":
         # A short run is inexact: what is not held is what is beyond doubt, so by two standard errors.
         if got["goodput per cent"] + 2 * got["its standard error per cent"] < LEAST_GOODPUT:
@@ -177,4 +187,4 @@ def _judge(outcome: Outcome, most_wait: float) -> None:
 
 
 def _figure(what: str) -> bool:
-    return what.endswith((" ms", " a second", " per cent"))
+    return what.endswith((" ms", " MB", " a second", " per cent"))

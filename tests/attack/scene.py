@@ -39,6 +39,8 @@ class Scene:
     token: str
     session: str
     project: str
+    # The key of an organization on the free plan without credits.
+    penniless: str = ""
 
     def new_key(self) -> str:
         """Return a key that no worker has seen."""
@@ -114,7 +116,18 @@ def _set(product: Product, home: Path, provider: str) -> Scene:
         organizationId=organization,
     )
     made = manage(product, "POST", "/keys/api", description="attack", projectId=project["id"])
-    return Scene(product, home, made["apiKey"]["token"], _session(product), project["id"])
+    for owner in (organization, product.demo["organizationId"]):
+        manage(product, "PATCH", f"/organization/{owner}", retentionLevel="retain")
+    return Scene(product, home, made["apiKey"]["token"], _session(product), project["id"], _penniless(product))
+
+
+def _penniless(product: Product) -> str:
+    """Return a key of an organization that keeps content, on the free plan and without credits."""
+    organization = manage(product, "POST", "/organization", name="Penniless")["organization"]["id"]
+    manage(product, "PATCH", f"/organization/{organization}", retentionLevel="retain")
+    [project] = manage(product, "GET", f"/organization/{organization}/projects")["projects"]
+    made = manage(product, "POST", "/keys/api", description="storage", projectId=project["id"])
+    return str(made["apiKey"]["token"])
 
 
 def _session(product: Product) -> str:

@@ -26,6 +26,8 @@ ATTACKS = {
     "guardrail-values": (2.0, 1),
     "idle-sockets": (1.0, 200),
     "bomb-answer": (1.0, 1),
+    "batch-crowd": (10.0, 20),
+    "storage": (5.0, 6),
     "stampede": (1.0, 100),
 }
 
