@@ -371,11 +371,22 @@ ROUTING_EXPLORATION = env.share("ROUTING_EXPLORATION", 0.01)
 # Bytes that an organization may have stored of responses, and a project of files.
 STORED_BYTES_PER_ORGANIZATION = env.integer("STORED_BYTES_PER_ORGANIZATION", 10 * 1024**3, 0, 1024**5)
 FILE_BYTES_PER_PROJECT = env.integer("FILE_BYTES_PER_PROJECT", 10 * 1024**3, 0, 1024**5)
+# Bytes of an organization's files, by plan, where the operator wants others than the plan's own; and bytes of its
+# files, and of its stored responses and conversations, on the free plan without credits.
+FILE_BYTES = {plan: env.optional_integer(f"FILE_BYTES_{plan.upper()}", 0, 1024**5) for plan in PLANS}
+STORED_BYTES_WITHOUT_CREDITS = env.integer("STORED_BYTES_WITHOUT_CREDITS", 100 * 1024**2, 0, 1024**5)
+# Batches that an organization may have in progress, and their lines together, likewise by plan.
+BATCHES_IN_PROGRESS = {
+    plan: env.optional_integer(f"BATCHES_IN_PROGRESS_{plan.upper()}", 1, 1_000_000) for plan in PLANS
+}
+BATCH_LINES_IN_PROGRESS = {
+    plan: env.optional_integer(f"BATCH_LINES_IN_PROGRESS_{plan.upper()}", 1, 10**9) for plan in PLANS
+}
 # Seconds that a link to a made picture holds, and bytes of the pictures behind an organization's links.
 IMAGE_LINK_SECONDS = env.integer("IMAGE_LINK_SECONDS", 3600, 60, 86_400)
 IMAGE_LINK_BYTES_PER_ORGANIZATION = env.integer("IMAGE_LINK_BYTES_PER_ORGANIZATION", 1024**3, 0, 1024**5)
-# Lines of batches that are answered at a time by one Celery worker, and for one organization.
-BATCH_LINES_AT_ONCE = env.integer("BATCH_LINES_AT_ONCE", 16, 1, 1000)
+# Lines of batches that are answered at a time by one Celery worker; one organization may have four fifths of them.
+BATCH_LINES_AT_ONCE = env.integer("BATCH_LINES_AT_ONCE", 20, 1, 1000)
 # Whether lines go to providers' own batch APIs, where these are cheaper.
 NATIVE_BATCHES = env.boolean("NATIVE_BATCHES", default=True)
 # Seconds until a silent worker's background responses and lines of batches are taken over.

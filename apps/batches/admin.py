@@ -22,6 +22,7 @@ class StoredFileAdmin(PublicIdAdmin):
     help_texts = {
         "expires_at": "When it is deleted with its content (UTC).",
         "purpose": "What it was uploaded or written for, in the words of the API.",
+        "lines": "Number of lines of a batch's input; 0 where that is not known.",
         "is_complete": "Whether all of its parts have arrived; until then nobody can use it.",
     }
 
@@ -55,7 +56,7 @@ class BatchAdmin(PublicIdAdmin):
         "paused_until",
         "organization_id",
     )
-    exclude = ("sealed_headers", "sealed_metadata", "sealed_errors")
+    exclude = ("sealed_headers", "sealed_metadata", "sealed_errors", "sealed_refusal")
     ordering = ("-created_at",)
     owners = ("organization_id", "project_id", "api_key_id")
     help_texts = {
@@ -72,6 +73,10 @@ class BatchAdmin(PublicIdAdmin):
         "input_file_id": "The file with its requests.",
         "output_file_id": "The file with its answers; empty until they are written, or where there is none.",
         "error_file_id": "The file with the lines that failed; empty until it is written, or where none failed.",
+        "bytes_read": "How many bytes of its input are read.",
+        "lines_read": "How many lines of its input are read.",
+        "lines_prepared": "How many lines of its input are read that are not blank.",
+        "lines_counted": "Lines that count towards what its organization may have in progress.",
         "total": "Number of lines.",
         "succeeded": "Lines that were answered; 0 until all have ended.",
         "errored": "Lines that failed; 0 until all have ended.",
@@ -128,6 +133,7 @@ class BatchLineAdmin(PublicIdAdmin):
     help_texts = {
         "batch": "The batch that it is a line of.",
         "position": "Its place among the lines, from 0.",
+        "custom_id_digest": "By which another line with the same custom id is found.",
         "outcome": "How it ended; empty while it has not.",
         "log_id": "The id of its row in the request log; empty before it starts.",
         "lease_owner": "The process that answers it; empty where none does.",

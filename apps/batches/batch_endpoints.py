@@ -15,6 +15,7 @@ from apps.batches.access import access_batch, access_file, insist_on_keeping, vi
 from apps.batches.batch_fields import read_batch
 from apps.batches.file_fields import read_listing
 from apps.batches.line_call import batch_endpoints
+from apps.batches.line_format import MAX_LINES
 from apps.batches.lists import page_of
 from apps.batches.models import Batch, BatchFormat, BatchStatus, FilePurpose, LineOutcome
 from apps.gateway.access.policy import Policy, find_current_policy
@@ -60,6 +61,8 @@ def create_batch(request: ClientRequest) -> ClientResponse:
             headers=headers_of_lines(request),
             metadata=asked.metadata,
             output_lifetime=asked.output_lifetime,
+            # An earlier version did not count the lines of a file.
+            lines=file.lines or MAX_LINES,
         )
         return _answer(batch_object(database.write(make)))
 
@@ -101,7 +104,9 @@ def batch_object(row: Batch) -> Record:
     """Return a batch as OpenAI's API tells of it."""
     counts = database.read(partial(batch_rows.outcomes_of, row))
     completed = counts.get(LineOutcome.SUCCEEDED, 0)
-    errors = batch_rows.errors_of(row)
+    errors = batch_rows.errors_of(row) if row.status == BatchStatus.FAILED else []
+    # Files of results show with their last line.
+    output_id, error_id = (row.output_file_id, row.error_file_id) if row.ended_at is not None else (None, None)
     ended_at = {name: row.ended_at if row.status == status else None for status, name in _ENDED_AT.items()}
     return {
         "id": row.pk,
@@ -111,8 +116,8 @@ def batch_object(row: Batch) -> Record:
         "input_file_id": row.input_file_id,
         "completion_window": "24h",
         "status": batch_rows.status_of(row),
-        "output_file_id": row.output_file_id,
-        "error_file_id": row.error_file_id,
+        "output_file_id": output_id,
+        "error_file_id": error_id,
         "created_at": _seconds(row.created_at),
         "in_progress_at": _seconds(row.in_progress_at),
         "expires_at": _seconds(row.expires_at),

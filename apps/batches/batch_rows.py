@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db import transaction
-from django.db.models import Count
+from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
+from apps.batches import refusals
+from apps.batches.line_format import MAX_LINES
 from apps.batches.models import (
     OPEN_STATUSES,
     RUNNING_STATUSES,
@@ -22,16 +24,16 @@ from apps.batches.models import (
     LineOutcome,
     NativeState,
 )
+from apps.batches.stored_files import insist_on_room
 from apps.gateway.access.policy import Policy
-from apps.kernel.errors import RateLimited
-from apps.organizations.models import Project
+from apps.organizations.models import Mode, Organization
+from apps.organizations.storage_bounds import max_batch_lines, max_batches
 from apps.responses.encrypted_json import decrypt_json, encrypt_json
 from apps.responses.public_ids import new_public_id
 from apps.responses.retention import expiry_of
 
-# How long lines may be answered, and how many batches of a project are answered at a time.
+# How long lines may be answered.
 WINDOW: Final = timedelta(hours=24)
-MOST_OPEN: Final = 100
 _PREFIXES: Final = {BatchFormat.OPENAI: "batch", BatchFormat.ANTHROPIC: "msgbatch"}
 
 
@@ -44,9 +46,11 @@ def create(
     headers: dict[str, str],
     metadata: dict[str, str] | None = None,
     output_lifetime: int | None = None,
+    lines: int = 0,
     total: int = 0,
 ) -> Batch:
-    """Store a batch whose input is still to be looked at. Raises RateLimited, DatabaseError."""
+    """Store a batch whose input is still to be looked at, and has at most so many lines; `total` is told of it until
+    then. Raises PaymentRequired, RateLimited, InvalidRequest, DatabaseError."""
     now, identifier = timezone.now(), new_public_id(_PREFIXES[batch_format])
     row = Batch(
         id=identifier,
@@ -63,19 +67,39 @@ def create(
         input_file_id=input_file_id,
         output_lifetime=output_lifetime,
         total=total,
+        lines_counted=min(lines, MAX_LINES),
         sealed_headers=encrypt_json(headers, policy.project_id, _place(identifier, "headers")),
         sealed_metadata=encrypt_json(metadata or {}, policy.project_id, _place(identifier, "metadata")),
     )
     with transaction.atomic():
-        Project.objects.select_for_update(no_key=True).get(pk=policy.project_id)
-        if Batch.objects.filter(project_id=policy.project_id, status__in=OPEN_STATUSES).count() >= MOST_OPEN:
-            raise RateLimited(
-                f"The project has {MOST_OPEN} batches under way; try again when one has ended",
-                code="batches_in_progress_exceeded",
-                retry_after=60,
-            )
+        insist_on_room_for_batch(policy, row.lines_counted)
         row.save(force_insert=True)
     return row
+
+
+def insist_on_room_for_batch(policy: Policy, lines: int) -> None:
+    """Raise PaymentRequired where nothing would pay for a batch, RateLimited where its organization has as many batches
+    or lines in progress as it may, InvalidRequest where it has no room for results. In the caller's transaction.
+    """
+    # One new batch at a time counts; rows that refer to the organization are not held up.
+    organization = Organization.objects.select_for_update(no_key=True).get(pk=policy.organization_id)
+    if organization.credits <= 0 and not has_keys_of_its_own(policy):
+        raise refusals.no_credits_for_batch()
+    open_batches = Batch.objects.filter(organization_id=organization.pk, status__in=OPEN_STATUSES)
+    sums = open_batches.aggregate(batches=Count("pk"), lines=Sum("lines_counted"))
+    most_batches, most_lines = max_batches(organization), max_batch_lines(organization)
+    if sums["batches"] >= most_batches:
+        raise refusals.too_many_batches(most_batches)
+    open_lines = sums["lines"] or 0
+    # A batch that is alone is let in however large it is.
+    if open_lines and open_lines + lines > most_lines:
+        raise refusals.too_many_lines(most_lines, open_lines, lines)
+    insist_on_room(organization, 0)
+
+
+def has_keys_of_its_own(policy: Policy) -> bool:
+    """Return whether lines may be answered without credits, as a chat is: with the organization's provider keys."""
+    return policy.mode == Mode.API_KEYS or (policy.mode == Mode.HYBRID and bool(policy.own_credentials))
 
 
 def cancel(batch_id: str, now: datetime) -> Batch:
@@ -90,7 +114,7 @@ def cancel(batch_id: str, now: datetime) -> Batch:
             if row.status == BatchStatus.IN_PROGRESS:
                 row.status = BatchStatus.CANCELLING
                 end_open_lines(row, LineOutcome.CANCELLED, now)
-            # One whose input is still to be looked at gets its lines first, so that each has its result.
+            # One whose input is still to be looked at gets no lines: preparation sees that it is cancelled.
             row.save(update_fields=["status", "cancelling_at"])
     return row
 
@@ -101,21 +125,28 @@ def status_of(row: Batch) -> BatchStatus:
     return BatchStatus.CANCELLING if is_cancelled else BatchStatus(row.status)
 
 
+def waiting_lines(lines: QuerySet[BatchLine], now: datetime) -> QuerySet[BatchLine]:
+    """Return those of the lines that nobody answers just now, nor a provider's batch API has."""
+    elsewhere = (NativeState.PARKED, NativeState.ANSWERED)
+    waiting = lines.filter(outcome=LineOutcome.OPEN).exclude(native_state__in=elsewhere)
+    return waiting.filter(Q(lease_owner="") | Q(lease_until__lte=now))
+
+
 def end_open_lines(row: Batch, outcome: LineOutcome, now: datetime) -> None:
     """End the lines of a batch that nobody answers just now, nor a provider's batch API has."""
-    elsewhere = (NativeState.PARKED, NativeState.ANSWERED)
-    waiting = row.lines.filter(outcome=LineOutcome.OPEN).exclude(native_state__in=elsewhere)
-    waiting.filter(lease_owner="").update(outcome=outcome)
-    waiting.filter(lease_until__lte=now).update(outcome=outcome)
+    waiting_lines(row.lines.all(), now).update(outcome=outcome)
 
 
 def outcomes_of(row: Batch) -> dict[str, int]:
     """Return how many of a batch's lines ended how; those that have not are none of it."""
-    if row.status not in (*RUNNING_STATUSES, BatchStatus.FINALIZING):
-        names = (LineOutcome.SUCCEEDED, LineOutcome.ERRORED, LineOutcome.CANCELLED, LineOutcome.EXPIRED)
-        return {name: getattr(row, name) for name in names}
-    counted = BatchLine.objects.filter(batch=row).exclude(outcome=LineOutcome.OPEN)
-    return dict(counted.order_by().values_list("outcome").annotate(lines=Count("pk")))
+    # The columns count those whose results are written, and the rows are of those whose results are not.
+    names = (LineOutcome.SUCCEEDED, LineOutcome.ERRORED, LineOutcome.CANCELLED, LineOutcome.EXPIRED)
+    counts: dict[str, int] = {name: getattr(row, name) for name in names}
+    if row.status in (*RUNNING_STATUSES, BatchStatus.FINALIZING):
+        counted = BatchLine.objects.filter(batch=row).exclude(outcome=LineOutcome.OPEN)
+        for outcome, lines in counted.order_by().values_list("outcome").annotate(lines=Count("pk")):
+            counts[LineOutcome.ERRORED if outcome == LineOutcome.UNPAID else outcome] += lines
+    return counts
 
 
 def headers_of(row: Batch) -> dict[str, str]:

@@ -1,20 +1,23 @@
 """Completion of a batch: once every line has ended, results are written to files in order, and the lines go.
 
-All in one transaction: there are files with every line once, or none yet. Knows the order. Must never know how a line
-was answered.
+A piece at a time, each in one transaction and each of another organization's batch where several wait. A file shows
+with its last piece, so there are files with every line once, or none yet.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
 
 import structlog
 from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from apps.batches.batch_rows import end_open_lines
+from apps.batches import line_rows
+from apps.batches.batch_rows import end_open_lines, waiting_lines
+from apps.batches.input_pieces import WrongInput, read_piece
 from apps.batches.models import (
     RUNNING_STATUSES,
     Batch,
@@ -23,48 +26,92 @@ from apps.batches.models import (
     BatchStatus,
     FilePurpose,
     LineOutcome,
+    StoredFile,
 )
 from apps.batches.result_lines import WRITERS
 from apps.batches.stored_files import FileOwner, FileWriter
 from apps.kernel import database
+from apps.kernel.fair_turns import FairTurns
 from apps.responses.retention import expiry_of
 
 log = structlog.get_logger(__name__)
 
-# Lines that are read by one statement.
-_TOGETHER = 200
+# Lines that are read by one statement; lines and bytes of results after which a piece ends.
+_READ_TOGETHER: Final = 50
+MAX_PIECE_LINES: Final = 500
+MAX_PIECE_BYTES: Final = 4 * 1024 * 1024
+
+TURNS: Final[FairTurns[UUID]] = FairTurns()
+_COUNTED_AS: Final = {LineOutcome.UNPAID: LineOutcome.ERRORED}
 
 
-def complete_one() -> bool:
-    """End the lines that are past their time or cancelled, and complete a batch all of whose lines have ended; tell
-    whether there was one. Raises DatabaseError."""
+def complete_some() -> bool:
+    """End the lines of a batch that are past their time or cancelled, or write a piece of the results of a batch all of
+    whose lines have ended: of the organization whose turn it is. Tell whether there was one. Raises DatabaseError."""
     try:
         now = timezone.now()
-        for row in Batch.objects.filter(status=BatchStatus.IN_PROGRESS, expires_at__lte=now):
-            end_open_lines(row, LineOutcome.EXPIRED, now)
-        for row in Batch.objects.filter(status=BatchStatus.CANCELLING):
-            end_open_lines(row, LineOutcome.CANCELLED, now)
-        ended = Batch.objects.exclude(lines__outcome=LineOutcome.OPEN)
-        ended.filter(status__in=RUNNING_STATUSES).update(status=BatchStatus.FINALIZING, finalizing_at=now)
-        return _complete()
+        ended = Batch.objects.exclude(lines__outcome=LineOutcome.OPEN).filter(status__in=RUNNING_STATUSES)
+        ended.update(status=BatchStatus.FINALIZING, finalizing_at=now)
+        return any(_complete_some(batch_id, now) for batch_id in _first_of_each_organization(now))
     finally:
         database.release_connection()
 
 
-def _complete() -> bool:
+def _first_of_each_organization(now: datetime) -> list[str]:
+    """Return the oldest batch of each organization that has something to end, the least recently served one first."""
+    rows = Batch.objects.filter(Q(status=BatchStatus.FINALIZING) | _has_lines_to_end(now))
+    heads = rows.order_by("organization_id", "created_at").distinct("organization_id")
+    return [pk for pk, _ in TURNS.order(heads.values_list("pk", "organization_id"), lambda head: head[1])]
+
+
+def _has_lines_to_end(now: datetime) -> Q:
+    over = Q(status=BatchStatus.IN_PROGRESS, expires_at__lte=now) | Q(status=BatchStatus.CANCELLING)
+    return over & Q(Exists(waiting_lines(BatchLine.objects.filter(batch=OuterRef("pk")), now)))
+
+
+def _complete_some(batch_id: str, now: datetime) -> bool:
+    """Do a piece for a batch, unless another worker does; tell whether this one did."""
     with transaction.atomic():
-        rows = Batch.objects.select_for_update(skip_locked=True).filter(status=BatchStatus.FINALIZING)
-        row = rows.order_by("created_at").first()
+        rows: QuerySet[Batch] = Batch.objects.select_for_update(skip_locked=True)
+        row = rows.filter(pk=batch_id, status__in=(*RUNNING_STATUSES, BatchStatus.FINALIZING)).first()
         if row is None:
             return False
-        counts = _write_results(row)
-        for outcome in counts:
-            setattr(row, outcome, counts[outcome])
-        row.status, row.ended_at = _final_status(row), timezone.now()
-        row.save()
-        row.lines.all().delete()
-    log.info("batches.completed", batch=row.pk, status=row.status, **counts)
+        TURNS.take(row.organization_id)
+        if row.status == BatchStatus.CANCELLING:
+            end_open_lines(row, LineOutcome.CANCELLED, now)
+        elif row.status == BatchStatus.IN_PROGRESS:
+            end_open_lines(row, LineOutcome.EXPIRED, now)
+        else:
+            _write_some_results(row)
     return True
+
+
+def _write_some_results(row: Batch) -> None:
+    """Write the results that follow those that are written, and end the batch with the last of them."""
+    now = timezone.now()
+    expires_at = expiry_of(row.organization_id, now)
+    if row.output_lifetime is not None:
+        expires_at = min(expires_at, now + timedelta(seconds=row.output_lifetime))
+    write, is_openai = WRITERS[row.format], row.format == BatchFormat.OPENAI
+    output = _ResultFile(row, row.output_file_id, "output" if is_openai else "results", now, expires_at)
+    errors = _ResultFile(row, row.error_file_id, "error", now, expires_at) if is_openai else output
+    lines, is_last = _read_never_made(row) if row.in_progress_at is None else _read_lines(row)
+    for line in lines:
+        (output if line.outcome == LineOutcome.SUCCEEDED else errors).add(write(line))
+        column = _COUNTED_AS.get(LineOutcome(line.outcome), line.outcome)
+        setattr(row, column, getattr(row, column) + 1)
+    BatchLine.objects.filter(pk__in=[line.pk for line in lines if line.pk is not None]).delete()
+    row.output_file_id = output.end(is_last=is_last)
+    row.error_file_id = errors.end(is_last=is_last) if is_openai else None
+    if is_last:
+        _end(row)
+    row.save()
+
+
+def _end(row: Batch) -> None:
+    row.status, row.ended_at = _final_status(row), timezone.now()
+    row.total = row.succeeded + row.errored + row.cancelled + row.expired
+    log.info("batches.completed", batch=row.pk, status=row.status, lines=row.total)
 
 
 def _final_status(row: Batch) -> BatchStatus:
@@ -73,48 +120,61 @@ def _final_status(row: Batch) -> BatchStatus:
     return BatchStatus.EXPIRED if row.expired else BatchStatus.COMPLETED
 
 
-def _write_results(row: Batch) -> dict[str, int]:
-    """Write the files of a batch; return how many lines ended how."""
-    now, counts = timezone.now(), Counter[str]()
-    expires_at = expiry_of(row.organization_id, now)
-    if row.output_lifetime is not None:
-        expires_at = min(expires_at, now + timedelta(seconds=row.output_lifetime))
-    write, is_openai = WRITERS[row.format], row.format == BatchFormat.OPENAI
-    output = _ResultFile(row, "output" if is_openai else "results", now, expires_at)
-    errors = _ResultFile(row, "error", now, expires_at) if is_openai else output
-    for line in _lines(row):
-        counts[line.outcome] += 1
-        (output if line.outcome == LineOutcome.SUCCEEDED else errors).add(write(line))
-    row.output_file_id, row.error_file_id = output.close(), errors.close() if is_openai else None
-    return dict(counts)
-
-
 class _ResultFile:
-    """A file of results, which is begun with its first line."""
+    """A file of results, which is begun with its first line and gone on with by every piece."""
 
-    def __init__(self, row: Batch, kind: str, now: datetime, expires_at: datetime) -> None:
-        purpose = FilePurpose.BATCH_OUTPUT if row.format == BatchFormat.OPENAI else FilePurpose.MESSAGE_BATCH_RESULTS
-        owner = FileOwner(row.organization_id, row.project_id)
-        self._writer = FileWriter(owner, f"{row.pk}_{kind}.jsonl", purpose, now=now, expires_at=expires_at)
-        self._is_begun = False
+    def __init__(self, row: Batch, file_id: str | None, kind: str, now: datetime, expires_at: datetime) -> None:
+        self._begun = StoredFile.objects.filter(pk=file_id, is_complete=False).first() if file_id else None
+        if self._begun is not None:
+            self._writer = FileWriter.go_on(self._begun, expires_at)
+        else:
+            is_openai = row.format == BatchFormat.OPENAI
+            purpose = FilePurpose.BATCH_OUTPUT if is_openai else FilePurpose.MESSAGE_BATCH_RESULTS
+            owner = FileOwner(row.organization_id, row.project_id)
+            self._writer = FileWriter(owner, f"{row.pk}_{kind}.jsonl", purpose, now=now, expires_at=expires_at)
 
     def add(self, line: bytes) -> None:
         """Write a line."""
-        if not self._is_begun:
+        if self._begun is None:
             self._writer.begin()
-            self._is_begun = True
+            self._begun = self._writer.row
         self._writer.add(line)
 
-    def close(self) -> str | None:
-        """Return the file's id, None where there is none."""
-        return self._writer.close().pk if self._is_begun else None
+    def end(self, *, is_last: bool) -> str | None:
+        """Write what is left of a piece, and show the file after the last; return its id, None where there is none."""
+        if self._begun is None:
+            return None
+        return (self._writer.close() if is_last else self._writer.pause()).pk
 
 
-def _lines(row: Batch) -> Iterator[BatchLine]:
-    """Yield a batch's lines in order."""
-    after = -1
-    while lines := list(BatchLine.objects.filter(batch=row, position__gt=after).order_by("position")[:_TOGETHER]):
-        for line in lines:
+def _read_lines(row: Batch) -> tuple[list[BatchLine], bool]:
+    """Return the first lines of a batch that are still there, and whether none follows."""
+    lines, size = list[BatchLine](), 0
+    rows = BatchLine.objects.filter(batch=row).order_by("position")
+    while len(lines) < MAX_PIECE_LINES and size < MAX_PIECE_BYTES:
+        found = list(rows[len(lines) : len(lines) + _READ_TOGETHER])
+        if not found:
+            return lines, True
+        for line in found:
             line.batch = row
-            yield line
-        after = lines[-1].position
+            size += len(line.sealed_result)
+        lines += found
+    return lines, False
+
+
+def _read_never_made(row: Batch) -> tuple[list[BatchLine], bool]:
+    """Return some lines of a batch that was cancelled before they were made, from its input, and whether none follows.
+
+    What is no line in its input has no result. Notes in the row how far it was read.
+    """
+    try:
+        piece = read_piece(row)
+    except WrongInput:
+        return [], True
+    row.bytes_read, row.lines_read, row.lines_prepared = piece.bytes_read, piece.lines_read, piece.lines_prepared
+    lines = list[BatchLine]()
+    for placed in piece.requests:
+        sealed = line_rows.encrypt_request(row, placed.position, placed.request)
+        line = BatchLine(batch=row, position=placed.position, sealed_request=sealed, outcome=LineOutcome.CANCELLED)
+        lines.append(line)
+    return lines, piece.is_last

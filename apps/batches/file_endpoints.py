@@ -127,7 +127,8 @@ def _store(policy: Policy, upload: Upload) -> StoredFile:
     if upload.lifetime is not None:
         expires_at = min(expires_at, now + timedelta(seconds=upload.lifetime))
     owner = FileOwner(policy.organization_id, policy.project_id)
-    writer = FileWriter(owner, upload.name, upload.purpose, now=now, expires_at=expires_at)
+    lines = upload.content.count(b"\n") + 1 if upload.purpose == FilePurpose.BATCH else 0
+    writer = FileWriter(owner, upload.name, upload.purpose, now=now, expires_at=expires_at, lines=lines)
     writer.begin(len(upload.content))
     writer.add(upload.content)
     return writer.close()

@@ -15,9 +15,9 @@ from apps.gateway.dialects.fields import read_json
 from apps.kernel.errors import InvalidRequest
 
 # Lines of a batch, characters of a custom id, and how many of the mistakes in a file are told.
-MOST_LINES: Final = 50_000
-LONGEST_CUSTOM_ID: Final = 512
-MOST_ERRORS: Final = 100
+MAX_LINES: Final = 50_000
+MAX_CUSTOM_ID: Final = 512
+MAX_ERRORS: Final = 100
 
 
 class LineRequest(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ _DECODER: Final = msgspec.json.Decoder(_Members)
 
 
 class LineReader:
-    """Reads the lines of one input, each of which is for the same endpoint, given as its path."""
+    """Reads lines of one input, each of which is for the same endpoint, given as its path."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
@@ -84,14 +84,18 @@ class LineReader:
         return LineRequest(custom_id, members.body)
 
     def _read_custom_id(self, value: Any, number: int) -> str:
-        if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_CUSTOM_ID:
-            said = f"must be a string of 1 to {LONGEST_CUSTOM_ID} characters"
+        if not isinstance(value, str) or not 1 <= len(value) <= MAX_CUSTOM_ID:
+            said = f"must be a string of 1 to {MAX_CUSTOM_ID} characters"
             raise _wrong(value, "custom_id", said, "invalid_custom_id", number)
         if value in self._custom_ids:
-            said = "custom_id is that of an earlier line"
-            raise WrongLine(LineError("duplicate_custom_id", said, "custom_id", number))
+            raise WrongLine(self.error_of_known_id(number))
         self._custom_ids.add(value)
         return value
+
+    @staticmethod
+    def error_of_known_id(number: int) -> LineError:
+        """Return the error of a line whose custom id an earlier line has."""
+        return LineError("duplicate_custom_id", "custom_id is that of an earlier line", "custom_id", number)
 
 
 def find_wrong_flag(body: dict[str, Any]) -> str | None:

@@ -16,7 +16,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Exists, F, OuterRef, Q
 from django.db.models.functions import Greatest, Now
+from django.utils import timezone
 
+from apps.batches.batch_rows import waiting_lines
 from apps.batches.models import RUNNING_STATUSES, Batch, BatchLine, BatchStatus, LineOutcome, NativeState
 from apps.batches.native.parked_lines import give_back
 from apps.kernel.ids import new_id
@@ -31,16 +33,17 @@ _MAY_BEGIN: Final = Q(status=BatchStatus.IN_PROGRESS, paused_until__lte=Now(), e
 
 
 def claimable_batches() -> list[Batch]:
-    """Return the batches whose lines may be begun now, the oldest first: of organizations that keep content.
+    """Return the batches that have lines to begin now, the oldest first: of organizations that keep content.
 
     What a provider's batch API has answered is taken up whatever has become of the batch: it has been paid.
     """
     keeping = Organization.objects.filter(retention_level=RetentionLevel.RETAIN)
     keeping = keeping.exclude(status=Organization.Status.DELETED)
-    answered = BatchLine.objects.filter(batch=OuterRef("pk"), outcome=LineOutcome.OPEN, lease_until__lte=Now())
-    has_answers = Exists(answered.filter(native_state=NativeState.ANSWERED))
+    waiting = BatchLine.objects.filter(batch=OuterRef("pk"), outcome=LineOutcome.OPEN, lease_until__lte=Now())
+    has_answers = Exists(waiting.filter(native_state=NativeState.ANSWERED))
+    has_lines = Exists(waiting.exclude(native_state=NativeState.PARKED))
     rows = Batch.objects.filter(status__in=RUNNING_STATUSES, organization_id__in=keeping.values("pk"))
-    return list(rows.filter(_MAY_BEGIN | Q(has_answers)).order_by("created_at"))
+    return list(rows.filter(_MAY_BEGIN & Q(has_lines) | Q(has_answers)).order_by("created_at"))
 
 
 def lines_under_way(organizations: Collection[UUID]) -> Counter[UUID]:
@@ -113,6 +116,19 @@ def put_off(line: BatchLine, owner: str, seconds: float, pause: float, *, turned
             give_back([line.log_id])
         paused_until = Greatest(F("paused_until"), Now() + timedelta(seconds=pause))
         Batch.objects.filter(pk=line.batch_id).update(paused_until=paused_until)
+
+
+def end_unpaid(batch: Batch, sealed_refusal: str) -> int:
+    """End all lines of a batch that nobody answers, nor a provider's batch API has, with the same refusal; return how
+    many. Raises DatabaseError."""
+    with transaction.atomic():
+        running = Batch.objects.select_for_update().filter(pk=batch.pk, status=BatchStatus.IN_PROGRESS)
+        row = running.first()
+        if row is None:
+            return 0
+        row.sealed_refusal = sealed_refusal
+        row.save(update_fields=["sealed_refusal"])
+        return waiting_lines(row.lines.all(), timezone.now()).update(outcome=LineOutcome.UNPAID)
 
 
 def hand_over(owner: str) -> None:

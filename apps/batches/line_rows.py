@@ -50,5 +50,16 @@ def result_of(line: BatchLine) -> LineResult | None:
     return msgspec.json.decode(decrypt_bytes(line.sealed_result, line.batch.project_id, place), type=LineResult)
 
 
+def encrypt_refusal(row: Batch, result: LineResult) -> str:
+    """Return what all unpaid lines of a batch are answered as its column has it."""
+    return encrypt_bytes(msgspec.json.encode(result), row.project_id, f"batch:{row.pk}:refusal")
+
+
+def refusal_of(row: Batch) -> LineResult:
+    """Return what all unpaid lines of a batch are answered. Raises UnreadableSecretError."""
+    data = decrypt_bytes(row.sealed_refusal, row.project_id, f"batch:{row.pk}:refusal")
+    return msgspec.json.decode(data, type=LineResult)
+
+
 def _place(batch_id: str, position: int, column: str) -> str:
     return f"batch:{batch_id}:{position}:{column}"

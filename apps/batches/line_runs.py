@@ -24,10 +24,10 @@ from gevent.monkey import is_module_patched
 from redis.exceptions import RedisError
 
 from apps.batches import line_leases
-from apps.batches.batch_rows import headers_of
+from apps.batches.batch_rows import has_keys_of_its_own, headers_of
 from apps.batches.line_call import LineCall
 from apps.batches.line_pace import LinePace
-from apps.batches.line_rows import LineResult, encrypt_result, request_of
+from apps.batches.line_rows import LineResult, encrypt_refusal, encrypt_result, request_of
 from apps.batches.models import Batch, BatchFormat, BatchLine, LineOutcome, NativeState
 from apps.batches.native import parked_lines
 from apps.batches.native.parked_lines import NativeRequest
@@ -43,6 +43,7 @@ from apps.kernel import database
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.kernel.store_keys import shard_of
+from apps.organizations.models import Organization
 from apps.responses.cancel_switch import CancelSwitch
 from apps.responses.leased_work import LeasedWork
 
@@ -57,6 +58,9 @@ _RETRY_AFTER: Final = 5.0
 _LONGEST_WAIT: Final = 600.0
 # Times that providers may turn a line away before that is its result; each is a record, at no cost.
 MOST_TURNED_AWAY: Final = 10
+# Lines of a batch one after the other that credits or the key's limit do not cover, after which the rest is not tried.
+_UNPAID: Final = 402
+MAX_UNPAID: Final = 100
 # Seconds that a result waits for PostgreSQL, and between two tries.
 _PATIENCE: Final = 600.0
 _PAUSE: Final = 1.0
@@ -66,6 +70,9 @@ JOBS: dict[int, LineJob] = {}
 # Set when one of them has ended.
 ENDED: Final = Signal()
 PACE: Final = LinePace()
+# By batch, how many of its lines one after the other nothing paid for; and how many batches are remembered.
+UNPAID: Final = Counter[str]()
+_MAX_REMEMBERED: Final = 10_000
 
 
 class LineJob:
@@ -142,7 +149,24 @@ class LineJob:
         is_refused = answered is not None and not 200 <= response.status < 300
         if answered is not None and is_refused and not call.is_admitted:
             is_refused = not record_refused(answered, response.status)
-        self._end(LineResult(response.status, msgspec.Raw(body)), is_held=is_refused)
+        result = LineResult(response.status, msgspec.Raw(body))
+        self._end(result, is_held=is_refused)
+        self._note_payment(result, is_refused=response.status == _UNPAID and not call.is_admitted)
+
+    def _note_payment(self, result: LineResult, *, is_refused: bool) -> None:
+        """End the rest of the batch with a line's refusal, once it is plain that nothing pays for it any more."""
+        batch = self.line.batch
+        if not is_refused:
+            UNPAID.pop(batch.pk, None)
+            return
+        if len(UNPAID) >= _MAX_REMEMBERED:
+            UNPAID.clear()
+        UNPAID[batch.pk] += 1
+        if UNPAID[batch.pk] >= MAX_UNPAID or _has_no_credits(batch):
+            sealed = encrypt_refusal(batch, result)
+            ended = database.write(partial(line_leases.end_unpaid, batch, sealed))
+            del UNPAID[batch.pk]
+            log.info("batches.unpaid", batch=batch.pk, lines=ended)
 
     def _exchange_of(self, answered: NativeRequest | None) -> BatchHandover | BatchAnswer | None:
         """Return how the line is exchanged with its provider, None where that is as a request's own."""
@@ -231,7 +255,7 @@ def begin_lines() -> int:
 
 def _most_at_once(batch: Batch) -> int:
     """Return how many lines may be answered at a time for a batch's organization, at the pace of its API key."""
-    fastest: int = settings.BATCH_LINES_AT_ONCE
+    fastest = _most_of_one()
     try:
         concurrency = find_policy(token_of_key(batch.api_key_id)).concurrency
     except ApiError:
@@ -240,6 +264,22 @@ def _most_at_once(batch: Batch) -> int:
     if concurrency is not None:
         fastest = min(fastest, max(1, concurrency // _SHARE))
     return PACE.most(batch.api_key_id, fastest)
+
+
+def _most_of_one() -> int:
+    """Return how many lines of one organization may be answered at a time: a fifth of the room is for others."""
+    room: int = settings.BATCH_LINES_AT_ONCE
+    return max(1, room - max(1, room // 5))
+
+
+def _has_no_credits(batch: Batch) -> bool:
+    """Return whether the batch's lines are paid with credits, and none are left."""
+    try:
+        policy = find_policy(token_of_key(batch.api_key_id))
+    except ApiError:
+        return False
+    rows = Organization.objects.filter(pk=batch.organization_id, credits__lte=0)
+    return not has_keys_of_its_own(policy) and database.read(rows.exists)
 
 
 def _retry_after(response: ClientResponse) -> float:

@@ -30,7 +30,7 @@ from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects import anthropic
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel import database
-from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.offload import offload
 from apps.responses.paging import last_of
 from apps.responses.retention import expiry_of
@@ -51,16 +51,26 @@ def create_message_batch(request: ClientRequest) -> ClientResponse:
         body, _ = read_body(request, policy.organization_id)
         total, lines = offload(len(body), partial(read_requests, body))
         del body
+
+        # Before its requests are stored; of a batch that is refused after all they do not stay.
+        database.write(partial(batch_rows.insist_on_room_for_batch, policy, total))
+        file = _store(policy, lines)
         make = partial(
             batch_rows.create,
             policy,
             BatchFormat.ANTHROPIC,
             endpoint=MESSAGES,
-            input_file_id=_store(policy, lines).pk,
+            input_file_id=file.pk,
             headers={**headers_of_lines(request), **request.headers(*_OF_LINES)},
+            lines=total,
             total=total,
         )
-        return _answer(message_batch_object(database.write(make)))
+        try:
+            row = database.write(make)
+        except ApiError:
+            database.write(StoredFile.objects.filter(pk=file.pk).delete)
+            raise
+        return _answer(message_batch_object(row))
 
     return _authenticated(request, create)
 

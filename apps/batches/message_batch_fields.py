@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from apps.batches.line_call import MESSAGES
-from apps.batches.line_format import MOST_LINES, find_wrong_flag
+from apps.batches.line_format import MAX_LINES, find_wrong_flag
 from apps.gateway.dialects.fields import read_json
 from apps.kernel.errors import InvalidRequest
 
@@ -38,8 +38,8 @@ def read_requests(body: bytes) -> tuple[int, bytes]:
         entries = _ENTRIES.decode(given.get("requests", _NOTHING))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise _wrong("requests", "must be a list of requests") from None
-    if not 1 <= len(entries) <= MOST_LINES:
-        raise _wrong("requests", f"must be 1 to {MOST_LINES} requests")
+    if not 1 <= len(entries) <= MAX_LINES:
+        raise _wrong("requests", f"must be 1 to {MAX_LINES} requests")
     seen: set[str] = set()
     return len(entries), b"\n".join(_read(entry, f"requests.{index}", seen) for index, entry in enumerate(entries))
 

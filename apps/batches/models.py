@@ -45,6 +45,8 @@ class StoredFile(models.Model):
     purpose = models.CharField(max_length=32, choices=FilePurpose.choices)
     sealed_name = models.TextField()
     size = models.BigIntegerField(help_text="bytes in clear")
+    # Lines of a batch's input, ends of lines counted; 0 where that is not known.
+    lines = models.PositiveIntegerField(default=0, db_default=0)
     # Until all chunks are there nobody sees it.
     is_complete = models.BooleanField(default=False)
 
@@ -129,10 +131,18 @@ class Batch(models.Model):
     errored = models.PositiveIntegerField(default=0)
     cancelled = models.PositiveIntegerField(default=0)
     expired = models.PositiveIntegerField(default=0)
+    # How far its input is read, of which a piece is read at a time: bytes, lines, and lines that are not blank.
+    bytes_read = models.BigIntegerField(default=0, db_default=0)
+    lines_read = models.PositiveIntegerField(default=0, db_default=0)
+    lines_prepared = models.PositiveIntegerField(default=0, db_default=0)
+    # Lines that count towards what its organization may have open; its input may turn out to have fewer.
+    lines_counted = models.PositiveIntegerField(default=0, db_default=0)
     # The client's headers that mean anything to a line, the client's metadata, and what is wrong with the input.
     sealed_headers = models.TextField()
     sealed_metadata = models.TextField()
     sealed_errors = models.TextField(blank=True)
+    # What its unpaid lines are answered, all of them the same.
+    sealed_refusal = models.TextField(blank=True, default="", db_default="")
 
     class Meta:
         db_table = "batch"
@@ -154,6 +164,8 @@ class LineOutcome(models.TextChoices):
     ERRORED = "errored"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
+    # Not begun, as credits or the key's limit had run out for those before it; counted as errored.
+    UNPAID = "unpaid"
 
 
 class NativeJobStatus(models.TextChoices):
@@ -219,6 +231,8 @@ class BatchLine(models.Model):
 
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="lines")
     position = models.PositiveIntegerField()
+    # By which an earlier line with the same custom id is found; says nothing without the key.
+    custom_id_digest = models.UUIDField(null=True)
     # Its custom id and body, and what it was answered; encrypted.
     sealed_request = models.TextField()
     sealed_result = models.TextField(blank=True)
@@ -240,6 +254,7 @@ class BatchLine(models.Model):
         constraints = [models.UniqueConstraint(fields=["batch", "position"], name="batch_line_once")]
         indexes = [
             models.Index(fields=["batch", "lease_until"], name="batch_line_open", condition=Q(outcome="")),
+            models.Index(fields=["batch", "custom_id_digest"], name="batch_line_custom_id"),
         ]
 
     def __str__(self) -> str:

@@ -1,13 +1,13 @@
 """Preparation of a batch: its input is read and every line validated, before the first is answered.
 
-All in one transaction: a batch has all of its lines or none. Knows the order. Must never know how a line is answered.
+A piece at a time, each in one transaction and each of another organization's batch where several wait: a crowd of one
+tenant's batches keeps another's waiting for one piece. No line is answered before all of them are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from itertools import islice
+from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 import structlog
@@ -15,102 +15,101 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.batches import line_rows
-from apps.batches.batch_rows import encrypt_errors
-from apps.batches.line_format import MOST_ERRORS, MOST_LINES, LineError, LineReader, LineRequest, WrongLine, lines_of
-from apps.batches.models import Batch, BatchLine, BatchStatus, StoredFile
-from apps.batches.stored_files import chunks_of
+from apps.batches.batch_rows import encrypt_errors, errors_of
+from apps.batches.input_pieces import InputPiece, WrongInput, read_piece
+from apps.batches.line_format import MAX_ERRORS
+from apps.batches.models import Batch, BatchLine, BatchStatus
 from apps.kernel import database
-from apps.kernel.encryption import UnreadableSecretError
+from apps.kernel.fair_turns import FairTurns
 
 log = structlog.get_logger(__name__)
 
-# Lines that are written by one statement.
-_TOGETHER = 500
+TURNS: Final[FairTurns[UUID]] = FairTurns()
+_CURSOR: Final = ("bytes_read", "lines_read", "lines_prepared")
 
 
-class _WrongInput(ValueError):
-    """An input that makes no batch: what is wrong with it."""
-
-    def __init__(self, errors: list[LineError]) -> None:
-        super().__init__(errors[0].message)
-        self.errors = errors
-
-
-def prepare_one() -> bool:
-    """Prepare the batch that has waited longest; tell whether there was one. Raises DatabaseError."""
+def prepare_some() -> bool:
+    """Prepare a piece of the batch whose turn it is; tell whether there was one. Raises DatabaseError."""
     try:
-        with transaction.atomic():
-            waiting = Batch.objects.select_for_update(skip_locked=True).filter(status=BatchStatus.VALIDATING)
-            row = waiting.order_by("created_at").first()
-            if row is None:
-                return False
-            try:
-                with transaction.atomic():
-                    _prepare(row)
-            except _WrongInput as wrong:
-                _fail(row, wrong.errors)
+        return any(_prepare_some(batch_id) for batch_id in _first_of_each_organization())
     finally:
         database.release_connection()
+
+
+def _first_of_each_organization() -> list[str]:
+    """Return the batch of each organization that has waited longest, that of the least recently served first."""
+    waiting = Batch.objects.filter(status=BatchStatus.VALIDATING).order_by("organization_id", "created_at")
+    heads = waiting.distinct("organization_id").values_list("pk", "organization_id")
+    return [batch_id for batch_id, _ in TURNS.order(heads, lambda head: head[1])]
+
+
+def _prepare_some(batch_id: str) -> bool:
+    """Prepare a piece of a batch, unless another worker does; tell whether this one did."""
+    with transaction.atomic():
+        waiting = Batch.objects.select_for_update(skip_locked=True).filter(status=BatchStatus.VALIDATING)
+        row = waiting.filter(pk=batch_id).first()
+        if row is None:
+            return False
+        TURNS.take(row.organization_id)
+        if row.cancelling_at is not None:
+            _give_up(row)
+            return True
+        try:
+            piece = read_piece(row)
+        except WrongInput as wrong:
+            _fail(row, [msgspec.structs.asdict(wrong.error)])
+        else:
+            _take_in(row, piece)
     return True
 
 
-def _prepare(row: Batch) -> None:
-    """Write the lines of a batch. Raises _WrongInput."""
-    # Of a batch whose input has gone since.
-    file = StoredFile.objects.filter(pk=row.input_file_id, project_id=row.project_id, is_complete=True).first()
-    if file is None:
-        raise _WrongInput([LineError("invalid_file", "The input file is no longer there", "input_file_id")])
-    now, total = timezone.now(), 0
-    lines = enumerate(_read(row, file))
-    for together in iter(partial(lambda: list(islice(lines, _TOGETHER))), []):
+def _take_in(row: Batch, piece: InputPiece) -> None:
+    """Write the lines of a piece, or what is wrong with them; end with the last piece, or too many errors."""
+    errors = [*errors_of(row), *map(msgspec.structs.asdict, piece.errors)][:MAX_ERRORS]
+    if len(errors) >= MAX_ERRORS or (errors and piece.is_last):
+        _fail(row, errors)
+        return
+    now = timezone.now()
+    if errors:
+        # Nothing of it will be answered: the rest is only looked at.
+        row.lines.all().delete()
+        row.sealed_errors = encrypt_errors(row, errors)
+    else:
         BatchLine.objects.bulk_create(
             [
                 BatchLine(
                     batch=row,
-                    position=position,
-                    sealed_request=line_rows.encrypt_request(row, position, request),
+                    position=placed.position,
+                    custom_id_digest=placed.custom_id_digest,
+                    sealed_request=line_rows.encrypt_request(row, placed.position, placed.request),
                     lease_until=now,
                 )
-                for position, request in together
+                for placed in piece.requests
             ]
         )
-        total += len(together)
-    is_cancelled = row.cancelling_at is not None
-    row.status = BatchStatus.CANCELLING if is_cancelled else BatchStatus.IN_PROGRESS
-    row.in_progress_at, row.total = now, total
-    row.save(update_fields=["status", "in_progress_at", "total"])
-    log.info("batches.prepared", batch=row.pk, lines=total)
+    for name in _CURSOR:
+        setattr(row, name, getattr(piece, name))
+    changed: list[str] = [*_CURSOR, "sealed_errors"]
+    if piece.is_last:
+        row.status, row.in_progress_at, row.total = BatchStatus.IN_PROGRESS, now, piece.lines_prepared
+        row.lines_counted = row.total
+        changed += ["status", "in_progress_at", "total", "lines_counted"]
+        log.info("batches.prepared", batch=row.pk, lines=row.total)
+    row.save(update_fields=changed)
 
 
-def _read(row: Batch, file: StoredFile) -> Iterator[LineRequest]:
-    """Yield what the lines ask, as long as nothing is wrong with them. Raises _WrongInput at the end otherwise."""
-    reader, errors, count = LineReader(row.endpoint), list[LineError](), 0
-    try:
-        for number, text in enumerate(lines_of(chunks_of(file)), 1):
-            if not text.strip():
-                continue
-            count += 1
-            if count > MOST_LINES:
-                raise _WrongInput([LineError("too_many_tasks", f"A batch may have {MOST_LINES} lines", line=number)])
-            try:
-                request = reader.read(text, number)
-            except WrongLine as wrong:
-                errors.append(wrong.error)
-                if len(errors) >= MOST_ERRORS:
-                    break
-            else:
-                if not errors:
-                    yield request
-    except (UnreadableSecretError, KeyError):
-        raise _WrongInput([LineError("invalid_file", "The input file cannot be read", "input_file_id")]) from None
-    if errors:
-        raise _WrongInput(errors)
-    if not count:
-        raise _WrongInput([LineError("empty_file", "The input file has no lines", "input_file_id")])
+def _give_up(row: Batch) -> None:
+    """Have the results of a batch written that was cancelled before all of its lines were there: it needs none."""
+    row.lines.all().delete()
+    row.status, row.finalizing_at = BatchStatus.FINALIZING, timezone.now()
+    row.bytes_read = row.lines_read = row.lines_prepared = 0
+    row.save(update_fields=["status", "finalizing_at", *_CURSOR])
+    log.info("batches.given_up", batch=row.pk)
 
 
-def _fail(row: Batch, errors: list[LineError]) -> None:
+def _fail(row: Batch, errors: list[dict[str, Any]]) -> None:
+    row.lines.all().delete()
     row.status, row.ended_at, row.errored = BatchStatus.FAILED, timezone.now(), row.total
-    row.sealed_errors = encrypt_errors(row, [msgspec.structs.asdict(error) for error in errors])
+    row.sealed_errors = encrypt_errors(row, errors)
     row.save(update_fields=["status", "ended_at", "errored", "sealed_errors"])
     log.info("batches.failed", batch=row.pk, errors=len(errors))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.errors import InvalidRequest, NotFound, PaymentRequired, RateLimited
 
 # Characters of an id that are repeated: what a client wrote may be anything.
 _SHOWN = 128
@@ -47,10 +47,45 @@ def no_room_for_pictures(most: int, param: str) -> InvalidRequest:
     )
 
 
-def no_room(most: int, what: str) -> InvalidRequest:
+def no_room_in_project(most: int, what: str) -> InvalidRequest:
     """Return the refusal of a file beyond what a project may have stored."""
     return InvalidRequest(
         f"The project's files may be {most} {what} together: delete some, or wait until they expire",
         param="file",
         code="storage_limit_exceeded",
+    )
+
+
+def no_room_in_organization(most: int, stored: int, *, pays_nothing: bool) -> InvalidRequest:
+    """Return the refusal of a file, or of a batch's results, beyond what an organization may have stored."""
+    whose = "an organization on the free plan without credits" if pays_nothing else "this organization"
+    remedy = "delete some, wait until they expire, or " + ("add credits" if pays_nothing else "choose a larger plan")
+    return InvalidRequest(
+        f"The files of {whose} may be {most} bytes together, and {stored} are stored: {remedy}",
+        param="file",
+        code="storage_limit_exceeded",
+    )
+
+
+def no_credits_for_batch() -> PaymentRequired:
+    """Return the refusal of a batch whose lines nothing would pay for."""
+    return PaymentRequired("The organization has no credits, and nothing would pay for the batch's lines; add credits")
+
+
+def too_many_batches(most: int) -> RateLimited:
+    """Return the refusal of a batch beyond those that an organization may have in progress."""
+    return RateLimited(
+        f"The organization has {most} batches in progress, as many as its plan allows; try again when one has ended",
+        code="batches_in_progress_exceeded",
+        retry_after=60,
+    )
+
+
+def too_many_lines(most: int, open_lines: int, lines: int) -> RateLimited:
+    """Return the refusal of a batch whose lines are more than an organization may have in progress."""
+    return RateLimited(
+        f"The organization's batches in progress may have {most} lines together; they have {open_lines}, and this "
+        f"batch has {lines}: try again when one of them has ended, or send fewer lines",
+        code="batch_lines_in_progress_exceeded",
+        retry_after=60,
     )

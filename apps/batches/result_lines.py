@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from apps.batches.line_rows import LineResult, line_id, request_of, result_of
+from apps.batches.line_rows import LineResult, line_id, refusal_of, request_of, result_of
 from apps.batches.models import BatchFormat, BatchLine, LineOutcome
 from apps.kernel.encryption import UnreadableSecretError
 
@@ -63,7 +63,7 @@ WRITERS: Final[dict[str, ResultWriter]] = {
 
 def _find_result(line: BatchLine) -> LineResult | None:
     try:
-        return result_of(line)
+        return refusal_of(line.batch) if line.outcome == LineOutcome.UNPAID else result_of(line)
     except UnreadableSecretError:
         return None
 

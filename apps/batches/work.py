@@ -15,10 +15,10 @@ from django.db import DatabaseError
 from gevent.monkey import is_module_patched
 
 from apps.batches import line_runs
-from apps.batches.completion import complete_one
+from apps.batches.completion import complete_some
 from apps.batches.models import OPEN_STATUSES, Batch
 from apps.batches.native.jobs import advance_one
-from apps.batches.preparation import prepare_one
+from apps.batches.preparation import prepare_some
 from apps.kernel import database
 from apps.kernel.errors import Overloaded
 
@@ -53,24 +53,28 @@ def stop() -> None:
 
 def _work_until(deadline: float) -> None:
     is_open = partial(Batch.objects.filter(status__in=OPEN_STATUSES).exists)
-    begun, looked_at = 0, 0.0
+    begun, looked_at, advanced = 0, 0.0, False
     while not _stopping and time.monotonic() < deadline:
-        advanced = False
-        looks = not begun or time.monotonic() - looked_at > _LOOK
+        looks = advanced or not begun or time.monotonic() - looked_at > _LOOK
         if looks:
             if not line_runs.JOBS and not database.read(is_open):
                 return
-            advanced, looked_at = prepare_one() or complete_one() or advance_one(), time.monotonic()
+            # A piece of each: none of them waits until another has no more to do.
+            pieces = [prepare_some(), complete_some(), advance_one()]
+            advanced, looked_at = any(pieces), time.monotonic()
         begun = line_runs.begin_lines()
         if is_module_patched("socket"):
-            _wait(advanced or begun > 0)
+            _wait(advanced, begun)
         elif looks and not (advanced or begun):
             return
 
 
-def _wait(is_advancing: bool) -> None:
+def _wait(advanced: bool, begun: int) -> None:
     """Wait until there may be more to do: at once, as long as it goes on without a line's having ended."""
-    if not is_advancing or line_runs.JOBS:
+    if advanced:
+        # Lines that are under way have their turn.
+        gevent.sleep(0)
+    elif not begun or line_runs.JOBS:
         line_runs.ENDED.clear()
         line_runs.ENDED.wait(_LOOK)
         # Others that end about now are followed together.

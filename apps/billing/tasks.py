@@ -10,7 +10,8 @@ from uuid import UUID
 import structlog
 from celery import shared_task
 from django.db import DatabaseError
-from django.db.models import Q
+from django.db.models import Q, QuerySet, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from apps.billing import (
@@ -62,7 +63,7 @@ def recover_payments() -> None:
     )
     _each(
         "payment.recovered",
-        rows.order_by("id") if payment_processor.is_on() else (),
+        _in_turns(rows) if payment_processor.is_on() else (),
         lambda row: recover[row.type](row),
     )
 
@@ -94,6 +95,12 @@ def pay_referrers() -> None:
 def sweep_processor_events() -> None:
     """Forget the processor's messages that it will not repeat."""
     log.info("processor_events.swept", rows=webhooks.sweep())
+
+
+def _in_turns(rows: QuerySet[Transaction]) -> QuerySet[Transaction]:
+    """Return the rows so that the first of each organization comes before the second of any."""
+    turn = Window(RowNumber(), partition_by="organization_id", order_by="id")
+    return rows.annotate(turn=turn).order_by("turn", "id")
 
 
 def _each(what: str, things: Iterable[Thing], act: Callable[[Thing], object]) -> None:

@@ -20,11 +20,14 @@ from apps.guardrails.scanning.engine import EngineConfig
 from apps.guardrails.scanning.violations import MAX_VIOLATIONS, action_taken_of, mask_private_content
 from apps.guardrails.text.scanned_text import ScannedText
 from apps.kernel import database
+from apps.kernel.fair_share import FairShare
 from apps.kernel.native_thread_pool import NativeThreadPool
 
 # One text at a time, so that clients' requests go on, and the seconds that another waits for its turn.
 _THREAD: Final = NativeThreadPool(1)
 _PATIENCE: Final = 10.0
+# Texts that wait or are looked through at a time, and of one organization.
+_TRIED: Final[FairShare[UUID]] = FairShare(50, 2, "texts that are tried")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,16 @@ class TrialResult:
 def try_guardrails(organization_id: UUID, content: str) -> TrialResult:
     """Return what the organization's rules say of a text, as if they were switched on; the defaults without any.
 
-    Raises Overloaded when too many texts are tried at once.
+    Raises RateLimited when the organization tries too many texts at once, Overloaded when all together do.
     """
+    _TRIED.take(organization_id)
+    try:
+        return _try(organization_id, content)
+    finally:
+        _TRIED.give_back(organization_id)
+
+
+def _try(organization_id: UUID, content: str) -> TrialResult:
     row = GuardrailConfig.objects.filter(organization=organization_id).first() or GuardrailConfig()
     config = to_engine_config(row, list_custom_rules(organization_id))
     # Others need the connection while a million characters are looked through.

@@ -15,7 +15,8 @@ from uuid import UUID
 
 import structlog
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from apps.kernel import database
@@ -53,7 +54,10 @@ def find_due(now: datetime) -> list[UUID]:
     """Return the sinks for which something waits and whom nobody serves, those first that were served least lately."""
     served = LogSink.objects.filter(leased_until__gt=now).count()
     waiting = WaitingRow.objects.filter(sink_id=OuterRef("pk"))
-    due = _servable(now).filter(Exists(waiting)).order_by(F("leased_until").asc(nulls_first=True), "id")
+    # One sink of each organization, then another of each.
+    least_lately = F("leased_until").asc(nulls_first=True)
+    turn = Window(RowNumber(), partition_by="organization_id", order_by=[least_lately, "id"])
+    due = _servable(now).filter(Exists(waiting)).annotate(turn=turn).order_by("turn", least_lately, "id")
     return list(due.values_list("id", flat=True)[: max(0, AT_ONCE - served)])
 
 

@@ -8,12 +8,14 @@ than who has the mailbox.
 from __future__ import annotations
 
 from smtplib import SMTPException
-from typing import Literal
+from typing import Literal, TypeVar
 from urllib.parse import urlencode
+from uuid import UUID
 
 import structlog
 from django.conf import settings
 from django.core.mail import EmailMessage
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.organizations.email_tokens import email_change_token, invitation_token, reset_token, verification_token
@@ -21,8 +23,10 @@ from apps.organizations.invitations import waiting
 from apps.organizations.models import Invitation, User
 
 log = structlog.get_logger(__name__)
-# Sent in one run.
+# Sent in one run, of each kind; and the row of each kind that was tried last.
 _AT_ONCE = 200
+_tried_last: dict[str, UUID] = {}
+_Row = TypeVar("_Row", User, Invitation)
 _CONSOLE = "django.core.mail.backends.console.EmailBackend"
 _VERIFY = """Somebody, hopefully you, signed up at {place} with this e-mail address.
 
@@ -120,31 +124,44 @@ def send_pending_emails() -> int:
         # It would put tokens into a log. A warning at the start says how e-mail is set up.
         return 0
     sent = 0
-    for user in User.objects.exclude(verification_wanted_at=None)[:_AT_ONCE]:
+    for user in _next("verification", User.objects.exclude(verification_wanted_at=None)):
         if user.email_verified_at is not None or _send("Confirm your e-mail address", _verification(user), user.email):
             wanted = user.verification_wanted_at
             User.objects.filter(pk=user.pk, verification_wanted_at=wanted).update(verification_wanted_at=None)
             sent += 1
-    for user in User.objects.exclude(sign_up_tried_at=None)[:_AT_ONCE]:
+    for user in _next("sign-up notice", User.objects.exclude(sign_up_tried_at=None)):
         if not user.is_active or _send("You have an account already", _sign_up_tried(user), user.email):
             tried = user.sign_up_tried_at
             User.objects.filter(pk=user.pk, sign_up_tried_at=tried).update(sign_up_tried_at=None)
             sent += 1
-    for user in User.objects.exclude(password_reset_wanted_at=None)[:_AT_ONCE]:
+    for user in _next("password reset", User.objects.exclude(password_reset_wanted_at=None)):
         if not user.is_active or _send("Choose another password", _reset(user), user.email):
             asked = user.password_reset_wanted_at
             User.objects.filter(pk=user.pk, password_reset_wanted_at=asked).update(password_reset_wanted_at=None)
             sent += 1
-    for user in User.objects.exclude(email_change_wanted_at=None)[:_AT_ONCE]:
+    for user in _next("email change", User.objects.exclude(email_change_wanted_at=None)):
         if not user.is_active or _send_email_change(user):
             asked = user.email_change_wanted_at
             User.objects.filter(pk=user.pk, email_change_wanted_at=asked).update(email_change_wanted_at=None)
             sent += 1
-    for invitation in waiting().filter(sent_at=None).select_related("organization")[:_AT_ONCE]:
+    for invitation in _next("invitation", waiting().filter(sent_at=None).select_related("organization")):
         if _send("You are invited", _invitation(invitation), invitation.email):
             Invitation.objects.filter(pk=invitation.pk).update(sent_at=timezone.now())
             sent += 1
     return sent
+
+
+def _next(kind: str, rows: QuerySet[_Row]) -> list[_Row]:
+    """Return the rows that follow those of the run before, and begin again behind the last: those that cannot be sent,
+    however many there are, keep no other waiting for more than a round."""
+    ordered, after = rows.order_by("pk"), _tried_last.get(kind)
+    found = list(ordered.filter(pk__gt=after)[:_AT_ONCE]) if after is not None else []
+    if len(found) < _AT_ONCE:
+        before = ordered if after is None else ordered.filter(pk__lte=after)
+        found += before[: _AT_ONCE - len(found)]
+    if found:
+        _tried_last[kind] = found[-1].pk
+    return found
 
 
 def _verification(user: User) -> str:

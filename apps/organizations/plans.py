@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_MEBIBYTE, _GIBIBYTE = 1024**2, 1024**3
+
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
@@ -20,19 +22,42 @@ class PlanLimits:
     provider_keys: bool
     # Bytes that it may keep in the cache: answers, vectors, thinking, logs of streams.
     cache_bytes: int
+    # Batches that may be in progress at a time, their lines together, and bytes of stored files.
+    batches: int
+    batch_lines: int
+    file_bytes: int
     audit_logs: bool = False
 
 
 # Source: the specification, section 8, and its decided rate limits.
-_MIB = 1024 * 1024
+
 PLANS: dict[str, PlanLimits] = {
-    "free": PlanLimits(5, 10, 60, 20, 3, 365, guardrails=False, provider_keys=False, cache_bytes=16 * _MIB),
-    "pro": PlanLimits(20, 10, 600, 200, 90, 365, guardrails=False, provider_keys=True, cache_bytes=64 * _MIB),
+    "free": PlanLimits(
+        *(5, 10, 60, 20, 3, 365),
+        guardrails=False,
+        provider_keys=False,
+        cache_bytes=16 * _MEBIBYTE,
+        batches=20,
+        batch_lines=100_000,
+        file_bytes=5 * _GIBIBYTE,
+    ),
+    "pro": PlanLimits(
+        *(20, 10, 600, 200, 90, 365),
+        guardrails=False,
+        provider_keys=True,
+        cache_bytes=64 * _MEBIBYTE,
+        batches=100,
+        batch_lines=500_000,
+        file_bytes=50 * _GIBIBYTE,
+    ),
     "enterprise": PlanLimits(
         *(None, None, 6_000, 2_000, 365, 365),
         guardrails=True,
         provider_keys=True,
-        cache_bytes=256 * _MIB,
+        cache_bytes=256 * _MEBIBYTE,
+        batches=500,
+        batch_lines=2_500_000,
+        file_bytes=500 * _GIBIBYTE,
         audit_logs=True,
     ),
 }

@@ -6,6 +6,7 @@ answers it in the end, there is one row and one charge. Knows greenlets and leas
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
@@ -34,8 +35,9 @@ from apps.responses.run_leases import RunRequest
 
 log = structlog.get_logger(__name__)
 
-# Runs that one worker answers at a time; more wait for a worker with room.
+# Runs that one worker answers at a time, and of one organization; more wait for a worker with room.
 MOST_RUNS: Final = 100
+MAX_RUNS_OF_ONE: Final = 80
 # Seconds between two looks for runs that nobody answers.
 _LOOK_SECONDS: Final = 5.0
 # Statuses after which a run is worth another try, and after how many seconds where nobody says.
@@ -126,7 +128,7 @@ def begin(response: dict[str, Any], draft: ResponseDraft, request: RunRequest) -
     """
     log_id, state = new_id(), BackgroundState(draft, request, is_new=True)
     state.queued(response)
-    has_room = len(JOBS) < MOST_RUNS
+    has_room = len(JOBS) < MOST_RUNS and _own_runs()[draft.organization_id] < MAX_RUNS_OF_ONE
     database.write(partial(run_leases.begin, draft, log_id, request, worker_name() if has_room else None))
     if not has_room:
         return
@@ -148,12 +150,20 @@ def stop_here(response_id: str) -> None:
 
 def take_over() -> int:
     """Answer responses whose worker is gone; return how many. Raises DatabaseError."""
-    room = MOST_RUNS - len(JOBS)
-    runs = database.write(partial(run_leases.take_over, worker_name(), room, list(JOBS))) if room > 0 else []
+    room, own = MOST_RUNS - len(JOBS), _own_runs()
+    full = [organization for organization, runs in own.items() if runs >= MAX_RUNS_OF_ONE]
+    of_one = MAX_RUNS_OF_ONE - max((own[one] for one in own.keys() - full), default=0)
+    take = partial(run_leases.take_over, worker_name(), room, list(JOBS), full=full, of_one=of_one)
+    runs = database.write(take) if room > 0 else []
     for run in runs:
         log.info("responses.taken_over", response=run.pk, attempt=run.attempts)
         _answer_again(run)
     return len(runs)
+
+
+def _own_runs() -> Counter[UUID]:
+    """Return how many runs of each organization this process answers."""
+    return Counter(job.state.organization_id for job in JOBS.values())
 
 
 def _answer_again(run: BackgroundRun) -> None:

@@ -46,7 +46,7 @@ class BackgroundState(ResponseState):
 
     def __init__(self, draft: ResponseDraft, request: RunRequest, *, is_new: bool) -> None:
         super().__init__()
-        self.response_id = draft.id
+        self.response_id, self.organization_id = draft.id, draft.organization_id
         self.echo = request.echo
         self.wants_events = True
         self.error: ApiError | None = None

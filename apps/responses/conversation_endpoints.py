@@ -149,8 +149,9 @@ def _check_readable(policy: Policy, items: list[Item]) -> None:
 
 
 def _refuse_without_room(policy: Policy) -> None:
-    if not has_room(policy.organization_id):
+    if not has_room(policy):
         raise InvalidRequest(
-            "The organization's stored responses and conversations take up all the room they may: delete some",
+            "The organization's stored responses and conversations take up all the room they may: delete some, "
+            "or add credits on the free plan",
             code="storage_limit_exceeded",
         )

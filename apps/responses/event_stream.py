@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 import gevent
 import msgspec
@@ -24,6 +25,7 @@ from apps.gateway.endpoints.answering import json_response
 from apps.gateway.framing.sse import escape_separators
 from apps.kernel import database
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.fair_share import FairShare
 from apps.responses import event_log
 from apps.responses.access import visible_responses
 from apps.responses.event_log import LAST_EVENTS
@@ -34,6 +36,8 @@ log = structlog.get_logger(__name__)
 
 # Seconds between two looks at the log: soon after an event, later while nothing comes; and at the row.
 _SOON, _LATER, _ROW_SECONDS = 0.02, 0.25, 2.0
+# Streams of events that one worker sends at a time, and of one organization: each looks at the log by itself.
+FOLLOWED: Final[FairShare[UUID]] = FairShare(1_000, 200, "streams of background responses")
 # A comment, which clients pass over.
 _HEARTBEAT: Final = b": \n\n"
 _HEADERS: Final = [
@@ -55,10 +59,25 @@ class EventStream:
     """The body of a streamed answer."""
 
     def __init__(self, policy: Policy, response_id: str, after: int) -> None:
+        """Take a place among those that follow events. Raises RateLimited, Overloaded."""
         self._policy, self._response_id, self._after = policy, response_id, after
+        FOLLOWED.take(policy.organization_id)
+        self._is_open = True
+
+    def close(self) -> None:
+        """Give back the place; the server closes a stream whenever it ends."""
+        if self._is_open:
+            self._is_open = False
+            FOLLOWED.give_back(self._policy.organization_id)
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the events behind the one that the client has, and end with the last."""
+        try:
+            yield from self._follow()
+        finally:
+            self.close()
+
+    def _follow(self) -> Iterator[bytes]:
         pause, row_at, quiet_until = _SOON, time.monotonic() + _ROW_SECONDS, _quiet_until()
         while True:
             is_there = False
@@ -112,11 +131,11 @@ class EventStream:
         yield _frame(last)
 
 
-def queued_answer(policy: Policy, response: dict[str, Any], *, stream: bool) -> ClientResponse:
+def queued_answer(response: dict[str, Any], stream: EventStream | None) -> ClientResponse:
     """Return what a client gets that has asked for a background response: its object, or the stream of its events."""
-    if not stream:
+    if stream is None:
         return json_response(msgspec.json.encode(response))
-    return ClientResponse(200, [*_HEADERS], EventStream(policy, str(response["id"]), FROM_THE_START))
+    return ClientResponse(200, [*_HEADERS], stream)
 
 
 def resumed_answer(policy: Policy, row: StoredResponse, after: int) -> ClientResponse:

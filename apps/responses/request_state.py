@@ -22,7 +22,7 @@ from apps.kernel.offload import LARGE
 from apps.responses import compaction, refusals
 from apps.responses.background import begin
 from apps.responses.background_request import kept_headers
-from apps.responses.event_stream import queued_answer
+from apps.responses.event_stream import FROM_THE_START, EventStream, queued_answer
 from apps.responses.history import items_before, items_in, resolved
 from apps.responses.items import Item, is_reference, with_ids
 from apps.responses.public_ids import new_public_id
@@ -161,11 +161,12 @@ def _refuse_what_needs_content(asked: _Asked) -> None:
 
 def _fits(policy: Policy, asked: _Asked) -> bool:
     """Tell whether there is room for one more. Raises InvalidRequest where the client counts on its being stored."""
-    if has_room(policy.organization_id):
+    if has_room(policy):
         return True
     if asked.store or asked.background or asked.conversation_id is not None:
         raise InvalidRequest(
-            "The organization's stored responses take up all the room they may: delete some, or send store: false",
+            "The organization's stored responses take up all the room they may: delete some, add credits on "
+            "the free plan, or send store: false",
             param="store",
             code="storage_limit_exceeded",
         )
@@ -194,5 +195,12 @@ def _answer_later(
     # A provider's stream can be cut off, and does not have to begin within the time of a plain answer.
     body = {**wire, "stream": True}
     headers = kept_headers(request)
-    begin(response, draft, RunRequest(headers=headers, wire=body, echo=echo, new_items=new_items, plan=policy.plan))
-    return queued_answer(policy, response, stream=asked.stream)
+    # Where there is no place for its stream, nothing is begun.
+    stream = EventStream(policy, draft.id, FROM_THE_START) if asked.stream else None
+    try:
+        begin(response, draft, RunRequest(headers=headers, wire=body, echo=echo, new_items=new_items, plan=policy.plan))
+    except BaseException:
+        if stream is not None:
+            stream.close()
+        raise
+    return queued_answer(response, stream)

@@ -21,6 +21,7 @@ from apps.kernel import database
 from apps.kernel.redis import client
 from apps.logs.retention import visible_to
 from apps.organizations.models import Organization, RetentionLevel
+from apps.organizations.storage_bounds import max_response_bytes
 from apps.responses.models import Conversation, ConversationItem, StoredResponse
 
 log = structlog.get_logger(__name__)
@@ -44,19 +45,21 @@ def expiry_of(organization_id: UUID, now: datetime) -> datetime:
     return now + (LONGEST if since is None else min(LONGEST, now - since))
 
 
-def has_room(organization_id: UUID) -> bool:
-    """Tell whether an organization may store more; without Valkey nobody can tell, and it may."""
-    most: int = settings.STORED_BYTES_PER_ORGANIZATION
+def has_room(policy: Policy) -> bool:
+    """Tell whether an organization may store more; without Valkey nobody can tell, and it may. Raises DatabaseError."""
+    organization_id = policy.organization_id
     try:
         known = client().get(_bytes_key(organization_id))
-        if known is not None:
-            return int(known) < most
-        total = database.read(partial(_bytes_of, organization_id))
-        client().set(_bytes_key(organization_id), total, ex=_SUM_LASTS, nx=True)
+        total = database.read(partial(_bytes_of, organization_id)) if known is None else int(known)
+        if known is None:
+            client().set(_bytes_key(organization_id), total, ex=_SUM_LASTS, nx=True)
     except RedisError as error:
         log.warning("responses.not_counted", error=type(error).__name__)
         return True
-    return total < most
+    # Below the smallest bound there is no need to ask which one holds.
+    if total < min(settings.STORED_BYTES_WITHOUT_CREDITS, settings.STORED_BYTES_PER_ORGANIZATION):
+        return True
+    return total < database.read(partial(max_response_bytes, policy.plan, organization_id))
 
 
 def count_bytes(organization_id: UUID, size: int) -> None:

@@ -14,8 +14,8 @@ from uuid import UUID
 import msgspec
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
-from django.db.models.functions import Now
+from django.db.models import F, Window
+from django.db.models.functions import Now, RowNumber
 
 from apps.responses import conversation_rows
 from apps.responses.encrypted_json import decrypt_json, encrypt_json
@@ -116,11 +116,21 @@ def put_off(response_id: str, owner: str, seconds: float) -> None:
     )
 
 
-def take_over(owner: str, most: int, answered_here: Collection[str]) -> list[BackgroundRun]:
-    """Make at most so many runs whose lease is over this process's own, but for what it answers; return them."""
+def take_over(
+    owner: str, most: int, answered_here: Collection[str], *, full: Collection[UUID], of_one: int
+) -> list[BackgroundRun]:
+    """Make at most so many runs whose lease is over this process's own, but for what it answers; return them.
+
+    One of each organization, then another of each, and `of_one` at most; none of those that are `full` here.
+    """
+    turn = Window(RowNumber(), partition_by="response__organization_id", order_by="lease_until")
+    due = BackgroundRun.objects.filter(lease_until__lte=Now()).exclude(pk__in=answered_here)
+    due = due.exclude(response__organization_id__in=full).annotate(turn=turn).filter(turn__lte=of_one)
+    chosen = list(due.order_by("turn", "lease_until").values_list("pk", flat=True)[:most])
     with transaction.atomic():
         rows = BackgroundRun.objects.select_for_update(skip_locked=True, of=("self",)).select_related("response")
-        runs = list(rows.filter(lease_until__lte=Now()).exclude(pk__in=answered_here).order_by("lease_until")[:most])
+        runs = list(rows.filter(pk__in=chosen, lease_until__lte=Now()))
+        runs.sort(key=lambda run: chosen.index(run.pk))
         BackgroundRun.objects.filter(pk__in=[run.pk for run in runs]).update(
             lease_owner=owner, lease_until=_lease_end(), attempts=F("attempts") + 1
         )

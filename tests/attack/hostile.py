@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tests.attack import crowd, refusing
+from tests.attack import crowd, refusing, storage_crowds
 from tests.attack.wire import ATTACKER, STATUS_LINE, chat, connect, edit, head, outcome, request, send_all
 
 CHAT = "/v1/chat/completions"
@@ -39,6 +39,9 @@ class Task(msgspec.Struct):
     clients: int = 0
     # The web workers, whose processor time is looked up in /proc.
     workers: list[int] = []
+    # Keys of a bystander, and of an organization on the free plan without credits.
+    bystander: str = ""
+    penniless: str = ""
 
 
 Got = Counter[str]
@@ -398,6 +401,16 @@ def overload(task: Task) -> Got:
     return crowd.overloaded(task.port, chat(task.token, model="sandbox/echo-fast"), task.seconds)
 
 
+def batch_crowd(task: Task) -> Got:
+    """Twenty batches of 2,000 lines, half of them cancelled; another tenant's batch of one line comes after them."""
+    return storage_crowds.batch_crowd(task)
+
+
+def storage(task: Task) -> Got:
+    """Eight files of 20 MB of an organization on the free plan without credits."""
+    return storage_crowds.storage(task)
+
+
 def calm(task: Task) -> Got:
     """Nobody: what bystanders wait anyway."""
     time.sleep(task.seconds)
@@ -409,7 +422,7 @@ def attacks() -> Iterator[tuple[str, Attack]]:
     for one in (
         *(calm, sign_in_values, trailer_endless, trailer_authorization, guardrail_values, slow_bodies, idle_sockets),
         *(one_byte_chunks, leading_zeros, chunk_extension, emoji, escapes, metadata_keys, upgrade, aborted),
-        *(oauth_tokens, foreign_hosts, bomb_answer, large_answer, slow_names, kept_answers),
+        *(oauth_tokens, foreign_hosts, bomb_answer, large_answer, slow_names, kept_answers, batch_crowd, storage),
         *(pipelined_health, pipelined_answers, refusals, stampede, overload),
     ):
         yield one.__name__.replace("_", "-"), one

@@ -34,6 +34,9 @@ LEAST_GOODPUT, MOST_REFUSAL = 95, 50
 MAX_REFUSAL_COST = 100
 # Attacks in which no turn of an event loop may last longer than a bystander may wait.
 _LOOPS_JUDGED = {"pipelined-health", "pipelined-answers"}
+# Milliseconds that another tenant's batch of one line may take beside a crowd of batches: it waits for the clock, which
+# wakes workers every five seconds, for a piece of the crowd, and for a line. MB that stay without credits.
+MOST_BATCH, MOST_STORED = 10_000, 100
 _TURNED_AWAY = {"400", "401", "408", "413", "429", "431", "503", "closed", "refused", "waiting"}
 # What may come of an attack; anything else is a failure. Figures beside statuses are not judged here.
 MAY_GET: dict[str, set[str]] = {
@@ -61,6 +64,8 @@ MAY_GET: dict[str, set[str]] = {
     "pipelined-health": {"200", "waiting"},
     "pipelined-answers": {"200", "204", "301", "302", "401", "403", "404", "503", "waiting"},
     "refusals": {"200", "400", "401", "403", "404", "405", "415"},
+    "batch-crowd": {"200", "429"},
+    "storage": {"200", "400"},
     "stampede": {"200", "429", "503"},
     "overload": {"200", "429", "503"},
     "calm": set(),
@@ -131,6 +136,7 @@ def carried_out(
     task: dict[str, Any] = {"name": name, "port": product.port, "seconds": seconds, "clients": clients}
     task["workers"] = before
     task |= {"token": scene.token, "session": scene.session}
+    task |= {"bystander": product.demo["apiKey"], "penniless": scene.penniless}
     if name == "stampede":
         task["cold"] = [scene.new_key()]
     money = scene.money_bytes()
@@ -232,6 +238,10 @@ def _judge(outcome: Outcome, most_wait: float) -> None:
         problems.extend(
             f"{what.removesuffix(' per cent')} took {share} % of a good request" for what, share in dear.items()
         )
+    if outcome.name == "batch-crowd" and got["another's batch, beside it, ms"] > MOST_BATCH:
+        problems.append("another's batch took too long")
+    if outcome.name == "storage" and got["stored, MB"] > MOST_STORED:
+        problems.append(f"{got['stored, MB']:,} MB stay without credits")
     if outcome.name == "overload":
         # A short run is inexact: what is not held is what is beyond doubt, so by two standard errors.
         if got["goodput per cent"] + 2 * got["its standard error per cent"] < LEAST_GOODPUT:
@@ -241,4 +251,4 @@ def _judge(outcome: Outcome, most_wait: float) -> None:
 
 
 def _figure(what: str) -> bool:
-    return what.endswith((" ms", " a second", " per cent"))
+    return what.endswith((" ms", " MB", " a second", " per cent"))

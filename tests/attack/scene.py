@@ -44,6 +44,8 @@ class Scene:
     project: str
     # A server of another tenant's, by its name; it speaks HTTP.
     elsewhere: str
+    # The key of an organization on the free plan without credits.
+    penniless: str = ""
 
     def new_key(self) -> str:
         """Return a key that no worker has seen."""
@@ -128,7 +130,20 @@ def _set(product: Product, home: Path, provider: str) -> Scene:
         organizationId=organization,
     )
     made = manage(product, "POST", "/keys/api", description="attack", projectId=project["id"])
-    return Scene(product, home, made["apiKey"]["token"], _session(product), project["id"], provider.removesuffix("/v1"))
+    for owner in (organization, product.demo["organizationId"]):
+        manage(product, "PATCH", f"/organization/{owner}", retentionLevel="retain")
+    elsewhere = provider.removesuffix("/v1")
+    token, session = made["apiKey"]["token"], _session(product)
+    return Scene(product, home, token, session, project["id"], elsewhere, _penniless(product))
+
+
+def _penniless(product: Product) -> str:
+    """Return a key of an organization that keeps content, on the free plan and without credits."""
+    organization = manage(product, "POST", "/organization", name="Penniless")["organization"]["id"]
+    manage(product, "PATCH", f"/organization/{organization}", retentionLevel="retain")
+    [project] = manage(product, "GET", f"/organization/{organization}/projects")["projects"]
+    made = manage(product, "POST", "/keys/api", description="storage", projectId=project["id"])
+    return str(made["apiKey"]["token"])
 
 
 def _session(product: Product) -> str:

@@ -32,6 +32,8 @@ ATTACKS = {
     "kept-answers": (1.0, 50),
     "pipelined-health": (2.0, 2),
     "pipelined-answers": (2.0, 2),
+    "batch-crowd": (10.0, 20),
+    "storage": (5.0, 6),
     "stampede": (1.0, 100),
 }
 

@@ -17,8 +17,10 @@ from openai import OpenAI
 from apps.batches import file_endpoints, retention
 from apps.batches.models import FileChunk, StoredFile
 from apps.batches.stored_files import CHUNK
+from apps.gateway.access import policy
 from apps.keys.models import ApiKey
-from apps.organizations.models import RetentionLevel
+from apps.organizations.models import Organization, RetentionLevel
+from apps.organizations.storage_bounds import max_file_bytes
 from apps.responses.retention import expiry_of
 from tests.responses.conftest import Clients, keep, neighbour, stranger
 from tests.support.upstream import Caller
@@ -138,6 +140,57 @@ def test_a_projects_room_ends(openai: OpenAI) -> None:
         assert (refused.value.code, refused.value.param) == ("storage_limit_exceeded", "file")
         upload(openai, b"ab")
     assert StoredFile.objects.count() == 2
+
+
+def test_an_organizations_room_ends_whatever_its_projects(
+    keeper: Caller, openai: OpenAI, clients: Clients, settings: Any
+) -> None:
+    settings.FILE_BYTES = {**settings.FILE_BYTES, "enterprise": 10}
+    next_door = clients(neighbour(keeper))
+    upload(openai, b"12345678")
+    for client in (openai, next_door):
+        with pytest.raises(sdk.BadRequestError) as refused:
+            upload(client, b"abc")
+        assert (refused.value.code, refused.value.param) == ("storage_limit_exceeded", "file")
+        assert (
+            "The files of this organization may be 10 bytes together, and 8 are stored: delete some, wait until they "
+            "expire, or choose a larger plan"
+        ) in refused.value.message
+    assert (StoredFile.objects.count(), FileChunk.objects.count()) == (1, 1)
+    upload(next_door, b"ab")
+    # Another organization's room is its own.
+    upload(clients(stranger(keeper)), b"abc")
+
+
+def test_the_free_plan_stores_little_without_credits_and_more_with_some(
+    keeper: Caller, openai: OpenAI, settings: Any
+) -> None:
+    settings.STORED_BYTES_WITHOUT_CREDITS = 10
+    organizations = Organization.objects.filter(pk=keeper.organization_id)
+    organizations.update(plan="free", credits=0)
+    policy.forget_all()
+    with pytest.raises(sdk.BadRequestError) as refused:
+        upload(openai, b"12345678901")
+    assert refused.value.code == "storage_limit_exceeded"
+    assert "on the free plan without credits may be 10 bytes together, and 0 are stored" in refused.value.message
+    assert "add credits" in refused.value.message
+    assert not StoredFile.objects.exists()
+    assert not FileChunk.objects.exists()
+    organizations.update(credits=1)
+    upload(openai, b"12345678901")
+    organizations.update(plan="pro", credits=0)
+    upload(openai, b"12345678901")
+
+
+@pytest.mark.parametrize(
+    ("plan", "gibibytes"), [("free", 5), ("pro", 50), ("enterprise", 500)], ids=["free", "pro", "enterprise"]
+)
+def test_plans_have_room_for_so_much(plan: str, gibibytes: int, settings: Any) -> None:
+    paying, owing = (Organization(plan=plan, credits=credits) for credits in (1, 0))
+    assert max_file_bytes(paying) == gibibytes * 1024**3
+    assert max_file_bytes(owing) == (100 * 1024**2 if plan == "free" else gibibytes * 1024**3)
+    settings.FILE_BYTES = {**settings.FILE_BYTES, plan: 7}
+    assert (max_file_bytes(paying), max_file_bytes(owing)) == (7, 7)
 
 
 def test_files_go_when_their_time_is_over(openai: OpenAI) -> None:

@@ -12,7 +12,7 @@ from openai import OpenAI
 
 from apps.batches.erasure import erase
 from apps.batches.models import Batch, BatchLine, FileChunk, StoredFile
-from apps.batches.preparation import prepare_one
+from apps.batches.preparation import prepare_some
 from apps.billing.models import LedgerEntry
 from apps.gateway.access import policy
 from apps.keys.models import ApiKey
@@ -22,18 +22,6 @@ from tests.batches.batch_work import CHAT, create, line, lines_in, run, work_all
 from tests.responses.conftest import Clients, keep, token_in
 from tests.support.guardrails_in_force import forbid, guard
 from tests.support.upstream import Caller
-
-
-def test_lines_that_credits_do_not_cover_say_so(keeper: Caller, openai: OpenAI) -> None:
-    Organization.objects.filter(pk=keeper.organization_id).update(credits=Decimal("0"))
-    told = run(openai, [line("a"), line("b")])
-    assert told.status == "completed"
-    errors = lines_in(openai, told.error_file_id)
-    assert [
-        (error["custom_id"], error["response"]["status_code"], error["response"]["body"]["error"]["code"])
-        for error in errors
-    ] == [("a", 402, "insufficient_credits"), ("b", 402, "insufficient_credits")]
-    assert not RequestLog.objects.exists()
 
 
 def test_what_is_left_ends_in_the_middle_and_no_line_is_lost(keeper: Caller, openai: OpenAI) -> None:
@@ -116,7 +104,7 @@ def test_a_line_that_providers_turn_away_waits_longer_each_time_and_fails_at_las
 def test_nothing_of_it_lies_in_clear(keeper: Caller, openai: OpenAI) -> None:
     word = uuid4().hex
     create(openai, [line(word, f"say {word}")], metadata={"word": word}, extra_headers={"x-source": word})
-    assert prepare_one()
+    assert prepare_some()
     texts = [str(value) for row in (*Batch.objects.values(), *BatchLine.objects.values()) for value in row.values()]
     texts += [
         str(value) for row in (*StoredFile.objects.values(), *FileChunk.objects.values()) for value in row.values()
@@ -143,15 +131,6 @@ def test_batches_of_organizations_that_keep_nothing_are_refused_and_not_worked_o
     assert not RequestLog.objects.exists()
     with pytest.raises(sdk.NotFoundError):
         openai.batches.retrieve(made.id)
-
-
-def test_a_project_has_so_many_batches_under_way(openai: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apps.batches.batch_rows.MOST_OPEN", 1)
-    create(openai, [line("a")])
-    with pytest.raises(sdk.RateLimitError) as refused:
-        create(openai, [line("b")])
-    assert refused.value.code == "batches_in_progress_exceeded"
-    assert Batch.objects.count() == 1
 
 
 def test_a_whole_batch_goes_with_its_organization(keeper: Caller, openai: OpenAI) -> None:

@@ -117,25 +117,28 @@ def test_what_a_worker_hands_over_is_taken_at_once_and_counts_as_no_attempt(open
     assert Batch.objects.get().status == "completed"
 
 
-def test_a_worker_lost_while_it_reads_the_input_leaves_no_line(openai: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_lost_while_it_reads_the_input_is_followed_from_the_piece_before(openai: OpenAI) -> None:
     made = create(openai, [line("a"), line("b")])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation, "_TOGETHER", 1)
+        patch.setattr("apps.batches.input_pieces.MAX_PIECE_LINES", 1)
         encrypt, calls = preparation.line_rows.encrypt_request, iter([False, True])
         patch.setattr(
             preparation.line_rows, "encrypt_request", lambda *given: die() if next(calls) else encrypt(*given)
         )
         with pytest.raises(GreenletExit):
             work(30)
-    assert (BatchLine.objects.count(), Batch.objects.get().status) == (0, "validating")
+    row = Batch.objects.get()
+    assert (BatchLine.objects.count(), row.status, row.lines_read) == (1, "validating", 1)
     work_all()
-    assert openai.batches.retrieve(made.id).status == "completed"
+    told = openai.batches.retrieve(made.id)
+    assert told.status == "completed"
+    assert [result["custom_id"] for result in lines_in(openai, told.output_file_id)] == ["a", "b"]
 
 
 def test_a_worker_lost_while_it_writes_results_leaves_no_file(openai: OpenAI) -> None:
     made = create(openai, [line("a"), line("b")])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(completion._ResultFile, "close", die)
+        patch.setattr(completion._ResultFile, "end", die)
         with pytest.raises(GreenletExit):
             work(30)
     assert (BatchLine.objects.count(), Batch.objects.get().status) == (2, "finalizing")

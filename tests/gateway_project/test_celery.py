@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from inspect import signature
 from threading import Barrier
 
 import pytest
@@ -14,10 +16,12 @@ from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from apps.kernel.redis import client
+from apps.log_sinks import delivery
 from apps.logs.models import ActivityDay
 from apps.organizations.models import Organization, Plan
 from gateway_project import task_metrics
 from gateway_project.celery import app
+from gateway_project.data_directory import PROJECT
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import World, make_key, world
 
@@ -25,6 +29,8 @@ __all__ = ["world"]
 
 app.loader.import_default_modules()
 SCHEDULED = sorted({one["task"] for one in app.conf.beat_schedule.values()})
+# Tasks that a worker does at a time.
+CONCURRENCY = int(re.findall(r"--concurrency (\d+)", (PROJECT / "Procfile").read_text())[0])
 # Rows that say that and when a task ran.
 OF_THE_RUN = {"gateway_reconciliation", "gateway_difference"}
 
@@ -73,6 +79,14 @@ def test_every_scheduled_task_exists_and_cannot_run_forever() -> None:
     } == set()
     limits = {name: app.tasks[name].time_limit or 0 for name in SCHEDULED}
     assert {name for name, limit in limits.items() if not 0 < limit < visible} == set()
+
+
+def test_no_message_of_a_tenant_waits_in_the_broker_but_for_log_sinks() -> None:
+    """Tasks look for what there is to do, and take turns; of sinks so many are asked for at a time."""
+    ours = {name: task for name, task in app.tasks.items() if not name.startswith("celery.")}
+    assert {name for name, task in ours.items() if signature(task.run).parameters} == {"log_sinks.deliver"}
+    # Some of the worker's greenlets are left to everything else.
+    assert delivery.AT_ONCE < CONCURRENCY
 
 
 @pytest.mark.django_db

@@ -290,3 +290,25 @@ def test_in_production_static_files_are_sent_packed(tmp_path: Path) -> None:
     packed = {path.name.removesuffix(".gz") for path in (tmp_path / "static").rglob("*.gz")}
     assert "swagger-ui-bundle.js" in packed
     assert "swagger-ui-bundle.js.map" not in packed
+
+
+BOUNDS_BY_PLAN = {
+    "FILE_BYTES": ("FILE_BYTES_FREE", "FILE_BYTES_PRO", "FILE_BYTES_ENTERPRISE"),
+    "BATCHES_IN_PROGRESS": ("BATCHES_IN_PROGRESS_FREE", "BATCHES_IN_PROGRESS_PRO", "BATCHES_IN_PROGRESS_ENTERPRISE"),
+    "BATCH_LINES_IN_PROGRESS": (
+        "BATCH_LINES_IN_PROGRESS_FREE",
+        "BATCH_LINES_IN_PROGRESS_PRO",
+        "BATCH_LINES_IN_PROGRESS_ENTERPRISE",
+    ),
+}
+
+
+def test_bounds_of_plans_are_read_from_the_environment(tmp_path: Path) -> None:
+    code = f"from gateway_project import settings; print([getattr(settings, name) for name in {list(BOUNDS_BY_PLAN)}])"
+    stated = {name: str(number) for names in BOUNDS_BY_PLAN.values() for number, name in enumerate(names, 1)}
+    done = start(tmp_path, "-c", code, **stated)
+    assert done.stdout.strip() == str([{"free": 1, "pro": 2, "enterprise": 3}] * 3), done.stderr
+    done = start(tmp_path, "-c", code)
+    assert done.stdout.strip() == str([{"free": None, "pro": None, "enterprise": None}] * 3), done.stderr
+    refused = start(tmp_path, "-c", code, BATCHES_IN_PROGRESS_FREE="0")
+    assert "BATCHES_IN_PROGRESS_FREE must be between 1 and 1,000,000; it is 0" in refused.stderr

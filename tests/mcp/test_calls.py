@@ -8,13 +8,15 @@ import pytest
 
 from apps.gateway.access.policy import find_policy
 from apps.kernel.cache_store import CacheShare
+from apps.kernel.errors import Overloaded, RateLimited
+from apps.kernel.fair_share import FairShare
 from apps.kernel.ids import new_id
 from apps.kernel.redis import client as valkey
-from apps.mcp.protocol import calls, sessions, stream_log
+from apps.mcp.protocol import answers, calls, sessions, stream_log
 from apps.mcp.protocol.calls import Call
 from apps.mcp.protocol.jsonrpc import RpcRequest
 from apps.mcp.protocol.sessions import Session
-from apps.mcp.protocol.stream_log import StreamLog
+from apps.mcp.protocol.stream_log import Position, StreamLog
 from apps.mcp.protocol.toolbox import Caller as McpCaller
 from apps.mcp.tools.box import GatewayTools
 from tests.mcp.conftest import LATER
@@ -84,3 +86,37 @@ def test_ids_of_other_kinds_and_sessions_are_other_streams(session: Session) -> 
     other = Session(digest=str(new_id()), revision=LATER, binding="key:x", endpoint="mcp")
     names = {stream_log.stream_of(one, request_id) for one in (session, other) for request_id in (1, "1")}
     assert len(names) == 4
+
+
+def test_one_organizations_resumed_streams_leave_places_to_others(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "RESUMED", FairShare(2, 1, "resumed streams"))
+    one, other, third = (CacheShare(new_id(), 1_000) for _ in range(3))
+    position = Position("0" * 32, 0)
+    first = answers.resumed_answer(session, one, 1, position)
+    with pytest.raises(RateLimited):
+        answers.resumed_answer(session, one, 2, position)
+    answers.resumed_answer(session, other, 3, position)
+    with pytest.raises(Overloaded):
+        answers.resumed_answer(session, third, 4, position)
+    body: Any = first.body
+    body.close()
+    body.close()
+    assert answers.resumed_answer(session, one, 5, position).status == 200
+
+
+def test_one_organizations_calls_leave_room_to_others_however_many_keys_it_has(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way = [call_of(caller, None) for _ in range(2)]
+    for number, call in enumerate(under_way):
+        call.binding = f"key:{number}"
+    monkeypatch.setattr(calls, "_calls", set(under_way))
+    monkeypatch.setattr(calls, "MAX_CALLS_OF_ORGANIZATION", 2)
+    with pytest.raises(Overloaded):
+        call_of(caller, None).start()
+    assert calls._calls == set(under_way)
+    under_way[0].organization_id = new_id()
+    call_of(caller, None).start()
+    assert calls._calls == set(under_way)

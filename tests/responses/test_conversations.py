@@ -11,8 +11,9 @@ from django.test import override_settings
 from django.utils import timezone
 from openai import OpenAI
 
+from apps.gateway.access import policy
 from apps.kernel.redis import client as valkey
-from apps.organizations.models import RetentionLevel
+from apps.organizations.models import Organization, RetentionLevel
 from apps.responses import retention
 from apps.responses.models import Conversation, ConversationItem
 from tests.responses.conftest import Clients, keep, neighbour, stranger
@@ -190,3 +191,25 @@ def test_an_organization_stores_no_more_than_it_may(openai: OpenAI) -> None:
         openai.conversations.create(items=[user("hello")])
     assert refused.value.code == "storage_limit_exceeded"
     assert Conversation.objects.count() == 1
+
+
+def test_the_free_plan_stores_little_without_credits_and_more_with_some(
+    keeper: Caller, openai: OpenAI, settings: Any
+) -> None:
+    settings.STORED_BYTES_WITHOUT_CREDITS = 500
+    organizations = Organization.objects.filter(pk=keeper.organization_id)
+    openai.conversations.create(items=[user("hello " * 100)])
+    organizations.update(plan="free", credits=0)
+    policy.forget_all()
+    valkey().flushall()
+    with pytest.raises(sdk.BadRequestError) as refused:
+        openai.conversations.create(items=[user("hello")])
+    assert refused.value.code == "storage_limit_exceeded"
+    assert "add credits" in refused.value.message
+    assert Conversation.objects.count() == 1
+    organizations.update(credits=1)
+    openai.conversations.create(items=[user("hello")])
+    organizations.update(plan="pro", credits=0)
+    policy.forget_all()
+    openai.conversations.create(items=[user("hello")])
+    assert Conversation.objects.count() == 3

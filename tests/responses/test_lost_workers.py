@@ -160,7 +160,7 @@ def test_a_run_that_its_own_worker_no_longer_answers_is_not_held_for_ever(openai
     assert run_leases.renew(worker_name(), [response_id]) == {response_id}
     assert BackgroundRun.objects.get().lease_until > before
     BackgroundRun.objects.update(lease_until=timezone.now())
-    assert run_leases.take_over(worker_name(), 10, [response_id]) == []
+    assert run_leases.take_over(worker_name(), 10, [response_id], full=[], of_one=9) == []
     assert background.take_over() == 1
     assert openai.responses.retrieve(response_id).status == "completed"
 

@@ -7,12 +7,14 @@ Knows the order. Must never know a format.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from itertools import islice
 from typing import Final
+from uuid import UUID
 
 import gevent
 import structlog
@@ -31,6 +33,7 @@ from apps.gateway.failures import UpstreamFailure
 from apps.kernel import database
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import Overloaded, is_final
+from apps.kernel.fair_turns import FairTurns
 
 log = structlog.get_logger(__name__)
 
@@ -49,10 +52,14 @@ MOST_REFUSALS: Final = 10
 # Answers that are stored by one transaction, and jobs that one process looks at together.
 _TOGETHER: Final = 100
 _AT_ONCE: Final = 4
+# Of these, those of one organization: a crowd of one tenant's leaves room for another's.
+_AT_ONCE_OF_ONE: Final = 3
 # Characters of a failure that are logged.
 _WORDS: Final = 200
 _OPEN: Final = (NativeJobStatus.GATHERING, NativeJobStatus.SUBMITTING, NativeJobStatus.RUNNING)
-_under_way = 0
+# Jobs that this process looks at, by organization.
+_under_way = Counter[UUID]()
+TURNS: Final[FairTurns[UUID]] = FairTurns()
 
 
 def advance_one() -> bool:
@@ -60,7 +67,7 @@ def advance_one() -> bool:
 
     Raises DatabaseError.
     """
-    job = database.write(_claim) if _under_way < _AT_ONCE else None
+    job = database.write(_claim) if _under_way.total() < _AT_ONCE else None
     if job is None:
         return False
     if is_module_patched("socket"):
@@ -71,18 +78,26 @@ def advance_one() -> bool:
 
 
 def _claim() -> NativeJob | None:
-    rows = NativeJob.objects.select_for_update(skip_locked=True, of=("self",)).select_related("batch")
+    """Take the job that has been due for longest of the organization whose turn it is."""
     now = timezone.now()
-    job = rows.filter(status__in=_OPEN, next_look_at__lte=now).order_by("next_look_at").first()
-    if job is not None:
-        job.next_look_at = now + LEASE
-        job.save(update_fields=["next_look_at"])
-    return job
+    due = NativeJob.objects.filter(status__in=_OPEN, next_look_at__lte=now)
+    busy = [organization for organization, jobs in _under_way.items() if jobs >= _AT_ONCE_OF_ONE]
+    heads = due.exclude(batch__organization_id__in=busy).order_by("batch__organization_id", "next_look_at")
+    first = heads.distinct("batch__organization_id").values_list("pk", "batch__organization_id")
+    for job_id, organization_id in TURNS.order(first, lambda head: head[1]):
+        rows = NativeJob.objects.select_for_update(skip_locked=True, of=("self",)).select_related("batch")
+        job = rows.filter(pk=job_id, status__in=_OPEN, next_look_at__lte=now).first()
+        if job is not None:
+            TURNS.take(organization_id)
+            job.next_look_at = now + LEASE
+            job.save(update_fields=["next_look_at"])
+            return job
+    return None
 
 
 def _look_at(job: NativeJob) -> None:
-    global _under_way
-    _under_way += 1
+    owner = job.batch.organization_id
+    _under_way[owner] += 1
     try:
         _advance(job)
     except (UpstreamFailure, NotSure) as failure:
@@ -97,7 +112,9 @@ def _look_at(job: NativeJob) -> None:
         log.exception("batches.native_failed", job=str(job.pk))
         _note_failure(job, error)
     finally:
-        _under_way -= 1
+        _under_way[owner] -= 1
+        if not _under_way[owner]:
+            del _under_way[owner]
 
 
 def _advance(job: NativeJob) -> None:

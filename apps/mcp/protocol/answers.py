@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from typing import Final
+from uuid import UUID
 
 import gevent
 import structlog
@@ -17,7 +18,8 @@ from redis.exceptions import RedisError
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientResponse
 from apps.kernel.cache_store import CacheShare
-from apps.kernel.errors import ClientGone, Overloaded
+from apps.kernel.errors import ClientGone
+from apps.kernel.fair_share import FairShare
 from apps.mcp.protocol import jsonrpc
 from apps.mcp.protocol.calls import Call
 from apps.mcp.protocol.jsonrpc import Id, RpcError
@@ -37,9 +39,8 @@ _STREAM_HEADERS: Final = [
 _HEARTBEAT: Final = b": \n\n"
 # Seconds between two looks at a log: soon after a message, later while nothing comes; and at whether its call goes on.
 _SOON, _LATER, _ALIVE_SECONDS = 0.02, 0.25, 2.0
-# Streams that are resumed at a time in one worker.
-MOST_RESUMED: Final = 200
-_resumed = 0
+# Streams that are resumed at a time in one worker, and of one organization.
+RESUMED: Final[FairShare[UUID]] = FairShare(200, 100, "resumed streams")
 
 
 def whole(body: bytes, status: int = 200, headers: list[tuple[str, str]] | None = None) -> ClientResponse:
@@ -114,11 +115,8 @@ class CallStream:
 
 
 def resumed_answer(session: Session, share: CacheShare, request_id: Id, position: Position) -> ClientResponse:
-    """Return the rest of a stream behind a place, whoever answers its call. Raises Overloaded."""
-    global _resumed
-    if _resumed >= MOST_RESUMED:
-        raise Overloaded("Too many streams are being resumed; try again shortly")
-    _resumed += 1
+    """Return the rest of a stream behind a place, whoever answers its call. Raises RateLimited, Overloaded."""
+    RESUMED.take(share.organization_id)
     return ClientResponse(200, [*_STREAM_HEADERS], ResumedStream(session, share, request_id, position))
 
 
@@ -162,10 +160,9 @@ class ResumedStream:
 
     def close(self) -> None:
         """Give back the place among those that are resumed."""
-        global _resumed
         if self._is_open:
             self._is_open = False
-            _resumed -= 1
+            RESUMED.give_back(self._share.organization_id)
 
     def _read(self) -> tuple[list[bytes], bool]:
         try:

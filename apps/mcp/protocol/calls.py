@@ -31,8 +31,9 @@ from apps.responses.cancel_switch import CancelSwitch
 
 log = structlog.get_logger(__name__)
 
-# Calls that one worker answers at a time: of all clients, and of one credential.
+# Calls that one worker answers at a time: of all clients, of one organization, and of one credential.
 MOST_CALLS: Final = 400
+MAX_CALLS_OF_ORGANIZATION: Final = 200
 MOST_CALLS_OF_ONE: Final = 50
 # Seconds between two looks at what others want of this worker's calls.
 _LOOK_SECONDS: Final = 0.5
@@ -67,7 +68,7 @@ class Call:
         self.name, self.arguments = _read_call(request)
         self.switch = CancelSwitch()
         self.kept = kept
-        self.binding = caller.binding
+        self.binding, self.organization_id = caller.binding, caller.policy.organization_id
         self._toolbox, self._caller, self._request, self._extra = toolbox, caller, request, extra
         self._token = request.progress_token
         self._progress = float("-inf")
@@ -77,7 +78,8 @@ class Call:
     def start(self) -> None:
         """Begin. Raises Overloaded where too much is under way, and RpcError for an id that is in use."""
         own = sum(1 for call in _calls if call.binding == self.binding)
-        if len(_calls) >= MOST_CALLS or own >= MOST_CALLS_OF_ONE:
+        of_organization = sum(1 for call in _calls if call.organization_id == self.organization_id)
+        if len(_calls) >= MOST_CALLS or of_organization >= MAX_CALLS_OF_ORGANIZATION or own >= MOST_CALLS_OF_ONE:
             raise Overloaded("Too many tool calls are under way; try again shortly")
         if self.kept is not None and not self.kept.begin():
             raise RpcError(jsonrpc.INVALID_REQUEST, "A request of this id is under way in this session", status=400)

@@ -11,10 +11,12 @@ from django.db import connection
 
 from apps.billing import ledger
 from apps.gateway.management.commands.settler import BATCH, GATHER_SECONDS, PAUSE_SECONDS, gather_after
+from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import OutboxMessage
 from apps.gateway.settlement.record import encode
 from apps.gateway.settlement.settle import settle
 from apps.logs import partitions
+from apps.logs.models import RequestLog
 from tests.logs.entries import entry, id_at
 
 NOON = datetime(2031, 3, 4, 12, tzinfo=UTC)
@@ -57,3 +59,17 @@ def test_who_makes_a_days_partition_holds_up_no_other_of_that_day(monkeypatch: p
     assert settle([message(1)]) == 1
     assert meanwhile == [1]
     assert partitions.existing() == [NOON.date()]
+
+
+@pytest.mark.django_db
+def test_a_record_behind_a_crowd_of_another_organizations_is_settled_with_it() -> None:
+    """Records come no faster than requests are answered, and one batch takes hundreds of them."""
+    outbox.prepare()
+    crowd = [entry(id=id_at(NOON)) for _ in range(100)]
+    alone = entry(id=id_at(NOON))
+    for one in (*crowd, alone):
+        outbox.push("worker-1", encode(one))
+    messages = outbox.read_batch("test", BATCH, 1)
+    assert len(messages) == 101
+    assert settle(messages) == 101
+    assert RequestLog.objects.filter(pk=alone.id).exists()
