@@ -44,7 +44,8 @@ def retry_after_of(headers: Mapping[str, str], status: int, now: datetime | None
     seconds = _moment(headers.get("retry-after"), now)
     if seconds is not None or status != 429:
         return seconds
-    spent, others = [], []
+    spent: list[float] = []
+    others: list[float] = []
     for name, value in headers.items():
         if not _RESET.fullmatch(name) or (wait := _moment(value, now)) is None:
             continue
