@@ -21,6 +21,7 @@ from apps.batches.native.jobs import advance_one
 from apps.batches.preparation import prepare_some
 from apps.kernel import database
 from apps.kernel.errors import Overloaded
+from apps.kernel.turn_queue import let_others_go_on
 
 log = structlog.get_logger(__name__)
 
@@ -73,7 +74,7 @@ def _wait(advanced: bool, begun: int) -> None:
     """Wait until there may be more to do: at once, as long as it goes on without a line's having ended."""
     if advanced:
         # Lines that are under way have their turn.
-        gevent.sleep(0)
+        let_others_go_on()
     elif not begun or line_runs.JOBS:
         line_runs.ENDED.clear()
         line_runs.ENDED.wait(_LOOK)
