@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Collection
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 import psycopg
@@ -34,6 +34,9 @@ log = structlog.get_logger(__name__)
 
 # Seconds that a store may take; the checks run side by side.
 PATIENCE = 2.0
+# Seconds for which a check's result answers further requests: the endpoint takes no key, and a check of the database
+# costs a connection.
+REUSED = 1.0
 
 
 def _ask_redis() -> None:
@@ -78,12 +81,14 @@ def _troubles() -> dict[str, dict[str, Any]]:
 
 
 class _Check(Thread):
-    """A question to a store, with its own end: one that hangs is left behind."""
+    """One question to a store, shared by all callers meanwhile; one that hangs is given up after PATIENCE seconds."""
 
     def __init__(self, name: str, ask: Callable[[], None]) -> None:
         super().__init__(name=f"health-{name}", daemon=True)
         self.subject, self._ask = name, ask
         self.error: str | None = f"No answer within {PATIENCE:g} seconds"
+        self._deadline = time.monotonic() + PATIENCE
+        self._ended: float | None = None
 
     def run(self) -> None:
         try:
@@ -95,6 +100,16 @@ class _Check(Thread):
             self.error = "Not reachable"
         else:
             self.error = None
+        self._ended = time.monotonic()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is under way, or ended less than REUSED seconds ago."""
+        return self._ended is None or time.monotonic() - self._ended < REUSED
+
+    def wait(self) -> None:
+        """Wait until it ends, or until PATIENCE seconds have passed since it began."""
+        self.join(max(0.0, self._deadline - time.monotonic()))
 
     def result(self) -> dict[str, Any]:
         """Return the check as it is told on the wire."""
@@ -102,19 +117,45 @@ class _Check(Thread):
         return {"connected": True} if error is None else {"connected": False, "error": error}
 
 
+class _SharedChecks:
+    """The latest check of each store: at most one is under way in a process, however many ask."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._latest: dict[str, _Check] = {}
+
+    def current(self, name: str, ask: Callable[[], None]) -> _Check:
+        """Return the store's check that is under way or has just ended, else a new one."""
+        with self._lock:
+            check = self._latest.get(name)
+            if check is None or not check.is_current:
+                check = self._latest[name] = _Check(name, ask)
+                check.start()
+            return check
+
+    def forget(self) -> None:
+        """Let the next request ask each store again."""
+        with self._lock:
+            self._latest.clear()
+
+
+shared_checks = _SharedChecks()
+
+
 def check_stores(skipped: Collection[str] = ()) -> dict[str, dict[str, Any]]:
-    """Return what each check that is not skipped finds, within PATIENCE: `connected`, and an error or warning."""
-    checks = [_Check(name, ask) for name, ask in CHECKS.items() if name not in skipped]
+    """Return what each check that is not skipped finds, within PATIENCE: `connected`, and an error or warning.
+
+    Concurrent callers share one check of each store, and its result serves for REUSED seconds more.
+    """
+    checks = [shared_checks.current(name, ask) for name, ask in CHECKS.items() if name not in skipped]
     # Requests are answered without it: it is told of where it is missing.
-    cache = None if "cache" in skipped or settings.CACHE_URL == settings.REDIS_URL else _Check("cache", _ask_cache)
-    for check in (*checks, *filter(None, [cache])):
-        check.start()
-    deadline = time.monotonic() + PATIENCE
+    has_cache = "cache" not in skipped and settings.CACHE_URL != settings.REDIS_URL
+    cache = shared_checks.current("cache", _ask_cache) if has_cache else None
     for check in checks:
-        check.join(max(0.0, deadline - time.monotonic()))
+        check.wait()
     results = {check.subject: check.result() for check in checks}
     if cache is not None:
-        cache.join(max(0.0, deadline - time.monotonic()))
+        cache.wait()
         if cache.error is not None:
             results["cache"] = {"connected": True, "warning": "Not reachable: answers are not kept"}
     return results | {name: trouble for name, trouble in _troubles().items() if name not in skipped}

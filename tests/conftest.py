@@ -125,3 +125,11 @@ def _empty_valkey() -> None:
         _cache.flushall()
     if _cluster is not None:
         _cluster.flush()
+
+
+@pytest.fixture(autouse=True)
+def _no_earlier_health_check() -> None:
+    """Begin every test without a result of the test before, which had other stores."""
+    from gateway_project.health import shared_checks
+
+    shared_checks.forget()

@@ -40,7 +40,12 @@ MEMBERS: dict[str, dict[str, str]] = {
     },
 }
 # Which fields are shown for which type: expressions of the admin's own script.
-SHOWN_WHEN = {field: f"type == '{type_}'" for type_, members in MEMBERS.items() for field in members.values()}
+# The form of a rule that exists has its own type's fields alone, and no `type` to look at.
+SHOWN_WHEN = {
+    field: f"$data.type === undefined || type == '{type_}'"
+    for type_, members in MEMBERS.items()
+    for field in members.values()
+}
 _MATCHES = {
     "contains": "Contained in the text",
     "exact": "As whole words",

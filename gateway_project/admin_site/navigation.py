@@ -20,6 +20,7 @@ UNFOLD: Final[dict[str, Any]] = {
     "STYLES": [lambda request: static("admin_site/admin_site.css")],
     "SCRIPTS": [
         lambda request: static("admin_site/admin_site.js"),
+        lambda request: static("admin_site/alpine_components.js"),
         lambda request: static("admin_site/combobox_names.js"),
         lambda request: static("console/numbers.js"),
     ],

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -117,6 +118,90 @@ def test_stores_that_hang_are_503_within_bounded_time(db: None, nowhere: int, re
     assert response.status_code == 503
     assert response.json()["message"] == "Failed: redis, database"
     assert all(not response.json()["health"][name]["connected"] for name in ("redis", "database"))
+
+
+class TestManyAskers:
+    """`GET /` takes no key: what it costs the stores must not depend on how many ask."""
+
+    @pytest.fixture
+    def checked(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The checks that were really made, in order."""
+        made: list[str] = []
+        for name, ask in health.CHECKS.items():
+
+            def counted(name: str = name, ask: Callable[[], None] = ask) -> None:
+                made.append(name)
+                ask()
+
+            monkeypatch.setitem(health.CHECKS, name, counted)
+        return made
+
+    def test_concurrent_askers_share_one_check(
+        self, db: None, checked: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Whoever comes after the check has ended gets its result, however slow the machine is.
+        monkeypatch.setattr(health, "REUSED", 600.0)
+        together = threading.Barrier(50)
+
+        def ask(_: int) -> tuple[int, Any]:
+            together.wait()
+            response = Client().get("/")
+            return response.status_code, response.json()["health"]
+
+        with ThreadPoolExecutor(50) as pool:
+            answers = list(pool.map(ask, range(50)))
+        well = {"status": "ok", "redis": {"connected": True}, "database": {"connected": True}}
+        assert answers == [(200, well)] * 50
+        assert sorted(checked) == ["database", "redis"]
+
+    def test_who_comes_while_a_check_is_under_way_waits_for_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        answer, made = threading.Event(), []
+
+        def slow() -> None:
+            made.append(1)
+            assert answer.wait(60)
+
+        monkeypatch.setattr(health, "REUSED", 0.0)
+        first = health.shared_checks.current("database", slow)
+        assert health.shared_checks.current("database", slow) is first
+        answer.set()
+        first.join()
+        assert first.error is None
+        assert made == [1]
+
+    def test_a_result_is_asked_for_again_after_its_time(
+        self, db: None, checked: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(health, "REUSED", 0.0)
+        for _ in range(2):
+            assert Client().get("/").status_code == 200
+        assert sorted(checked) == ["database", "database", "redis", "redis"]
+
+    def test_a_failure_is_shared_and_a_skipped_check_is_not_made(
+        self, db: None, checked: list[str], redis_at: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(health, "REUSED", 600.0)
+        redis_at(1)
+        assert [Client().get("/").status_code for _ in range(3)] == [503, 503, 503]
+        assert Client().get("/", {"skip": "redis"}).status_code == 200
+        assert sorted(checked) == ["database", "redis"]
+
+    def test_a_store_that_hangs_has_one_check_however_many_ask(self, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        answer, made = threading.Event(), []
+
+        def hang() -> None:
+            made.append(1)
+            answer.wait(60)
+
+        monkeypatch.setattr(health, "PATIENCE", 0.05)
+        monkeypatch.setitem(health.CHECKS, "database", hang)
+        for _ in range(3):
+            response = Client().get("/", {"skip": "redis"})
+            assert response.status_code == 503
+            error = {"connected": False, "error": "No answer within 0.05 seconds"}
+            assert response.json()["health"]["database"] == error
+        assert made == [1]
+        answer.set()
 
 
 def test_a_failure_tells_nothing_of_the_configuration(db: None, database_at: Any) -> None:

@@ -46,6 +46,8 @@ class Browser:
                 self.problems.append(told["params"]["entry"]["text"])
             elif told.get("method") == "Runtime.exceptionThrown":
                 self.problems.append(str(told["params"]["exceptionDetails"]))
+            elif told.get("method") == "Runtime.consoleAPICalled" and told["params"]["type"] in ("error", "warning"):
+                self.problems.append(" ".join(str(one.get("value")) for one in told["params"]["args"]))
             if told.get("id") == number:
                 if "error" in told:
                     raise RuntimeError(f"{method}: {told['error']}")

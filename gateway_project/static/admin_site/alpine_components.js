@@ -1,0 +1,47 @@
+// Components of the operators' pages, for Alpine's build without eval: its parser reads neither globals, arrow
+// functions nor several statements, so everything that attributes name is registered here.
+document.addEventListener("alpine:init", () => {
+  // The theme gives lists of rows, in forms that hide fields, an expression with jQuery; it passes on what was chosen.
+  for (const list of document.querySelectorAll("select[x-init*='django.jQuery']")) {
+    list.removeAttribute("x-init");
+    django.jQuery(list).on("select2:select select2:clear", () => list.dispatchEvent(new Event("change")));
+  }
+  // Functions of the theme's app.js.
+  Alpine.data("theme", theme);
+  Alpine.data("searchForm", searchForm);
+  Alpine.data("searchCommand", searchCommand);
+  Alpine.data("searchDropdown", () => ({
+    ...searchDropdown(),
+    show() {
+      this.openSearchResults = true;
+      this.currentIndex = 0;
+    },
+    leave() {
+      const field = this.$refs.searchInput;
+      this.openSearchResults = false;
+      if (field.value === "") field.blur();
+      else field.value = "";
+    },
+    // The theme's own count and choose what its list of results no longer has.
+    maxItem() {
+      return document.querySelectorAll("#search-results a").length;
+    },
+    selectItem() {
+      document.querySelectorAll("#search-results a")[this.currentIndex - 1]?.click();
+    },
+  }));
+  // The body of every page: which tab is shown, and whether the navigation is.
+  Alpine.data("adminPage", (firstTab) => ({
+    activeTab: firstTab,
+    sidebarMobileOpen: false,
+    sidebarDesktopOpen: localStorage.getItem("sidebarDesktopOpen") !== "0",
+    // Forms and sortable lists of the theme name these; what a page's data lacks, the parser does not find.
+    window: { location: { pathname: location.pathname, search: location.search } },
+    moveRecords,
+    sortRecords,
+    init() {
+      this.activeTab = getCurrentTab() || firstTab;
+      this.$watch("sidebarDesktopOpen", (open) => localStorage.setItem("sidebarDesktopOpen", open ? "1" : "0"));
+    },
+  }));
+});
