@@ -241,7 +241,7 @@ class PriceChangeAdmin(LongTableAdmin):
 
 
 def _card_of(row: ModelProvider) -> price_history.Card:
-    return price_history.effective_card(row.prices, row.price_overrides)
+    return price_history.effective_card(row.prices, row.price_overrides, row.facts.get("editions"))
 
 
 def _price(row: ModelProvider, name: str) -> str:

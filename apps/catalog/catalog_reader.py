@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Any
 
@@ -15,6 +16,7 @@ import structlog
 from django.conf import settings
 
 from apps.catalog import models
+from apps.catalog.editions import read_editions
 from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider, Offer
 from apps.catalog.price_cards import read_card
 from apps.kernel import database
@@ -88,16 +90,31 @@ def _offers_of(
     row: models.ModelProvider, entry: models.Model, provider: CatalogProvider, *, active: bool
 ) -> list[Offer]:
     """Return the offer; none when its prices cannot be read: better not served than billed wrongly."""
+    facts = {**provider.facts, **row.facts}
     try:
         prices = read_card(row.prices | row.price_overrides)
+        editions = [(one, one.card(prices)) for one in read_editions(facts.pop("editions", ()))]
     except (ValueError, TypeError) as error:
         log.error("catalog.prices_unreadable", mapping=str(row), error=str(error))
         return []
     copied = {name: getattr(row, name) for name in _COPIED}
     copied["deprecated_at"] = _earlier(row.deprecated_at, entry.retiring_on)
     copied["deactivated_at"] = _earlier(row.deactivated_at, entry.retired_on)
-    facts = {**provider.facts, **row.facts}
-    return [Offer(provider=provider, prices=prices, facts=facts, priority=float(row.priority), active=active, **copied)]
+    usual = Offer(provider=provider, prices=prices, facts=facts, priority=float(row.priority), active=active, **copied)
+    offers = [
+        replace(
+            usual,
+            model_name=one.names[0],
+            prices=card,
+            facts={**facts, "aliases": one.names[1:]},
+            context_length=one.context or usual.context_length,
+            max_output=one.max_output or usual.max_output,
+            deprecated_at=_earlier(one.deprecated or row.deprecated_at, entry.retiring_on),
+            deactivated_at=_earlier(one.deactivated or row.deactivated_at, entry.retired_on),
+        )
+        for one, card in editions
+    ]
+    return [replace(usual, editions=tuple(offers))]
 
 
 def _earlier(*days: date | None) -> date | None:

@@ -15,8 +15,9 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from apps.catalog.editions import Edition
 from apps.catalog.facts import check_dialect, read_facts
-from apps.catalog.price_cards import read_card
+from apps.catalog.price_cards import read_card, write_card
 from apps.kernel.prices import PriceCard
 
 FOLDER = Path(__file__).parent
@@ -73,6 +74,8 @@ class Mapping(_Table, frozen=True):
     id: ModelId
     model_name: Text | None = None
     aliases: list[Text] = []
+    # Names with a price of their own.
+    editions: list[Edition] = []
     prices: dict[str, Any] = {}
     tiers: list[dict[str, Any]] = []
     service_tiers: dict[str, dict[str, Any]] = {}
@@ -98,12 +101,18 @@ class Mapping(_Table, frozen=True):
     facts: Any = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        names = self.own_names
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"`{twice}` is stated twice")
+        for edition in self.editions:
+            # With the factor applied, prices are held to the same bounds as stated ones.
+            _ = read_card(write_card(edition.card(self.card)))
         _ = self.card
 
     @property
     def own_names(self) -> list[str]:
-        """What the provider calls the model; the first is what is sent."""
-        return [self.model_name or self.id, *self.aliases]
+        """What the provider calls the model, its editions included; the first is what is sent."""
+        return [self.model_name or self.id, *self.aliases, *(name for one in self.editions for name in one.names)]
 
     @property
     def card(self) -> PriceCard:

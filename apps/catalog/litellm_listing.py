@@ -23,16 +23,20 @@ _TIER_COLUMNS = {
 
 
 def build_model_info(catalog: Catalog, today: date, *, only: str | None = None) -> dict[str, Any]:
-    """Return the listing: an entry for each model at each provider that serves it, or those of the one id `only`."""
+    """Return the listing: an entry for each model at each provider that serves it, or those of the one id `only`.
+
+    An edition with a price of its own is found by its name, `provider/own name`, and not listed.
+    """
     offers = [(model, offer) for model in catalog.models.values() for offer in model.offers if offer.is_live(today)]
-    entries = [_entry(model, offer) for model, offer in offers]
+    entries = [_entry(model, offer, f"{offer.provider.id}/{model.id}") for model, offer in offers]
     if only is not None:
         entries = [entry for entry in entries if only in {entry["model_info"]["id"], entry["model_name"]}]
+        editions = [(model, one) for model, offer in offers for one in offer.editions if one.is_live(today)]
+        entries += [_entry(model, one, only) for model, one in editions if only in _prefixed(one)]
     return {"data": entries}
 
 
-def _entry(model: CatalogModel, offer: Offer) -> dict[str, Any]:
-    name = f"{offer.provider.id}/{model.id}"
+def _entry(model: CatalogModel, offer: Offer, name: str) -> dict[str, Any]:
     card = offer.prices
     return {
         "model_name": model.id,
@@ -66,6 +70,10 @@ def _entry(model: CatalogModel, offer: Offer) -> dict[str, Any]:
             "deprecation_date": None if offer.deactivated_at is None else offer.deactivated_at.isoformat(),
         },
     }
+
+
+def _prefixed(offer: Offer) -> list[str]:
+    return [f"{offer.provider.id}/{name}" for name in offer.own_names]
 
 
 def _service_tiers(card: PriceCard) -> dict[str, float | None]:

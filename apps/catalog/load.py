@@ -20,7 +20,7 @@ from apps.catalog.price_cards import write_card
 from apps.kernel import generation
 from apps.kernel.advisory_lock import AdvisoryLock, lock_in_transaction
 
-_KEPT_AS_FACTS = ("aliases", "reasoning_efforts", "reasoning_budget", "dialect", "dimensions")
+_KEPT_AS_FACTS = ("aliases", "editions", "reasoning_efforts", "reasoning_budget", "dialect", "dimensions")
 
 Rows = dict[tuple[str, ...], dict[str, Any]]
 

@@ -113,11 +113,14 @@ def build_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
 
 
 def _provider_of(offer: Offer) -> dict[str, Any]:
-    prices = _pricing_of(offer.prices)
+    editions = [
+        {"modelNames": one.own_names, "pricing": _short_pricing_of(one), "deactivated_at": one.deactivated_at}
+        for one in offer.editions
+    ]
     return {
         "providerId": offer.provider.id,
         "modelName": offer.model_name,
-        "pricing": {name: prices[name] for name in ("prompt", "completion", "image")},
+        "pricing": _short_pricing_of(offer),
         "streaming": offer.streaming,
         "vision": offer.vision,
         "cancellation": offer.cancellation,
@@ -125,7 +128,14 @@ def _provider_of(offer: Offer) -> dict[str, Any]:
         "parallelToolCalls": offer.parallel_tools,
         "reasoning": offer.reasoning,
         "stability": offer.stability,
+        # Told of few: names there that have a price of their own.
+        **({"editions": editions} if editions else {}),
     }
+
+
+def _short_pricing_of(offer: Offer) -> dict[str, str]:
+    prices = _pricing_of(offer.prices)
+    return {name: prices[name] for name in ("prompt", "completion", "image")}
 
 
 def _pricing_of(card: PriceCard) -> dict[str, str]:

@@ -62,6 +62,8 @@ class Offer:
     priority: float
     # False when an operator switched off the mapping, its model or its provider.
     active: bool
+    # The same model there under names that have a price of their own; only who names one gets it.
+    editions: tuple[Offer, ...] = ()
 
     @property
     def dialect(self) -> str:
@@ -72,6 +74,10 @@ class Offer:
     def own_names(self) -> tuple[str, ...]:
         """What the provider calls the model: the name that is sent first, then its other names there."""
         return (self.model_name, *self.facts.get("aliases", ()))
+
+    def edition(self, name: str) -> Offer:
+        """Return the edition that has a name at the provider; this offer where none has."""
+        return next((one for one in self.editions if name in one.own_names), self)
 
     def is_live(self, today: date) -> bool:
         """Return whether requests may go there; the day of deactivation is the first on which they may not."""
@@ -142,11 +148,12 @@ class Catalog:
         names = defaultdict(set)
         prefixed = {}
         for model in self.models.values():
-            for offer in model.offers:
-                for name in offer.own_names:
-                    form = f"{offer.provider.id}/{name}"
-                    names[name].add(form)
-                    prefixed[form] = model.id
+            for usual in model.offers:
+                for offer in (usual, *usual.editions):
+                    for name in offer.own_names:
+                        form = f"{offer.provider.id}/{name}"
+                        names[name].add(form)
+                        prefixed[form] = model.id
         aliases = {alias: model.id for model in self.models.values() for alias in model.aliases}
         object.__setattr__(self, "aliases", aliases)
         object.__setattr__(self, "names", {name: frozenset(forms) for name, forms in names.items()})
@@ -157,7 +164,7 @@ class Catalog:
         model_id = self.prefixed.get(f"{provider_id}/{name}") or self.aliases.get(name, name)
         model = self.models.get(model_id)
         offers = model.offers if model is not None else ()
-        return next((offer for offer in offers if offer.provider.id == provider_id), None)
+        return next((offer.edition(name) for offer in offers if offer.provider.id == provider_id), None)
 
 
 def _last(days: Iterable[date | None]) -> date | None:

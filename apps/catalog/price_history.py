@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from apps.catalog.editions import write_cards
 from apps.catalog.models import ModelProvider, PriceChange
 from apps.catalog.price_cards import read_card, write_card
 
@@ -27,19 +28,23 @@ class PriceStep(NamedTuple):
     new: str | None
 
 
-def effective_card(prices: Mapping[str, Any], overrides: Mapping[str, Any]) -> Card:
-    """Return the prices that are charged, as a row keeps them; as they stand where they cannot be read."""
+def effective_card(prices: Mapping[str, Any], overrides: Mapping[str, Any], editions: Any = None) -> Card:
+    """Return the prices that are charged, as a row keeps them; as they stand where they cannot be read.
+
+    `editions` are those of the row's facts: their prices are under that name, by each edition's first name.
+    """
     whole = {**prices, **overrides}
     try:
-        return write_card(read_card(whole))
+        card = read_card(whole)
+        return write_card(card) | ({"editions": write_cards(editions, card)} if editions else {})
     except (ValueError, TypeError):
         return {name: str(price) for name, price in whole.items()}
 
 
 def cards_now() -> dict[At, Card]:
     """Return the prices of every mapping."""
-    rows = ModelProvider.objects.values_list("provider_id", "model_id", "prices", "price_overrides")
-    return {(provider, model): effective_card(prices, overrides) for provider, model, prices, overrides in rows}
+    rows = ModelProvider.objects.values_list("provider_id", "model_id", "prices", "price_overrides", "facts__editions")
+    return {(provider, model): effective_card(*stated) for provider, model, *stated in rows}
 
 
 def note_changes(before: Mapping[At, Card], after: Mapping[At, Card], author: str) -> int:

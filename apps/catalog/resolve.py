@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import Final
 
-from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider
+from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider, Offer
 from apps.kernel.errors import Gone, InvalidRequest
 from apps.kernel.identity_cache import IdentityCache
 from apps.kernel.near_names import MAX_SUGGESTIONS, NearNames
@@ -24,11 +24,15 @@ _near_names: Final = IdentityCache[Catalog, NearNames](
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a name means. `name` is the part without a provider's prefix: `Offer.name_for(name)` is what to send."""
+    """What a name means. `name` is the part without a provider's prefix: `Offer.name_for(name)` is what to send.
+
+    `offers` are the model's that may answer to the name, never none; where it is an edition's, at that edition's price.
+    """
 
     model: CatalogModel
     provider: CatalogProvider | None
     name: str
+    offers: tuple[Offer, ...]
 
 
 class UnknownModel(InvalidRequest):
@@ -67,9 +71,23 @@ def resolve(catalog: Catalog, requested: str, today: date | None = None) -> Reso
     if model is None:
         raise _unknown(catalog, requested)
     today = today or datetime.now(UTC).date()
-    if not any(offer.is_live(today) for offer in model.offers):
-        raise Gone(f"{model.id} is no longer served by any provider", param="model")
-    return Resolved(model, provider, name)
+    offers = _offers_named(model, provider, name)
+    if not any(offer.is_live(today) for offer in offers):
+        gone = model.id if offers is model.offers else name
+        raise Gone(f"{gone} is no longer served by any provider", param="model")
+    return Resolved(model, provider, name, offers)
+
+
+def _offers_named(model: CatalogModel, provider: CatalogProvider | None, name: str) -> tuple[Offer, ...]:
+    """Return a model's offers as a name means them.
+
+    Where it is an edition's, providers that have the edition offer that. The others are left out unless the client
+    named a provider: they would answer with another edition, and often for less, so that they would be asked first.
+    """
+    offers = tuple(offer.edition(name) for offer in model.offers)
+    if offers == model.offers:
+        return model.offers
+    return offers if provider else tuple(offer for offer in offers if name in offer.own_names)
 
 
 def _model(catalog: Catalog, name: str) -> CatalogModel | None:

@@ -45,7 +45,7 @@ def read_model(request: HttpRequest, model_id: str) -> HttpResponse:
         resolved = resolve(catalog_cache.current(), model_id, today)
     except InvalidRequest as error:
         raise NotFound(error.message) from error
-    live = [offer for offer in resolved.model.offers if offer.is_live(today)]
+    live = [offer for offer in resolved.offers if offer.is_live(today)]
     entry = build_entry(resolved.model, live)
     return _answer(msgspec.json.encode(model_of(entry) if "anthropic-version" in request.headers else entry))
 

@@ -76,7 +76,7 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
             *offload(len(body), lambda: _losses(chat, first, preferred.requested_provider)),
         ],
         "excluded": _excluded(
-            policy, catalog.models.get(first.model_id), chat, {one.mapping for one in preferred.eligible}
+            policy, catalog.models.get(first.model_id), chat, first, {one.mapping for one in preferred.eligible}
         ),
         "estimate": {"prompt_tokens": worst.prompt_tokens, "max_cost_usd": plain(worst.cost)},
     }
@@ -100,15 +100,21 @@ def _losses(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[st
     return [msgspec.to_builtins(loss) for loss in target.dropped_fields]
 
 
-def _excluded(policy: Policy, model: CatalogModel | None, chat: Chat, left: set[str]) -> list[dict[str, str]]:
+def _excluded(
+    policy: Policy, model: CatalogModel | None, chat: Chat, first: Candidate, left: set[str]
+) -> list[dict[str, str]]:
     """Return the first model's other offers, each with the first reason that speaks against it."""
     if model is None or chat.model == AUTO:
         return []
-    offers = [one for one in model.offers if f"{one.provider.id}/{one.model_id}" not in left]
-    return [{"provider": one.provider.id, "reason": _reason(policy, chat, one)} for one in offers[:_MOST_NAMED]]
+    offers = [one.edition(first.model_name) for one in model.offers if f"{one.provider.id}/{one.model_id}" not in left]
+    names_edition = all(first.offer.model_name != one.model_name for one in model.offers)
+    edition = first.model_name if names_edition else ""
+    return [
+        {"provider": one.provider.id, "reason": _reason(policy, chat, one, edition)} for one in offers[:_MOST_NAMED]
+    ]
 
 
-def _reason(policy: Policy, chat: Chat, offer: Offer) -> str:
+def _reason(policy: Policy, chat: Chat, offer: Offer, edition: str) -> str:
     if not offer.is_live(datetime.now(UTC).date()):
         return "not served any more, or switched off"
     if task_of(chat).find_dialect(chat, offer) is None:
@@ -119,6 +125,8 @@ def _reason(policy: Policy, chat: Chat, offer: Offer) -> str:
     rule = first_refusal(policy.rules, Candidate(offer, credentials[0], offer.model_name))
     if rule is not None:
         return f"access rule {rule.id} ({rule.type})"
+    if edition and edition not in offer.own_names:
+        return f"does not have {edition}"
     lacking = next((need for need in task_of(chat).requirements_of(chat) if not need.is_met_by(offer)), None)
     if lacking is not None:
         return f"does not support {lacking.name}"

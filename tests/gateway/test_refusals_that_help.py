@@ -67,7 +67,7 @@ def test_a_mapping_that_is_switched_off_says_so(caller: Caller, backup: str) -> 
     generation.bump(generation.CATALOG)
     error = caller.chat(model="sandbox/echo").json()["error"]
     assert error["message"] == (
-        "sandbox/echo: the provider sandbox is switched off for echo; these providers serve it: backup"
+        "sandbox/echo: the provider sandbox is switched off for echo; these providers serve echo: backup"
     )
 
 

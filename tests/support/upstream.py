@@ -44,14 +44,15 @@ def sandbox_url() -> Iterator[str]:
     process = subprocess.Popen([sys.executable, "-m", "apps.sandbox", "--port", str(port)], cwd=PROJECT)
     url = f"http://127.0.0.1:{port}"
     try:
-        eventually(lambda: _answers(url))
+        eventually(lambda: answers(url))
         yield url
     finally:
         process.terminate()
         process.wait(10)
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
+    """Tell whether a sandbox is up."""
     try:
         return requests.get(f"{url}/healthz", timeout=1).status_code == 200
     except requests.RequestException:

@@ -5,7 +5,7 @@ Works by the query string alone, and costs no query of the database. Must never 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -76,12 +76,18 @@ def model(request: HttpRequest, model_id: str) -> HttpResponse:
     if card is None:
         # Programs read other words at this path.
         return show_error(request, NotFound("There is no such model, or nobody serves it any more"))
+    today = datetime.now(UTC).date()
     return show(
         request,
         "model",
         open_page="models",
         card=card,
-        offers=[_offer(offer) for offer in card.offers],
+        offers=[
+            _offer(one) | {"others": () if one is offer else one.own_names[1:]}
+            for offer in card.offers
+            for one in (offer, *offer.editions)
+            if one.is_live(today)
+        ],
         snippets=snippets_for(card.model.mode, card.model.id, settings.PUBLIC_URL),
         facts=_facts(card),
         is_talking=card.model.mode in {"chat", "image_generation"},
@@ -110,7 +116,7 @@ def _address(wanted: Search, page: int) -> str:
     return "?" + urlencode({**stated, "feature": wanted.features, "page": page}, doseq=True)
 
 
-def _offer(offer: Offer) -> Mapping[str, Any]:
+def _offer(offer: Offer) -> dict[str, Any]:
     stats = CIRCUIT_BREAKERS.stats(f"{offer.provider.id}/{offer.model_id}")
     return {
         "provider": offer.provider.name,

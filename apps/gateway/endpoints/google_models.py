@@ -62,7 +62,7 @@ def read_model(request: ClientRequest) -> ClientResponse:
             )
         except InvalidRequest as error:
             raise NotFound(error.message) from error
-        live = [offer for offer in resolved.model.offers if offer.is_live(today)]
+        live = [offer for offer in resolved.offers if offer.is_live(today)]
         return json_response(msgspec.json.encode(build_google_entry(resolved.model, live)))
 
     return answer_with_errors(request, "google_models", google, model)

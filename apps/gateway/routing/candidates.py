@@ -95,6 +95,7 @@ class ReachableCandidates(msgspec.Struct, frozen=True):
     catalog: Catalog
     today: date
     model: CatalogModel
+    offers: Sequence[Offer]
     requested_provider: str | None
     candidates: Sequence[Candidate]
 
@@ -139,7 +140,7 @@ def resolve_candidates(
     reachable = reachable if narrowed is None else narrowed(reachable)
     capable = _filter_by_capabilities(policy, catalog, chat, reachable, requested)
     if not capable and requested is not None:
-        raise not_at_provider(policy, chat.model, reachability.model, requested, reachability.today)
+        raise not_at_provider(policy, chat.model, reachability.offers, requested, reachability.today)
     return Candidates(requested, filter_by_context_window(chat, capable, prompt_tokens, requested))
 
 
@@ -156,9 +157,15 @@ def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Dis
     resolved = resolve_name(catalog, chat.model, today)
     requested = resolved.provider.id if resolved.provider else None
     task.check_model(resolved.model, chat)
-    reachable = _reachable(policy, chat, resolved.model.offers, resolved.name, discounts)
+    reachable = _reachable(policy, chat, resolved.offers, resolved.name, discounts)
     reachability = ReachableCandidates(
-        task, catalog, today, resolved.model, requested, _filter_by_access_rules(policy, reachable, requested)
+        task,
+        catalog,
+        today,
+        resolved.model,
+        resolved.offers,
+        requested,
+        _filter_by_access_rules(policy, reachable, requested),
     )
     if not (discounts.own or discounts.shared):
         if len(policy.reachable_models) >= _MAX_REACHABLE_MODELS:

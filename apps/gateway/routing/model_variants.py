@@ -57,8 +57,10 @@ def without_provider(catalog: Catalog, name: str) -> str:
         return name
     if resolved.provider is None:
         return name
-    known = resolved.name in catalog.models or resolved.name in catalog.aliases
-    return resolved.name if known else resolved.model.id
+    if resolved.name in catalog.models or resolved.name in catalog.aliases:
+        return resolved.name
+    # An edition's own name means nothing without its provider, and the model's id means another price.
+    return resolved.model.id if resolved.offers is resolved.model.offers else name
 
 
 def ask_for_variants(chat: Chat, alternatives: list[Alternative]) -> None:

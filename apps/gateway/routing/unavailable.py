@@ -11,7 +11,7 @@ from datetime import date
 
 from django.conf import settings
 
-from apps.catalog.catalog_cache import CatalogModel, Offer
+from apps.catalog.catalog_cache import Offer
 from apps.gateway.access.credentials import API_KEYS, CREDITS, credentials_for
 from apps.gateway.access.policy import Policy
 from apps.kernel.errors import InvalidRequest
@@ -33,9 +33,12 @@ def without_credential(policy: Policy, offers: Sequence[Offer]) -> InvalidReques
     return _not_found(f"No credential is configured for any provider of {offers[0].model_id} ({providers}). {help_}")
 
 
-def not_at_provider(policy: Policy, name: str, model: CatalogModel, provider_id: str, today: date) -> InvalidRequest:
-    """Return the refusal of a model at the provider that the client named, and nowhere else."""
-    there = [offer for offer in model.offers if offer.provider.id == provider_id]
+def not_at_provider(
+    policy: Policy, name: str, offers: Sequence[Offer], provider_id: str, today: date
+) -> InvalidRequest:
+    """Return the refusal of a model at the provider that the client named, and nowhere else; `offers` are those that
+    the name means."""
+    there = [offer for offer in offers if offer.provider.id == provider_id]
     live = [offer for offer in there if offer.is_live(today)]
     if live and not credentials_for(policy, live[0].provider):
         return without_credential(policy, live)
@@ -44,10 +47,13 @@ def not_at_provider(policy: Policy, name: str, model: CatalogModel, provider_id:
     ended = next(
         (it.deactivated_at for it in there if it.deactivated_at is not None and it.deactivated_at <= today), None
     )
-    why = f"no longer serves {model.id} since {ended}" if ended is not None else f"is switched off for {model.id}"
-    others = sorted({offer.provider.id for offer in model.offers if offer.is_live(today)})
+    model_id = offers[0].model_id
+    why = f"no longer serves it since {ended}" if ended is not None else f"is switched off for {model_id}"
+    others = sorted({offer.provider.id for offer in offers if offer.is_live(today)})
     # Nobody else: then it is gone, and said so before.
-    return _not_found(f"{name}: the provider {provider_id} {why}; these providers serve it: {', '.join(others)}")
+    return _not_found(
+        f"{name}: the provider {provider_id} {why}; these providers serve {model_id}: {', '.join(others)}"
+    )
 
 
 def _not_found(message: str) -> InvalidRequest:
