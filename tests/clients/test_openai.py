@@ -88,6 +88,23 @@ def test_a_streamed_completion(client: openai.OpenAI, behind: Behind) -> None:
     assert {(one.id, one.object) for one in chunks} == {(chunks[0].id, "chat.completion.chunk")}
 
 
+def test_an_answer_is_dumped_without_warnings_and_the_structure_is_beside_its_metadata(
+    client: openai.OpenAI, behind: Behind
+) -> None:
+    asked: Any = {"model": behind.model, "messages": question("hello"), "logit_bias": {"1": 1}}
+    reply = client.chat.completions.create(**asked)
+    dumped = reply.model_dump()
+    assert json.loads(reply.to_json())["metadata"] == dumped["metadata"]
+    routing = dumped["gateway"]["routing"]
+    assert (routing[-1]["provider"], routing[-1]["status_code"]) == (behind.provider, 200)
+    assert json.loads(dumped["metadata"]["routing"]) == routing
+    with client.chat.completions.stream(**asked) as stream:
+        assert [event.model_dump()["type"] for event in stream][-1] == "content.done"
+        assert stream.get_final_completion().model_dump()["metadata"] is None
+    chunks = [chunk.model_dump() for chunk in client.chat.completions.create(**asked, stream=True)]
+    assert chunks[-1]["metadata"]["routing"][-1]["provider"] == behind.provider
+
+
 def test_the_stream_helper_adds_up_to_the_plain_answer(client: openai.OpenAI, behind: Behind) -> None:
     asked: Any = {"model": behind.model, "messages": question("one two three"), "max_tokens": 100}
     with client.chat.completions.stream(**asked) as stream:

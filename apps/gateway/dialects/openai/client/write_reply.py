@@ -66,7 +66,7 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
             ],
             **({"provider": reply.provider} if reply.provider else {}),
             "usage": write_usage(summary, live=bool(reply.provider), details=chat.usage_details),
-            "metadata": summary.metadata,
+            **_metadata(summary.metadata, as_text=chat.metadata_as_text),
         }
     )
 
@@ -85,6 +85,18 @@ def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
 def id_of(answer: Reply | Started) -> str:
     """Return an answer's id: that of its log entry, so that it can be asked about; else the provider's."""
     return f"gen-{answer.log_id}" if answer.log_id else answer.id or new_id("chatcmpl-")
+
+
+def _metadata(metadata: Record, *, as_text: bool) -> Record:
+    """Return the report on the request. For a client that takes strings only, lists and objects become JSON there, and
+    `gateway` beside it has all of it as it is."""
+    if not as_text:
+        return {"metadata": metadata}
+    texts = {
+        name: value if value is None or isinstance(value, str) else encode(value).decode()
+        for name, value in metadata.items()
+    }
+    return {"metadata": texts, "gateway": metadata}
 
 
 def _hides_thinking(chat: Chat) -> bool:
