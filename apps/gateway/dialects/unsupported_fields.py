@@ -51,6 +51,8 @@ _HALF_UNDERSTOOD: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
 }
 # The kind of tool that is emulated where a format lacks it (`emulated_tools.py`).
 _CUSTOM: Final = "custom"
+# The caller of a tool that is the model itself, as both formats that name callers have it.
+_DIRECT: Final = "direct"
 # Characters of a kind's name that a refusal repeats.
 _MAX_KIND: Final = 100
 # Fields that bring tools which only their own dialect's providers have.
@@ -63,6 +65,7 @@ _ECHOED: Final = frozenset(
         "provider_specific_fields",
         "extra_content",
         "caller",
+        "namespace",
         "stop_reason",
         "stop_sequence",
         "usage",
@@ -278,6 +281,18 @@ class _Walk:
             self._look_at_document(place, part.extra)
         elif part.extra and self._foreign and not isinstance(part, Reasoning | ToolCall):
             self._look_at_fields(place, part.extra)
+        if part.extra and self._foreign and isinstance(part, ToolCall | ToolResult):
+            # There a call is an item of its own, not content of a message.
+            item = self._chat.dialect == "responses"
+            self._look_at_caller(place.removesuffix(".content") if item else place, part.extra)
+
+    def _look_at_caller(self, place: str, extra: Record) -> None:
+        """Look at who made a call: for a model of another format it is as if it had been the model itself."""
+        caller = extra.get("caller")
+        if isinstance(caller, dict) and caller.get("type") != _DIRECT:
+            self._note(place, "caller", "programs that call tools are not known to this model's provider")
+        if extra.get("async") is True:
+            self._note(place, "async", "calls that an answer does not wait for are not known to this model's provider")
 
     def _look_at_document(self, place: str, extra: Record) -> None:
         if not self.documents:
