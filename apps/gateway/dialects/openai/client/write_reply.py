@@ -130,6 +130,7 @@ class _Stream:
         self._common: Record = {}
         self._head = b""
         self._heard: set[int] = set()
+        self._declined: set[int] = set()
         self._custom: set[tuple[int, int]] = set()
         self._ends: dict[int, Finished] = {}
         # Members for the next chunk, of a choice's delta, of a choice, of the chunk itself.
@@ -193,6 +194,7 @@ class _Stream:
         return self._chunk(event.choice, b'"content":' + encode(event.text))
 
     def _refusal(self, event: RefusalDelta) -> bytes:
+        self._declined.add(event.choice)
         return self._chunk(event.choice, b'"refusal":' + encode(event.text))
 
     def _reasoning(self, event: ReasoningDelta) -> bytes:
@@ -264,7 +266,10 @@ class _Stream:
         for end in ends:
             word = "function_call" if self._legacy and end.reason == "tool_calls" else end.reason
             with_bill = self._include_usage is None and end is ends[-1]
-            pieces.append(self._chunk(end.choice, b"", encode(word), bill if with_bill else b""))
+            # Why its provider's filter ended the answer, unless the model itself has declined.
+            said = end.choice not in self._declined and end.explanation is not None
+            delta = b'"refusal":' + encode(end.explanation) if said else b""
+            pieces.append(self._chunk(end.choice, delta, encode(word), bill if with_bill else b""))
         self.over = True
         if self._include_usage:
             pieces.append(b"%b]%b}\n\n" % (self._head, bill))
