@@ -46,6 +46,16 @@ def behind(request: pytest.FixtureRequest) -> Behind:
     return chosen
 
 
+def test_the_client_is_answered_where_google_offers_openais_api(gateway: Gateway, behind: Behind) -> None:
+    with openai.OpenAI(base_url=f"{gateway.url}/v1beta/openai/", api_key=gateway.key, default_headers=ALONE) as client:
+        reply = client.chat.completions.create(model=behind.model, messages=question("hello"))
+        assert reply.choices[0].message.content == "You said: hello"
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.chat.completions.create(model=behind.model, messages=[])
+        assert refused.value.param == "messages"
+        assert client.models.retrieve(behind.model_id).id == behind.model_id
+
+
 @pytest.fixture
 def client(gateway: Gateway) -> openai.OpenAI:
     """The official client, pointed at the gateway."""
