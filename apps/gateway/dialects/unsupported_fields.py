@@ -53,6 +53,8 @@ _HALF_UNDERSTOOD: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
 _CUSTOM: Final = "custom"
 # The caller of a tool that is the model itself, as both formats that name callers have it.
 _DIRECT: Final = "direct"
+# What OpenAI's formats call a mark of what to cache.
+_BREAKPOINT: Final = "prompt_cache_breakpoint"
 # Characters of a kind's name that a refusal repeats.
 _MAX_KIND: Final = 100
 # Fields that bring tools which only their own dialect's providers have.
@@ -163,12 +165,13 @@ def note_unsupported_fields(
     details: bool,
     thinking: Callable[[Reasoning], bool],
     documents: bool = False,
+    written: frozenset[str] = frozenset(),
 ) -> None:
     """Note what only the client's dialect supports, and is not written in `dialect`: the caller drops it.
 
     `marks`, `names`, `details`, `thinking` and `documents` tell what is written: marks of what to cache, names of
-    speakers, how closely images are looked at, which thinking goes back, what is said of documents. Marks are no loss
-    where a provider caches by itself.
+    speakers, how closely images are looked at, which thinking goes back, what is said of documents; `written` names
+    fields of parts that are the same in `dialect`. Marks are no loss where a provider caches by itself.
     """
     foreign = chat.dialect != dialect
     if foreign:
@@ -180,6 +183,7 @@ def note_unsupported_fields(
     walk = _Walk(chat, target, foreign=foreign, details=not details, thinking=thinking)
     walk.marks = not marks and not target.facts.get("prompt_cache")
     walk.documents = not documents
+    walk.written = written
     for number, message in enumerate(chat.messages):
         walk.look(message, number, names=not names)
     for number, tool in enumerate(chat.tools or ()):
@@ -235,6 +239,7 @@ class _Walk:
     ) -> None:
         self.marks = False
         self.documents = True
+        self.written: frozenset[str] = frozenset()
         self._chat = chat
         self._target = target
         self._foreign = foreign
@@ -280,7 +285,9 @@ class _Walk:
         if isinstance(part, File) and part.extra and self._foreign:
             self._look_at_document(place, part.extra)
         elif part.extra and self._foreign and not isinstance(part, Reasoning | ToolCall):
-            self._look_at_fields(place, part.extra)
+            # A mark that was read as one is looked at as one.
+            understood = self.written | ({_BREAKPOINT} if part.cache is not None else set())
+            self._look_at_fields(place, {name: it for name, it in part.extra.items() if name not in understood})
         if part.extra and self._foreign and isinstance(part, ToolCall | ToolResult):
             # There a call is an item of its own, not content of a message.
             item = self._chat.dialect == "responses"
