@@ -11,7 +11,7 @@ import msgspec
 
 from apps.gateway.access.policy import find_current_policy, find_policy
 from apps.gateway.admission.byte_budget import read_body
-from apps.gateway.canonical.chat import Chat, FunctionTool
+from apps.gateway.canonical.chat import Chat, DroppedField, FunctionTool
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens as prompt_tokens
 from apps.gateway.dialects import anthropic, fields
@@ -30,6 +30,13 @@ ROUTE: Final = "messages"
 
 # What makes a body of the format of another form of it, with the previews that it switches on.
 Translation = Callable[[bytes], tuple[bytes, list[str]]]
+
+# The preview under which Anthropic asks another model where one refuses. It answers as one request here, whose models
+# all pass access rules, limits and prices of their own: the list is the gateway's, and the provider sees none of it.
+_FALLBACK_BETA: Final = "server-side-fallback-"
+_REFUSALS_STAY: Final = DroppedField(
+    "fallbacks", "the next model is asked when one fails, not when one refuses: ask it in a request of its own"
+)
 
 _BETA = re.compile(r"[\w.-]{1,100}")
 # Claude Code sends eight.
@@ -81,7 +88,9 @@ class _Asked:
     def read(self, body: bytes) -> Chat:
         """Return the chat of a body. Raises InvalidRequest."""
         chat = offload(len(body), partial(self._read, body))
-        chat.betas = self._betas or None
+        chat.betas = [beta for beta in self._betas if not beta.startswith(_FALLBACK_BETA)] or None
+        if len(chat.betas or ()) < len(self._betas) and chat.preferences is not None and chat.preferences.models:
+            chat.unmet = [*(chat.unmet or ()), _REFUSALS_STAY]
         return chat
 
     def read_first(self, body: bytes) -> Chat:
