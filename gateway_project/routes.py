@@ -276,7 +276,7 @@ TABLE = put_in_force(
         [*_MODEL_ROUTES, *_MANAGEMENT_ROUTES, *_LOG_ROUTES, *_OAUTH_ROUTES],
         # Of paths that are no route's: clients of these APIs ask for what is not here.
         unknown={
-            **dict.fromkeys(("v1", "v2", "openai"), Family.OPENAI),
+            **dict.fromkeys(("v1", "v2", "openai", "v1beta/openai"), Family.OPENAI),
             **dict.fromkeys(("v1beta", "v1beta1"), Family.GOOGLE),
             # One page, in the midst of management.
             "auth": Family.MANAGEMENT,

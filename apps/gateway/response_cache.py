@@ -43,6 +43,7 @@ _BESIDE = {
     "prompt_cache_key": None,
     "service_tier": None,
     "store": None,
+    "metadata_as_text": False,
 }
 _KINDS = {name: kind for name, kind in vars(canonical).items() if isinstance(kind, type) and issubclass(kind, Event)}
 _inflight: dict[str, Signal] = {}

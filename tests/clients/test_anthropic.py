@@ -51,6 +51,23 @@ def question(content: Any) -> list[Any]:
     return [{"role": "user", "content": content}]
 
 
+def test_the_client_for_vertex_ai_asks_streams_and_counts(gateway: Gateway, behind: Behind) -> None:
+    with anthropic.AnthropicVertex(
+        base_url=f"{gateway.url}/v1",
+        access_token=gateway.key,
+        project_id="project",
+        region="global",
+        max_retries=0,
+        default_headers=ALONE,
+    ) as client:
+        asked: Any = {"model": behind.model, "messages": question("hello")}
+        message = client.messages.create(max_tokens=100, **asked)
+        assert [block.text for block in message.content if block.type == "text"] == ["You said: hello"]
+        with client.messages.stream(max_tokens=100, **asked) as stream:
+            assert "".join(stream.text_stream) == "You said: hello"
+        assert client.messages.count_tokens(**asked).input_tokens > 0
+
+
 def test_a_message(client: anthropic.Anthropic, behind: Behind) -> None:
     message = client.messages.create(
         model=behind.model,

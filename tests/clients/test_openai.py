@@ -46,6 +46,16 @@ def behind(request: pytest.FixtureRequest) -> Behind:
     return chosen
 
 
+def test_the_client_is_answered_where_google_offers_openais_api(gateway: Gateway, behind: Behind) -> None:
+    with openai.OpenAI(base_url=f"{gateway.url}/v1beta/openai/", api_key=gateway.key, default_headers=ALONE) as client:
+        reply = client.chat.completions.create(model=behind.model, messages=question("hello"))
+        assert reply.choices[0].message.content == "You said: hello"
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.chat.completions.create(model=behind.model, messages=[])
+        assert refused.value.param == "messages"
+        assert client.models.retrieve(behind.model_id).id == behind.model_id
+
+
 @pytest.fixture
 def client(gateway: Gateway) -> openai.OpenAI:
     """The official client, pointed at the gateway."""
@@ -86,6 +96,23 @@ def test_a_streamed_completion(client: openai.OpenAI, behind: Behind) -> None:
     assert [one.choices[0].finish_reason for one in chunks if one.choices][-1] == "stop"
     assert (chunks[-1].choices, chunks[-1].usage.total_tokens) == ([], 1200)
     assert {(one.id, one.object) for one in chunks} == {(chunks[0].id, "chat.completion.chunk")}
+
+
+def test_an_answer_is_dumped_without_warnings_and_the_structure_is_beside_its_metadata(
+    client: openai.OpenAI, behind: Behind
+) -> None:
+    asked: Any = {"model": behind.model, "messages": question("hello"), "logit_bias": {"1": 1}}
+    reply = client.chat.completions.create(**asked)
+    dumped = reply.model_dump()
+    assert json.loads(reply.to_json())["metadata"] == dumped["metadata"]
+    routing = dumped["gateway"]["routing"]
+    assert (routing[-1]["provider"], routing[-1]["status_code"]) == (behind.provider, 200)
+    assert json.loads(dumped["metadata"]["routing"]) == routing
+    with client.chat.completions.stream(**asked) as stream:
+        assert [event.model_dump()["type"] for event in stream][-1] == "content.done"
+        assert stream.get_final_completion().model_dump()["metadata"] is None
+    chunks = [chunk.model_dump() for chunk in client.chat.completions.create(**asked, stream=True)]
+    assert chunks[-1]["metadata"]["routing"][-1]["provider"] == behind.provider
 
 
 def test_the_stream_helper_adds_up_to_the_plain_answer(client: openai.OpenAI, behind: Behind) -> None:

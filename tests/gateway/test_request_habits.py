@@ -10,6 +10,7 @@ import pytest
 from apps.catalog.models import ModelProvider
 from apps.kernel import generation
 from apps.logs.models import RequestLog
+from tests.support.anthropic_requests import ask, speak
 from tests.support.anthropic_requests import ask as ask_messages
 from tests.support.upstream import Caller, chunks_of, nothing_happened, settle_all
 
@@ -159,6 +160,26 @@ def test_the_next_model_answers_when_one_fails_for_whatever_reason(
     settle_all()
     row = RequestLog.objects.get(project_id=caller.key.project_id)
     assert (row.used_model, row.has_error) == ("echo-fast", False)
+
+
+@pytest.mark.parametrize("beta", ["server-side-fallback-2026-06-01", "server-side-fallback-2026-07-01"])
+def test_anthropics_fallbacks_are_the_gateways_and_tell_that_a_refusal_stays_one(caller: Caller, beta: str) -> None:
+    speak("anthropic")
+    tag, question = tagged()
+    asked: Any = {"model": "echo", "fallbacks": [{"model": "echo-fast"}]}
+    betas = {"anthropic-beta": f"{beta},context-1m-2025-08-07"}
+    response = ask(caller, question, headers=betas, **asked)
+    assert response.status_code == 200, response.content
+    assert response.headers["x-gateway-loss"] == "fallbacks"
+    (sent,) = caller.sent(tag)
+    assert "fallbacks" not in sent["body"]
+    assert {name.lower(): value for name, value in sent["headers"].items()}["anthropic-beta"] == "context-1m-2025-08-07"
+    _, failing = tagged("status=503 times=1")
+    assert ask(caller, failing, headers=betas, **asked).json()["model"] == "echo-fast"
+    assert "x-gateway-loss" not in ask(caller, **asked).headers
+    refused = ask(caller, headers={**betas, "X-Strict": "true"}, **asked)
+    assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert "fallbacks" in refused.json()["error"]["message"]
 
 
 def test_without_a_fallback_model_a_refusal_stays_one(caller: Caller) -> None:

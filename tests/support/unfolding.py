@@ -48,7 +48,11 @@ def _unfold_choice(index: int, choice: Choice) -> Iterator[Event]:
             yield ToolCallDelta(choice=index, index=number, arguments=call.arguments)
     if choice.finish is not None:
         yield Finished(
-            choice=index, reason=choice.finish, native=choice.native_finish, stop_sequence=choice.stop_sequence
+            choice=index,
+            reason=choice.finish,
+            native=choice.native_finish,
+            stop_sequence=choice.stop_sequence,
+            explanation=choice.explanation,
         )
 
 

@@ -251,6 +251,8 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     usage_details: bool = False
     # Whether the answer begins with the prompt (legacy completions).
     echo: bool = False
+    # Whether the client reads the answer's `metadata` as strings only.
+    metadata_as_text: bool = False
 
     @property
     def answers(self) -> int:

@@ -165,11 +165,14 @@ class OpaqueDelta(Event):
 
 
 class Finished(Event):
-    """An answer is complete. `native` is the provider's own word, `stop_sequence` the one that it was cut before."""
+    """An answer is complete. `native` is the provider's own word, `stop_sequence` the one that it was cut before, and
+    `explanation` why the provider's filter ended it, in the provider's words.
+    """
 
     reason: FinishReason
     native: str | None = None
     stop_sequence: str | None = None
+    explanation: str | None = None
 
 
 class UsageReported(Event):
@@ -217,6 +220,7 @@ class Choice(msgspec.Struct, kw_only=True):
     finish: FinishReason | None = None
     native_finish: str | None = None
     stop_sequence: str | None = None
+    explanation: str | None = None
 
 
 class WholeCall(msgspec.Struct, kw_only=True):

@@ -72,7 +72,7 @@ class ReplyBuilder:
     def _finished(self, event: Finished) -> None:
         choice = self._choice(event).choice
         choice.finish, choice.native_finish = event.reason, event.native
-        choice.stop_sequence = event.stop_sequence
+        choice.stop_sequence, choice.explanation = event.stop_sequence, event.explanation
 
     def _opaque(self, event: OpaqueDelta) -> None:
         if event.of == "reply":

@@ -37,6 +37,13 @@ _HAVE_THEM: Final = {RESPONSES: frozenset({RESPONSES}), "openai": frozenset({"op
 # Formats in which a web search stands alone, unless a model takes `search_with_tools`.
 _SEARCH_ALONE: Final = frozenset({"google", "vertex"})
 _SEPARATOR: Final = "__"
+# Fields of tools that only OpenAI's formats have, and the values that ask for nothing.
+_ONLY_THERE: Final[Record] = {
+    "allowed_callers": ["direct"],
+    "async": False,
+    "defer_loading": False,
+    "output_schema": {},
+}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -52,7 +59,7 @@ def emulate_tools(chat: Chat, dialect: str, target: Target) -> Chat:
     opaque = any(type(tool) is OpaqueTool for tool in chat.tools or ())
     if not opaque and (ToolCall not in chat.kinds or not any(map(_has_emulated_call, chat.messages))):
         return _without_optional_search(chat, dialect, target)
-    emulation = _Emulation(chat)
+    emulation = _Emulation(chat, target)
     tools = [made for number, tool in enumerate(chat.tools or ()) for made in emulation.tools_for(tool, number)]
     target.rewrites.emulated |= emulation.made
     chat = replace(
@@ -134,9 +141,10 @@ def _is_emulated(call: ToolCall) -> bool:
 class _Emulation:
     """The functions that stand for a chat's tools, by the names that they are sent under."""
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: Chat, target: Target) -> None:
         self.made: dict[str, EmulatedTool] = {}
         self._chat = chat
+        self._target = target
         self._sent: dict[tuple[str | None, str], str] = {}
         self._taken = {tool.name for tool in chat.tools or () if isinstance(tool, FunctionTool)}
 
@@ -146,15 +154,25 @@ class _Emulation:
             return [tool]
         data = tool.data
         kind = data.get("type") if isinstance(data, dict) else None
+        self._note_lost(data, f"tools[{number}]")
         if kind == "custom":
             return [self._custom(data.get("custom", data), None, "")]
         if kind == "namespace":
             name, about = str(data.get("name")), data.get("description")
             within = f"{about}\n\n" if isinstance(about, str) and about else ""
-            return [self._of_namespace(inner, name, within) for inner in data.get("tools") or ()]
+            inner_tools = data.get("tools") or ()
+            for at, inner in enumerate(inner_tools):
+                self._note_lost(inner, f"tools[{number}].tools[{at}]")
+            return [self._of_namespace(inner, name, within) for inner in inner_tools]
         raise unsupported_feature(
             self._chat, f"tools[{number}]", f"Tools of the type {kind} are not available from this model's provider"
         )
+
+    def _note_lost(self, data: Any, place: str) -> None:
+        """Note what a tool says that a function cannot; values that ask for what happens anyway are no loss."""
+        for name, usual in _ONLY_THERE.items():
+            if isinstance(data, dict) and (value := data.get(name)) is not None and value != usual:
+                self._target.note_dropped(f"{place}.{name}", "a field that is not known to this model's provider")
 
     def message(self, message: Message) -> Message:
         """Return an earlier turn with its calls as they would be made now."""

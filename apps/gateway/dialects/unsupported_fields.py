@@ -51,6 +51,10 @@ _HALF_UNDERSTOOD: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
 }
 # The kind of tool that is emulated where a format lacks it (`emulated_tools.py`).
 _CUSTOM: Final = "custom"
+# The caller of a tool that is the model itself, as both formats that name callers have it.
+_DIRECT: Final = "direct"
+# What OpenAI's formats call a mark of what to cache.
+_BREAKPOINT: Final = "prompt_cache_breakpoint"
 # Characters of a kind's name that a refusal repeats.
 _MAX_KIND: Final = 100
 # Fields that bring tools which only their own dialect's providers have.
@@ -63,6 +67,7 @@ _ECHOED: Final = frozenset(
         "provider_specific_fields",
         "extra_content",
         "caller",
+        "namespace",
         "stop_reason",
         "stop_sequence",
         "usage",
@@ -160,12 +165,13 @@ def note_unsupported_fields(
     details: bool,
     thinking: Callable[[Reasoning], bool],
     documents: bool = False,
+    written: frozenset[str] = frozenset(),
 ) -> None:
     """Note what only the client's dialect supports, and is not written in `dialect`: the caller drops it.
 
     `marks`, `names`, `details`, `thinking` and `documents` tell what is written: marks of what to cache, names of
-    speakers, how closely images are looked at, which thinking goes back, what is said of documents. Marks are no loss
-    where a provider caches by itself.
+    speakers, how closely images are looked at, which thinking goes back, what is said of documents; `written` names
+    fields of parts that are the same in `dialect`. Marks are no loss where a provider caches by itself.
     """
     foreign = chat.dialect != dialect
     if foreign:
@@ -177,6 +183,7 @@ def note_unsupported_fields(
     walk = _Walk(chat, target, foreign=foreign, details=not details, thinking=thinking)
     walk.marks = not marks and not target.facts.get("prompt_cache")
     walk.documents = not documents
+    walk.written = written
     for number, message in enumerate(chat.messages):
         walk.look(message, number, names=not names)
     for number, tool in enumerate(chat.tools or ()):
@@ -232,6 +239,7 @@ class _Walk:
     ) -> None:
         self.marks = False
         self.documents = True
+        self.written: frozenset[str] = frozenset()
         self._chat = chat
         self._target = target
         self._foreign = foreign
@@ -277,7 +285,21 @@ class _Walk:
         if isinstance(part, File) and part.extra and self._foreign:
             self._look_at_document(place, part.extra)
         elif part.extra and self._foreign and not isinstance(part, Reasoning | ToolCall):
-            self._look_at_fields(place, part.extra)
+            # A mark that was read as one is looked at as one.
+            understood = self.written | ({_BREAKPOINT} if part.cache is not None else set())
+            self._look_at_fields(place, {name: it for name, it in part.extra.items() if name not in understood})
+        if part.extra and self._foreign and isinstance(part, ToolCall | ToolResult):
+            # There a call is an item of its own, not content of a message.
+            item = self._chat.dialect == "responses"
+            self._look_at_caller(place.removesuffix(".content") if item else place, part.extra)
+
+    def _look_at_caller(self, place: str, extra: Record) -> None:
+        """Look at who made a call: for a model of another format it is as if it had been the model itself."""
+        caller = extra.get("caller")
+        if isinstance(caller, dict) and caller.get("type") != _DIRECT:
+            self._note(place, "caller", "programs that call tools are not known to this model's provider")
+        if extra.get("async") is True:
+            self._note(place, "async", "calls that an answer does not wait for are not known to this model's provider")
 
     def _look_at_document(self, place: str, extra: Record) -> None:
         if not self.documents:

@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects import openai
 from apps.gateway.endpoints.answering import answer_chat
+from apps.kernel.offload import offload
+
+# OpenAI's Python client since this version types an answer's `metadata` as strings, and warns of anything else whenever
+# an answer is dumped. Its other clients, and its chunks of streams, do not look.
+_TYPED_SINCE = (3, 3)
 
 
 def chat_completions(request: ClientRequest) -> ClientResponse:
     """Answer a chat request, whole or streamed."""
-    return answer_chat(request, "chat_completions", openai)
+    return answer_chat(request, "chat_completions", openai, partial(_read, request))
+
+
+def _read(request: ClientRequest, body: bytes) -> Chat:
+    """Return the chat that a body asks for. Raises InvalidRequest."""
+    chat = offload(len(body), partial(openai.read_request, body))
+    chat.metadata_as_text = warns_of_structures(
+        request.header("x-stainless-lang"), request.header("x-stainless-package-version")
+    )
+    return chat
+
+
+def warns_of_structures(language: str | None, version: str | None) -> bool:
+    """Return whether a client, by the headers that OpenAI's libraries send, warns of `metadata` that is not strings."""
+    if language is None or language.strip().lower() != "python":
+        return False
+    major, _, minor = (version or "").partition(".")
+    minor = minor.partition(".")[0]
+    if not (major.isdecimal() and minor.isdecimal() and len(major) + len(minor) < 20):
+        # A version without a number is taken for a new one.
+        return True
+    return (int(major), int(minor)) >= _TYPED_SINCE

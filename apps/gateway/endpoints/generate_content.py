@@ -19,6 +19,7 @@ from apps.gateway.count_tokens import count_tokens as prompt_tokens
 from apps.gateway.dialects import google
 from apps.gateway.endpoints.answering import answer_authenticated, answer_chat, json_response
 from apps.gateway.endpoints.embeddings import batch_embed_contents, embed_content
+from apps.gateway.endpoints.raw_predict import PUBLISHER, raw_predict
 from apps.kernel.errors import NotFound
 from apps.kernel.offload import offload
 
@@ -49,6 +50,8 @@ def model_method(request: ClientRequest) -> ClientResponse:
     if method not in MODEL_METHODS:
         name, colon, method = name.rpartition(":")
         method = method if colon else ""
+    if method in _RAW_METHODS and request.parameters.get("publisher") == PUBLISHER:
+        return raw_predict(request, name)
     answer = _METHODS.get(method)
     if answer is None:
         return answer_authenticated(request, "generate_content", google, partial(_refuse, method))
@@ -106,6 +109,8 @@ def _count(request: ClientRequest, model: str) -> ClientResponse:
     return answer_authenticated(request, "generate_content", google, count)
 
 
+# Methods of Vertex AI's that are asked in a publisher's own format.
+_RAW_METHODS = frozenset({"rawPredict", "streamRawPredict"})
 # Methods of Google's that have paths of their own.
 MODEL_METHODS = ("generateContent", "streamGenerateContent", "countTokens", "embedContent", "batchEmbedContents")
 _METHODS: dict[str, Callable[[ClientRequest, str], ClientResponse]] = {

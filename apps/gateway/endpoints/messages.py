@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -11,7 +11,7 @@ import msgspec
 
 from apps.gateway.access.policy import find_current_policy, find_policy
 from apps.gateway.admission.byte_budget import read_body
-from apps.gateway.canonical.chat import Chat, FunctionTool
+from apps.gateway.canonical.chat import Chat, DroppedField, FunctionTool
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens as prompt_tokens
 from apps.gateway.dialects import anthropic, fields
@@ -28,22 +28,34 @@ from apps.kernel.offload import offload
 # What requests are logged as.
 ROUTE: Final = "messages"
 
+# What makes a body of the format of another form of it, with the previews that it switches on.
+Translation = Callable[[bytes], tuple[bytes, list[str]]]
+
+# The preview under which Anthropic asks another model where one refuses. It answers as one request here, whose models
+# all pass access rules, limits and prices of their own: the list is the gateway's, and the provider sees none of it.
+_FALLBACK_BETA: Final = "server-side-fallback-"
+_REFUSALS_STAY: Final = DroppedField(
+    "fallbacks", "the next model is asked when one fails, not when one refuses: ask it in a request of its own"
+)
+
 _BETA = re.compile(r"[\w.-]{1,100}")
 # Claude Code sends eight.
 _MAX_BETAS = 50
 
 
-def messages(request: ClientRequest) -> ClientResponse:
-    """Answer a chat request, whole or streamed."""
-    return answer_authenticated(request, ROUTE, anthropic, partial(_answer, request))
+def messages(request: ClientRequest, translate: Translation | None = None) -> ClientResponse:
+    """Answer a chat request, whole or streamed. `translate` makes a body of this format of another form of it."""
+    return answer_authenticated(request, ROUTE, anthropic, partial(_answer, request, translate))
 
 
-def count_tokens(request: ClientRequest) -> ClientResponse:
+def count_tokens(request: ClientRequest, translate: Translation | None = None) -> ClientResponse:
     """Tell how many tokens a prompt has: the provider's count, else about how many. Free, and nothing is recorded."""
 
     def count(token: str) -> ClientResponse:
         policy = find_policy(token)
         body, hold = read_body(request, policy.organization_id)
+        if translate is not None:
+            body, _ = offload(len(body), partial(translate, body))
         chat = _Asked(request, token, anthropic.read_prompt).read_first(body)
         return json_response(
             msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token, body, hold.reserve)})
@@ -52,8 +64,8 @@ def count_tokens(request: ClientRequest) -> ClientResponse:
     return answer_authenticated(request, ROUTE, anthropic, count)
 
 
-def _answer(request: ClientRequest, token: str) -> ClientResponse:
-    asked = _Asked(request, token, anthropic.read_request)
+def _answer(request: ClientRequest, translate: Translation | None, token: str) -> ClientResponse:
+    asked = _Asked(request, token, anthropic.read_request, translate)
     run = asked.with_tools(open_chat(request, ROUTE, token, asked.read_first))
     return stream_response(run, anthropic) if run.chat.stream else complete_response(run, anthropic)
 
@@ -61,19 +73,31 @@ def _answer(request: ClientRequest, token: str) -> ClientResponse:
 class _Asked:
     """One request: its chat, and how the gateway calls tools of MCP servers for it, where it names any."""
 
-    def __init__(self, request: ClientRequest, token: str, read: Callable[[bytes], Chat]) -> None:
-        self._request, self._token, self._read = request, token, read
+    def __init__(
+        self,
+        request: ClientRequest,
+        token: str,
+        read: Callable[[bytes], Chat],
+        translate: Translation | None = None,
+    ) -> None:
+        self._request, self._token, self._read, self._translate = request, token, read, translate
+        self._betas = read_betas((request.header("anthropic-beta") or "").split(","))
         self._tools: ServerToolRequest | None = None
         self._form: MessagesForm | None = None
 
     def read(self, body: bytes) -> Chat:
         """Return the chat of a body. Raises InvalidRequest."""
         chat = offload(len(body), partial(self._read, body))
-        chat.betas = _betas(self._request)
+        chat.betas = [beta for beta in self._betas if not beta.startswith(_FALLBACK_BETA)] or None
+        if len(chat.betas or ()) < len(self._betas) and chat.preferences is not None and chat.preferences.models:
+            chat.unmet = [*(chat.unmet or ()), _REFUSALS_STAY]
         return chat
 
     def read_first(self, body: bytes) -> Chat:
         """Return the chat of the client's own body, with functions in the place of servers. Raises ApiError."""
+        if self._translate is not None:
+            body, betas = offload(len(body), partial(self._translate, body))
+            self._betas += [beta for beta in betas if beta not in self._betas]
         chat = self.read(body)
         if not messages_request.speaks_of_servers(chat):
             return chat
@@ -92,7 +116,7 @@ class _Asked:
         return run if self._tools is None or self._form is None else self._tools.loop(run, self._form, self.read)
 
 
-def _betas(request: ClientRequest) -> list[str] | None:
+def read_betas(words: Sequence[str]) -> list[str]:
     """Return the previews that the client switches on: no other names, and not what the gateway does itself."""
-    names = [name.strip() for name in (request.header("anthropic-beta") or "").split(",")[:_MAX_BETAS]]
-    return [name for name in names if _BETA.fullmatch(name) and not name.startswith(messages_request.BETA)] or None
+    names = [name.strip() for name in words[:_MAX_BETAS]]
+    return [name for name in names if _BETA.fullmatch(name) and not name.startswith(messages_request.BETA)]

@@ -62,9 +62,11 @@ def _pair(item: Record, toolset: Toolset) -> tuple[Record, Record]:
 
 def _result(item: Record) -> str:
     error, output = item.get("error"), item.get("output")
-    if error is not None:
-        return f"Error: {error if isinstance(error, str) else encode(error).decode()}"
-    return output if isinstance(output, str) else ""
+    said = output if isinstance(output, str) else ""
+    if error is None:
+        return said
+    words = f"Error: {error if isinstance(error, str) else encode(error).decode()}"
+    return f"{words}\n{said}" if said else words
 
 
 # Compared, not looked up: what a client wrote as a type may be anything.

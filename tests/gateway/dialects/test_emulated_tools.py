@@ -176,3 +176,26 @@ def test_reasoning_opens_for_its_own_organization_only_and_only_unchanged() -> N
     for content, cipher in ((text, others), (text, None), (text[:-6] + "AAAAA=", mine), ("gwr1.", mine)):
         with pytest.raises(Malformed):
             decrypt_blocks(content, cipher)
+
+
+def test_what_a_function_cannot_say_of_a_custom_or_namespaced_tool_is_told() -> None:
+    where = target()
+    inner = {"type": "function", "name": "spawn", "defer_loading": True, "output_schema": {"type": "string"}}
+    tools = [
+        {"type": "custom", "name": "patch", "allowed_callers": ["programmatic"], "async": True},
+        {"type": "namespace", "name": "agents", "tools": [{"type": "custom", "name": "say"}, inner]},
+    ]
+    emulate_tools(asked(tools=tools), "anthropic", where)
+    assert [dropped.param for dropped in where.dropped_fields] == [
+        "tools[0].allowed_callers",
+        "tools[0].async",
+        "tools[1].tools[1].defer_loading",
+        "tools[1].tools[1].output_schema",
+    ]
+
+
+def test_what_asks_for_what_happens_anyway_is_no_loss() -> None:
+    where = target()
+    usual = {"allowed_callers": ["direct"], "async": False, "defer_loading": False, "output_schema": None}
+    emulate_tools(asked(tools=[{"type": "custom", "name": "patch", **usual}]), "anthropic", where)
+    assert where.dropped_fields == []

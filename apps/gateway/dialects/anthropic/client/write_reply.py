@@ -40,14 +40,22 @@ from apps.gateway.dialects.anthropic.client.write_blocks import (
 )
 from apps.gateway.dialects.anthropic.shared.failures import write_error_object
 from apps.gateway.dialects.anthropic.shared.usage import write_usage
-from apps.gateway.dialects.anthropic.shared.wire import FINISH_REASONS, NAME, STOP_REASONS, encode, new_id, read_input
+from apps.gateway.dialects.anthropic.shared.wire import (
+    FINISH_REASONS,
+    NAME,
+    STOP_DETAILS,
+    STOP_REASONS,
+    encode,
+    new_id,
+    read_input,
+)
 from apps.kernel.usage import Usage
 
 # Before the message there is no event that every client takes: a comment says nothing.
 _SILENCE = b": ping\n\n"
 _PING = sse({"type": "ping"})
 # Fields of a message that a stream says at its end, inside the `delta`.
-_IN_DELTA = ("container", "stop_details")
+_IN_DELTA = ("container", STOP_DETAILS)
 
 
 def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
@@ -55,6 +63,7 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
     choice = reply.choices[0] if reply.choices else Choice()
     extra = dict(reply.extra.get(NAME, {}))
     counted = extra.pop("usage", {})
+    details = _stop_details(choice.explanation, choice.native_finish)
     return encode(
         {
             "id": f"msg_{reply.log_id}" if reply.log_id else reply.id or new_id("msg_"),
@@ -64,6 +73,7 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
             "content": choice.extra.get(NAME, {}).get("content") or _content(choice, chat),
             "stop_reason": _stop_reason(choice.finish, choice.native_finish, refused=choice.refusal is not None),
             "stop_sequence": choice.stop_sequence or choice.choice_extra.get(NAME, {}).get("stop_sequence"),
+            **details,
             "usage": {**write_usage(summary.usage), **counted},
             **extra,
         }
@@ -105,6 +115,13 @@ def _stop_reason(reason: str | None, native: str | None, *, refused: bool) -> st
     if refused and reason == "stop":
         return "refusal"
     return STOP_REASONS[cast(Any, reason) or "stop"]
+
+
+def _stop_details(explanation: str | None, native: str | None) -> Record:
+    """Return the field that says why another format's provider refused to answer; this format's own has said it."""
+    if explanation is None or native in FINISH_REASONS:
+        return {}
+    return {STOP_DETAILS: {"type": "refusal", "category": None, "explanation": explanation}}
 
 
 class _Stream:
@@ -218,6 +235,7 @@ class _Stream:
         delta: Record = {
             "stop_reason": _stop_reason(end.reason, end.native, refused=self._refused),
             "stop_sequence": end.stop_sequence or self._sequence,
+            **_stop_details(end.explanation, end.native),
             **{name: late.pop(name) for name in _IN_DELTA if name in late},
         }
         last = sse({"type": "message_delta", "delta": delta, "usage": counted, **late})

@@ -17,7 +17,7 @@ from apps.gateway.dialects.answer_errors import drain_frames, truncated_answer, 
 from apps.gateway.dialects.anthropic.provider.read_block import BlockReader
 from apps.gateway.dialects.anthropic.shared.failures import failed
 from apps.gateway.dialects.anthropic.shared.usage import COUNTS, read_usage
-from apps.gateway.dialects.anthropic.shared.wire import FINISH_REASONS, NAME
+from apps.gateway.dialects.anthropic.shared.wire import FINISH_REASONS, NAME, STOP_DETAILS
 
 Record = dict[str, Any]
 
@@ -95,6 +95,7 @@ class _Answer:
         self._given: set[str] = set()
         self._repeated: set[int] = set()
         self._stop: str | None = None
+        self._explanation: str | None = None
 
     def read(self, frame: bytes) -> list[Event]:
         """Return the events of one of the provider's events; kinds that are not known say nothing."""
@@ -175,6 +176,7 @@ class _Answer:
             self._stop = stop
         if isinstance(sequence, str):
             events.append(OpaqueDelta(dialect=NAME, data={"stop_sequence": sequence}, of="choice"))
+        self._explanation = _explanation_of(fields.get(STOP_DETAILS)) or self._explanation
         self._learn(_beyond(fields), events)
         self._count(counted.get("usage"), events)
 
@@ -206,7 +208,8 @@ class _Answer:
         reason = FINISH_REASONS.get(self._stop, "stop")
         if reason == "stop" and self.blocks.calls:
             reason = "tool_calls"
-        events.append(Finished(reason=reason, native=self._stop))
+        said = self._explanation if reason == "content_filter" else None
+        events.append(Finished(reason=reason, native=self._stop, explanation=said))
         return events
 
     def _fail(self, event: Event) -> list[Event]:
@@ -220,6 +223,16 @@ def _name_of(block: Any) -> str:
         if isinstance(block, dict) and isinstance(name := block.get(field), str) and name:
             return f"{block.get('type')} {name}"
     return ""
+
+
+def _explanation_of(details: Any) -> str | None:
+    """Return why an answer was refused: the provider's words, else the category of what it refuses."""
+    if not isinstance(details, dict):
+        return None
+    words, category = details.get("explanation"), details.get("category")
+    if isinstance(words, str) and words.strip():
+        return words
+    return f"The model's provider refused to answer: {category}" if isinstance(category, str) and category else None
 
 
 def _index(wire: Record) -> int:

@@ -18,6 +18,8 @@ from apps.kernel.json_bounds import decode_text_within
 
 # The field of a call that says whether the model made it, or a program at the provider.
 CALLER: Final = "caller"
+# The field of a message that says why its provider refused to answer.
+STOP_DETAILS: Final = "stop_details"
 NAME: Final = "anthropic"
 FRAMING: Final = "sse"
 VERSION: Final = "2023-06-01"

@@ -169,7 +169,7 @@ class _Candidate:
         self._own = dict(choice.choice_extra.get(NAME, {}))
         self.likely = None if choice.logprobs is None else choice.logprobs.get("content") or []
         if choice.finish is not None:
-            self._end = Finished(reason=choice.finish, native=choice.native_finish)
+            self._end = Finished(reason=choice.finish, native=choice.native_finish, explanation=choice.explanation)
 
     def learn(self, event: Event) -> None:
         """Take note of what is said of the whole answer."""
@@ -192,6 +192,7 @@ class _Candidate:
         wire: Record = {
             "content": {"parts": parts or [{"text": ""}], "role": "model"},
             "finishReason": finish_word(end.reason, end.native),
+            **({} if end.explanation is None else {"finishMessage": end.explanation}),
             "index": index,
             **self._own,
         }

@@ -94,7 +94,9 @@ class _Answer:
         if not self._candidates and self._blocked:
             self.over = True
             own = OpaqueDelta(dialect=NAME, data={"promptFeedback": self._feedback}, of="reply")
-            return [own, Finished(reason="content_filter", native=self._blocked)]
+            words = self._feedback.get("blockReasonMessage")
+            said = words if isinstance(words, str) and words.strip() else None
+            return [own, Finished(reason="content_filter", native=self._blocked, explanation=said)]
         if not self._candidates:
             return self._end_with(
                 unreadable_answer("The provider sent an answer without candidates") if whole else truncated_answer()
@@ -108,7 +110,8 @@ class _Answer:
             reason = FINISH_REASONS.get(reader.finish_word or "", "stop")
             if reason == "stop" and reader.has_calls:
                 reason = "tool_calls"
-            events.append(Finished(choice=index, reason=reason, native=reader.finish_word))
+            said = reader.explanation if reason == "content_filter" else None
+            events.append(Finished(choice=index, reason=reason, native=reader.finish_word, explanation=said))
         self.over = True
         return events
 

@@ -44,6 +44,8 @@ class CandidateReader:
 
     def __init__(self, index: int) -> None:
         self.finish_word: str | None = None
+        # The provider's words for why its filter ended the answer.
+        self.explanation: str | None = None
         self.queries: set[str] = set()
         self.uses_maps = False
         self.has_calls = False
@@ -72,6 +74,8 @@ class CandidateReader:
                 self._read_part(part, events)
         if isinstance(word := candidate.get("finishReason"), str) and word:
             self.finish_word = word
+        if isinstance(words := candidate.get("finishMessage"), str) and words.strip():
+            self.explanation = words
         self._around |= {
             name: value for name, value in candidate.items() if name not in _KNOWN and value not in (None, [], {})
         }

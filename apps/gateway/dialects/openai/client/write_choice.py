@@ -29,7 +29,9 @@ def write_choice(choice: Choice, *, legacy: bool, silent: bool) -> Record:
 
 def _message(choice: Choice, *, legacy: bool, silent: bool) -> Record:
     content = choice.text
-    if content is None and not (choice.tool_calls or choice.refusal or choice.audio):
+    # The model's own words; else its provider's, whose filter ended the answer.
+    refusal = choice.explanation if choice.refusal is None else choice.refusal
+    if content is None and not (choice.tool_calls or refusal or choice.audio):
         # Clients count on a string where nothing else stands for it.
         content = ""
     wire: Record = {"role": "assistant", "content": content}
@@ -37,8 +39,8 @@ def _message(choice: Choice, *, legacy: bool, silent: bool) -> Record:
         wire["reasoning"] = "".join(block.text for block in choice.reasoning)
         if any(has_details(block) for block in choice.reasoning):
             wire["reasoning_details"] = [write_detail(block, block.block) for block in choice.reasoning]
-    if choice.refusal is not None:
-        wire["refusal"] = choice.refusal
+    if refusal is not None:
+        wire["refusal"] = refusal
     if choice.tool_calls:
         calls = [write_call(call.id, call.name, call.arguments, call.extra) for call in choice.tool_calls]
         wire |= {"function_call": calls[0]["function"]} if legacy else {"tool_calls": calls}

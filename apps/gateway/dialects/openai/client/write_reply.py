@@ -66,7 +66,7 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
             ],
             **({"provider": reply.provider} if reply.provider else {}),
             "usage": write_usage(summary, live=bool(reply.provider), details=chat.usage_details),
-            "metadata": summary.metadata,
+            **_metadata(summary.metadata, as_text=chat.metadata_as_text),
         }
     )
 
@@ -85,6 +85,18 @@ def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
 def id_of(answer: Reply | Started) -> str:
     """Return an answer's id: that of its log entry, so that it can be asked about; else the provider's."""
     return f"gen-{answer.log_id}" if answer.log_id else answer.id or new_id("chatcmpl-")
+
+
+def _metadata(metadata: Record, *, as_text: bool) -> Record:
+    """Return the report on the request. For a client that takes strings only, lists and objects become JSON there, and
+    `gateway` beside it has all of it as it is."""
+    if not as_text:
+        return {"metadata": metadata}
+    texts = {
+        name: value if value is None or isinstance(value, str) else encode(value).decode()
+        for name, value in metadata.items()
+    }
+    return {"metadata": texts, "gateway": metadata}
 
 
 def _hides_thinking(chat: Chat) -> bool:
@@ -118,6 +130,7 @@ class _Stream:
         self._common: Record = {}
         self._head = b""
         self._heard: set[int] = set()
+        self._declined: set[int] = set()
         self._custom: set[tuple[int, int]] = set()
         self._ends: dict[int, Finished] = {}
         # Members for the next chunk, of a choice's delta, of a choice, of the chunk itself.
@@ -181,6 +194,7 @@ class _Stream:
         return self._chunk(event.choice, b'"content":' + encode(event.text))
 
     def _refusal(self, event: RefusalDelta) -> bytes:
+        self._declined.add(event.choice)
         return self._chunk(event.choice, b'"refusal":' + encode(event.text))
 
     def _reasoning(self, event: ReasoningDelta) -> bytes:
@@ -252,7 +266,10 @@ class _Stream:
         for end in ends:
             word = "function_call" if self._legacy and end.reason == "tool_calls" else end.reason
             with_bill = self._include_usage is None and end is ends[-1]
-            pieces.append(self._chunk(end.choice, b"", encode(word), bill if with_bill else b""))
+            # Why its provider's filter ended the answer, unless the model itself has declined.
+            said = end.choice not in self._declined and end.explanation is not None
+            delta = b'"refusal":' + encode(end.explanation) if said else b""
+            pieces.append(self._chunk(end.choice, delta, encode(word), bill if with_bill else b""))
         self.over = True
         if self._include_usage:
             pieces.append(b"%b]%b}\n\n" % (self._head, bill))

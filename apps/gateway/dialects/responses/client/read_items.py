@@ -15,6 +15,7 @@ from apps.gateway.dialects.configuration_updates import CONFIGURATION_UPDATE
 from apps.gateway.dialects.fields import (
     Malformed,
     Record,
+    boolean,
     filled_string,
     list_of,
     one_of,
@@ -157,8 +158,7 @@ def _custom_call(wire: Record) -> _Read:
 
 
 def _call(wire: Record, arguments: str, extra: Record) -> ToolCall:
-    if (namespace := optional(wire, "namespace", string)) is not None:
-        extra = {**extra, "namespace": namespace}
+    extra = extra | _stated(wire, **_BESIDE_CALLS)
     call_id, name = required(wire, "call_id", filled_string), required(wire, "name", filled_string)
     return ToolCall(id=call_id, name=name, arguments=arguments, extra=extra or None)
 
@@ -171,9 +171,19 @@ def _arguments(wire: Record) -> str:
 
 def _output(wire: Record) -> _Read:
     parts = required(wire, "output", read_content)
-    return _Read("tool", [ToolResult(call_id=required(wire, "call_id", filled_string), parts=parts)])
+    extra = _stated(wire, name=string, namespace=string, caller=record)
+    result = ToolResult(call_id=required(wire, "call_id", filled_string), parts=parts, extra=extra or None)
+    return _Read("tool", [result])
 
 
+def _stated(wire: Record, **readers: Callable[[Any], Any]) -> Record:
+    """Return those of an item's fields that say something, read."""
+    read = {name: optional(wire, name, reader) for name, reader in readers.items()}
+    return {name: value for name, value in read.items() if value is not None}
+
+
+# Who called, the model or a program of its, and whether the answer goes on meanwhile.
+_BESIDE_CALLS: Final[dict[str, Callable[[Any], Any]]] = {"namespace": string, "caller": record, "async": boolean}
 _role = one_of("system", "developer", "user", "assistant")
 _ITEMS: dict[str, Callable[[Record], _Read]] = {
     "message": _message,

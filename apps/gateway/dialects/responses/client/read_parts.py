@@ -31,12 +31,20 @@ def _part(value: Any) -> Part:
 
 
 def _rest(wire: Record, *known: str) -> Record | None:
-    return fields.rest_of(wire, frozenset({"type", BREAKPOINT, *known}))
+    return fields.rest_of(wire, frozenset({"type", *known}))
 
 
 def _mark(wire: Record) -> CacheMark | None:
-    """Read the mark of what to cache, which says no time to live that others know."""
-    return None if optional(wire, BREAKPOINT, record) is None else CacheMark()
+    """Read the mark of what to cache. Where it states how long, that is longer than the shortest time of others: theirs
+    is the longer of their two."""
+    mark = optional(wire, BREAKPOINT, record)
+    if mark is None:
+        return None
+    return CacheMark(ttl=None if fields.within(BREAKPOINT, _lifetime, mark) is None else "1h")
+
+
+def _lifetime(mark: Record) -> str | None:
+    return optional(mark, "ttl", filled_string)
 
 
 def _text(wire: Record) -> Text:

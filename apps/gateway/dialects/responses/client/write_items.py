@@ -76,6 +76,10 @@ class OutputItems:
         """Return the items as they are now."""
         return [item.wire() for item in self._items]
 
+    def decline(self, explanation: str) -> None:
+        """Add why a provider's filter ended the answer, as words of refusal."""
+        self._refusal(RefusalDelta(text=explanation))
+
     def close(self, *, incomplete: bool) -> None:
         """End every item that is open; the last one is `incomplete` where the answer was cut off."""
         if self._likely:

@@ -112,6 +112,8 @@ class ResponseWriter:
         return self._numbered(self._taken()) if self._items.out else []
 
     def _finish(self, summary: Summary) -> list[Record]:
+        if self._end.explanation is not None:
+            self._items.decline(self._end.explanation)
         self._items.close(incomplete=self._end.reason in _CUT)
         out = self._taken()
         self.response = self._frame.finished(self._end, self._items.output(), summary)
@@ -164,4 +166,4 @@ def _events_of(reply: Reply) -> Iterator[Event]:
     for index, call in enumerate(choice.tool_calls):
         yield ToolCallStarted(index=index, id=call.id, name=call.name, extra=call.extra)
         yield ToolCallDelta(index=index, arguments=call.arguments)
-    yield Finished(reason=choice.finish or "stop", native=choice.native_finish)
+    yield Finished(reason=choice.finish or "stop", native=choice.native_finish, explanation=choice.explanation)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat, Reasoning, Target, WebSearchTool
 from apps.gateway.dialects.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.responses.provider.flavor import Flavor
-from apps.gateway.dialects.responses.shared.wire import NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT
+from apps.gateway.dialects.responses.shared.wire import BREAKPOINT, NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT
 from apps.gateway.dialects.stop_sequences import emulate_stop_sequences
 from apps.gateway.dialects.structured_output import emulate_structured_output
 from apps.gateway.dialects.tool_names import adapt_tool_names
@@ -65,11 +65,15 @@ def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     emulate_stop_sequences(chat, target)
     chat = _with_search(chat)
     chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
-    marks = "prompt_cache_breakpoint" in flavor.takes
+    # A client of this format marks in its own words, which are kept.
+    marks = chat.dialect == NAME or BREAKPOINT in flavor.takes
     foreign = chat
     if shared := shared_fields(chat):
         foreign = replace(chat, extra={name: it for name, it in (chat.extra or {}).items() if name not in shared})
-    note_unsupported_fields(foreign, target, NAME, marks=marks, names=False, details=True, thinking=is_returnable)
+    written = frozenset({BREAKPOINT})
+    note_unsupported_fields(
+        foreign, target, NAME, marks=marks, names=False, details=True, thinking=is_returnable, written=written
+    )
     note_unsupported_hints(chat, target, *_HINTS)
     if chat.dialect != NAME:
         chat = shorten_user(chat, target)

@@ -99,7 +99,13 @@ class _Input:
             parts = _marked_as_error(parts)
         call_id = self._ids.of(result.call_id)
         kind = "custom_tool_call_output" if call_id in self._custom else "function_call_output"
-        return {"type": kind, "call_id": call_id, "output": write_content(parts, self._flavor, at, own=self._own)}
+        own = (result.extra or {}) if self._own else {}
+        return {
+            "type": kind,
+            "call_id": call_id,
+            **own,
+            "output": write_content(parts, self._flavor, at, own=self._own),
+        }
 
     def _add_answer(self, message: Message, number: int, at: str) -> None:
         """Add what the model said, in the order in which it said it."""
@@ -133,14 +139,16 @@ class _Input:
         if extra.get("type") == "custom":
             self._custom.add(call_id)
             wire = {"type": "custom_tool_call", "call_id": call_id, "name": call.name, "input": call.arguments}
-            return {**wire, **self._namespace(call)}
-        wire = {"type": "function_call", "call_id": call_id, "name": call.name, **self._namespace(call)}
+            return {**wire, **self._beside(call)}
+        wire = {"type": "function_call", "call_id": call_id, "name": call.name, **self._beside(call)}
         return {**wire, "arguments": call.arguments if call.arguments.strip() else "{}"}
 
-    def _namespace(self, call: ToolCall) -> Record:
-        """Return the namespace that a call's tool belongs to, where the client's format has namespaces."""
+    def _beside(self, call: ToolCall) -> Record:
+        """Return what a client of this format says beside a call; of one of OpenAI's other format, the namespace."""
+        if self._own:
+            return {name: value for name, value in (call.extra or {}).items() if name != "type"}
         namespace = (call.extra or {}).get("namespace")
-        return {"namespace": namespace} if (self._openai or self._own) and isinstance(namespace, str) else {}
+        return {"namespace": namespace} if self._openai and isinstance(namespace, str) else {}
 
     def _kind_and_message(self, part: Part) -> tuple[str, str | None]:
         """Return which kind of item a part belongs to, and which message of a client's of this format it was in."""

@@ -9,7 +9,7 @@ from mimetypes import guess_extension, guess_type
 
 from apps.gateway.canonical.chat import Audio, File, Image, Opaque, Part, Piece, Refusal, Text
 from apps.gateway.dialects.responses.provider.flavor import Flavor
-from apps.gateway.dialects.responses.shared.wire import NAME, Record, without_none
+from apps.gateway.dialects.responses.shared.wire import BREAKPOINT, NAME, Record, without_none
 from apps.kernel.errors import InvalidRequest
 
 _SOUNDS = frozenset({"wav", "mp3"})
@@ -23,12 +23,20 @@ def write_content(parts: list[Part], flavor: Flavor, at: str, *, own: bool = Fal
 
     Raises InvalidRequest for what the format has no words for.
     """
-    wire = [{**((part.extra or {}) if own else {}), **_write_part(part, flavor, at)} for part in parts]
+    wire = [{**_write_part(part, flavor, at), **_beside(part, own=own)} for part in parts]
     if not wire:
         return ""
     if len(wire) == 1 and wire[0].keys() == {"type", "text"}:
         return str(wire[0]["text"])
     return wire
+
+
+def _beside(part: Part, *, own: bool) -> Record:
+    """Return what a part says beyond the canonical language; of OpenAI's other format, its mark of what to cache."""
+    extra = part.extra or {}
+    if own:
+        return extra
+    return {BREAKPOINT: extra[BREAKPOINT]} if isinstance(extra.get(BREAKPOINT), dict) else {}
 
 
 def _write_part(part: Part, flavor: Flavor, at: str) -> Record:
@@ -54,8 +62,8 @@ def _write_part(part: Part, flavor: Flavor, at: str) -> Record:
 
 def _with_cache_mark(wire: Record, piece: Piece, flavor: Flavor) -> Record:
     """Add a part's cache mark where the model takes those; prompts are cached without one, too."""
-    if piece.cache is not None and "prompt_cache_breakpoint" in flavor.takes:
-        wire["prompt_cache_breakpoint"] = {"mode": "explicit"}
+    if piece.cache is not None and BREAKPOINT in flavor.takes:
+        wire[BREAKPOINT] = {"mode": "explicit"}
     return wire
 
 
