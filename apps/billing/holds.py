@@ -18,12 +18,15 @@ from apps.billing.worker_leases import notes_key
 from apps.kernel.money import nanos_up
 from apps.kernel.redis import LuaScript
 
-# What is granted of more than a 64th of what is left: a useful part of up to an eighth of it, or that 64th, whichever
-# is more. So any number of requests at once leave each other room, and one alone may come to have nearly all.
+# What is granted of more than a 16th of what is left: a quarter of it to a request that finds next to nothing held; to
+# others a 16th, or a useful part of up to a 32nd of all there is, if that is more. So one request alone is not cut
+# short, and of many at once more than twenty get about the same.
 PARTIAL_GRANT_LUA: Final = """
-    local function granted(want, part, least, left)
-      if not left or want <= left / 64 then return want end
-      return math.floor(math.max(least, math.min(want, math.max(left / 64, math.min(part, left / 8)))))
+    local function is_alone(left, held) return held * 16 <= left end
+    local function granted(want, part, least, left, all, alone)
+      if not left or want <= left / 16 then return want end
+      local share = alone and left / 4 or math.max(left / 16, math.min(part, all / 32))
+      return math.floor(math.max(least, math.min(want, left, share)))
     end
 """
 
@@ -41,7 +44,7 @@ _EXTEND = LuaScript(
     if not note or note.payload == '' then return {'gone'} end
     -- Asked again because the answer was lost on its way: it holds more already.
     if note.amount ~= ARGV[2] then return {'held', note.amount} end
-    local least, left = tonumber(ARGV[5]), nil
+    local least, left, all, alone = tonumber(ARGV[5]), nil, nil, true
     for i = 2, #KEYS do
       local amount, held = balance(KEYS[i])
       if not amount then return {'unknown', KEYS[i]} end
@@ -49,8 +52,10 @@ _EXTEND = LuaScript(
       local free = amount - held
       if free < least or free <= 0 then return {'short', KEYS[i]} end
       left = left and math.min(left, free) or free
+      all = all and math.min(all, amount) or amount
+      alone = alone and is_alone(free, held)
     end
-    local more = string.format('%.0f', granted(tonumber(ARGV[3]), tonumber(ARGV[4]), least, left))
+    local more = string.format('%.0f', granted(tonumber(ARGV[3]), tonumber(ARGV[4]), least, left, all, alone))
     local total = string.format('%.0f', tonumber(note.amount) + tonumber(more))
     for i = 2, #KEYS do redis.call('HINCRBY', KEYS[i], 'held', more) end
     redis.call('HSET', KEYS[1], ARGV[1], (string.gsub(text, '^{"amount":"%d+"', '{"amount":"' .. total .. '"', 1)))

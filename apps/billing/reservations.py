@@ -59,11 +59,12 @@ _CHECKS_LUA = """
     end
     if ARGV[9] ~= '' and crowded(KEYS[6], now, tonumber(ARGV[9]), tonumber(ARGV[10])) then return {'too_many'} end
 
-    local least, key_left, credits_left = tonumber(ARGV[13]), nil, nil
+    local least, key_left, credits_left, all, alone = tonumber(ARGV[13]), nil, nil, nil, true
     if ARGV[6] ~= '' then
       local used, held = balance(KEYS[4])
       if not used then return {'unknown', 'key'} end
       key_left = tonumber(ARGV[6]) - used - held
+      all, alone = key_left + held, is_alone(key_left, held)
       if key_left < least or key_left <= 0 then return {'over_limit', string.format('%.0f', key_left)} end
     end
     if ARGV[5] ~= '' then
@@ -71,6 +72,7 @@ _CHECKS_LUA = """
       if not credits then return {'unknown', 'organization'} end
       local left = credits - held
       credits_left = left
+      all, alone = all and math.min(all, credits) or credits, alone and is_alone(left, held)
       if left < least or left <= 0 then return {'no_credits', string.format('%.0f', left)} end
     end
 """
@@ -80,7 +82,7 @@ _RESERVE = LuaScript(
     + _CHECKS_LUA
     + """
     local open = key_left and credits_left and math.min(key_left, credits_left) or key_left or credits_left
-    local amount = string.format('%.0f', granted(tonumber(ARGV[4]), tonumber(ARGV[12]), least, open))
+    local amount = string.format('%.0f', granted(tonumber(ARGV[4]), tonumber(ARGV[12]), least, open, all, alone))
     if ARGV[5] ~= '' then redis.call('HINCRBY', KEYS[3], 'held', amount) end
     if ARGV[6] ~= '' then redis.call('HINCRBY', KEYS[4], 'held', amount) end
     local note = string.gsub(ARGV[8], '^{"amount":"0"', '{"amount":"' .. amount .. '"', 1)
@@ -97,7 +99,7 @@ _RESERVE = LuaScript(
     """
 )
 
-_LOOK = LuaScript(LIMITS_LUA + _CHECKS_LUA + "return {'allowed'}")
+_LOOK = LuaScript(LIMITS_LUA + PARTIAL_GRANT_LUA + _CHECKS_LUA + "return {'allowed'}")
 
 _RELEASE = LuaScript(
     """

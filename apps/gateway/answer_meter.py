@@ -1,8 +1,9 @@
 """Answer meter: counts what an answer uses while it streams, and extends its hold before more of it is passed on.
 
-Where no more can be held the answer ends as one that reached its limit. Stands right behind the provider, before
-anything holds text back. What was written but not yet counted is estimated: a count that came before it (Anthropic's
-formats begin with one) is not the last word. Knows events and amounts. Must never know a wire format.
+The provider was given the limit that is held for (`worst_case`). What it counts or writes past that is held for here as
+far as it can be; where no more can be held the answer ends as one that reached its limit. Stands right behind the
+provider, before anything holds text back. What was written but not yet counted is estimated: a count that came before
+it (Anthropic's formats begin with one) is not the last word. Knows events and amounts. Must never know a wire format.
 """
 
 from __future__ import annotations
@@ -205,10 +206,8 @@ class AnswerMeter(msgspec.Struct, eq=False):
             # From here on the provider's counts go before the estimate.
             self._tariff = replace(tariff, base=cost - tariff.per_token * tokens_from_weight(self.written))
             self._cover()
-            needed = cost
-        else:
-            # What it may still write is held already, but for what its prompt costs beyond the estimate.
-            needed = cost + (tariff.per_token * self._limit(tariff) if early else ZERO)
+        # What it may still write is held already, but for what its prompt costs beyond the estimate.
+        needed = cost + (tariff.per_token * self._limit(tariff) if early else ZERO)
         missing = needed - self._held
         if missing > 0 and not self._extend(missing, missing, missing, 0) and early:
             self._tariff = replace(tariff, base=cost, is_visible=True)
@@ -217,8 +216,8 @@ class AnswerMeter(msgspec.Struct, eq=False):
     def _is_covered(self) -> bool:
         """Return whether all that was written is held for, after holding more where that can be."""
         while (tariff := self._tariff_now()) is not None and self.written > self._covered:
-            covered = tariff.tokens_for(self._held) + self._trusted
-            more = covered if covered * 2 <= tariff.max_tokens else max(tariff.max_tokens - covered, covered // 4)
+            covered, limit = tariff.tokens_for(self._held) + self._trusted, self._limit(tariff)
+            more = covered if covered * 2 <= limit else max(limit - covered, covered // 4)
             step = max(tokens_from_weight(self.written) - covered, more, LEAST_STEP) + self._trusted
             want, least = tariff.per_token * step, tariff.per_token * LEAST_STEP
             if not self._extend(want, want, least, step):

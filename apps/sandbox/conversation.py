@@ -124,6 +124,8 @@ class SandboxChoice:
     finish: Finish
     # PNG files.
     pictures: tuple[bytes, ...] = ()
+    # Tokens that are counted and never shown.
+    hidden: int = 0
 
 
 @dataclass(frozen=True, slots=True)

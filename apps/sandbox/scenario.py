@@ -9,6 +9,7 @@ where two of them disagree the first of this list wins:
 
 Time        latency=MS before the first byte · gap=MS between writes
 Text        words=N · kb=N · verbatim (the user's own words) · json · empty · reasoning=N (words of thought)
+            · hidden=N (tokens of thought that are counted and never shown) · heedless (of the request's limit)
             · pictures=N (in each answer) · places=P[,P…] (of the documents in a ranking)
 Pieces      chunks=N or chunk=CHARACTERS: deltas of a stream; chunks cuts a plain body too · bytewise (one byte a write)
 Failure     status=CODE · code=WORD (of the error object) · retry-after=SECONDS · html (the error body is a web page)
@@ -112,6 +113,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     json: bool = False
     empty: bool = False
     reasoning: Annotated[int, Meta(ge=0)] | None = None
+    hidden: Annotated[int, Meta(ge=0)] = 0
+    heedless: bool = False
     pictures: Annotated[int, Meta(ge=0, le=16)] | None = None
     places: Annotated[str, Meta(pattern=r"^-?\d+(,-?\d+)*$")] | None = None
 

@@ -7,8 +7,7 @@ demands them or the user's last message asks for them (calls.py says how); JSON,
 A token is four bytes of UTF-8, the last one perhaps fewer. The prompt's tokens are those of each message's text (with
 directives), 85 for each attachment, and those of each tool's name, description and schema (compact, as given); the
 completion's are those of all choices' reasoning, text, call names and arguments, and 1,056 for each picture; where only
-pictures are asked for, those alone. `max_tokens` bounds reasoning and text
-of each choice, never calls.
+pictures are asked for, those alone. `max_tokens` bounds reasoning, text and hidden tokens of each choice, never calls.
 """
 
 from __future__ import annotations
@@ -155,13 +154,15 @@ def _choice(conversation: Conversation, scenario: Scenario, identity: str, index
             f" (choice {index + 1})" if index and scripted is None and not _wants_json(conversation, scenario) else ""
         )
         text = _stopped(text, conversation.stop)
-    if conversation.max_tokens is not None:
-        whole = (reasoning, text)
+    hidden = scenario.hidden
+    if conversation.max_tokens is not None and not scenario.heedless:
+        whole = (reasoning, text, hidden)
         reasoning = reasoning and _first_tokens(reasoning, conversation.max_tokens)
         text = text and _first_tokens(text, conversation.max_tokens - tokens_of(reasoning))
-        finish = finish if (reasoning, text) == whole else "length"
+        hidden = min(hidden, conversation.max_tokens - tokens_of(reasoning) - tokens_of(text))
+        finish = finish if (reasoning, text, hidden) == whole else "length"
     pictures = _pictures(conversation, scenario, f"{identity}/{index}")
-    return SandboxChoice(text, reasoning, calls, scenario.finish or finish, pictures)
+    return SandboxChoice(text, reasoning, calls, scenario.finish or finish, pictures, hidden)
 
 
 def _pictures(conversation: Conversation, scenario: Scenario, identity: str) -> tuple[bytes, ...]:
@@ -265,7 +266,7 @@ def _usage(conversation: Conversation, scenario: Scenario, choices: tuple[Sandbo
     if conversation.only_pictures:
         attached = ATTACHMENT_TOKENS * sum(count for turn in conversation.turns for _, count in turn.attachments)
         return SandboxUsage(prompt, painted, attached=attached, painted=painted)
-    reasoning = sum(tokens_of(choice.reasoning) for choice in choices)
+    reasoning = sum(tokens_of(choice.reasoning) + choice.hidden for choice in choices)
     completion = reasoning + sum(tokens_of(choice.text) for choice in choices)
     completion += sum(tokens_of(call.name) + tokens_of(call.arguments) for choice in choices for call in choice.calls)
     return SandboxUsage(prompt, completion + painted, reasoning=reasoning, painted=painted)

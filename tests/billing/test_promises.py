@@ -78,6 +78,17 @@ class Promises(RuleBasedStateMachine):
         left = [] if limit is None else [limit - self.usage[request.api_key_id] - self.promised(request.api_key_id)]
         return min([*left, *([self.credits - self.promised()] if request.from_credits else [])], default=None)
 
+    def share(self, request: ReservationRequest, room: int | None, part: int) -> float:
+        """Return what may be granted of more than a 16th: a quarter where next to nothing is held, else less."""
+        if room is None:
+            return 0
+        limit, key = self.limits[request.api_key_id], request.api_key_id
+        counted = [] if limit is None else [(limit - self.usage[key], self.promised(key))]
+        counted += [(self.credits, self.promised())] if request.from_credits else []
+        if all(held * 16 <= amount - held for amount, held in counted):
+            return room / 4
+        return min(room, max(room / 16, min(part, min(amount for amount, _ in counted) / 32)))
+
     @rule(
         amount=amounts,
         which=numbers,
@@ -111,6 +122,7 @@ class Promises(RuleBasedStateMachine):
         left_of_limit = None if limit is None else limit - self.usage[key] - self.promised(key)
         left_of_credits = self.credits - self.promised() if paid else None
         room = self.room(request)
+        share = self.share(request, room, amount * part // 100)
         answer = reservations.reserve(request)
         outcome = answer.outcome
         if flying >= most:
@@ -123,16 +135,24 @@ class Promises(RuleBasedStateMachine):
             assert outcome is ReservationOutcome.HELD
             assert answer.hold is not None
             self.open[request.id] = request
-            self.took(request, answer.hold, amount, amount * part // 100, fewest, room)
+            self.took(request, answer.hold, amount, fewest, room, share)
 
-    def took(self, request: ReservationRequest, hold: Hold, want: int, part: int, least: int, room: int | None) -> None:
+    def took(
+        self,
+        request: ReservationRequest,
+        hold: Hold,
+        want: int,
+        least: int,
+        room: int | None,
+        share: float,
+    ) -> None:
         """Note what was granted: what is wanted, or a useful part that leaves most of what is left to others."""
         before = self.granted.get(request.id, 0)
         granted = hold.amount_nanos - before
-        if room is None or want <= room / 64:
+        if room is None or want <= room / 16:
             assert granted == want
         else:
-            assert granted == int(max(least, min(want, max(room / 64, min(part, room / 8)))))
+            assert granted == int(max(least, min(want, share)))
             assert granted <= room
         self.granted[request.id], self.known[request.id] = hold.amount_nanos, hold
 
@@ -143,6 +163,7 @@ class Promises(RuleBasedStateMachine):
         request = list(self.open.values())[which % len(self.open)]
         hold, room = self.known[request.id], self.room(request)
         fewest, useful = want * least // 100, want * part // 100
+        share = self.share(request, room, useful)
         behind = hold.amount_nanos != self.granted[request.id]
         extended = holds.extend(hold, want, useful, fewest)
         if behind:
@@ -153,7 +174,7 @@ class Promises(RuleBasedStateMachine):
             assert (extended.growth, extended.hold) == (ExtensionOutcome.SHORT, hold)
         else:
             assert extended.growth is ExtensionOutcome.HELD
-            self.took(request, extended.hold, want, useful, fewest, room)
+            self.took(request, extended.hold, want, fewest, room, share)
             if lost:
                 self.known[request.id] = hold
             again = holds.extend(hold, want, useful, fewest)

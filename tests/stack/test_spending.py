@@ -114,6 +114,28 @@ def test_a_cent_is_not_overspent_by_fifteen_long_answers_at_once(product: Produc
     assert_nothing_is_held(product)
 
 
+@STREAM
+def test_four_hundred_at_once_that_count_unseen_do_not_pass_five_cents(product: Product, stream: bool) -> None:
+    """Their provider heeds a limit; without one it counts 40,000 tokens behind four words."""
+    product.manage("shell", "-c", LONG)
+    spending_key = key_with_credits(product, "0.05", model="sandbox/json", max_tokens=None, stream=stream)
+    spending_key.wave(["words=4 hidden=40000 latency=1500"] * 400)
+    assert spending_key.outcomes["answered"] >= 15
+    assert set(spending_key.outcomes) <= {"answered", "insufficient_credits", "service_overloaded", "broken"}
+    costs = spending_key.costs()
+    assert sum(costs) <= CENT * 5 + SLIP * len(costs)
+    assert CENT * 5 - spending_key.credits() == sum(costs)
+    assert {row["unifiedFinishReason"] for row in spending_key.logs()} == {"length_limit"}
+    assert_nothing_is_held(product)
+
+
+LONG = """
+from apps.catalog.models import ModelProvider
+from apps.kernel import generation
+prices = {"input": "0.15", "output": "0.4"}
+ModelProvider.objects.filter(model_id="json").update(prices=prices, max_output=65536, context_length=200000)
+generation.bump(generation.CATALOG)
+"""
 DEAR = """
 from apps.catalog.models import ModelProvider
 from apps.kernel import generation

@@ -21,6 +21,8 @@ from tests.support.upstream import Caller
 CENT = Decimal("0.01")
 # A letter is a quarter of a token here, and at the sandbox.
 BIG = "[[sandbox kb=400]]"
+# The same, of a provider that does not heed the limit that it is given.
+HEEDLESS = "[[sandbox kb=400 heedless]]"
 # What the estimate of a prompt may be short of the sandbox's count, and one token of rounding, in USD.
 SLIP = Decimal("0.00005")
 

@@ -119,7 +119,7 @@ def _request_of(
     policy: Policy, catalog: Catalog, worst: WorstCase, identifier: UUID, note: str, rates: tuple[RateLimit, ...]
 ) -> reservations.ReservationRequest:
     """Return what is asked of the store: amounts in nanos of a USD."""
-    want = nanos_up(worst.want)
+    want = nanos_up(worst.cost)
     return reservations.ReservationRequest(
         id=identifier,
         worker=worker_name(),
@@ -127,8 +127,8 @@ def _request_of(
         api_key_id=policy.api_key_id,
         amount_nanos=want,
         # The same amount where the client states a limit.
-        part_nanos=want if worst.part is worst.want else nanos_up(worst.part),
-        least_nanos=want if worst.least is worst.want else nanos_up(worst.least),
+        part_nanos=want if worst.part is worst.cost else nanos_up(worst.part),
+        least_nanos=want if worst.least is worst.cost else nanos_up(worst.least),
         from_credits=worst.from_credits,
         key_limit_nanos=None if policy.spending_limit is None else int(policy.spending_limit * NANO),
         catalog_token=catalog.generation,

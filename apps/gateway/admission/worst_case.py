@@ -1,8 +1,8 @@
 """Worst-case cost: what to hold for a request before it is sent, and how many tokens the held amount covers.
 
-A plain answer is held whole, by the limit that the client or the model sets; where less is granted, that is the limit
-which the provider is given. A stream is held in parts, since it can be ended (`answer_meter`), unless its provider
-writes what nobody sees at once. Knows prices and limits. Must never ask a store.
+An answer is held whole, by the limit that the client or the model sets. Where less is granted, the tokens that it
+covers are the limit that the provider is given, for streams too: a provider may count what a stream never shows. Knows
+prices and limits. Must never ask a store.
 """
 
 from __future__ import annotations
@@ -72,23 +72,21 @@ class Tariff(msgspec.Struct, frozen=True):
 class WorstCase(msgspec.Struct, frozen=True):
     """The worst case of a request: its prompt's tokens, and what the dearest candidate would charge.
 
-    Held is `want`; where that is much of what is left, about `part`, and never less than `least`. `from_credits` is
-    whether any candidate is paid from credits, `covers_all` whether `want` covers all that may be written, so that
-    nothing has to be watched or limited, and `hedge_cost` what of it is for a second call.
+    Held is `cost`, which covers all that may be written; where that is much of what is left, about `part`, and never
+    less than `least`. `from_credits` is whether any candidate is paid from credits, and `hedge_cost` what of it is for
+    a second call.
     """
 
     prompt_tokens: int
     cost: Decimal
     from_credits: bool
-    want: Decimal
     part: Decimal
     least: Decimal
-    covers_all: bool = True
     hedge_cost: Decimal = ZERO
 
 
 # What is free of charge.
-NO_COST: Final = WorstCase(prompt_tokens=0, cost=ZERO, from_credits=False, want=ZERO, part=ZERO, least=ZERO)
+NO_COST: Final = WorstCase(prompt_tokens=0, cost=ZERO, from_credits=False, part=ZERO, least=ZERO)
 
 
 class SpendingAllowance(msgspec.Struct, frozen=True):
@@ -109,8 +107,6 @@ class SpendingAllowance(msgspec.Struct, frozen=True):
     def limit_of(self, candidate: Candidate) -> int | None:
         """Return the limit that a candidate is to be given, in tokens of one answer; None where it needs none."""
         tariff = self.tariff_of(candidate)
-        if tariff.is_visible:
-            return None
         covered = tariff.tokens_for(Decimal(self.hold.amount_nanos) / NANO - self.hedge_cost)
         if covered >= tariff.max_tokens:
             return None
@@ -132,24 +128,22 @@ def estimate_worst_case(
 
     Where credits pay for an answer that is retained, they pay for its storage as well.
     """
-    cost = want = part = least = ZERO
-    from_credits, covers_all = False, True
+    cost = part = least = ZERO
+    from_credits = False
     for candidate in candidates.eligible:
         tariff = tariff_of(chat, candidate, prompt * calls_of(chat, candidate.offer), retention)
         most = tariff.max_tokens
         at_most = useful = lowest = tariff.cost_of(most)
         if tariff.useful_tokens != most:
             useful = tariff.cost_of(tariff.useful_tokens)
-            covers_all = covers_all and not tariff.is_visible
         if tariff.min_tokens != most:
             lowest = tariff.cost_of(tariff.min_tokens)
         cost = max(cost, at_most)
-        want = max(want, useful if tariff.is_visible else at_most)
         part = max(part, useful)
         least = max(least, lowest)
         from_credits = from_credits or (candidate.credential.mode == CREDITS and at_most > 0)
     if hedge is None:
-        return WorstCase(prompt, cost, from_credits, want, part, least, covers_all)
+        return WorstCase(prompt, cost, from_credits, part, least)
     hedge_cost = min(
         hedge.max_cost, max(losing_cost(candidate, prompt, chat).total for candidate in candidates.eligible)
     )
@@ -157,10 +151,8 @@ def estimate_worst_case(
         prompt,
         cost + hedge_cost,
         from_credits,
-        want + hedge_cost,
         part + hedge_cost,
         least + hedge_cost,
-        covers_all,
         hedge_cost,
     )
 
@@ -183,8 +175,7 @@ def allowance_of(
     """Return what a request may write for what was granted; None where nothing has to be limited or watched."""
     if hold is None or not hold.balances:
         return None
-    granted = worst.covers_all and hold.amount_nanos >= nanos_up(worst.want)
-    if granted and not chat.stream:
+    if hold.amount_nanos >= nanos_up(worst.cost) and not chat.stream:
         return None
     return SpendingAllowance(chat, worst.prompt_tokens, retention, worst.hedge_cost, hold)
 
@@ -210,8 +201,8 @@ def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> 
         return Tariff(base, per_token, most, most, most)
     thinks = candidate.offer.reasoning and _thinks_unseen(chat, candidate)
     seen = chat.stream and not thinks and not _holds_back(chat, candidate)
-    useful = (USEFUL_WITH_THINKING if thinks else USEFUL) * (1 if seen else answers)
-    least = LEAST if seen or not _asks_to_think(chat) else LEAST + max(_budget_of(chat), LEAST_THINKING)
+    useful = (USEFUL_WITH_THINKING if thinks else USEFUL) * answers
+    least = LEAST + max(_budget_of(chat), LEAST_THINKING) if _asks_to_think(chat) else LEAST
     return Tariff(base, per_token, most, min(useful, most), min(least * answers, most), seen)
 
 

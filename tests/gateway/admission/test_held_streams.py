@@ -1,4 +1,4 @@
-"""A stream holds a part, and more ahead of all that is passed on; where no more can be held it ends, and says why."""
+"""A stream whose provider writes past its limit holds more ahead of all that is passed on, or ends and says why."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from apps.kernel import generation
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
 from tests.support.credits_left import (
-    BIG,
     CENT,
+    HEEDLESS,
     SLIP,
     chunks_in,
     credited,
@@ -49,12 +49,15 @@ def test_a_stream_holds_more_in_growing_steps_and_has_all_of_it(
         return extend(*asked)
 
     monkeypatch.setattr(holds, "extend", extended)
-    priced("0.6", max_output=200_000)
-    *_, last, done = chunks_in(post(caller, "chat", f"hi {BIG}", stream=True, max_tokens=None).content)
+    priced("0.6", max_output=4_096)
+    *_, last, done = chunks_in(post(caller, "chat", f"hi {HEEDLESS}", stream=True, max_tokens=None).content)
     assert (last["choices"][0]["finish_reason"], done) == ("stop", "[DONE]")
     assert warnings_of(last["metadata"]) == []
-    # 4,096 tokens at first, twice as many each time, for 102,400.
-    assert [round(amount / 600) for amount in amounts] == pytest.approx([8_192, 16_384, 32_768, 65_536, 131_072], abs=9)
+    # 4,096 tokens at first, a quarter more each time, for 102,400.
+    steps = [4_096]
+    while steps[-1] < 102_400:
+        steps.append(steps[-1] + steps[-1] // 4)
+    assert [round(amount / 600) for amount in amounts] == pytest.approx(steps[1:], abs=30)
     settle_all()
     row = RequestLog.objects.get()
     assert (row.completion_tokens, row.estimated_cost, row.unified_finish_reason) == (102_400, False, "completed")
@@ -64,7 +67,7 @@ def test_a_stream_holds_more_in_growing_steps_and_has_all_of_it(
 def test_no_burst_is_passed_on_before_it_is_held_for(caller: Caller) -> None:
     """All of it comes in one piece."""
     credited(caller, CENT)
-    answer = post(caller, "chat", "hi [[sandbox kb=400 chunks=1]]", stream=True, max_tokens=None)
+    answer = post(caller, "chat", "hi [[sandbox kb=400 heedless chunks=1]]", stream=True, max_tokens=None)
     said = "".join(
         chunk["choices"][0]["delta"].get("content", "") for chunk in chunks_in(answer.content) if chunk != "[DONE]"
     )
@@ -76,17 +79,19 @@ def test_no_burst_is_passed_on_before_it_is_held_for(caller: Caller) -> None:
 def test_a_chat_stream_that_money_ends_is_whole_and_says_why(caller: Caller) -> None:
     credited(caller, CENT)
     body = {"stream": True, "max_tokens": None, "stream_options": {"include_usage": True}}
-    *chunks, done = chunks_in(post(caller, "chat", f"hi {BIG}", **body).content)
+    *chunks, done = chunks_in(post(caller, "chat", f"hi {HEEDLESS}", **body).content)
     assert done == "[DONE]"
     end, bill = chunks[-2:]
     assert end["choices"] == [{"index": 0, "delta": {}, "finish_reason": "length"}]
-    assert warnings_of(bill["metadata"]) == ["max_tokens"]
-    (warning,) = bill["metadata"]["warnings"]
-    assert warning["message"].startswith("what is left to spend covers no more than about ")
+    # The limit that it was given, and that it ended past it.
+    assert warnings_of(bill["metadata"]) == ["max_tokens", "max_tokens"]
+    limit, end = bill["metadata"]["warnings"]
+    assert limit["message"] == "what is left to spend covers an answer of 4163 tokens; that is the limit now"
+    assert end["message"].startswith("what is left to spend covers no more than about ")
     settle_all()
     row = RequestLog.objects.get()
     assert (row.unified_finish_reason, row.has_error, row.estimated_cost) == ("length_limit", False, True)
-    assert row.routing_metadata["warnings"] == [warning]
+    assert row.routing_metadata["warnings"] == [limit, end]
     assert row.completion_tokens == bill["usage"]["completion_tokens"]
     assert CENT - row.cost == credits_of(caller)
 
@@ -94,9 +99,9 @@ def test_a_chat_stream_that_money_ends_is_whole_and_says_why(caller: Caller) -> 
 @pytest.mark.parametrize(
     ("script", "kinds"),
     [
-        ("kb=400", ["text"]),
-        ("reasoning=60000 words=10", ["thinking"]),
-        ("reasoning=20 kb=400", ["thinking", "text"]),
+        ("kb=400 heedless", ["text"]),
+        ("reasoning=60000 words=10 heedless", ["thinking"]),
+        ("reasoning=20 kb=400 heedless", ["thinking", "text"]),
     ],
 )
 def test_a_messages_stream_that_money_ends_is_whole(caller: Caller, script: str, kinds: list[str]) -> None:
@@ -112,7 +117,7 @@ def test_a_messages_stream_that_money_ends_is_whole(caller: Caller, script: str,
     settle_all()
     row = RequestLog.objects.get()
     assert (row.unified_finish_reason, row.streamed) == ("length_limit", True)
-    assert [one["param"] for one in row.routing_metadata["warnings"]] == ["max_tokens"]
+    assert {one["param"] for one in row.routing_metadata["warnings"]} == {"max_tokens"}
     assert events[-2]["usage"]["output_tokens"] == row.completion_tokens
     assert -SLIP < credits_of(caller) < CENT / 100
 
@@ -125,7 +130,7 @@ TOOL = {
 
 def test_arguments_of_calls_are_written_too(caller: Caller) -> None:
     credited(caller, "0.004")
-    content = f'save({{"text": "{"word " * 8_000}"}}) [[sandbox chunk=400]]'
+    content = f'save({{"text": "{"word " * 8_000}"}}) [[sandbox heedless chunk=400]]'
     *chunks, done = chunks_in(post(caller, "chat", content, stream=True, max_tokens=None, tools=[TOOL]).content)
     said = "".join(
         call["function"].get("arguments", "")
@@ -141,7 +146,7 @@ def test_arguments_of_calls_are_written_too(caller: Caller) -> None:
 def test_the_end_by_money_hangs_up_on_the_provider(caller: Caller) -> None:
     credited(caller, CENT / 10)
     tag = uuid4().hex
-    post(caller, "chat", f"hi [[sandbox kb=40000 chunk=4000 tag={tag}]]", stream=True, max_tokens=None)
+    post(caller, "chat", f"hi [[sandbox kb=40000 heedless chunk=4000 tag={tag}]]", stream=True, max_tokens=None)
     (sent,) = caller.sent(tag)
     assert sent["outcome"] in {"client_closed", None}
     assert sent["bytesSent"] < 10_000_000
@@ -149,7 +154,7 @@ def test_the_end_by_money_hangs_up_on_the_provider(caller: Caller) -> None:
 
 def test_every_answer_of_several_ends(caller: Caller) -> None:
     credited(caller, CENT)
-    *chunks, done = chunks_in(post(caller, "chat", f"hi {BIG}", stream=True, max_tokens=None, n=3).content)
+    *chunks, done = chunks_in(post(caller, "chat", f"hi {HEEDLESS}", stream=True, max_tokens=None, n=3).content)
     ends = {chunk["choices"][0]["index"]: chunk["choices"][0]["finish_reason"] for chunk in chunks}
     assert (ends, done) == ({0: "length", 1: "length", 2: "length"}, "[DONE]")
     settle_all()
@@ -159,7 +164,7 @@ def test_every_answer_of_several_ends(caller: Caller) -> None:
 def test_a_keys_limit_ends_a_stream_like_credits(caller: Caller) -> None:
     ApiKey.objects.filter(pk=caller.key.pk).update(usage_limit=CENT)
     policy.forget_all()
-    *_, last, done = chunks_in(post(caller, "chat", f"hi {BIG}", stream=True, max_tokens=None).content)
+    *_, last, done = chunks_in(post(caller, "chat", f"hi {HEEDLESS}", stream=True, max_tokens=None).content)
     assert (last["choices"][0]["finish_reason"], done) == ("length", "[DONE]")
     settle_all()
     spent = ApiKey.objects.get(pk=caller.key.pk).usage
@@ -173,7 +178,9 @@ def test_a_stream_with_a_limit_of_its_own_begins_though_not_all_of_it_is_covered
     answer = post(caller, "chat", f"hi [[sandbox words=20 tag={tag}]]", stream=True, max_tokens=16_000)
     *_, last, done = chunks_in(answer.content)
     assert (last["choices"][0]["finish_reason"], done) == ("stop", "[DONE]")
-    assert caller.sent(tag)[0]["body"]["max_tokens"] == 16_000
+    # A quarter of what is left, less the prompt.
+    assert caller.sent(tag)[0]["body"]["max_tokens"] == 411
+    assert warnings_of(last["metadata"]) == ["max_tokens"]
 
 
 def test_a_prompt_that_the_provider_counts_higher_is_held_for_at_once(caller: Caller) -> None:
@@ -192,7 +199,7 @@ def test_a_prompt_that_cannot_be_held_for_ends_the_answer(caller: Caller) -> Non
     Provider.objects.filter(pk="sandbox").update(dialect="anthropic", auth="x-api-key")
     credited(caller, CENT)
     *_, last, done = chunks_in(
-        post(caller, "chat", "hi [[sandbox kb=400 usage=60000,102400]]", stream=True, max_tokens=None).content
+        post(caller, "chat", "hi [[sandbox kb=400 heedless usage=60000,102400]]", stream=True, max_tokens=None).content
     )
     assert (last["choices"][0]["finish_reason"], done) == ("length", "[DONE]")
     settle_all()
@@ -211,7 +218,7 @@ def test_a_prompt_that_turns_out_to_reach_a_tier_is_held_for_at_its_prices(calle
     Provider.objects.filter(pk="sandbox").update(dialect="anthropic", auth="x-api-key")
     generation.bump(generation.CATALOG)
     credited(caller, "0.02")
-    post(caller, "chat", "hi [[sandbox kb=400 usage=60000,102400]]", stream=True, max_tokens=None)
+    post(caller, "chat", "hi [[sandbox kb=400 heedless usage=60000,102400]]", stream=True, max_tokens=None)
     settle_all()
     # 0.009 USD for the prompt leave 0.011 for 1,833 tokens.
     assert 1_700 < (RequestLog.objects.get().completion_tokens or 0) <= 1_833
