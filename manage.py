@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 
 def main() -> None:
     """Run the command."""
     own_python = Path(__file__).resolve().parent / ".venv" / "bin" / "python"
-    if find_spec("django") is None and own_python.exists() and not os.environ.get("GATEWAY_OWN_PYTHON"):
-        os.environ["GATEWAY_OWN_PYTHON"] = "1"  # Once: an environment without Django ends in Django's own message.
+    # A virtual environment is somebody's choice; the machine's Python may have another Django, or none.
+    if sys.prefix == sys.base_prefix and own_python.exists():
         os.execv(own_python, [str(own_python), *sys.argv])  # noqa: S606 - no shell is wanted
     from gateway_project.__main__ import manage
 

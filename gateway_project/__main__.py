@@ -34,23 +34,26 @@ def manage(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["doctor"]:
         # It has to tell of settings with which Django does not even start.
         return _doctor(arguments[1:])
+    if arguments[:1] == ["drain"]:
+        return _drain(arguments[1:])
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
     from django.db.utils import OperationalError
 
+    from gateway_project.data_directory import MANAGE_COMMAND, SERVER_COMMAND
     from gateway_project.settings_problems import require_settings
 
     try:
         if arguments[:1] not in ([], ["help"], ["--help"]):
             require_settings()
-        execute_from_command_line(["manage.py", *arguments])
+        execute_from_command_line([MANAGE_COMMAND, *arguments])
     except ImproperlyConfigured as error:
         sys.exit(f"{error}")
     except OperationalError as error:
         if "no-database-is-running" not in str(error):
             raise
-        sys.exit("no database is running: start script/server, or set DATABASE_URL")
+        sys.exit(f"no database is running: start {SERVER_COMMAND}, or set DATABASE_URL")
     return 0
 
 

@@ -7,16 +7,21 @@ module by its name; the package itself must not import it, or every process woul
 from __future__ import annotations
 
 import os
+import warnings
 from importlib import import_module
 from typing import Any, Final
 
 import structlog
 from celery import Celery
+from celery.platforms import SecurityWarning
 from celery.schedules import crontab
 from celery.signals import beat_init, worker_init
 from kombu.exceptions import OperationalError
 
 from apps.kernel.store_address import address_of
+
+# It warns of root because of messages that would run code; ours are JSON, and no others are accepted.
+warnings.filterwarnings("ignore", category=SecurityWarning)
 
 log = structlog.get_logger(__name__)
 

@@ -41,7 +41,7 @@ _GIVEN_AWAY = (
 _STRIPE_TEST = ("sk_test_", "rk_test_", "pk_test_")
 _PROVIDERS = Path(__file__).parent.parent / "apps/catalog/providers"
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - compared, not bound to
-_HOW_TO_MAKE = "`python -c 'import secrets; print(secrets.token_urlsafe(48))'` makes one."
+_HOW_TO_MAKE = "`python3 -c 'import secrets; print(secrets.token_urlsafe(48))'` makes one."
 
 
 def check_settings(app_configs: Sequence[Any] | None = None, **options: Any) -> list[CheckMessage]:
@@ -176,7 +176,7 @@ def _warnings_of_production() -> Iterator[CheckMessage]:
     if settings.EMAIL_BACKEND.endswith("console.EmailBackend"):
         yield Warning(
             "EMAIL_URL is not set: invitations and messages that confirm addresses are not sent.",
-            hint="`manage.py invite` prints an invitation, to be passed on by hand.",
+            hint=f"`{settings.MANAGE_COMMAND} invite` prints an invitation, to be passed on by hand.",
             id="gateway.W004",
         )
     if settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES:

@@ -18,6 +18,9 @@ _PACKAGE = Path(__file__).resolve().parent
 IS_CHECKOUT = (_PACKAGE.parent / "manage.py").is_file()
 # Where `Procfile`, `manage.py` and `templates` are: an installed package has them within itself (`pyproject.toml`).
 PROJECT = _PACKAGE.parent if IS_CHECKOUT else _PACKAGE / "project"
+# How a person starts the server, and runs one of Django's commands: as messages name them.
+SERVER_COMMAND = "script/server" if IS_CHECKOUT else "gateway server"
+MANAGE_COMMAND = "./manage.py" if IS_CHECKOUT else "gateway manage"
 
 
 class HomeInUseError(OSError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from gateway_project.data_directory import IS_CHECKOUT
+from gateway_project.data_directory import MANAGE_COMMAND
 from gateway_project.server_config import ServerConfig
 
 
@@ -29,6 +29,5 @@ def first_steps(config: ServerConfig) -> list[str]:
             f"  API key     {kept['apiKey']}",
         ]
     except (OSError, ValueError, KeyError, TypeError):
-        command = "python manage.py" if IS_CHECKOUT else "gateway manage"
-        lines.append(f"  demo key    {command} demo")
+        lines.append(f"  demo key    {MANAGE_COMMAND} demo --key")
     return lines

@@ -32,6 +32,8 @@ gc_tuning.collect_less_often()
 metric_files.install()
 
 BASE_DIR = data_directory.PROJECT
+# As messages name them.
+SERVER_COMMAND, MANAGE_COMMAND = data_directory.SERVER_COMMAND, data_directory.MANAGE_COMMAND
 VERSION = "0.1.0"
 
 GATEWAY_MODE = env.choice("GATEWAY_MODE", (env.DEVELOPMENT, env.PRODUCTION), env.DEVELOPMENT)

@@ -110,8 +110,8 @@ class TestWhatADocumentNames:
         assert missing == []
 
     def test_commands_are_there(self, path: Path) -> None:
-        """The doctor is none of Django's: it runs where Django does not start (`gateway_project/__main__.py`)."""
-        assert {*COMMAND.findall(path.read_text())} - {*get_commands(), "doctor"} == set()
+        """The doctor and `drain` are none of Django's: they run without it (`gateway_project/__main__.py`)."""
+        assert {*COMMAND.findall(path.read_text())} - {*get_commands(), "doctor", "drain"} == set()
 
     def test_settings_are_there(self, path: Path) -> None:
         """Ours, Django's and the system's; what is set for a client of the gateway is that client's affair."""

@@ -61,7 +61,7 @@ class OperatorLookups:
     """Lookups of names that the operator or the catalog gave. They wait for no tenant's."""
 
     def __init__(self, threads: int = OPERATOR_THREADS) -> None:
-        self._pool = NativeThreadPool(threads)
+        self._pool = NativeThreadPool(threads, awaited=False)
 
     def find(self, host: str, port: int) -> list[AddressInfo]:
         """Return a host's addresses. Raises OSError."""
@@ -72,7 +72,7 @@ class TenantLookups:
     """Lookups of names that tenants gave: a few at a time for each owner, each name once at a time."""
 
     def __init__(self, threads: int = TENANT_THREADS, share: int = TENANT_SHARE) -> None:
-        self._pool = NativeThreadPool(threads)
+        self._pool = NativeThreadPool(threads, awaited=False)
         self._slots = OwnerSlots(share)
         self._under_way: dict[str, _Lookup] = {}
         self._silent_until: dict[str, float] = {}

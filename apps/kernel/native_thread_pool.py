@@ -2,10 +2,16 @@
 
 Python code on a thread lets the loop's thread in every few milliseconds; a single call into C does not. Knows how much
 is done at a time, and how long others wait. Must never know what the work is.
+
+A process ends only when its threads are idle. Python ends a thread that comes back from C code to an interpreter that
+is gone, by unwinding its stack; C++ (RE2, greenlets) and Rust do not survive that, and the process aborts.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cached_property
@@ -13,6 +19,7 @@ from typing import Any, Final, TypeVar, cast
 
 import gevent
 from gevent.lock import BoundedSemaphore
+from gevent.monkey import get_original
 from gevent.threadpool import ThreadPool
 
 from apps.kernel.errors import Overloaded
@@ -23,18 +30,27 @@ T = TypeVar("T")
 _on_pool_thread: ContextVar[bool] = ContextVar("on_pool_thread", default=False)
 # Seconds after which a client whose work found no thread may try again: about as long as such work takes.
 _RETRY_AFTER: Final = 2.0
+# Seconds for the work under way when the process ends; after that the process ends at once, with exit code 1.
+END_PATIENCE: Final = 10.0
+# Between two looks, and for an idle thread to come to rest.
+_PAUSE: Final = 0.01
 
 
 class NativeThreadPool:
     """So many threads of this process, started when they are first needed."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, *, awaited: bool = True) -> None:
+        """Not `awaited`: the process may end while the threads wait in plain C, as the library's name lookups do."""
         self._threads = threads
+        self._awaited = awaited
 
     @cached_property
     def _pool(self) -> tuple[ThreadPool, BoundedSemaphore]:
         """The threads, and what says whether one of them is free."""
-        return ThreadPool(self._threads), BoundedSemaphore(self._threads)
+        threads = ThreadPool(self._threads)
+        if self._awaited:
+            atexit.register(_await_idleness, threads)
+        return threads, BoundedSemaphore(self._threads)
 
     def run(self, work: Callable[[], T], *, patience: float | None = None, refusal: str = "") -> T:
         """Return what the work returns, while other greenlets go on.
@@ -73,3 +89,17 @@ def _outcome_of(work: Callable[[], Any]) -> tuple[bool, Any]:
         return True, work()
     except BaseException as error:  # noqa: BLE001 - it is raised where the work was asked for
         return False, error
+
+
+def _await_idleness(threads: ThreadPool) -> None:
+    """Wait, when the process ends, until no thread of the pool works. None gets new work: no greenlet runs any more."""
+    sleep = get_original("time", "sleep")
+    for _ in range(round(END_PATIENCE / _PAUSE)):
+        if not len(threads):
+            # From the end of its work to its wait for more a thread runs some lines of Python.
+            sleep(_PAUSE)
+            return
+        sleep(_PAUSE)
+    sys.stderr.write(f"a thread still computes after {END_PATIENCE:.0f} s: the process ends without it\n")
+    sys.stderr.flush()
+    os._exit(1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from smtplib import SMTPException
 from typing import Literal, TypeVar
-from urllib.parse import urlencode
 from uuid import UUID
 
 import structlog
@@ -18,7 +17,13 @@ from django.core.mail import EmailMessage
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from apps.organizations.email_tokens import email_change_token, invitation_token, reset_token, verification_token
+from apps.organizations.email_tokens import (
+    email_change_token,
+    invitation_token,
+    reset_token,
+    sign_up_link,
+    verification_token,
+)
 from apps.organizations.invitations import waiting
 from apps.organizations.models import Invitation, User
 
@@ -90,7 +95,7 @@ _INVITED = """You are invited to {what} at {place}.
 
 To sign up, within 7 days, open
 
-    {place}/app/sign-up?{query}
+    {link}
 
 or send
 
@@ -196,13 +201,12 @@ def _invitation(invitation: Invitation) -> str:
         if organization is None
         else _MEMBER.format(place=settings.PUBLIC_URL, organization=organization.id, identifier=invitation.id)
     )
-    token = invitation_token(invitation)
     return _INVITED.format(
         what=f"join the organization “{name}”" if name else "sign up",
         place=settings.PUBLIC_URL,
         email=invitation.email,
-        token=token,
-        query=urlencode({"invitation": token, "email": invitation.email}),
+        token=invitation_token(invitation),
+        link=sign_up_link(invitation),
         member=member,
     )
 

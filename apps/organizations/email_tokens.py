@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 from hashlib import sha256
+from urllib.parse import urlencode
 from uuid import UUID
 
+from django.conf import settings
 from django.core import signing
 from django.utils.crypto import constant_time_compare
 
@@ -90,6 +92,12 @@ def find_email_change(token: str, *, lock: bool = False) -> User | None:
 def invitation_token(invitation: Invitation) -> str:
     """Return what lets whoever an invitation is for sign up."""
     return signing.dumps(str(invitation.id), salt=_INVITE)
+
+
+def sign_up_link(invitation: Invitation) -> str:
+    """Return the address of the page where whoever an invitation is for signs up; it holds the token."""
+    query = urlencode({"invitation": invitation_token(invitation), "email": invitation.email})
+    return f"{settings.PUBLIC_URL}/app/sign-up?{query}"
 
 
 def invitation_in(token: str) -> UUID | None:

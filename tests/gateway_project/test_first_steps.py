@@ -12,7 +12,7 @@ from gateway_project.server_config import ServerConfig
 def test_the_last_lines_say_where_to_go_and_with_which_key(tmp_path: Path) -> None:
     config = ServerConfig(tmp_path, "development", "127.0.0.1", 8123)
     without = first_steps(config)
-    assert without[-1] == "  demo key    python manage.py demo"
+    assert without[-1] == "  demo key    ./manage.py demo --key"
     person = {"email": "a@example.com", "password": "a password"}
     (tmp_path / "demo.json").write_text(json.dumps({"owner": person, "operator": person, "apiKey": "gw_dev_x"}))
     told = first_steps(config)

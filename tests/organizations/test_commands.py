@@ -168,7 +168,14 @@ class TestDemo:
     def test_in_words_it_says_what_to_try(self, home: Path, settings: Any) -> None:
         said = run("demo")
         assert demo()["apiKey"] in said
+        assert demo()["sessionToken"] in said
         assert f"curl {settings.PUBLIC_URL}/v1/chat/completions" in said
+
+    def test_one_value_alone_is_for_scripts(self, home: Path) -> None:
+        shown = demo()
+        assert run("demo", "--key") == f"{shown['apiKey']}\n"
+        assert run("demo", "--session") == f"{shown['sessionToken']}\n"
+        assert run("demo", "--organization") == f"{shown['organizationId']}\n"
 
     def test_in_production_it_refuses(self, home: Path, settings: Any) -> None:
         settings.DEVELOPMENT = False
@@ -185,5 +192,5 @@ def test_prepare_can_be_repeated(db: None, home: Path) -> None:
     assert database == "database: up to date"
     assert partitions == "request log: every partition is there"
     assert copies.startswith("balances: compared ")
-    assert account == "demo account: `manage.py demo` shows it"
+    assert account == "demo account: `./manage.py demo` shows it"
     assert Organization.objects.get().credits == Decimal(100)

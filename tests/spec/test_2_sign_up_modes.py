@@ -7,6 +7,7 @@ from datetime import timedelta
 from io import StringIO
 from threading import Thread
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.core import mail
@@ -197,7 +198,12 @@ def test_an_operator_invites_by_command(db: None, settings: Any) -> None:
     settings.SIGN_UP = "invite"
     said = StringIO()
     call_command("invite", "Nina@example.com", stdout=said)
-    token = said.getvalue().split("invitation: ")[1].strip()
+    [until, told, page] = said.getvalue().splitlines()
+    assert until.startswith("nina@example.com may sign up until ")
+    token = told.removeprefix("invitation: ")
+    assert page == f"sign-up page: {settings.PUBLIC_URL}/app/sign-up?" + urlencode(
+        {"invitation": token, "email": "nina@example.com"}
+    )
     assert sign_up(invitation=token).status_code == 200
     with pytest.raises(CommandError, match="Enter a valid email address"):
         call_command("invite", "nobody")

@@ -47,11 +47,16 @@ Demo account
   admin      {baseUrl}/admin/
   operator   {operator[email]}  {operator[password]}
   owner      {owner[email]}  {owner[password]}
+  session    {sessionToken}
   API key    {apiKey}
 Try it:
   curl {baseUrl}/v1/chat/completions -H "Authorization: Bearer {apiKey}" \\
     -H "Content-Type: application/json" \\
     -d '{{"model": "sandbox/echo", "messages": [{{"role": "user", "content": "Hello"}}]}}'"""
+
+
+# Options that print one value alone, for scripts.
+_ALONE = {"key": "apiKey", "session": "sessionToken", "organization": "organizationId"}
 
 
 class Command(BaseCommand):
@@ -61,8 +66,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Read how to show it."""
-        parser.add_argument("--json", action="store_true", help="print JSON alone")
-        parser.add_argument("--key", action="store_true", help="print the API key alone")
+        form = parser.add_mutually_exclusive_group()
+        form.add_argument("--json", action="store_true", help="print JSON alone")
+        form.add_argument("--key", action="store_true", help="print the API key alone")
+        form.add_argument("--session", action="store_true", help="print the owner's session token alone")
+        form.add_argument("--organization", action="store_true", help="print the organization's id alone")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Make what is missing, and show it."""
@@ -71,9 +79,10 @@ class Command(BaseCommand):
         with _kept(settings.GATEWAY_HOME / "demo.json") as kept, transaction.atomic():
             kept |= _made(kept)
         shown = {"baseUrl": settings.PUBLIC_URL, **kept}
-        if options["key"]:
-            self.stdout.write(kept["apiKey"])
-            return
+        for option, name in _ALONE.items():
+            if options[option]:
+                self.stdout.write(kept[name])
+                return
         self.stdout.write(json.dumps(shown) if options["json"] else _TEXT.format_map(shown))
 
 

@@ -43,7 +43,7 @@ class Command(BaseCommand):
             self.stdout.write(f"balances: {_resync()}")
             if settings.DEVELOPMENT:
                 _words_of("demo")
-                self.stdout.write("demo account: `manage.py demo` shows it")
+                self.stdout.write(f"demo account: `{settings.MANAGE_COMMAND} demo` shows it")
             else:
                 self.stdout.write(f"static files: {_words_of('collectstatic', interactive=False)}")
 
@@ -87,7 +87,7 @@ def _unreachable(address: str, error: RedisError, *, refuses: bool) -> str:
         return f"The server at {address} refuses the credentials in REDIS_URL: {error}"
     return (
         f"Valkey or Redis cannot be reached at {address}, which REDIS_URL names: {error}\n"
-        "Start it there, or correct REDIS_URL; without REDIS_URL, script/server starts a store of its own."
+        f"Start it there, or correct REDIS_URL; without REDIS_URL, {settings.SERVER_COMMAND} starts a store of its own."
     )
 
 

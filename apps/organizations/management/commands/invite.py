@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.core.validators import validate_email
 
 from apps.kernel.errors import ApiError
-from apps.organizations.email_tokens import invitation_token
+from apps.organizations.email_tokens import invitation_token, sign_up_link
 from apps.organizations.invitations import invite
 from apps.organizations.models import Role
 from apps.organizations.organization_lookup import UnclearOrganizationError, find_organization
@@ -19,7 +19,7 @@ from apps.organizations.organization_lookup import UnclearOrganizationError, fin
 class Command(BaseCommand):
     """See the module's docstring."""
 
-    help = "Invite an e-mail address to sign up; the token is sent to it, and printed."
+    help = "Invite an e-mail address to sign up; the link is sent to it, and printed."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Read whom, and to what."""
@@ -42,3 +42,4 @@ class Command(BaseCommand):
             raise CommandError(error.message) from error
         self.stdout.write(f"{invitation.email} may sign up until {invitation.expires_at:%Y-%m-%d %H:%M} UTC")
         self.stdout.write(f"invitation: {invitation_token(invitation)}")
+        self.stdout.write(f"sign-up page: {sign_up_link(invitation)}")
