@@ -139,7 +139,7 @@ class TestManyAskers:
     def test_concurrent_askers_share_one_check(
         self, db: None, checked: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        # Whoever comes after the check has ended gets its result, however slow the machine is.
+        # A request that comes after the check has ended gets its result, however slow the machine is.
         monkeypatch.setattr(health, "REUSED", 600.0)
         together = threading.Barrier(50)
 
@@ -154,7 +154,7 @@ class TestManyAskers:
         assert answers == [(200, well)] * 50
         assert sorted(checked) == ["database", "redis"]
 
-    def test_who_comes_while_a_check_is_under_way_waits_for_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_caller_joins_the_check_that_is_under_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
         answer, made = threading.Event(), []
 
         def slow() -> None:
