@@ -41,7 +41,7 @@ USUAL = read_card(
 def dear(at: str, name: str, *others: str) -> Offer:
     """An edition for ten times the usual price."""
     card = PriceCard(input=Decimal(10), output=Decimal(20))
-    return offer(at, "fox-1", model_name=name, prices=card, facts={"aliases": others})
+    return offer(at, "fox-1", model_name=name, prices=card, facts={"aliases": others}, is_edition=True)
 
 
 SMALL = catalog(
