@@ -30,6 +30,7 @@ PLACES = {
     "deepinfra": ("DEEPINFRA_API_KEY", "/v1"),
     "anthropic": ("ANTHROPIC_API_KEY", "/v1"),
 }
+MODELS = ["gpt-4o", "claude-opus-4-8", "deepseek-v3.2", "gpt-oss-120b"]
 USAGE = "usage=1000000,100000"
 # The sandbox, which answers to the names of real models too.
 SANDBOX = """
@@ -66,10 +67,12 @@ def _providers(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     for provider, (key, path) in PLACES.items():
         monkeypatch.setenv(key, "secret")
         monkeypatch.setenv(f"{provider.upper()}_BASE_URL", caller.sandbox_url + path)
-    # The day of its end at OpenAI has passed.
-    row = ModelProvider.objects.get(provider_id="openai", model_id="gpt-4o")
-    row.facts["editions"][0]["deactivated"] = "2999-01-01"
-    row.save()
+    # Some have ended, and all will.
+    for row in ModelProvider.objects.filter(provider_id__in=PLACES, model_id__in=MODELS):
+        editions = row.facts.get("editions", [])
+        row.facts["editions"] = [{**one, "deactivated": "2999-01-01"} for one in editions]
+        row.deactivated_at = None
+        row.save()
     generation.bump(generation.CATALOG)
 
 
