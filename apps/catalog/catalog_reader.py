@@ -104,6 +104,7 @@ def _offers_of(
     offers = [
         replace(
             usual,
+            is_edition=True,
             model_name=one.names[0],
             prices=card,
             facts={**facts, "aliases": one.names[1:]},

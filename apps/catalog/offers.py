@@ -64,6 +64,7 @@ class Offer:
     active: bool
     # The same model there under names that have a price of their own; only who names one gets it.
     editions: tuple[Offer, ...] = ()
+    is_edition: bool = False
 
     @property
     def dialect(self) -> str:

@@ -46,7 +46,8 @@ def read_model(request: HttpRequest, model_id: str) -> HttpResponse:
     except InvalidRequest as error:
         raise NotFound(error.message) from error
     live = [offer for offer in resolved.offers if offer.is_live(today)]
-    entry = build_entry(resolved.model, live)
+    # Of an edition, its own price: others may answer for less where a provider is named.
+    entry = build_entry(resolved.model, [offer for offer in live if offer.is_edition] or live)
     return _answer(msgspec.json.encode(model_of(entry) if "anthropic-version" in request.headers else entry))
 
 

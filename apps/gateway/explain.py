@@ -107,8 +107,7 @@ def _excluded(
     if model is None or chat.model == AUTO:
         return []
     offers = [one.edition(first.model_name) for one in model.offers if f"{one.provider.id}/{one.model_id}" not in left]
-    names_edition = all(first.offer.model_name != one.model_name for one in model.offers)
-    edition = first.model_name if names_edition else ""
+    edition = first.model_name if first.offer.is_edition else ""
     return [
         {"provider": one.provider.id, "reason": _reason(policy, chat, one, edition)} for one in offers[:_MOST_NAMED]
     ]

@@ -286,7 +286,11 @@ def _admit(
 def _find_entry(policy: Policy, attempts: Failover, chat: Chat) -> CacheEntry | None:
     """Return what is kept for a request, input by input where it asks for embeddings; None where nothing ever is."""
     share = CacheShare.of(policy.organization_id, policy.plan)
-    asked = attempts.latest_candidate.model_id, attempts.requested_provider, chat, attempts.client_disconnect
+    first, named = attempts.latest_candidate, attempts.requested_provider
+    if first.offer.is_edition:
+        # Its answers are not those of the model's other editions.
+        named = f"{named or ''}/{first.model_name}"
+    asked = first.model_id, named, chat, attempts.client_disconnect
     if chat.embedding is None:
         return find_cache_entry(policy.project_id, share, policy.cache_seconds, *asked)
     is_of_one_model = len({candidate.model_id for candidate in attempts.candidates}) == 1

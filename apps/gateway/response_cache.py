@@ -150,7 +150,7 @@ def find_cache_entry(
 ) -> CacheEntry | None:
     """Return a chat's entry; None when the project keeps no answers, and for sound, which is never held as a whole.
 
-    `provider` is the one that was named.
+    `provider` is the one that was named; where an edition was, with that.
     """
     if not seconds or chat.speech is not None:
         return None

@@ -7,7 +7,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from django.test import Client
 
+from apps.catalog import catalog_cache
 from apps.catalog.catalog_reader import read_catalog
 from apps.catalog.editions import Edition
 from apps.catalog.files import InvalidFiles, read_files
@@ -19,6 +21,7 @@ from apps.catalog.offers import Catalog, Offer
 from apps.catalog.price_cards import read_card
 from apps.catalog.price_history import steps_of
 from apps.catalog.resolve import resolve
+from apps.kernel import generation
 from apps.kernel.errors import Gone, InvalidRequest
 from apps.kernel.prices import PriceCard
 from tests.catalog.conftest import edit
@@ -41,7 +44,7 @@ USUAL = read_card(
 def dear(at: str, name: str, *others: str) -> Offer:
     """An edition for ten times the usual price."""
     card = PriceCard(input=Decimal(10), output=Decimal(20))
-    return offer(at, "fox-1", model_name=name, prices=card, facts={"aliases": others})
+    return offer(at, "fox-1", model_name=name, prices=card, facts={"aliases": others}, is_edition=True)
 
 
 SMALL = catalog(
@@ -220,3 +223,21 @@ def test_a_listing_has_editions_within_their_provider_and_by_name() -> None:
     [one] = build_model_info(SMALL, TODAY, only="bolt/us.fox-1")["data"]
     assert (one["model_name"], one["model_info"]["id"]) == ("fox-1", "bolt/us.fox-1")
     assert (one["litellm_params"], one["model_info"]["input_cost_per_token"]) == ({"model": "bolt/us.fox-1"}, 0.00001)
+
+
+@pytest.mark.django_db
+def test_an_edition_that_is_looked_up_shows_its_own_price(loaded: None, client: Client) -> None:
+    row = ModelProvider.objects.get(model_id="gpt-4o", provider_id="azure")
+    row.deactivated_at, row.facts["editions"][0]["deactivated"] = None, "2999-01-01"
+    row.save()
+    generation.bump(generation.CATALOG)
+    catalog_cache.refresh(generation.read_generation_token(generation.CATALOG))
+    for name in ("azure/gpt-4o-2024-05-13", "gpt-4o-2024-05-13"):
+        entry = client.get(f"/v1/models/{name}").json()
+        assert (entry["id"], entry["pricing"]["prompt"], entry["pricing"]["completion"]) == (
+            "gpt-4o",
+            "0.000005",
+            "0.000015",
+        )
+        assert [(one["providerId"], one["modelName"]) for one in entry["providers"]] == [("azure", "gpt-4o-2024-05-13")]
+    assert client.get("/v1/models/azure/gpt-4o").json()["pricing"]["prompt"] == "0.0000025"

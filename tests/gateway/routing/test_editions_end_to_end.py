@@ -17,6 +17,7 @@ from apps.gateway.access import policy
 from apps.kernel import generation
 from apps.keys.models import IamRule
 from apps.logs.models import RequestLog
+from apps.organizations.models import Project
 from tests.stack.product import PROJECT, eventually, free_port
 from tests.support.model_routes import Answer, error_of, post
 from tests.support.upstream import Caller, answers, nothing_happened, settle_all
@@ -29,6 +30,7 @@ PLACES = {
     "deepinfra": ("DEEPINFRA_API_KEY", "/v1"),
     "anthropic": ("ANTHROPIC_API_KEY", "/v1"),
 }
+MODELS = ["gpt-4o", "claude-opus-4-8", "deepseek-v3.2", "gpt-oss-120b"]
 USAGE = "usage=1000000,100000"
 # The sandbox, which answers to the names of real models too.
 SANDBOX = """
@@ -65,10 +67,12 @@ def _providers(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     for provider, (key, path) in PLACES.items():
         monkeypatch.setenv(key, "secret")
         monkeypatch.setenv(f"{provider.upper()}_BASE_URL", caller.sandbox_url + path)
-    # The day of its end at OpenAI has passed.
-    row = ModelProvider.objects.get(provider_id="openai", model_id="gpt-4o")
-    row.facts["editions"][0]["deactivated"] = "2999-01-01"
-    row.save()
+    # Some have ended, and all will.
+    for row in ModelProvider.objects.filter(provider_id__in=PLACES, model_id__in=MODELS):
+        editions = row.facts.get("editions", [])
+        row.facts["editions"] = [{**one, "deactivated": "2999-01-01"} for one in editions]
+        row.deactivated_at = None
+        row.save()
     generation.bump(generation.CATALOG)
 
 
@@ -213,3 +217,13 @@ def test_an_explanation_says_who_lacks_the_edition(caller: Caller, monkeypatch: 
     assert told["underlying_used_model"] == "gpt-4o-2024-05-13"
     assert {one["provider"] for one in told["order"]} == {"openai", "azure"}
     assert told["excluded"] == [{"provider": "openrouter", "reason": "does not have gpt-4o-2024-05-13"}]
+
+
+def test_an_edition_is_not_answered_with_what_another_one_said(caller: Caller) -> None:
+    Project.objects.filter(pk=caller.key.project_id).update(caching_enabled=True, cache_duration_seconds=60)
+    policy.forget_all()
+    script = f"{USAGE} tag={uuid4().hex}"
+    names = ("azure/gpt-4o", "azure/gpt-4o-2024-05-13", "azure/gpt-4o-2024-05-13", "azure/gpt-4o")
+    answers_given = [ask(caller, name, script) for name in names]
+    assert [answer.headers["x-gateway-cache"] for answer, _ in answers_given] == ["miss", "miss", "hit", "hit"]
+    assert [row.cost for _, row in answers_given] == [Decimal("3.5"), Decimal("6.5"), 0, 0]
