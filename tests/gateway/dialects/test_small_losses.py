@@ -87,6 +87,19 @@ def test_a_citation_without_a_place_is_one_of_all_that_was_said() -> None:
     assert [delta["annotations"] for delta in deltas if "annotations" in delta] == [[placed]]
 
 
+def test_marks_of_search_results_stay_with_their_words() -> None:
+    marked = {"type": "ephemeral", "ttl": "1h"}
+    result = {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "words"}]}
+    inner = {**result, "content": [{"type": "text", "text": "words", "cache_control": marked}]}
+    for block in ({**result, "cache_control": marked}, inner):
+        turn = {"role": "user", "content": [block, {"type": "text", "text": "?"}]}
+        body = {"model": "m", "max_tokens": 9, "messages": [turn]}
+        chat = anthropic.read_request(json.dumps(body).encode())
+        target = Target(model_name="m", facts={"takes": ["cache_control"]}, dropped_fields=[])
+        part = json.loads(openai.write_request(chat, target))["messages"][0]["content"][0]
+        assert part == {"type": "text", "text": "t\ns\nwords", "cache_control": marked}
+
+
 def test_a_form_describes_itself_in_its_schema_where_there_is_no_other_place() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     form = {"type": "json_schema", "json_schema": {"name": "n", "description": "A person.", "schema": schema}}
