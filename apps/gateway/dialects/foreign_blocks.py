@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Chat, Message, Opaque, Part, Target, Text, ToolResult
+from apps.gateway.canonical.chat import CacheMark, Chat, Message, Opaque, Part, Target, Text, ToolResult
 from apps.gateway.dialects.configuration_updates import apply_updates
 from apps.gateway.dialects.document_citations import wants_citations
 from apps.gateway.dialects.tool_changes import ANTHROPIC, apply_tool_changes
@@ -77,7 +77,20 @@ def _as_text(part: Part, place: str) -> Text:
             code="unsupported_feature",
             param=place,
         )
-    return Text(text="\n".join(word for word in words if isinstance(word, str)))
+    return Text(text="\n".join(word for word in words if isinstance(word, str)), cache=_mark_of(data))
+
+
+def _mark_of(data: Record) -> CacheMark | None:
+    """Return a block's mark of what to cache, or that of the last block in it: the words end where it does."""
+    mark = data.get("cache_control")
+    inner = data.get("content") or (data.get("source") or {}).get("content")
+    if not isinstance(mark, dict):
+        last = inner[-1] if isinstance(inner, list) and inner else None
+        mark = last.get("cache_control") if isinstance(last, dict) else None
+    if not isinstance(mark, dict):
+        return None
+    ttl = mark.get("ttl")
+    return CacheMark(ttl=ttl if isinstance(ttl, str) else None)
 
 
 def _search_result(data: Record) -> list[Any] | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from apps.gateway.canonical.chat import ResponseFormat
+
 Schema = dict[str, Any]
 
 # Texts' formats that a grammar of Anthropic's knows.
@@ -35,6 +37,13 @@ _LISTED_PARTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 class UnsupportedSchema(Exception):
     """A schema that a subset has no words for at all."""
+
+
+def described(schema: Schema, form: ResponseFormat) -> Schema:
+    """Return a form's schema with what the form says of itself, for formats that have no other place for it."""
+    if form.description is None or "description" in schema or "$ref" in schema:
+        return schema
+    return {"description": form.description, **schema}
 
 
 def object_root(schema: Schema | None) -> Schema:

@@ -35,9 +35,11 @@ Record = dict[str, Any]
 
 # Fields without which the answer would be to something else.
 _ESSENTIAL: Final = frozenset({"cachedContent"})
+# Kinds of thinking that are understood; between calls of tools alone, only Anthropic's models think.
+_THINKING: Final = ("enabled", "disabled", "adaptive")
 # Fields kept beside what is understood of them: what else is in them, and nothing where all of it is.
 _HALF_UNDERSTOOD: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
-    "thinking": lambda value: iter(()),
+    "thinking": lambda value: iter(() if value.get("type") in _THINKING else ("thinking.type",)),
     # How much is told of the thinking is up to each model.
     "reasoning": lambda value: (f"reasoning.{name}" for name in value if name not in ("summary", "generate_summary")),
     "text": lambda value: (f"text.{name}" for name in value),

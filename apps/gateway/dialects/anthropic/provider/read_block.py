@@ -21,6 +21,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
 )
 from apps.gateway.dialects.anthropic.shared.wire import CALLER, NAME, SIGNATURE_FORMAT, encode, new_id
+from apps.gateway.dialects.call_arguments import says_nothing
 
 Record = dict[str, Any]
 
@@ -154,7 +155,7 @@ class BlockReader:
         extra = {CALLER: caller} if isinstance(caller, dict) else None
         events.append(ToolCallStarted(index=block.number, id=call_id, name=name, extra=extra))
         written = bytes(arguments).decode() if arguments is not None else encode(wire.get("input") or {}).decode()
-        if written != "{}":
+        if written != "{}" and not says_nothing(written):
             self._argue(block, written, events)
 
     def _argue(self, block: _Block, piece: Any, events: list[Event]) -> None:

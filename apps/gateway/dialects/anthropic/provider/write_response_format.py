@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects.schemas import UnsupportedSchema, close_schema
+from apps.gateway.dialects.schemas import UnsupportedSchema, close_schema, described
 from apps.gateway.dialects.structured_output_tool import add_structured_output_tool
 from apps.gateway.dialects.unsupported_fields import note_dropped
 
@@ -38,7 +38,7 @@ def with_form(chat: Chat, target: Target, *, same_dialect: bool) -> tuple[Chat, 
         if same_dialect:
             return chat, form.schema
         try:
-            schema, left_out = close_schema(form.schema)
+            schema, left_out = close_schema(described(form.schema, form))
         except UnsupportedSchema:
             pass
         else:

@@ -13,6 +13,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import CacheMark
 from apps.gateway.canonical.events import FinishReason
+from apps.gateway.dialects.call_arguments import says_nothing
 from apps.gateway.dialects.fields import BOUNDS
 from apps.kernel.json_bounds import decode_text_within
 
@@ -57,9 +58,9 @@ def cache_control(mark: CacheMark) -> dict[str, Any]:
 def read_input(arguments: str) -> msgspec.Raw:
     """Return a call's arguments as the object that the format wants: as they were written where they are one.
 
-    No text at all means no arguments; text that is no object is put into one, as `arguments`.
+    No text at all, or JSON's null, means no arguments; text that is no object is put into one, as `arguments`.
     """
-    if not arguments.strip():
+    if says_nothing(arguments):
         return msgspec.Raw(b"{}")
     try:
         is_object = isinstance(decode_text_within(arguments, BOUNDS), dict)

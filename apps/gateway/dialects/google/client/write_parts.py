@@ -23,6 +23,7 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
+from apps.gateway.dialects.call_arguments import says_nothing
 from apps.gateway.dialects.fields import BOUNDS
 from apps.gateway.dialects.google.client.signature_carrier import write_carrier
 from apps.gateway.dialects.google.provider.write_media import write_audio, write_image
@@ -88,7 +89,7 @@ class PartWriter:
             # With all of their digits, but on one line: a line break within an event would end it.
             arguments: Any = msgspec.Raw(msgspec.json.format(text.encode("utf-8", "replace"), indent=-1))
         else:
-            arguments = {"input": text} if text.strip() else {}
+            arguments = {} if says_nothing(text) else {"input": text}
         call_id, carried = split_signature(call.id)
         wire: Record = {"functionCall": {"id": call_id, "name": call.name, "args": arguments}}
         signature = stated_signature(call.extra) or carried or self._carrier()

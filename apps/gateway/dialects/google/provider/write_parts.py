@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from apps.gateway.canonical.chat import Audio, File, Image, Opaque, Part, Reasoning, Refusal, Text, ToolCall
+from apps.gateway.dialects.call_arguments import says_nothing
 from apps.gateway.dialects.fields import BOUNDS
 from apps.gateway.dialects.google.provider.function_names import write_name
 from apps.gateway.dialects.google.provider.write_media import write_audio, write_file, write_image
@@ -108,5 +109,5 @@ def _arguments(text: str) -> msgspec.Raw | Record:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         is_object = False
     if not is_object:
-        return {"input": text} if text.strip() else {}
+        return {} if says_nothing(text) else {"input": text}
     return msgspec.Raw(text.encode())

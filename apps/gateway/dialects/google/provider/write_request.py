@@ -17,7 +17,7 @@ from apps.gateway.dialects.google.provider.write_contents import write_contents
 from apps.gateway.dialects.google.provider.write_tools import write_tools
 from apps.gateway.dialects.google.shared.wire import NAME, Record, encode, without_none
 from apps.gateway.dialects.reasoning_efforts import nearest_effort, note_effort
-from apps.gateway.dialects.schemas import google_schema
+from apps.gateway.dialects.schemas import described, google_schema
 from apps.gateway.dialects.stop_sequences import fit_stop_sequences
 from apps.gateway.dialects.unsupported_fields import note_dropped, unsupported_feature
 
@@ -121,7 +121,7 @@ def _form(chat: Chat, target: Target) -> Record:
         return {}
     schema = form.schema
     if schema is not None:
-        schema, unbound = google_schema(schema)
+        schema, unbound = google_schema(described(schema, form))
         if unbound:
             note_dropped(
                 chat, target, "response_format", f"the answer is not bound to {', '.join(unbound)} of its schema"

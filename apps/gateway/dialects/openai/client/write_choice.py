@@ -49,7 +49,7 @@ def _message(choice: Choice, *, legacy: bool, silent: bool) -> Record:
     if choice.audio is not None:
         wire["audio"] = write_audio(choice.audio)
     if choice.annotations:
-        wire |= write_annotations(choice.annotations)
+        wire |= write_annotations(choice.annotations, len(choice.text or ""))
     return wire | choice.extra.get(NAME, {})
 
 
@@ -70,12 +70,20 @@ def write_image(url: str) -> Record:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def write_annotations(annotations: list[Record]) -> Record:
-    """Return citations; notes of other kinds, which strict clients refuse, are parked."""
-    citations = [note for note in annotations if note.get("type") == "url_citation"]
+def write_annotations(annotations: list[Record], length: int) -> Record:
+    """Return citations; notes of other kinds, which strict clients refuse, are parked. A citation that has no place is
+    one of all `length` characters that were said."""
+    citations = [_placed(note, length) for note in annotations if note.get("type") == "url_citation"]
     others = [note for note in annotations if note.get("type") != "url_citation"]
     wire: Record = {"annotations": citations} if citations else {}
     return wire | {PARKED: {"annotations": others}} if others else wire
+
+
+def _placed(note: Record, length: int) -> Record:
+    page = note.get("url_citation")
+    if not isinstance(page, dict) or all(isinstance(page.get(name), int) for name in ("start_index", "end_index")):
+        return note
+    return {**note, "url_citation": {**page, "start_index": 0, "end_index": length}}
 
 
 def write_audio(audio: AudioDelta) -> Record:

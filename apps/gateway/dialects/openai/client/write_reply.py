@@ -131,6 +131,8 @@ class _Stream:
         self._head = b""
         self._heard: set[int] = set()
         self._declined: set[int] = set()
+        # Characters of each choice's text so far.
+        self._lengths: dict[int, int] = {}
         self._custom: set[tuple[int, int]] = set()
         self._ends: dict[int, Finished] = {}
         # Members for the next chunk, of a choice's delta, of a choice, of the chunk itself.
@@ -191,6 +193,7 @@ class _Stream:
         self._head = b'data: {%b,"choices":[' % _members(self._common)
 
     def _text(self, event: TextDelta) -> bytes:
+        self._lengths[event.choice] = self._lengths.get(event.choice, 0) + len(event.text)
         return self._chunk(event.choice, b'"content":' + encode(event.text))
 
     def _refusal(self, event: RefusalDelta) -> bytes:
@@ -230,7 +233,8 @@ class _Stream:
         return self._chunk(event.choice, _members({"images": [write_image(event.url)]}))
 
     def _annotated(self, event: Annotated) -> bytes:
-        return self._chunk(event.choice, _members(write_annotations([event.annotation])))
+        written = self._lengths.get(event.choice, 0)
+        return self._chunk(event.choice, _members(write_annotations([event.annotation], written)))
 
     def _audio(self, event: AudioDelta) -> bytes:
         return self._chunk(event.choice, _members({"audio": write_audio(event)}))

@@ -198,6 +198,9 @@ class ChoiceReader:
         arguments = function.get("input" if kind == "custom" else "arguments")
         if arguments is not None and not isinstance(arguments, str):
             arguments = encode(arguments).decode()
+        if self._whole and kind == "function" and arguments in (None, "null"):
+            # A function that is called with nothing: clients parse the text, and want an object.
+            arguments = "{}"
         self._go_on_with(call, name, arguments or "", events)
 
     def _go_on_with(self, call: _Call, name: str | None, arguments: str, events: list[Event]) -> None:

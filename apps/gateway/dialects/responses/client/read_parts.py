@@ -11,7 +11,7 @@ from typing import Any, Final
 from apps.gateway.canonical.chat import Audio, CacheMark, File, Image, Opaque, Part, Refusal, Text
 from apps.gateway.dialects import fields
 from apps.gateway.dialects.fields import Malformed, Record, filled_string, list_of, optional, record, required, string
-from apps.gateway.dialects.responses.shared.wire import BREAKPOINT, NAME
+from apps.gateway.dialects.responses.shared.wire import BREAKPOINT, EXPLICIT, NAME
 
 MAX_PARTS: Final = 10_000
 _PLAIN_TEXT: Final = frozenset({"type", "text"})
@@ -31,7 +31,9 @@ def _part(value: Any) -> Part:
 
 
 def _rest(wire: Record, *known: str) -> Record | None:
-    return fields.rest_of(wire, frozenset({"type", *known}))
+    # A mark that says more than that it is one stays as it is beside what is understood of it.
+    understood = {BREAKPOINT} if wire.get(BREAKPOINT) == EXPLICIT else set()
+    return fields.rest_of(wire, frozenset({"type", *known, *understood}))
 
 
 def _mark(wire: Record) -> CacheMark | None:

@@ -9,7 +9,7 @@ from mimetypes import guess_extension, guess_type
 
 from apps.gateway.canonical.chat import Audio, File, Image, Opaque, Part, Piece, Refusal, Text
 from apps.gateway.dialects.responses.provider.flavor import Flavor
-from apps.gateway.dialects.responses.shared.wire import BREAKPOINT, NAME, Record, without_none
+from apps.gateway.dialects.responses.shared.wire import BREAKPOINT, EXPLICIT, NAME, Record, without_none
 from apps.kernel.errors import InvalidRequest
 
 _SOUNDS = frozenset({"wav", "mp3"})
@@ -35,7 +35,7 @@ def _beside(part: Part, *, own: bool) -> Record:
     """Return what a part says beyond the canonical language; of OpenAI's other format, its mark of what to cache."""
     extra = part.extra or {}
     if own:
-        return extra
+        return extra if part.cache is None else {BREAKPOINT: dict(EXPLICIT), **extra}
     return {BREAKPOINT: extra[BREAKPOINT]} if isinstance(extra.get(BREAKPOINT), dict) else {}
 
 
@@ -63,7 +63,7 @@ def _write_part(part: Part, flavor: Flavor, at: str) -> Record:
 def _with_cache_mark(wire: Record, piece: Piece, flavor: Flavor) -> Record:
     """Add a part's cache mark where the model takes those; prompts are cached without one, too."""
     if piece.cache is not None and BREAKPOINT in flavor.takes:
-        wire[BREAKPOINT] = {"mode": "explicit"}
+        wire[BREAKPOINT] = dict(EXPLICIT)
     return wire
 
 

@@ -27,6 +27,7 @@ LOGPROBS: Final = "message.output_text.logprobs"
 INSTRUCTIONS: Final = "instructions"
 # Marks where a part of the prompt ends that may be cached.
 BREAKPOINT: Final = "prompt_cache_breakpoint"
+EXPLICIT: Final = {"mode": "explicit"}
 
 # What the ids of reasoning items begin with.
 REASONING_ID: Final = "rs_"

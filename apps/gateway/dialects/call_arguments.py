@@ -1,0 +1,13 @@
+"""A call's arguments: which texts of them say nothing, whichever format they came in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What models and providers write for a function that is called with nothing, instead of an empty object.
+_NOTHING: Final = frozenset({"", "null", '""'})
+
+
+def says_nothing(arguments: str) -> bool:
+    """Return whether the text of a call's arguments means that there are none."""
+    return arguments.strip() in _NOTHING

@@ -1,0 +1,1 @@
+"""The fields of SDKs: none is without effect in silence."""
