@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 from celery import Celery
-from celery.platforms import SecurityWarning
+from celery.exceptions import SecurityWarning
 from celery.schedules import crontab
 from celery.signals import beat_init, worker_init
 from kombu.exceptions import OperationalError

@@ -19,6 +19,8 @@ OPERATIONS = {
     "speech": "speech",
     "transcription": "transcription",
 }
+# `gen_ai.output.type` by the kind of request, where that alone says it.
+OUTPUT_TYPES = {"images": "image", "speech": "speech", "transcription": "text", "completions": "text"}
 # By the beginning of a route's name; all others are chats.
 _OF_ROUTES = {
     "completions": "text_completion",

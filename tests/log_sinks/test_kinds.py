@@ -147,6 +147,7 @@ def test_langfuse_gets_spans_by_the_conventions(retaining: World, receiver: Rece
     assert json.loads(attributes.pop("gen_ai.output.messages")) == [
         {"role": "assistant", "parts": [{"type": "text", "content": FULL["content"]}], "finish_reason": "stop"}
     ]
+    first_chunk = (record.time_to_first_token or 0) / 1000
     expected = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
@@ -163,6 +164,8 @@ def test_langfuse_gets_spans_by_the_conventions(retaining: World, receiver: Rece
         "gateway.organization_id": str(retaining.acme.id),
         "gateway.source": "web",
         "gateway.streamed": True,
+        "gen_ai.request.stream": True,
+        "gen_ai.response.time_to_first_chunk": None if record.time_to_first_token is None else first_chunk,
     }
     assert {name: attributes.get(name) for name in expected} == expected
     other = attributes_of(second)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from apps.gateway.canonical.chat import Chat, FunctionTool, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from apps.gateway.tracing.request_trace import AttributeValue
 from apps.logs.entry import Entry
 from apps.logs.genai_names import finish_reason_of
@@ -20,11 +20,13 @@ RETAINED = "retain"
 
 
 def content_attributes(entry: Entry, chat: Chat) -> dict[str, AttributeValue]:
-    """Return the messages of a request and its answer, as JSON; nothing unless their organization retains content."""
+    """Return a request's messages, tools and answer, as JSON; nothing unless the organization retains content."""
     if entry.retention_level != RETAINED:
         return {}
     found: dict[str, AttributeValue] = {}
     _add(found, "gen_ai.input.messages", [_message(one) for one in chat.messages])
+    if tools := [_definition(one) for one in chat.tools or () if isinstance(one, FunctionTool)]:
+        _add(found, "gen_ai.tool.definitions", tools)
     if entry.content is not None:
         parts = [{"type": "text", "content": entry.content}]
         reason = finish_reason_of(entry.finish_reason, entry.unified_finish_reason)
@@ -33,10 +35,15 @@ def content_attributes(entry: Entry, chat: Chat) -> dict[str, AttributeValue]:
     return found
 
 
-def _add(found: dict[str, AttributeValue], name: str, messages: list[dict[str, Any]]) -> None:
-    text = msgspec.json.encode(messages).decode()
+def _add(found: dict[str, AttributeValue], name: str, values: list[dict[str, Any]]) -> None:
+    text = msgspec.json.encode(values).decode()
     if len(text) <= MOST_CHARACTERS:
         found[name] = text
+
+
+def _definition(tool: FunctionTool) -> dict[str, Any]:
+    told = {"description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "name": tool.name, **{name: value for name, value in told.items() if value is not None}}
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from uuid import UUID
 from apps.gateway.tracing.request_trace import Callee, RequestTrace
 from apps.gateway.tracing.span_attributes import constant, double, integer, text
 from apps.logs.entry import Entry
-from apps.logs.genai_names import finish_reason_of, operation_of, provider_name
+from apps.logs.genai_names import OUTPUT_TYPES, finish_reason_of, operation_of, provider_name
 
 _NOTHING_KEPT = "none"
 _PARAMETERS = (
@@ -42,6 +42,11 @@ def describe(trace: RequestTrace) -> None:
     if answering is not None:
         # Counted there alone: who sums up spans would count tokens twice.
         answering.attributes += _of_answer(entry, log_id) + trace.content
+        answering.attributes += _of_form(bool(entry.streamed), OUTPUT_TYPES.get(trace.task, ""))
+        if entry.streamed and entry.time_to_first_token is not None:
+            # The record counts from the client's request, the conventions from the provider's.
+            waited = entry.time_to_first_token / 1000 - (answering.start - trace.root.start)
+            answering.attributes += double("gen_ai.response.time_to_first_chunk", max(waited, 0.0))
 
 
 def _of_request(entry: Entry, log_id: str) -> bytes:
@@ -108,7 +113,18 @@ def _of_answer(entry: Entry, log_id: str) -> bytes:
         found += _of_parameters(
             entry.temperature, entry.top_p, entry.max_tokens, entry.frequency_penalty, entry.presence_penalty
         )
+        if entry.reasoning_effort:
+            found += text("gen_ai.request.reasoning.level", entry.reasoning_effort)
     return found
+
+
+@lru_cache(maxsize=64)
+def _of_form(streamed: bool, output_type: str) -> bytes:
+    """Return what was asked for: a stream, and what is neither text nor vectors."""
+    return constant(
+        *((("gen_ai.request.stream", True),) if streamed else ()),
+        *((("gen_ai.output.type", output_type),) if output_type else ()),
+    )
 
 
 @lru_cache(maxsize=1024)

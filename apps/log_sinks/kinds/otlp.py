@@ -28,6 +28,7 @@ _COLUMNS = {
     "gen_ai.request.max_tokens": "max_tokens",
     "gen_ai.request.frequency_penalty": "frequency_penalty",
     "gen_ai.request.presence_penalty": "presence_penalty",
+    "gen_ai.request.reasoning.level": "reasoning_effort",
     "gen_ai.usage.input_tokens": "prompt_tokens",
     "gen_ai.usage.output_tokens": "completion_tokens",
     "gen_ai.usage.cache_read.input_tokens": "cached_tokens",
@@ -81,6 +82,10 @@ def _attributes(row: LogRow, operation: str, model: str) -> Iterator[tuple[str, 
     for name, column in _COLUMNS.items():
         if row[column] is not None:
             yield name, row[column]
+    if row["streamed"]:
+        yield "gen_ai.request.stream", True
+        if row["time_to_first_token"] is not None:
+            yield "gen_ai.response.time_to_first_chunk", row["time_to_first_token"] / 1000
     if row["cost"] is not None:
         # Langfuse's own name: the conventions have none.
         yield "gen_ai.usage.cost", float(row["cost"])

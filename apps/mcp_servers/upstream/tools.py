@@ -42,12 +42,15 @@ class ToolAnswer(msgspec.Struct, frozen=True):
 
 
 def read_tools(page: dict[str, Any]) -> Iterator[Tool]:
-    """Yield the tools on a page of a list. Raises McpServerFailed where there is no list."""
+    """Yield the tools on a page of a list that can be called. Raises McpServerFailed where there is no list.
+
+    A tool that must be called as a task (revision 2025-11-25) is left out: calls here ask for none.
+    """
     listed = page.get("tools")
     if not isinstance(listed, list):
         raise McpServerFailed("The MCP server's list of tools is none")
     for one in listed:
-        if isinstance(one, dict) and _is_name(one.get("name")):
+        if isinstance(one, dict) and _is_name(one.get("name")) and not _demands_task(one):
             yield Tool(one["name"], _definition_of(one))
 
 
@@ -55,6 +58,8 @@ def read_result(result: dict[str, Any]) -> ToolAnswer:
     """Return what a tool said. Raises McpServerFailed where that is no result of a tool."""
     if result.get("resultType") not in _COMPLETE:
         raise McpServerFailed("The MCP server asks its user for something first, which is not passed on")
+    if "task" in result and "content" not in result:
+        raise McpServerFailed("The MCP server answers with a task, which was not asked for")
     content, structured = result.get("content", []), result.get("structuredContent")
     if not isinstance(content, list) or not all(_is_block(block) for block in content):
         raise McpServerFailed("The MCP server's result has content that cannot be read")
@@ -68,6 +73,11 @@ def read_result(result: dict[str, Any]) -> ToolAnswer:
 
 def _is_name(name: object) -> bool:
     return isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable() and name.strip() == name
+
+
+def _demands_task(tool: dict[str, Any]) -> bool:
+    execution = tool.get("execution")
+    return isinstance(execution, dict) and execution.get("taskSupport") == "required"
 
 
 def _is_block(block: object) -> bool:

@@ -125,6 +125,10 @@ def test_a_stream_ends_its_trace_with_its_last_event(caller: Caller, collected: 
     spans = spans_of(collected)
     [request] = spans["POST /v1/chat/completions"]
     assert request.attributes["gateway.streamed"] is True
+    [answered] = spans["chat echo"]
+    assert answered.attributes["gen_ai.request.stream"] is True
+    # In seconds.
+    assert 0 <= answered.attributes["gen_ai.response.time_to_first_chunk"] < 60
     assert request.parent_id == ""
     [answered] = spans["chat echo"]
     assert answered.attributes["gen_ai.usage.output_tokens"] > 0
@@ -175,17 +179,21 @@ def test_content_is_told_where_it_is_kept_and_asked_for(
 ) -> None:
     Organization.objects.filter(pk=caller.organization_id).update(retention_level=retention)
     settings.TELEMETRY = TelemetrySettings(endpoint=collected.url, traces=True, content=asked)
-    assert caller.chat("a secret word").status_code == 200
+    function = {"name": "secret_tool", "parameters": {"type": "object"}}
+    tools = [{"type": "function", "function": function}]
+    assert caller.chat("a secret word", tools=tools).status_code == 200
     [answered] = spans_of(collected)["chat echo"]
     texts = [answered.attributes.get(f"gen_ai.{which}.messages") for which in ("input", "output")]
     if not kept:
         assert texts == [None, None]
-        assert "secret word" not in repr(collected.spans)
+        assert "gen_ai.tool.definitions" not in answered.attributes
+        assert "secret" not in repr(collected.spans)
         return
     said, answer = (json.loads(text) for text in texts if text)
     assert said == [{"role": "user", "parts": [{"type": "text", "content": "a secret word"}]}]
     assert (answer[0]["role"], answer[0]["finish_reason"]) == ("assistant", "stop")
     assert answer[0]["parts"][0]["type"] == "text"
+    assert json.loads(answered.attributes["gen_ai.tool.definitions"]) == [{"type": "function", **function}]
 
 
 def test_a_trace_that_waits_for_others_keeps_nothing_of_what_was_said(
@@ -196,7 +204,9 @@ def test_a_trace_that_waits_for_others_keeps_nothing_of_what_was_said(
     exporter = SpanExporter(every=3600)
     monkeypatch.setattr(exporter, "add", waiting.append)
     monkeypatch.setattr(tracer, "exporter", lambda: exporter)
-    assert caller.chat("a secret word").status_code == 200
+    function = {"name": "secret_tool", "parameters": {"type": "object"}}
+    tools = [{"type": "function", "function": function}]
+    assert caller.chat("a secret word", tools=tools).status_code == 200
     [trace] = waiting
     assert trace.entry is not None
     assert (trace.entry.used_model, trace.entry.retention_level) == ("echo", "retain")

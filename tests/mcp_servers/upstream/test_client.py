@@ -129,6 +129,13 @@ def test_what_is_not_known_of_a_tool_is_left_out(mcp_server: StandIn) -> None:
     assert set(one.definition) == {"name", "description", "inputSchema", "title"}
 
 
+def test_a_tool_that_must_be_called_as_a_task_is_not_listed(mcp_server: StandIn) -> None:
+    kinds: list[Any] = ["required", "optional", "forbidden", None]
+    mcp_server.tools = [tool(str(kind), execution={"taskSupport": kind}) for kind in kinds]
+    mcp_server.tools.append(tool("odd", execution="required"))
+    assert names(mcp_server) == ["optional", "forbidden", "None", "odd"]
+
+
 def test_a_list_without_end_ends(mcp_server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream, "MAX_PAGES", 2)
     mcp_server.page, mcp_server.tools = 1, [tool(name) for name in "abcd"]
@@ -158,6 +165,7 @@ def test_a_failure_of_the_tools_own_is_an_answer(mcp_server: StandIn) -> None:
     [
         ({"content": "hello"}, "content that cannot be read"),
         ({"content": ["hello"]}, "content that cannot be read"),
+        ({"task": {"taskId": "t-1", "status": "working"}}, "answers with a task"),
         ({"content": [], "resultType": "input_required"}, "asks its user for something first"),
     ],
 )
