@@ -257,3 +257,15 @@ def test_choices_may_come_in_any_order() -> None:
     assert [choice.text for choice in fold(openai.read_events([*frames, b"[DONE]"])).choices] == ["00", "1", "2"]
     answer = chunk(choices=[{"index": index, "message": {"content": str(index)}} for index in (1, 0)])
     assert [choice.text for choice in fold(openai.read_reply(answer)).choices] == ["0", "1"]
+
+
+@pytest.mark.parametrize("said", ["", "Hel"], ids=["nowhere else", "in deltas too"])
+def test_text_that_stands_in_a_message_beside_the_delta_is_read_once(said: str) -> None:
+    def choice(delta: str, message: str, end: str | None) -> bytes:
+        pieces = {"delta": {"role": "assistant", "content": delta}, "message": {"content": message}}
+        return json.dumps({"id": "x", "model": "m", "choices": [{"index": 0, "finish_reason": end, **pieces}]}).encode()
+
+    whole = fold(openai.read_reply(choice("", "Hello", "stop")))
+    assert whole.choices[0].text == "Hello"
+    frames = [choice(said, said, None), choice("lo" if said else "", "Hello", "stop"), b"[DONE]"]
+    assert fold(openai.read_events(frames)).choices[0].text == "Hello"

@@ -185,7 +185,12 @@ class _Answer:
         if not choice.keys() <= _USUAL_CHOICE_FIELDS:
             extra = {name: value for name, value in choice.items() if name not in _CHOICE_FIELDS and value is not None}
             reader.read_around(extra, choice.get("logprobs"), events)
-        delta = choice.get("delta") or choice.get("message")
+        delta, message = choice.get("delta"), choice.get("message")
+        if message and (self._whole or not delta):
+            delta = message
+        elif message:
+            # Some repeat all that was said beside each delta, and say it nowhere else where the deltas are empty.
+            reader.offer(message)
         if isinstance(delta, dict):
             reader.read(delta, events)
         if isinstance(word, str) and word:

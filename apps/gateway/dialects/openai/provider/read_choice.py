@@ -71,6 +71,7 @@ class ChoiceReader:
         self._count = 0
         self._blocks: dict[str, int] = {}
         self._said = self._said_nothing = self._searched = False
+        self._offered = ""
         # A search that was told in the middle of the text.
         self._late: list[Event] = []
 
@@ -104,8 +105,16 @@ class ChoiceReader:
         if len(delta) > 1 or content is None:
             self._read_rest(delta, events)
 
+    def offer(self, message: Any) -> None:
+        """Take note of all the text so far, which counts where no delta ever has any."""
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, str) and content:
+            self._offered = content
+
     def end(self, events: list[Event]) -> None:
         """Add what could only be said now: that the text is empty, not absent; that a call has no name."""
+        if self._offered and not self._said:
+            self._say(self._offered, events)
         events += self._late
         if self._said_nothing and not self._said:
             events.append(TextDelta(choice=self._index, text=""))
