@@ -135,6 +135,7 @@ def test_prices_are_decimal_strings_in_usd_per_token() -> None:
         "request": "0",
         "input_cache_read": "0.0000005",
         "input_cache_write": "0.00000625",
+        "input_cache_write_1h": "0.00001",
         "web_search": "0.01",
         "internal_reasoning": "0",
     }

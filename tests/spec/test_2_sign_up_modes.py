@@ -224,7 +224,7 @@ class TestConfirmingAnAddress:
         token = token_in(message.body)
         assert Caller().post("/auth/verify-email", {"token": token}).json() == {"message": "E-mail address confirmed"}
         session = sign_in().json()
-        assert session["user"]["emailVerified"] is True
+        assert Caller(session["token"]).get("/auth/get-session").json()["user"]["emailVerified"] is True
         project = Membership.objects.get(user__email=NEW["email"]).organization.projects.get()
         body = {"description": "a key", "projectId": str(project.id)}
         assert Caller(session["token"]).post("/keys/api", body).status_code == 200

@@ -125,7 +125,8 @@ def test_no_answer_within_the_limits_costs_more_than_was_held(
     card = msgspec.structs.replace(card, tiers=(), service_tiers=tiers)
     one = candidate(card, discount=discount)
     actual = one.cost_of(Usage(**{counted: prompt}, output=written, service_tier=served)).total
-    assert tariff_of(chat, one, prompt, "none").cost_of(100) >= actual - 8 * STEP
+    # Each part of an answer's cost is rounded to the ledger's resolution.
+    assert tariff_of(chat, one, prompt, "none").cost_of(100) >= actual - 16 * STEP
 
 
 def test_a_pass_costs_what_it_was_held_for() -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from msgspec.structs import asdict
-
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import (
     Event,
@@ -28,7 +26,7 @@ from apps.gateway.dialects.images.provider.image_request import Asked, asked_of,
 from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
-from apps.kernel.usage import Usage
+from apps.kernel.usage import COUNTS, Usage
 
 NAME: Final = "openai"
 FRAMING: Final = "sse"
@@ -153,8 +151,7 @@ def _added(used: Usage, more: Usage | None) -> Usage:
     """Return two counts together."""
     if more is None:
         return used
-    total = {name: count + getattr(more, name) for name, count in asdict(used).items()}
-    return Usage(**{**total, "estimated": False})
+    return Usage(**{name: getattr(used, name) + getattr(more, name) for name in COUNTS})
 
 
 def _streaming(chat: Chat) -> dict[str, Any]:
