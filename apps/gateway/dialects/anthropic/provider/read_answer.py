@@ -89,9 +89,12 @@ class _Answer:
         self.over = self.failed = False
         self.blocks = BlockReader()
         self._usage: Record = {}
+        self._begun_counting = False
         self._known: Record = {}
         self._begun = False
         self._stop: str | None = None
+        # Whether the counts of the beginning are those of a whole message, and no others have come since.
+        self._counted_whole = False
 
     def read(self, frame: bytes) -> list[Event]:
         """Return the events of one of the provider's events; kinds that are not known say nothing."""
@@ -134,6 +137,9 @@ class _Answer:
             )
         ]
         self._count(message.get("usage"), events)
+        if isinstance(stop := message.get("stop_reason"), str):
+            # The whole message has come at once.
+            self._stop, self._counted_whole = stop, True
         return events
 
     def end_is_near(self, fields: Record, counted: Record, events: list[Event]) -> None:
@@ -161,7 +167,11 @@ class _Answer:
         rest = {name: value for name, value in self._usage.items() if name not in COUNTS}
         if rest:
             self._learn({"usage": rest}, events)
-        if self._usage != before and (usage := read_usage(self._usage)):
+        # An answer of as many tokens as were counted at its beginning is counted again with the same number.
+        again = self._begun_counting and reported.get("output_tokens") is not None
+        self._begun_counting = True
+        if (again or self._usage != before) and (usage := read_usage(self._usage)):
+            self._counted_whole = False
             events.append(UsageReported(usage=usage))
 
     def end(self) -> list[Event]:
@@ -174,6 +184,8 @@ class _Answer:
         reason = FINISH_REASONS.get(self._stop, "stop")
         if reason == "stop" and self.blocks.calls:
             reason = "tool_calls"
+        if self._counted_whole and (usage := read_usage(self._usage)):
+            events.append(UsageReported(usage=usage))
         events.append(Finished(reason=reason, native=self._stop))
         return events
 

@@ -70,6 +70,8 @@ class ChoiceReader:
         self._count = 0
         self._blocks: dict[str, int] = {}
         self._said = self._said_nothing = self._searched = False
+        # Characters of the text so far.
+        self.said = 0
         # A search that was told in the middle of the text.
         self._late: list[Event] = []
 
@@ -77,6 +79,17 @@ class ChoiceReader:
     def has_calls(self) -> bool:
         """Whether the model called a tool."""
         return self._count > 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the choice has said or called anything."""
+        return self._said or self._count > 0
+
+    def catch_up(self, message: Record, events: list[Event]) -> None:
+        """Add what the text of a whole message has beyond what was said so far."""
+        content = message.get("content")
+        if isinstance(content, str) and len(content) > self.said:
+            self._say(content[self.said :], events)
 
     def read_around(self, extra: Record, logprobs: Any, events: list[Event]) -> None:
         """Add what stands beside the message."""
@@ -115,6 +128,7 @@ class ChoiceReader:
     def _say(self, text: str, events: list[Event]) -> None:
         if text:
             self._said = True
+            self.said += len(text)
             events.append(TextDelta(choice=self._index, text=text))
         else:
             self._said_nothing = True
