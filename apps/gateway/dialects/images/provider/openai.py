@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from msgspec.structs import asdict
-
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import (
     Event,
@@ -29,7 +27,7 @@ from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Fiel
 from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.told_counts import count_at
-from apps.kernel.usage import Usage
+from apps.kernel.usage import Usage, total_usage
 
 NAME: Final = "openai"
 FRAMING: Final = "sse"
@@ -124,7 +122,8 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
             yield ImageMade(choice=made, url=url)
             yield Finished(choice=made, reason="stop")
             made += 1
-            used = _added(used, _read_usage(piece.get("usage"), 1))
+            if (more := _read_usage(piece.get("usage"), 1)) is not None:
+                used = total_usage((used, more))
     if not made:
         yield truncated_answer()
     elif used.total_tokens:
@@ -146,14 +145,6 @@ def _pieces_in(frames: Iterable[bytes]) -> Iterator[Any]:
             return
         failure = find_failure(piece)
         yield failed(piece, failure) if failure else piece
-
-
-def _added(used: Usage, more: Usage | None) -> Usage:
-    """Return two counts together."""
-    if more is None:
-        return used
-    total = {name: count + getattr(more, name) for name, count in asdict(used).items()}
-    return Usage(**{**total, "estimated": False})
 
 
 def _streaming(chat: Chat) -> dict[str, Any]:
