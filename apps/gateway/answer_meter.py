@@ -178,6 +178,9 @@ class AnswerMeter(msgspec.Struct, eq=False):
         self.written += len(event.values)
 
     def _note_usage(self, event: UsageReported) -> None:
+        if not self.written and not event.usage.total_tokens and event.usage.plain:
+            # Nothing was counted before anything was written, which says nothing of what comes.
+            return
         self._usage, self._counted = self._as_asked(event.usage), self.written
         if self._watching:
             self._hold_for(self._usage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -27,6 +28,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
 )
+from apps.gateway.dialects.anthropic.provider import read_answer as anthropic
 from apps.gateway.token_estimate import estimate_tokens
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
@@ -81,7 +83,8 @@ def used(events: Iterable[Event], *, left: bool = False) -> Usage:
             yield TextDelta(text="never seen")
 
     attempts: Any = Mock()
-    attempts.latest.offer.prices = PriceCard(input=Decimal(1), output=Decimal(2))
+    attempts.latest_candidate.offer.prices = PriceCard(input=Decimal(1), output=Decimal(2))
+    attempts.chat.service_tier = attempts.chat.extra = None
     meter = AnswerMeter(attempts, Mock(), prompt_estimate=7)
     watched = meter.count_within_hold(all_of_it())
     for _ in events:
@@ -111,6 +114,49 @@ def test_the_last_count_of_a_whole_answer_stands() -> None:
     assert used([*START, TEXT, UsageReported(usage=last), Finished(reason="stop")]) == last
     # Some say the last words behind it.
     assert used([*START, TEXT, UsageReported(usage=last), TextDelta(text="abcd"), Finished(reason="stop")]) == last
+
+
+def test_nothing_counted_at_the_end_is_nothing_and_before_the_text_no_count() -> None:
+    nothing = UsageReported(usage=Usage())
+    assert used([Started(), TEXT, nothing, Finished(reason="stop")]) == Usage()
+    assert used([Started(), nothing, TEXT, UsageReported(usage=Usage(input=9, output=8))]) == Usage(input=9, output=8)
+
+
+def anthropic_stream(*events: dict[str, Any]) -> list[Event]:
+    """Return the events of a stream of Anthropic's."""
+    return list(anthropic.read_events(json.dumps(event).encode() for event in events))
+
+
+def anthropic_start(**fields: Any) -> dict[str, Any]:
+    """Return the begin of a message that counts 62 tokens of an answer."""
+    message = {"id": "m", "model": "claude", "content": [], "usage": {"input_tokens": 25, "output_tokens": 62}}
+    return {"type": "message_start", "message": message | fields}
+
+
+ANTHROPIC_TEXT = (
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x" * 48}},
+    {"type": "content_block_stop", "index": 0},
+)
+
+
+def test_a_count_that_is_told_again_is_the_last_word() -> None:
+    """62 tokens are told at the begin and at the end, of which 12 are seen."""
+    end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 62}}
+    events = anthropic_stream(anthropic_start(), *ANTHROPIC_TEXT, end, {"type": "message_stop"})
+    assert used(events) == Usage(input=25, output=62)
+
+
+def test_an_end_without_a_count_of_the_answer_leaves_it_estimated() -> None:
+    end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": None}}
+    events = anthropic_stream(anthropic_start(), *ANTHROPIC_TEXT, end, {"type": "message_stop"})
+    assert used(events) == Usage(input=25, output=12, estimated=True)
+
+
+def test_the_counts_of_a_message_that_comes_whole_are_the_last_word() -> None:
+    """Its begin says why it has ended already, and no other counts follow."""
+    events = anthropic_stream(anthropic_start(stop_reason="end_turn"), *ANTHROPIC_TEXT, {"type": "message_stop"})
+    assert used(events) == Usage(input=25, output=62)
 
 
 def test_to_counts_in_the_middle_comes_what_was_written_since() -> None:

@@ -269,3 +269,28 @@ def test_text_that_stands_in_a_message_beside_the_delta_is_read_once(said: str) 
     assert whole.choices[0].text == "Hello"
     frames = [choice(said, said, None), choice("lo" if said else "", "Hello", "stop"), b"[DONE]"]
     assert fold(openai.read_events(frames)).choices[0].text == "Hello"
+
+
+def told_so_far(text: str, content: str | None, finish: str | None = None) -> bytes:
+    """Return a chunk as Perplexity writes it: a delta, and beside it the message so far."""
+    said = {} if content is None else {"role": "assistant", "content": content}
+    choice = {"index": 0, "delta": said, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+    return chunk(choices=[choice])
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        # Its deltas say all of it, none of it, or a part of it.
+        [told_so_far("One ", "One "), told_so_far("One two", "two"), told_so_far("One two", "", "stop")],
+        [told_so_far("One ", ""), told_so_far("One two", ""), told_so_far("One two", "", "stop")],
+        [told_so_far("One ", None), told_so_far("One two", None), told_so_far("One two", None, "stop")],
+        [told_so_far("One ", "One "), told_so_far("One two", ""), told_so_far("One two", None, "stop")],
+        # The whole message comes at the end alone, behind pieces that are read by their bytes.
+        [delta(content="One"), *(delta(content=one) for one in " two"), told_so_far("One two", None, "stop")],
+    ],
+)
+def test_what_a_message_has_beyond_its_deltas_is_said_once(frames: list[bytes]) -> None:
+    events = list(openai.read_events([*frames, b"[DONE]"]))
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "One two"
+    assert isinstance(events[-1], Finished)

@@ -111,11 +111,11 @@ from apps.kernel.usage import Usage
         ),
         (
             {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "search_context_size": "low"},
-            Usage(input=3, output=4, web_searches=1),
+            Usage(input=3, output=4, web_searches=1, search_size="low"),
         ),
         ({"prompt_tokens": 9, "completion_tokens": 1, "cached_tokens": 5}, Usage(input=4, cache_read=5, output=1)),
         ({"prompt_tokens": 10**12, "completion_tokens": 2}, Usage(output=2)),
-        ({"prompt_tokens": 0, "completion_tokens": 0}, None),
+        ({"prompt_tokens": 0, "completion_tokens": 0}, Usage()),
         ({}, None),
         (None, None),
         ([1], None),

@@ -89,6 +89,7 @@ class _Answer:
         self.over = self.failed = False
         self.blocks = BlockReader()
         self._usage: Record = {}
+        self._begun_counting = False
         self._known: Record = {}
         self._begun = False
         # The names of the blocks that the message began with, and which that stream are among them.
@@ -96,6 +97,8 @@ class _Answer:
         self._repeated: set[int] = set()
         self._stop: str | None = None
         self._explanation: str | None = None
+        # Whether the counts of the beginning are those of a whole message, and no others have come since.
+        self._counted_whole = False
 
     def read(self, frame: bytes) -> list[Event]:
         """Return the events of one of the provider's events; kinds that are not known say nothing."""
@@ -154,6 +157,9 @@ class _Answer:
             )
         ]
         self._count(message.get("usage"), events)
+        if isinstance(stop := message.get("stop_reason"), str):
+            # The whole message has come at once.
+            self._stop, self._counted_whole = stop, True
         return events
 
     def _read_given(self, message: Record, frame: bytes, events: list[Event]) -> None:
@@ -166,8 +172,6 @@ class _Answer:
         for index, block in enumerate(content):
             self.blocks.begin(index, block, events, raw[index].get("input"))
             self.blocks.end(index, events)
-        if isinstance(stop := message.get("stop_reason"), str):
-            self._stop = stop
 
     def end_is_near(self, fields: Record, counted: Record, events: list[Event]) -> None:
         """Take in what is said at the end: why the model stopped, what was used, and whatever else."""
@@ -195,7 +199,11 @@ class _Answer:
         rest = {name: value for name, value in self._usage.items() if name not in COUNTS}
         if rest:
             self._learn({"usage": rest}, events)
-        if self._usage != before and (usage := read_usage(self._usage)):
+        # An answer of as many tokens as were counted at its beginning is counted again with the same number.
+        again = self._begun_counting and reported.get("output_tokens") is not None
+        self._begun_counting = True
+        if (again or self._usage != before) and (usage := read_usage(self._usage)):
+            self._counted_whole = False
             events.append(UsageReported(usage=usage))
 
     def end(self) -> list[Event]:
@@ -208,6 +216,8 @@ class _Answer:
         reason = FINISH_REASONS.get(self._stop, "stop")
         if reason == "stop" and self.blocks.calls:
             reason = "tool_calls"
+        if self._counted_whole and (usage := read_usage(self._usage)):
+            events.append(UsageReported(usage=usage))
         said = self._explanation if reason == "content_filter" else None
         events.append(Finished(reason=reason, native=self._stop, explanation=said))
         return events

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from apps.gateway.canonical.service_tier import FAST, USUAL
+from apps.gateway.dialects.told_counts import count_at
 from apps.kernel.usage import ModelPass, Usage, total_usage
 
 Record = dict[str, Any]
@@ -27,8 +28,6 @@ COUNTS = frozenset(
         "output_tokens_details",
     }
 )
-# No answer has a billion tokens; a count beyond is a provider's bug.
-_MOST = 10**9
 # Passes over models that a bill keeps one by one; of more than these, those over one model are added up.
 MAX_PASSES = 100
 _SPEEDS = {"fast": FAST, "standard": USUAL}
@@ -41,10 +40,10 @@ def read_usage(reported: Record) -> Usage | None:
     """
     usage = _tokens(reported)
     calls = reported.get("server_tool_use")
-    fetched = _count(calls, "web_fetch_requests")
+    fetched = count_at(calls, "web_fetch_requests")
     usage = replace(
         usage,
-        web_searches=_count(calls, "web_search_requests"),
+        web_searches=count_at(calls, "web_search_requests"),
         tool_calls={"web_fetch": fetched} if fetched else None,
         service_tier=_SPEEDS.get(str(reported.get("speed")), ""),
         region=_region(reported.get("inference_geo")),
@@ -85,13 +84,15 @@ def _region(geography: Any) -> str:
 def _tokens(reported: Record) -> Usage:
     cache = reported.get("cache_creation")
     split: Record = cache if isinstance(cache, dict) else {}
-    hour = _count(split, "ephemeral_1h_input_tokens")
-    written = max(_count(reported, "cache_creation_input_tokens"), hour + _count(split, "ephemeral_5m_input_tokens"))
-    output = _count(reported, "output_tokens")
-    thought = min(_count(reported.get("output_tokens_details"), "thinking_tokens"), output)
+    hour = count_at(split, "ephemeral_1h_input_tokens")
+    written = max(
+        count_at(reported, "cache_creation_input_tokens"), hour + count_at(split, "ephemeral_5m_input_tokens")
+    )
+    output = count_at(reported, "output_tokens")
+    thought = min(count_at(reported.get("output_tokens_details"), "thinking_tokens"), output)
     return Usage(
-        input=_count(reported, "input_tokens"),
-        cache_read=_count(reported, "cache_read_input_tokens"),
+        input=count_at(reported, "input_tokens"),
+        cache_read=count_at(reported, "cache_read_input_tokens"),
         cache_write=written - hour,
         cache_write_1h=hour,
         output=output - thought,
@@ -120,10 +121,3 @@ def write_usage(usage: Usage) -> Record:
         # Clients expect both numbers where there is one.
         wire["server_tool_use"] = {"web_search_requests": usage.web_searches, "web_fetch_requests": fetched}
     return wire
-
-
-def _count(record: Any, name: str) -> int:
-    value = record.get(name) if isinstance(record, dict) else None
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST:
-        return int(value)
-    return 0

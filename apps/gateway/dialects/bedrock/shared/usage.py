@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from apps.gateway.dialects.told_counts import read_count
 from apps.kernel.usage import Usage
-
-# No answer has a billion tokens; a count beyond is a provider's bug.
-_MOST = 10**9
 
 
 def read_usage(reported: Any) -> Usage | None:
@@ -25,18 +23,14 @@ def read_usage(reported: Any) -> Usage | None:
     details = reported.get("cacheDetails")
     for detail in details if isinstance(details, list) else ():
         if isinstance(detail, dict):
-            count = _count(detail.get("inputTokens"))
+            count = read_count(detail.get("inputTokens"))
             hour, shorter = (hour + count, shorter) if detail.get("ttl") == "1h" else (hour, shorter + count)
-    hour = min(hour, _MOST)
+    hour, shorter = read_count(hour), read_count(shorter)
     usage = Usage(
-        input=_count(reported.get("inputTokens")),
-        cache_read=_count(reported.get("cacheReadInputTokens")),
-        cache_write=max(_count(reported.get("cacheWriteInputTokens")) - hour, min(shorter, _MOST)),
+        input=read_count(reported.get("inputTokens")),
+        cache_read=read_count(reported.get("cacheReadInputTokens")),
+        cache_write=max(read_count(reported.get("cacheWriteInputTokens")) - hour, shorter),
         cache_write_1h=hour,
-        output=_count(reported.get("outputTokens")),
+        output=read_count(reported.get("outputTokens")),
     )
     return usage if usage.total_tokens else None
-
-
-def _count(value: Any) -> int:
-    return int(min(max(value, 0), _MOST)) if isinstance(value, int | float) and value == value else 0

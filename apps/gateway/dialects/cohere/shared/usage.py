@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from apps.gateway.dialects.cohere.shared.wire import Record
+from apps.gateway.dialects.told_counts import count_at
 from apps.kernel.usage import Usage
-
-# No answer has a billion tokens; a count beyond is a provider's bug.
-_MOST = 10**9
 
 
 def read_usage(reported: Any) -> Usage | None:
@@ -25,22 +23,15 @@ def read_usage(reported: Any) -> Usage | None:
     if not isinstance(reported, dict):
         return None
     billed, all_of_it = _inside(reported, "billed_units"), _inside(reported, "tokens")
-    counts = billed if _count(billed, "input_tokens") or _count(billed, "output_tokens") else all_of_it
-    prompt, written = _count(counts, "input_tokens"), _count(counts, "output_tokens")
+    counts = billed if count_at(billed, "input_tokens") or count_at(billed, "output_tokens") else all_of_it
+    prompt, written = count_at(counts, "input_tokens"), count_at(counts, "output_tokens")
     if not prompt and not written:
         return None
-    free = max(_count(all_of_it, "input_tokens") - prompt, 0)
-    cached = min(max(_count(reported, "cached_tokens") - free, 0), prompt)
+    free = max(count_at(all_of_it, "input_tokens") - prompt, 0)
+    cached = min(max(count_at(reported, "cached_tokens") - free, 0), prompt)
     return Usage(input=prompt - cached, cache_read=cached, output=written)
 
 
 def _inside(record: Record, name: str) -> Record:
     value = record.get(name)
     return value if isinstance(value, dict) else {}
-
-
-def _count(record: Record, name: str) -> int:
-    value = record.get(name)
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST:
-        return int(value)
-    return 0

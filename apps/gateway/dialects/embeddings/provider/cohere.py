@@ -17,6 +17,7 @@ from apps.gateway.dialects.cohere.provider.failures import read_failure
 from apps.gateway.dialects.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
 from apps.gateway.dialects.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 from apps.gateway.dialects.openai.shared.wire import encode
+from apps.gateway.dialects.told_counts import count_at
 
 NAME: Final = "cohere"
 FRAMING: Final = "sse"
@@ -63,24 +64,16 @@ def read_reply(body: bytes) -> Iterator[Event]:
     if isinstance(answer, Failed):
         yield answer
         return
-    yield from events_of(answer.embeddings.numbers, answer.meta.billed_units.input_tokens)
+    yield from events_of(answer.embeddings.numbers, count_at(answer.meta, "billed_units", "input_tokens"))
 
 
 class _Vectors(msgspec.Struct):
     numbers: list[list[float]] = msgspec.field(name="float")
 
 
-class _Units(msgspec.Struct, frozen=True):
-    input_tokens: int | None = None
-
-
-class _Meta(msgspec.Struct, frozen=True):
-    billed_units: _Units = _Units()
-
-
 class _Answer(msgspec.Struct):
     embeddings: _Vectors
-    meta: _Meta = _Meta()
+    meta: Any = None
 
 
 read_events = never_streamed

@@ -17,6 +17,7 @@ from apps.gateway.dialects.embeddings.provider.abilities import abilities_of, em
 from apps.gateway.dialects.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 from apps.gateway.dialects.google.provider.failures import read_failure
 from apps.gateway.dialects.google.shared.wire import encode
+from apps.gateway.dialects.told_counts import count_at
 
 NAME: Final = "google"
 FRAMING: Final = "sse"
@@ -60,21 +61,16 @@ def read_reply(body: bytes) -> Iterator[Event]:
     if isinstance(answer, Failed):
         yield answer
         return
-    usage = answer.usage_metadata
-    yield from events_of([one.values for one in answer.embeddings], None if usage is None else usage.tokens)
+    yield from events_of([one.values for one in answer.embeddings], count_at(answer.usage, "promptTokenCount"))
 
 
 class _Vector(msgspec.Struct, frozen=True):
     values: list[float]
 
 
-class _Usage(msgspec.Struct, frozen=True):
-    tokens: int | None = msgspec.field(default=None, name="promptTokenCount")
-
-
 class _Answer(msgspec.Struct):
     embeddings: list[_Vector]
-    usage_metadata: _Usage | None = msgspec.field(default=None, name="usageMetadata")
+    usage: Any = msgspec.field(default=None, name="usageMetadata")
 
 
 read_events = never_streamed

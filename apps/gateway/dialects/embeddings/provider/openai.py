@@ -18,6 +18,7 @@ from apps.gateway.dialects.embeddings.provider.abilities import abilities_of, em
 from apps.gateway.dialects.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
+from apps.gateway.dialects.told_counts import count_at
 
 NAME: Final = "openai"
 FRAMING: Final = "sse"
@@ -58,8 +59,8 @@ def read_reply(body: bytes) -> Iterator[Event]:
     items = answer.data
     if any(item.index != place for place, item in enumerate(items)) and all(item.index >= 0 for item in items):
         items = sorted(items, key=lambda item: item.index)
-    usage = answer.usage
-    yield from events_of([item.embedding for item in items], usage.prompt_tokens or usage.total_tokens)
+    tokens = count_at(answer.usage, "prompt_tokens") or count_at(answer.usage, "total_tokens")
+    yield from events_of([item.embedding for item in items], tokens)
 
 
 def _failure_in(body: bytes) -> Failed | None:
@@ -77,14 +78,9 @@ class _Item(msgspec.Struct):
     index: int = -1
 
 
-class _Usage(msgspec.Struct, frozen=True):
-    prompt_tokens: int | None = None
-    total_tokens: int | None = None
-
-
 class _Answer(msgspec.Struct):
     data: list[_Item]
-    usage: _Usage = _Usage()
+    usage: Any = None
 
 
 read_events = never_streamed

@@ -18,6 +18,7 @@ from apps.gateway.dialects.bedrock.provider.failures import read_failure
 from apps.gateway.dialects.bedrock.shared.wire import encode
 from apps.gateway.dialects.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
 from apps.gateway.dialects.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
+from apps.gateway.dialects.told_counts import read_count
 
 NAME: Final = "titan"
 FRAMING: Final = "sse"
@@ -46,12 +47,12 @@ def read_reply(body: bytes) -> Iterator[Event]:
     if isinstance(answer, Failed):
         yield answer
         return
-    yield from events_of([answer.embedding], answer.tokens)
+    yield from events_of([answer.embedding], read_count(answer.tokens))
 
 
 class _Answer(msgspec.Struct):
     embedding: list[float]
-    tokens: int | None = msgspec.field(default=None, name="inputTextTokenCount")
+    tokens: Any = msgspec.field(default=None, name="inputTextTokenCount")
 
 
 read_events = never_streamed

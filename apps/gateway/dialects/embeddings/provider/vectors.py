@@ -24,20 +24,18 @@ from apps.kernel.usage import Usage
 T = TypeVar("T")
 Vector = list[float] | str
 
-# No request has a billion tokens; a count beyond is a provider's bug.
-_MOST: Final = 10**9
 _BYTES_OF_FLOAT: Final = 4
 
 
-def events_of(vectors: Sequence[Vector], tokens: int | None) -> Iterator[Event]:
-    """Yield the events of a whole answer; `tokens` are those of all inputs, None where nobody counted them."""
+def events_of(vectors: Sequence[Vector], tokens: int) -> Iterator[Event]:
+    """Yield the events of a whole answer; `tokens` are those of all inputs, 0 where they were not counted."""
     if not vectors or not all(map(_is_vector, vectors)):
         yield unreadable_answer("The provider sent an answer without vectors")
         return
     yield Started()
     yield ResultsGiven(values=list(vectors))
     yield Finished(reason="stop")
-    if tokens is not None and 0 < tokens <= _MOST:
+    if tokens:
         yield UsageReported(usage=Usage(input=tokens))
 
 

@@ -18,6 +18,7 @@ from apps.gateway.dialects.embeddings.provider.google import TASK_TYPES
 from apps.gateway.dialects.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 from apps.gateway.dialects.google.provider.failures import read_failure
 from apps.gateway.dialects.google.shared.wire import encode
+from apps.gateway.dialects.told_counts import count_at
 from apps.gateway.dialects.vertex_address import model_path, url_of_path
 
 NAME: Final = "vertex"
@@ -58,18 +59,13 @@ def read_reply(body: bytes) -> Iterator[Event]:
         yield answer
         return
     vectors = [one.embeddings for one in answer.predictions]
-    counts = [one.statistics.token_count for one in vectors]
-    yield from events_of([one.values for one in vectors], round(sum(counts)) if all(counts) else None)
-
-
-class _Statistics(msgspec.Struct, frozen=True):
-    # Google writes a count with a point.
-    token_count: float = 0
+    counts = [count_at(one.statistics, "token_count") for one in vectors]
+    yield from events_of([one.values for one in vectors], sum(counts) if all(counts) else 0)
 
 
 class _Vector(msgspec.Struct, frozen=True):
     values: list[float]
-    statistics: _Statistics = _Statistics()
+    statistics: Any = None
 
 
 class _Prediction(msgspec.Struct):

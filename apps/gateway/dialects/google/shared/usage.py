@@ -12,10 +12,9 @@ from apps.gateway.canonical.events import Summary
 from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects.google.shared.wire import Record
 from apps.gateway.dialects.openai.shared.wire import exact_number
+from apps.gateway.dialects.told_counts import read_count
 from apps.kernel.usage import Usage
 
-# No answer has a billion tokens; a count beyond is a provider's bug.
-_MOST = 10**9
 # The counts that make up the total.
 _PARTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
 
@@ -24,11 +23,17 @@ def read_usage(reported: Any, searches: int) -> Usage | None:
     """Return the counts, or None when none are reported; `searches` are the web searches seen so far."""
     if not isinstance(reported, dict):
         return None
-    prompt, written = _count(reported.get("promptTokenCount")), _count(reported.get("candidatesTokenCount"))
-    thought, tools = _count(reported.get("thoughtsTokenCount")), _count(reported.get("toolUsePromptTokenCount"))
+    prompt, written = (
+        read_count(reported.get("promptTokenCount")),
+        read_count(reported.get("candidatesTokenCount")),
+    )
+    thought, tools = (
+        read_count(reported.get("thoughtsTokenCount")),
+        read_count(reported.get("toolUsePromptTokenCount")),
+    )
     if not prompt + written + thought + tools:
         return None
-    cached = min(_count(reported.get("cachedContentTokenCount")), prompt)
+    cached = min(read_count(reported.get("cachedContentTokenCount")), prompt)
     read, stored = _by_kind(reported, "promptTokensDetails"), _by_kind(reported, "cacheTokensDetails")
     fresh = prompt - cached
     audio = min(max(read.get("AUDIO", 0) - stored.get("AUDIO", 0), 0), fresh)
@@ -60,9 +65,9 @@ def _tier(reported: Any) -> str:
 
 def adds_up(reported: Any) -> bool:
     """Return whether counts hold a total that is the sum of the others."""
-    if not isinstance(reported, dict) or not (total := _count(reported.get("totalTokenCount"))):
+    if not isinstance(reported, dict) or not (total := read_count(reported.get("totalTokenCount"))):
         return False
-    return total == sum(_count(reported.get(name)) for name in _PARTS)
+    return total == sum(read_count(reported.get(name)) for name in _PARTS)
 
 
 def write_usage(summary: Summary) -> Record:
@@ -98,9 +103,5 @@ def _by_kind(reported: Record, name: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for detail in details if isinstance(details, list) else ():
         if isinstance(detail, dict) and isinstance(kind := detail.get("modality"), str):
-            counts[kind] = counts.get(kind, 0) + _count(detail.get("tokenCount"))
+            counts[kind] = counts.get(kind, 0) + read_count(detail.get("tokenCount"))
     return counts
-
-
-def _count(value: Any) -> int:
-    return int(min(max(value, 0), _MOST)) if isinstance(value, int | float) and value == value else 0

@@ -26,12 +26,11 @@ from apps.gateway.dialects.images.provider.image_request import Asked, asked_of,
 from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
-from apps.kernel.usage import COUNTS, Usage
+from apps.gateway.dialects.told_counts import count_at
+from apps.kernel.usage import Usage, total_usage
 
 NAME: Final = "openai"
 FRAMING: Final = "sse"
-# No answer has a billion tokens; a count beyond is a provider's bug.
-_MOST = 10**9
 _DONE: Final = b"[DONE]"
 
 __all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", "read_reply", "write_request"]
@@ -116,14 +115,15 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
             yield Started(created=_created(piece, "created_at"))
         kind = _word(piece, "type") or ""
         if kind.endswith(".partial_image"):
-            yield PartialImage(choice=made, url=url, index=_count(piece, "partial_image_index"))
+            yield PartialImage(choice=made, url=url, index=count_at(piece, "partial_image_index"))
         elif kind.endswith(".completed"):
             if echo := {name: word for name in ECHOED if (word := _word(piece, name))}:
                 yield OpaqueDelta(dialect=NAME_OF_EXTRAS, data=echo, of="reply")
             yield ImageMade(choice=made, url=url)
             yield Finished(choice=made, reason="stop")
             made += 1
-            used = _added(used, _read_usage(piece.get("usage"), 1))
+            if (more := _read_usage(piece.get("usage"), 1)) is not None:
+                used = total_usage((used, more))
     if not made:
         yield truncated_answer()
     elif used.total_tokens:
@@ -145,13 +145,6 @@ def _pieces_in(frames: Iterable[bytes]) -> Iterator[Any]:
             return
         failure = find_failure(piece)
         yield failed(piece, failure) if failure else piece
-
-
-def _added(used: Usage, more: Usage | None) -> Usage:
-    """Return two counts together."""
-    if more is None:
-        return used
-    return Usage(**{name: getattr(used, name) + getattr(more, name) for name in COUNTS})
 
 
 def _streaming(chat: Chat) -> dict[str, Any]:
@@ -197,13 +190,13 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
     """Return the counts, None where there are none. What is written is images unless the provider says otherwise."""
     if not isinstance(reported, dict):
         return None
-    read, written = _count(reported, "input_tokens"), _count(reported, "output_tokens")
+    read, written = count_at(reported, "input_tokens"), count_at(reported, "output_tokens")
     if not read and not written:
         return None
     read_parts, written_parts = reported.get("input_tokens_details"), reported.get("output_tokens_details")
-    pictures_in = min(_count(read_parts, "image_tokens"), read)
-    cached = min(_count(read_parts, "cached_tokens"), read - pictures_in)
-    text_out = min(_count(written_parts, "text_tokens"), written)
+    pictures_in = min(count_at(read_parts, "image_tokens"), read)
+    cached = min(count_at(read_parts, "cached_tokens"), read - pictures_in)
+    text_out = min(count_at(written_parts, "text_tokens"), written)
     return Usage(
         input=read - pictures_in - cached,
         cache_read=cached,
@@ -223,8 +216,3 @@ def _created(record: dict[str, Any], name: str) -> int:
 def _word(record: Any, name: str) -> str | None:
     value = record.get(name) if isinstance(record, dict) else None
     return value if isinstance(value, str) and value else None
-
-
-def _count(record: Any, name: str) -> int:
-    value = record.get(name) if isinstance(record, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else 0

@@ -7,7 +7,7 @@ Mistral's SDK 3.7 (read 2026-11-23). Knows the wire. Must never know a model by 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.canonical.moderation import Judgement
 from apps.gateway.dialects.moderations.provider.abilities import moderation_of, texts_of
-from apps.gateway.dialects.moderations.provider.judgements import WireUsage, events_of
+from apps.gateway.dialects.moderations.provider.judgements import events_of
 from apps.gateway.dialects.openai.shared.failures import read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.whole_answers import never_streamed, read_whole
@@ -73,7 +73,7 @@ class _Result(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     results: list[_Result]
-    usage: WireUsage | None = None
+    usage: Any = None
 
 
 read_events = never_streamed

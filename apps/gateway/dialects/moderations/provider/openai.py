@@ -15,7 +15,7 @@ from apps.gateway.canonical.chat import Chat, Image, Part, Target, Text
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.canonical.moderation import Judgement
 from apps.gateway.dialects.moderations.provider.abilities import moderation_of, texts_of
-from apps.gateway.dialects.moderations.provider.judgements import WireUsage, events_of
+from apps.gateway.dialects.moderations.provider.judgements import events_of
 from apps.gateway.dialects.openai.shared.failures import read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.whole_answers import never_streamed, read_whole
@@ -74,7 +74,7 @@ class _Result(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     results: list[_Result]
-    usage: WireUsage | None = None
+    usage: Any = None
 
 
 read_events = never_streamed

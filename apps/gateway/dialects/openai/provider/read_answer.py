@@ -87,6 +87,7 @@ class _Answer:
     def read(self, data: bytes) -> list[Event]:
         """Return the events of a chunk."""
         if self._repeating is not None and (text := self._repeating.text_of(data)) is not None:
+            self._choices[self._index].said += len(text)
             return [TextDelta(choice=self._index, text=text)] if text else []
         try:
             chunk = read_answer(data)
@@ -122,6 +123,9 @@ class _Answer:
         """Remember what stands around a text that came alone, where its choice goes on after it."""
         choice = chunk["choices"][0]
         if not isinstance(said, TextDelta) or choice.get("finish_reason") or not isinstance(choice.get("delta"), dict):
+            return
+        if "message" in choice:
+            # Every chunk of such a stream tells more than the one before.
             return
         if repeating.learn(data, chunk, said.text, _put_text):
             self._index = said.choice
@@ -186,13 +190,14 @@ class _Answer:
             extra = {name: value for name, value in choice.items() if name not in _CHOICE_FIELDS and value is not None}
             reader.read_around(extra, choice.get("logprobs"), events)
         delta, message = choice.get("delta"), choice.get("message")
-        if message and (self._whole or not delta):
-            delta = message
-        elif message:
-            # Some repeat all that was said beside each delta, and say it nowhere else where the deltas are empty.
-            reader.offer(message)
-        if isinstance(delta, dict):
+        if isinstance(delta, dict) and delta:
             reader.read(delta, events)
+        if isinstance(message, dict):
+            if "delta" in choice and (delta or reader.has_begun):
+                # Perplexity's: the text so far, which its deltas may lack.
+                reader.catch_up(message, events)
+            else:
+                reader.read(message, events)
         if isinstance(word, str) and word:
             reader.finish_word = word
         return True

@@ -71,7 +71,8 @@ class ChoiceReader:
         self._count = 0
         self._blocks: dict[str, int] = {}
         self._said = self._said_nothing = self._searched = False
-        self._offered = ""
+        # Characters of the text so far.
+        self.said = 0
         # A search that was told in the middle of the text.
         self._late: list[Event] = []
 
@@ -79,6 +80,17 @@ class ChoiceReader:
     def has_calls(self) -> bool:
         """Whether the model called a tool."""
         return self._count > 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the choice has said or called anything."""
+        return self._said or self._count > 0
+
+    def catch_up(self, message: Record, events: list[Event]) -> None:
+        """Add what the text of a whole message has beyond what was said so far."""
+        content = message.get("content")
+        if isinstance(content, str) and len(content) > self.said:
+            self._say(content[self.said :], events)
 
     def read_around(self, extra: Record, logprobs: Any, events: list[Event]) -> None:
         """Add what stands beside the message."""
@@ -105,16 +117,8 @@ class ChoiceReader:
         if len(delta) > 1 or content is None:
             self._read_rest(delta, events)
 
-    def offer(self, message: Any) -> None:
-        """Take note of all the text so far, which counts where no delta ever has any."""
-        content = message.get("content") if isinstance(message, dict) else None
-        if isinstance(content, str) and content:
-            self._offered = content
-
     def end(self, events: list[Event]) -> None:
         """Add what could only be said now: that the text is empty, not absent; that a call has no name."""
-        if self._offered and not self._said:
-            self._say(self._offered, events)
         events += self._late
         if self._said_nothing and not self._said:
             events.append(TextDelta(choice=self._index, text=""))
@@ -125,6 +129,7 @@ class ChoiceReader:
     def _say(self, text: str, events: list[Event]) -> None:
         if text:
             self._said = True
+            self.said += len(text)
             events.append(TextDelta(choice=self._index, text=text))
         else:
             self._said_nothing = True

@@ -11,26 +11,26 @@ from typing import Any
 
 from apps.gateway.canonical.events import Summary
 from apps.gateway.dialects.openai.shared.wire import exact_number
+from apps.gateway.dialects.told_counts import read_count
 from apps.kernel.usage import Usage
 
 Record = dict[str, Any]
 
 # What says nothing of what is inside.
 _TOTALS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
-# No answer has a billion tokens; a count beyond is a provider's bug.
-_MOST = 10**9
 _FREE = Decimal(0)
 # USD: no search costs more.
 _MAX_TOLD_COST = 100
 
 
 def read_usage(reported: Any) -> Usage | None:
-    """Return the counts, or None when none are reported: a prompt has at least one token."""
+    """Return the counts, or None when none are reported; a provider that counts nothing on both sides says 0."""
     if not isinstance(reported, dict):
         return None
     prompt, completion = count_of(reported, "prompt_tokens"), count_of(reported, "completion_tokens")
     if not prompt and not completion:
-        return None
+        both = reported.get("prompt_tokens"), reported.get("completion_tokens")
+        return Usage() if all(type(told) is int and not told for told in both) else None
     if reported.keys() <= _TOTALS:
         return Usage(input=prompt, output=completion)
     read, written = _inside(reported, "prompt_tokens_details"), _inside(reported, "completion_tokens_details")
@@ -145,9 +145,4 @@ def _first(record: Record, *names: str) -> int:
 
 def count_of(record: Record, name: str) -> int:
     """Return a count; 0 for what is none."""
-    value = record.get(name)
-    if type(value) is int and 0 <= value <= _MOST:
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST:
-        return int(value)
-    return 0
+    return read_count(record.get(name))

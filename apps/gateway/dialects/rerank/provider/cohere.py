@@ -17,6 +17,7 @@ from apps.gateway.dialects.cohere.provider.failures import read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.rerank.provider.abilities import documents_of, query_of, reranking_of
 from apps.gateway.dialects.rerank.provider.scores import Score, events_of, options_of
+from apps.gateway.dialects.told_counts import count_at
 from apps.gateway.dialects.whole_answers import never_streamed, read_whole
 
 NAME: Final = "cohere"
@@ -49,24 +50,14 @@ def read_reply(body: bytes) -> Iterator[Event]:
     if isinstance(answer, Failed):
         yield answer
     else:
-        yield from events_of(answer.results, search_units=answer.meta.billed_units.search_units)
-
-
-class _Units(msgspec.Struct, frozen=True):
-    # Cohere writes counts with a point.
-    input_tokens: float | None = None
-    search_units: float | None = None
-
-
-class _Meta(msgspec.Struct, frozen=True):
-    billed_units: _Units = _Units()
+        yield from events_of(answer.results, search_units=count_at(answer.meta, "billed_units", "search_units"))
 
 
 class Answer(msgspec.Struct):
     """A ranking, and what it is charged by."""
 
     results: list[Score]
-    meta: _Meta = _Meta()
+    meta: Any = None
 
 
 def read_answer(body: bytes) -> Answer | Failed:

@@ -11,6 +11,7 @@ from typing import Final
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects.rerank.provider.cohere import path, read_answer, read_events, read_failure, write_request
 from apps.gateway.dialects.rerank.provider.scores import events_of
+from apps.gateway.dialects.told_counts import count_at
 
 NAME: Final = "cohere_tokens"
 FRAMING: Final = "sse"
@@ -24,4 +25,4 @@ def read_reply(body: bytes) -> Iterator[Event]:
     if isinstance(answer, Failed):
         yield answer
     else:
-        yield from events_of(answer.results, tokens=answer.meta.billed_units.input_tokens)
+        yield from events_of(answer.results, tokens=count_at(answer.meta, "billed_units", "input_tokens"))

@@ -6,7 +6,7 @@ Knows documents, scores and counts. Must never know a wire format.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -17,9 +17,6 @@ from apps.gateway.dialects.answer_errors import unreadable_answer
 from apps.gateway.dialects.rerank.provider.abilities import abilities_of, reranking_of
 from apps.kernel.usage import Usage
 
-# No request has a billion tokens, or units; a count beyond is a provider's bug.
-_MOST: Final = 10**9
-
 
 class Score(msgspec.Struct, frozen=True):
     """A result as all providers write it."""
@@ -28,10 +25,8 @@ class Score(msgspec.Struct, frozen=True):
     relevance_score: float
 
 
-def events_of(
-    scores: Sequence[Score], *, tokens: float | None = None, search_units: float | None = None
-) -> Iterator[Event]:
-    """Yield the events of a whole answer, the most relevant document first; None is what nobody counted."""
+def events_of(scores: Sequence[Score], *, tokens: int = 0, search_units: int = 0) -> Iterator[Event]:
+    """Yield the events of a whole answer, the most relevant document first; 0 is what was not counted."""
     if not scores:
         yield unreadable_answer("The provider sent an answer without a ranking")
         return
@@ -39,7 +34,7 @@ def events_of(
     ranked = [Ranked(score.index, score.relevance_score) for score in scores]
     yield ResultsGiven(values=sorted(ranked, key=lambda one: one.score, reverse=True))
     yield Finished(reason="stop")
-    usage = Usage(input=_count(tokens), search_units=_count(search_units))
+    usage = Usage(input=tokens, search_units=search_units)
     if usage.input or usage.search_units:
         yield UsageReported(usage=usage)
 
@@ -61,8 +56,3 @@ def options_of(chat: Chat, target: Target) -> dict[str, Any]:
         else:
             target.note_dropped(name, "this model's provider takes no such option")
     return options
-
-
-def _count(count: float | None) -> int:
-    """Return a count that is told, 0 for one that cannot be meant."""
-    return round(count) if count is not None and 0 < count <= _MOST else 0

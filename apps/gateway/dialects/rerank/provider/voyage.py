@@ -17,6 +17,7 @@ from apps.gateway.dialects.openai.shared.failures import read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.rerank.provider.abilities import documents_of, query_of, reranking_of
 from apps.gateway.dialects.rerank.provider.scores import Score, events_of, options_of
+from apps.gateway.dialects.told_counts import count_at
 from apps.gateway.dialects.whole_answers import never_streamed, read_whole
 
 NAME: Final = "voyage"
@@ -49,16 +50,12 @@ def read_reply(body: bytes) -> Iterator[Event]:
     if isinstance(answer, Failed):
         yield answer
         return
-    yield from events_of(answer.data, tokens=answer.usage.total_tokens)
-
-
-class _Usage(msgspec.Struct, frozen=True):
-    total_tokens: int | None = None
+    yield from events_of(answer.data, tokens=count_at(answer.usage, "total_tokens"))
 
 
 class _Answer(msgspec.Struct):
     data: list[Score]
-    usage: _Usage = _Usage()
+    usage: Any = None
 
 
 read_events = never_streamed

@@ -17,12 +17,11 @@ from apps.gateway.dialects.openai.shared.failures import failed, find_failure, r
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.speech.provider.openai import fields_of, path
 from apps.gateway.dialects.speech.provider.sound import never_whole
+from apps.gateway.dialects.told_counts import read_count
 from apps.kernel.usage import Usage
 
 NAME: Final = "openai_events"
 FRAMING: Final = "sse"
-# No answer has a billion tokens; a count beyond is a provider's bug.
-_MOST: Final = 10**9
 
 __all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
@@ -90,12 +89,8 @@ def _usage_of(reported: Any) -> Usage | None:
     """Return the counts: what is read is text, what is written is sound."""
     if not isinstance(reported, dict):
         return None
-    read, written = (_count(reported.get(name)) for name in ("input_tokens", "output_tokens"))
+    read, written = (read_count(reported.get(name)) for name in ("input_tokens", "output_tokens"))
     return Usage(input=read, audio_output=written) if written else None
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else 0
 
 
 read_reply = never_whole

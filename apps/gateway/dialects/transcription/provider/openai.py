@@ -16,6 +16,7 @@ from apps.gateway.dialects.answer_errors import read_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Field, FormFile, boundary_of, write_form
 from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
+from apps.gateway.dialects.told_counts import read_count
 from apps.gateway.dialects.transcription.provider.abilities import (
     TranscriptionAbilities,
     abilities_of,
@@ -34,8 +35,6 @@ from apps.kernel.usage import Usage
 
 NAME: Final = "openai"
 FRAMING: Final = "raw"
-# No answer has a billion tokens; a count beyond is a provider's bug.
-_MOST: Final = 10**9
 
 __all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
@@ -139,10 +138,10 @@ def usage_of(answer: dict[str, Any]) -> Usage | None:
     if not isinstance(reported, dict):
         return usage_of_seconds(answer.get("duration"))
     if reported.get("type") == "tokens":
-        read, written = _count(reported.get("input_tokens")), _count(reported.get("output_tokens"))
+        read, written = read_count(reported.get("input_tokens")), read_count(reported.get("output_tokens"))
         parts = reported.get("input_token_details")
         # What is read is sound, but for the words of a prompt.
-        text = min(_count(parts.get("text_tokens")), read) if isinstance(parts, dict) else 0
+        text = min(read_count(parts.get("text_tokens")), read) if isinstance(parts, dict) else 0
         return Usage(input=text, audio_input=read - text, output=written) if read or written else None
     seconds = reported.get("seconds", reported.get("prompt_audio_seconds"))
     return usage_of_seconds(seconds) or usage_of_seconds(answer.get("duration"))
@@ -153,10 +152,6 @@ def _form_of(chat: Chat, abilities: TranscriptionAbilities) -> str:
     if asked.needs_speakers:
         return "diarized_json"
     return "verbose_json" if abilities.verbose or asked.needs_segments or asked.words else "json"
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else 0
 
 
 read_events = as_whole(read_reply)
