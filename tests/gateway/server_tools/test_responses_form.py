@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from apps.catalog.models import Provider
+from apps.gateway.server_tools.responses_history import plain_items
+from apps.gateway.server_tools.toolset import Toolset
 from apps.kernel import generation
 from apps.logs.models import RequestLog
 from apps.mcp_servers.models import McpServer
@@ -195,3 +197,15 @@ def test_a_server_is_named_once_and_its_functions_are_nobody_elses(caller: Calle
     own = {"type": "function", "name": "tickets__echo", "parameters": {"type": "object"}}
     assert ask(caller, CALL, model=MODEL, tools=[own, SERVER]).status_code == 400
     assert nothing_happened(caller)
+
+
+def test_a_failed_call_tells_the_model_the_error_and_what_was_answered() -> None:
+    call = {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "look", "arguments": "{}"}
+    items = [
+        {**call, "error": "broke", "output": "half of it"},
+        {**call, "error": {"code": 1}},
+        {**call, "output": "x"},
+    ]
+    plain = plain_items(items, Toolset([]))
+    outputs = [item["output"] for item in plain if item["type"] == "function_call_output"]
+    assert outputs == ["Error: broke\nhalf of it", 'Error: {"code":1}', "x"]

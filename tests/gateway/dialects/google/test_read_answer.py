@@ -276,3 +276,11 @@ def test_the_only_picture_is_one_though_it_is_marked_as_a_thought() -> None:
     assert pictures(blob("BBBB"), blob("AAAA", thought=True)) == ["BBBB"]
     signed = fold(google.read_reply(answer(blob("AAAA", thought=True, thoughtSignature="c2ln")))).choices[0]
     assert [(block.id, block.signature) for block in signed.reasoning] == [("image-0", "c2ln")]
+
+
+@pytest.mark.parametrize("chunks", [True, 3, "x", {"maps": {}}])
+def test_grounding_whose_chunks_are_no_list_is_read(chunks: Any) -> None:
+    grounding = {"groundingChunks": chunks}
+    candidate = {"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP", "groundingMetadata": grounding}
+    reply = fold(google.read_reply(json.dumps({"candidates": [candidate]}).encode()))
+    assert reply.choices[0].text == "Hi"

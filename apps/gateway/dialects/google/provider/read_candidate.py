@@ -105,8 +105,8 @@ class CandidateReader:
                 (self._late if self._texts else events).append(Searched(choice=self._index, query=query))
         if chunks := grounding.get("groundingChunks"):
             self._grounding = grounding
-            places = (isinstance(chunk, dict) and "maps" in chunk for chunk in chunks if isinstance(chunks, list))
-            self.uses_maps = self.uses_maps or any(places)
+            listed = chunks if isinstance(chunks, list) else []
+            self.uses_maps = self.uses_maps or any(isinstance(chunk, dict) and "maps" in chunk for chunk in listed)
 
     def _read_part(self, part: Record, events: list[Event]) -> None:
         signature = part.get("thoughtSignature")
