@@ -151,7 +151,7 @@ def _errors_of_stores() -> Iterator[CheckMessage]:
 def _errors_of_doors() -> Iterator[CheckMessage]:
     if settings.SIGN_UP == "open" and not settings.EMAIL_VERIFICATION:
         yield Error(
-            "SIGN_UP is open and EMAIL_VERIFICATION is off: anybody makes accounts under anybody's address.",
+            "SIGN_UP is open and EMAIL_VERIFICATION is off: anyone can create accounts with other people's addresses.",
             hint="Leave EMAIL_VERIFICATION out and set EMAIL_URL, or set SIGN_UP=invite.",
             id="gateway.E017",
         )

@@ -71,7 +71,7 @@ forwarded_allow_ips = os.environ.get("FORWARDED_ALLOW_IPS", "")
 
 # Requests are in the request log and the metrics; the control interface would be one more way in.
 accesslog = None
-# Failures of workers are told; that one begins or ends as it should is not.
+# Logs failures of workers, and not their normal starts and ends.
 loglevel = "warning"
 control_socket_disable = True
 

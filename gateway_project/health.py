@@ -148,7 +148,7 @@ def check_stores(skipped: Collection[str] = ()) -> dict[str, dict[str, Any]]:
     Concurrent callers share one check of each store, and its result serves for REUSED seconds more.
     """
     checks = [shared_checks.current(name, ask) for name, ask in CHECKS.items() if name not in skipped]
-    # Requests are answered without it: it is told of where it is missing.
+    # Requests are answered without it, so its absence is reported as a warning.
     has_cache = "cache" not in skipped and settings.CACHE_URL != settings.REDIS_URL
     cache = shared_checks.current("cache", _ask_cache) if has_cache else None
     for check in checks:

@@ -44,7 +44,7 @@ def require_settings() -> None:
 
 
 def _unsafe() -> list[str]:
-    """Return what is not safe; what stands in for a value that could not be read is, and adds no problem."""
+    """Return the unsafe settings. The placeholder of an unreadable value is safe, and adds no problem."""
     from gateway_project.checks import check_settings
 
     found = [one for one in check_settings() if one.is_serious() and one.id not in _STORES_OF_ITS_OWN]

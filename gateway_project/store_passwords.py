@@ -1,4 +1,4 @@
-"""Passwords in the URLs of stores: whether one that leads over a network could be opened by anybody. Pure.
+"""Passwords in the URLs of stores: whether a store over a network has one that cannot be guessed. Pure.
 
 A store on this machine (a unix socket, `localhost`, a loopback address) may have none.
 """

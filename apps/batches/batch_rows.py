@@ -49,7 +49,7 @@ def create(
     lines: int = 0,
     total: int = 0,
 ) -> Batch:
-    """Store a batch whose input is still to be looked at, and has at most so many lines; `total` is told of it until
+    """Store a batch whose input is still to be looked at, and has at most so many lines; `total` is that number until
     then. Raises PaymentRequired, RateLimited, InvalidRequest, DatabaseError."""
     now, identifier = timezone.now(), new_public_id(_PREFIXES[batch_format])
     row = Batch(
@@ -126,7 +126,7 @@ def status_of(row: Batch) -> BatchStatus:
 
 
 def waiting_lines(lines: QuerySet[BatchLine], now: datetime) -> QuerySet[BatchLine]:
-    """Return those of the lines that nobody answers just now, nor a provider's batch API has."""
+    """Return those of the lines that no worker answers and no provider's batch API has."""
     elsewhere = (NativeState.PARKED, NativeState.ANSWERED)
     waiting = lines.filter(outcome=LineOutcome.OPEN).exclude(native_state__in=elsewhere)
     return waiting.filter(Q(lease_owner="") | Q(lease_until__lte=now))

@@ -119,8 +119,10 @@ def put_off(line: BatchLine, owner: str, seconds: float, pause: float, *, turned
 
 
 def end_unpaid(batch: Batch, sealed_refusal: str) -> int:
-    """End all lines of a batch that nobody answers, nor a provider's batch API has, with the same refusal; return how
-    many. Raises DatabaseError."""
+    """End all lines of a batch that no worker answers and no provider's batch API has, with the same refusal.
+
+    Returns how many ended. Raises DatabaseError.
+    """
     with transaction.atomic():
         running = Batch.objects.select_for_update().filter(pk=batch.pk, status=BatchStatus.IN_PROGRESS)
         row = running.first()

@@ -135,7 +135,7 @@ def _cost_of_text(usage: Usage, card: PriceCard) -> Cost:
 def _parts_of_passes(usage: Usage, card: PriceCard, models: Mapping[str, PriceCard]) -> list[Decimal]:
     """Return the parts of an answer that took several passes: the tokens of each, and once what is paid beside them.
 
-    A pass over a model whose prices nobody knows costs what one over the model that was asked does.
+    A pass over a model without known prices costs as much as one over the requested model.
     """
     parts = _parts_of(msgspec.structs.replace(usage, **_NO_TOKENS, passes=()), card)
     for one in usage.passes:

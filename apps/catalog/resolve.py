@@ -51,7 +51,7 @@ class UnknownModel(InvalidRequest):
 
     @cached_property
     def message(self) -> str:  # type: ignore[override] # it can be set all the same
-        """What the client is told."""
+        """Return the error message for the client."""
         near = _near_names(self._catalog).find(self._requested.rpartition("/")[2])
         return f"{self.statement}; did you mean {_either(near)}?" if near else self.statement
 

@@ -45,7 +45,7 @@ _MAX_BYTES = 64 * 1024
 
 def count_tokens(policy: Policy, chat: Chat, token: str, body: bytes, reserve: Callable[[int], None]) -> int:
     """Return how many tokens the prompt of a body has, at least about. Raises ApiError when the token is no longer
-    good, and for what a guardrail blocks. `reserve` is told of the bytes of kept files before they are read."""
+    good, and for what a guardrail blocks. `reserve` gets the bytes of kept files before they are read."""
     size = len(body)
     chat = inline_kept_files(chat, policy, reserve)
     estimate = offload(size, partial(estimate_prompt_tokens, chat))

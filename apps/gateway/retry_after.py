@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Any, Final
 
-# Seconds that a client is told at most: a limit that ends later is as good as a day away.
+# The longest wait that is passed on, in seconds.
 MAX_SECONDS: Final = 86_400.0
 # Longer values are no times.
 _MAX_LENGTH: Final = 100

@@ -50,7 +50,7 @@ class LookupsBusy(OSError):
 
 
 def find_numeric(host: str, port: int) -> list[AddressInfo]:
-    """Return the addresses of a host that is written as an address in any spelling; none for a name. Asks nobody."""
+    """Return the addresses of a host that is written as a number in any spelling; none for a name. Makes no lookup."""
     try:
         return _parse(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -113,7 +113,7 @@ class TenantLookups:
             self._slots.release(owner)
             return other
         lookup = self._under_way[host] = _Lookup()
-        # It goes on when whoever asked has left: the thread does.
+        # The lookup goes on after its caller has left, because the thread does.
         gevent.spawn(self._look_up, lookup, host, port, owner, patience)
         return lookup
 

@@ -102,7 +102,7 @@ class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         card = msgspec.structs.replace(self, **stated)
         if tier.tiers:
             return msgspec.structs.replace(card, tiers=tier.tiers)
-        # Nobody says what a long prompt costs at this tier: not less than at the usual one, nor than a short one.
+        # The price of a long prompt at this tier is not stated: take the higher of the usual one and a short prompt's.
         return msgspec.structs.replace(card, tiers=tuple(_at_least(long, tier) for long in self.tiers))
 
     @property

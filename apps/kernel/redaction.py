@@ -60,7 +60,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 class SecretMask:
-    """Takes known secrets out of data that somebody else wrote for people to use: whatever else is in it stays.
+    """Takes known secrets out of data from outside that people read; everything else stays as it is.
 
     A secret is looked for whole, in each writing that `redact` knows. One shorter than `LEAST_MASKED` characters is as
     likely a word of the data, and stays.

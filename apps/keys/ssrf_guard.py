@@ -34,7 +34,7 @@ __all__ = [
     "resolve_safe_address",
 ]
 
-# What a client is told whose names take all of its turns, and after how many seconds it may come again.
+# The refusal for an organization that uses all of its lookups, and the seconds after which it may retry.
 BUSY, RETRY_AFTER = "too_many_outside_calls", 5.0
 # Characters.
 MAX_LENGTH = 2_000
@@ -137,7 +137,7 @@ def _is_of_this_machine(address: str) -> bool:
 
 
 def _resolve(host: str, port: int, owner: Hashable) -> list[str]:
-    """Return every address of the host. Raises UnsafeAddressError when there is none, or nobody says so in time."""
+    """Return every address of the host. Raises UnsafeAddressError when it has none, or the lookup takes too long."""
     try:
         found = TENANT_NAMES.find(host, port, owner)
     except LookupsBusy as error:

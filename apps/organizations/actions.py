@@ -92,7 +92,9 @@ def want_password_reset(*, email: str) -> None:
 
 
 def reset_password(*, token: str, password: str) -> bool:
-    """Give whoever a token was sent to another password; False when it is not good. Second factors stay as they are.
+    """Set the password of the user that a token was sent to; return False when the token is not valid.
+
+    Second factors stay as they are.
 
     An address that was not confirmed is from then on, and what was there before is gone.
     """

@@ -51,7 +51,7 @@ PASSKEY_PER_ADDRESS = AttemptLimit("passkey:address", 60)
 PASSKEY_PER_USER = AttemptLimit("passkey:user", 60, 600)
 VERIFY_PER_ADDRESS = AttemptLimit("verify-email:address", 60)
 RESET_PER_ADDRESS = AttemptLimit("password-reset:address", 20)
-# Messages that anybody can have sent to an address: to confirm it, to choose another password, to sign up.
+# Messages that can be requested without signing in, by address: to confirm it, to choose another password, to sign up.
 MESSAGES_PER_EMAIL = AttemptLimit("messages:email", 5, 3_600)
 MESSAGES_PER_USER = AttemptLimit("verification-email:user", 5, 3_600)
 INVITATIONS_PER_ORGANIZATION = AttemptLimit("invitation:organization", 50, 3_600)
@@ -136,7 +136,7 @@ def forget_addresses(account: str) -> None:
 
 
 def is_known(account: str, address: str) -> bool:
-    """Tell whether the account's owner signed in from the address of late; False when nobody can tell."""
+    """Tell whether the account's owner signed in from the address of late; False when the store does not answer."""
     try:
         since = client().zscore(_known_key(account), _digest(address))
     except RedisError:

@@ -40,10 +40,10 @@ def access_switched_off(user: User) -> None:
 
 
 def first_proof_of_mailbox(user: User) -> None:
-    """Remove what was there before anybody proved that they read the mail of a user's address, and confirm it.
+    """Confirm a user's address, and remove everything that was there before its owner was proven.
 
-    Whoever signed up with the address need not be the one who has the mailbox: second factors, sessions, programs and
-    API keys made until then are not theirs.
+    The person who signed up with the address may not be the owner of the mailbox: second factors, sessions, programs
+    and API keys made until then are not theirs.
     """
     Passkey.objects.filter(user=user).delete()
     TwoFactor.objects.filter(user=user).delete()

@@ -65,7 +65,7 @@ def find_user_to_reset(token: str, *, lock: bool = False) -> User | None:
 def email_change_token(user: User) -> str:
     """Return what makes the address that a user wants theirs, brought back by who reads its mail.
 
-    It ends when the user's address, password or second factors change: whoever asked may have known the old ones.
+    It ends when the user's address, password or second factors change, since an attacker may have known the old ones.
     """
     return signing.dumps([str(user.id), _fingerprint(f"{state_of(user)} {user.wanted_email}")], salt=_CHANGE)
 
@@ -95,7 +95,7 @@ def invitation_token(invitation: Invitation) -> str:
 
 
 def sign_up_link(invitation: Invitation) -> str:
-    """Return the address of the page where whoever an invitation is for signs up; it holds the token."""
+    """Return the URL of the sign-up page for an invitation, with its token."""
     query = urlencode({"invitation": invitation_token(invitation), "email": invitation.email})
     return f"{settings.PUBLIC_URL}/app/sign-up?{query}"
 

@@ -1,6 +1,6 @@
 """Calls to the outside in management: an organization has so many a minute, and a few at a time in one process.
 
-They ask addresses that somebody has just typed in, for people who wait: MCP servers, log sinks, providers.
+They call addresses that a user has just entered and waits for: MCP servers, log sinks, providers.
 """
 
 from __future__ import annotations

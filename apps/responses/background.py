@@ -172,7 +172,7 @@ def _answer_again(run: BackgroundRun) -> None:
         request = run_leases.request_of(run)
         state = BackgroundState(run_leases.draft_of_row(row), request, is_new=False)
     except (ValueError, RedisError) as error:
-        # Encrypted with a key that is gone, or the cache is away: the lease ends, and somebody tries again.
+        # Encrypted with a key that is gone, or the cache is away: the lease ends, and another worker tries again.
         log.warning("responses.not_taken_over", response=run.pk, error=type(error).__name__)
         return
     if run.attempts > run_leases.MOST_ATTEMPTS:

@@ -41,7 +41,7 @@ _PAUSE: Final = 1.0
 class BackgroundState(ResponseState):
     """What a background response leaves behind.
 
-    Raises RedisError where a run is taken over (`is_new` false) and nobody can tell which events it has.
+    Raises RedisError where a run is taken over (`is_new` false) and the store cannot tell which events it has.
     """
 
     def __init__(self, draft: ResponseDraft, request: RunRequest, *, is_new: bool) -> None:

@@ -33,7 +33,7 @@ class EventLogWriter:
     """Appends one run's events, going on with the numbers of the run before it, if there was one."""
 
     def __init__(self, share: CacheShare, response_id: str, *, is_new: bool) -> None:
-        """Begin a new log, or go on with what there is of one; raises RedisError where nobody can tell that."""
+        """Begin a new log, or go on with what there is of one; raises RedisError where the store cannot tell."""
         self._share, self._response_id, self._name = share, response_id, _name(response_id)
         self._size = 0
         self._is_broken = False

@@ -46,7 +46,7 @@ def expiry_of(organization_id: UUID, now: datetime) -> datetime:
 
 
 def has_room(policy: Policy) -> bool:
-    """Tell whether an organization may store more; without Valkey nobody can tell, and it may. Raises DatabaseError."""
+    """Tell whether an organization may store more; it may while Valkey does not answer. Raises DatabaseError."""
     organization_id = policy.organization_id
     try:
         known = client().get(_bytes_key(organization_id))

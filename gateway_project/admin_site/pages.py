@@ -13,7 +13,7 @@ from django.http import Http404, HttpRequest
 from django.urls import URLPattern, URLResolver
 
 _LEFT_OUT: Final = frozenset({"password_change", "password_change_done", "view_on_site"})
-# The framework asks for its address and leads nobody there.
+# The framework resolves its address; no link leads there.
 _APP_LIST: Final = "app_list"
 _OLD_ADDRESS: Final = "<path:object_id>/"
 

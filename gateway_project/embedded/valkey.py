@@ -103,7 +103,7 @@ class CacheValkey(Valkey):
     name = "cache"
     title = "the cache"
     url_variable = "CACHE_URL"
-    # Whoever brings a Valkey of their own decides whether the cache is there or elsewhere.
+    # With a Valkey of the operator's own, CACHE_URL says whether the cache is there or elsewhere.
     stands_for = ("CACHE_URL", "REDIS_URL")
 
     def _keeping(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Account references: what a request names that lies in an account at a provider, such as a container or a file there.
 
-All organizations that use the service's credentials share its accounts at providers. Whoever names a container, a
-vector store, a file, a cache or a conversation there could reach another organization's, so such a request is for
+All organizations that use the service's credentials share its accounts at providers. A request that names a container,
+a vector store, a file, a cache or a conversation there could reach another organization's, so such a request is for
 offers with a credential of the organization's own alone. What a provider makes for one answer (`container: auto`) names
 nothing. Pure; a plain chat is looked at part by part and costs no more.
 """

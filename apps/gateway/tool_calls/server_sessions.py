@@ -1,7 +1,7 @@
 """Sessions at MCP servers, kept between the calls of one caller's session, in whichever worker: never shared.
 
 A session at a server is found by the server as it was when it was last changed, the API key, and the caller's own
-session. Must never be why a call fails: what is lost is begun anew.
+session. A lost session never fails a call: a new one begins.
 """
 
 from __future__ import annotations

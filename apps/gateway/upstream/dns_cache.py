@@ -65,7 +65,7 @@ def _resolve(host: str, port: int, timeout: float) -> _Addresses:
             continue
         return [(family, (host, port))]
     if not gevent.get_hub().main_hub:
-        # A thread beside the event loop holds up nobody but itself, and may end before a lookup that others wait for.
+        # A thread beside the event loop may block, and may end before a lookup that greenlets wait for.
         return _ask(host, port)
     lookup = _look_up(host, port)
     answered_at, known = _answers.get((host, port), (0.0, None))

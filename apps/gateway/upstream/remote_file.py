@@ -1,7 +1,7 @@
 """Remote file: fetch what is at an address: files that clients name, and pictures that providers leave at one.
 
 Every address passes the guard and is called at the very IP that was checked; redirects are not followed; size, time and
-an organization's share of a process are bounded. Must never show an address to anybody but whoever gave it.
+an organization's share of a process are bounded. Only the client that sent an address may see it.
 """
 
 from __future__ import annotations

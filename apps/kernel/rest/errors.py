@@ -106,7 +106,7 @@ def find_error(exception: Exception) -> ApiError | None:
 
 
 def _error_of_suspicious(exception: Exception) -> ApiError:
-    """Return what a client is told of a request that the framework's own checks refuse."""
+    """Return the error for a request that the framework's own checks refuse."""
     match exception:
         case RequestDataTooBig():
             return errors.BodyTooLarge("The request body is too large")

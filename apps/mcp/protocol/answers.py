@@ -115,7 +115,7 @@ class CallStream:
 
 
 def resumed_answer(session: Session, share: CacheShare, request_id: Id, position: Position) -> ClientResponse:
-    """Return the rest of a stream behind a place, whoever answers its call. Raises RateLimited, Overloaded."""
+    """Return the rest of a stream behind a position, of any worker's call. Raises RateLimited, Overloaded."""
     RESUMED.take(share.organization_id)
     return ClientResponse(200, [*_STREAM_HEADERS], ResumedStream(session, share, request_id, position))
 

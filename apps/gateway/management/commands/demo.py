@@ -118,7 +118,7 @@ def _owner(known: str | None) -> tuple[User, str]:
     password = secrets.token_urlsafe(16)
     if owner is None:
         owner = sign_up(name="Demo Owner", email=OWNER, password=password) or User.objects.get(email=OWNER)
-        # Nobody reads the mail of its address.
+        # Its address has no mailbox, so a message cannot confirm it.
         verify_email(user=owner)
         owner.refresh_from_db()
         return owner, password
