@@ -123,6 +123,7 @@ def _spend(organization: UUID) -> None:
         rates=(reservations.RateLimit("acme", 60),),
         most_in_flight=5,
     )
+    assert reservations.look(request).outcome is reservations.ReservationOutcome.ALLOWED
     result = reservations.reserve(request)
     assert result.hold is not None, result
     assert result.hold.shard == shard
@@ -143,16 +144,6 @@ def read_several() -> Any:
     for name in ("a", "c", "d"):
         client().set(name, {"a": 1, "c": 3, "d": 4}[name])
     return client().mget(["a", "b", "c", "d"])
-
-
-def use_cache() -> Any:
-    """Return what Django's cache makes of several keys."""
-    from django.core.cache import cache
-
-    cache.set_many({"a": 1, "b": 2})
-    several, gone = cache.get_many(["a", "b"]), cache.delete_many(["a", "b"])
-    cache.add("count", 5)
-    return [several, gone, cache.get("a"), cache.incr("count")]
 
 
 _READ = LuaScript("return redis.call('GET', KEYS[1])")

@@ -63,9 +63,6 @@ class TestOnTheCluster:
     ) -> None:
         assert ask(cluster, "read_several", tmp_path) == ["1", None, "3", "4"]
 
-    def test_djangos_cache_works(self, cluster: ValkeyCluster, tmp_path: Path) -> None:
-        assert ask(cluster, "use_cache", tmp_path) == [{"a": 1, "b": 2}, 2, None, 6]
-
     def test_a_slot_that_has_moved_is_followed(self, cluster: ValkeyCluster, tmp_path: Path) -> None:
         assert ask(cluster, "move_slot", tmp_path) == ["before", "asked", "moved"]
 
