@@ -63,7 +63,7 @@ def test_a_plain_completion_is_logged_with_its_exact_cost_and_paid_from_credits(
     assert Decimal(str(usage["cost_usd_output"])) == Decimal("0.0001242")
     assert Decimal(str(usage["cost_usd_cached_input"])) == Decimal("0.0000225")
     assert reply.metadata["used_provider"] == "sandbox"
-    assert [one["succeeded"] for one in reply.metadata["routing"]] == [True]
+    assert [one["succeeded"] for one in reply.gateway["routing"]] == [True]
 
     entry = product.log_of(raw.headers["x-request-id"], patience=2)
     assert Decimal(str(entry["cost"])) == expected
