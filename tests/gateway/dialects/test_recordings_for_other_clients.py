@@ -144,8 +144,9 @@ def test_an_answer_says_the_same_to_clients_of_the_responses_format(provider: st
         assert without_ids(told[-1]["response"]["output"]) == without_ids(plain["output"]), name
         for read in (fold(responses.read_reply(encode(plain))), fold(responses.read_events(written))):
             again, said = said_by(read.choices[0]), said_by(choice)
-            # This format has no sound.
-            assert again == {**said, "sound": ""}, name
+            # This format has no sound, and says why a filter ended the answer in a refusal.
+            refusal = said["refusal"] or choice.explanation or ""
+            assert again == {**said, "sound": "", "refusal": refusal}, name
             assert_counted(read, reply)
         searches = [item["action"].get("query", "") for item in plain["output"] if item["type"] == "web_search_call"]
         assert searches == choice.searches, name

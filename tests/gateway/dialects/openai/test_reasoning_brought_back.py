@@ -67,11 +67,16 @@ def answer_sent(chat: Chat, **facts: Any) -> dict[str, Any]:
     return wire
 
 
-@pytest.mark.parametrize("chat", [of_chat(), of_chat(reasoning_content=""), of_messages(), of_responses(), of_gemini()])
+@pytest.mark.parametrize("chat", [of_chat(), of_messages(), of_responses(), of_gemini()])
 @pytest.mark.parametrize("required", ["calls", "answers"])
 def test_reasoning_that_the_client_did_not_keep_is_a_blank_where_it_is_demanded(chat: Chat, required: str) -> None:
     needs = {"reasoning_field": "reasoning_content", "reasoning_required": required}
     assert answer_sent(chat, **needs)["reasoning_content"] == " "
+
+
+def test_an_empty_reasoning_of_the_client_stays_as_it_is() -> None:
+    needs = {"reasoning_field": "reasoning_content", "reasoning_required": "answers"}
+    assert answer_sent(of_chat(reasoning_content=""), **needs)["reasoning_content"] == ""
 
 
 def test_reasoning_that_the_client_kept_is_what_is_brought_back() -> None:

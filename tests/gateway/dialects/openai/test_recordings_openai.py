@@ -23,7 +23,7 @@ from apps.gateway.dialects.openai.shared.wire import OWN_FIELDS
 from apps.gateway.dialects.router_fields import ROUTER_FIELDS
 from apps.gateway.framing.sse import frames
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.usage import Usage
+from apps.kernel.usage import COUNTS, Usage
 from gateway_project.data_directory import PROJECT
 
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
@@ -211,7 +211,7 @@ def check_usage(exchange: dict[str, Any], usage: Usage | None) -> None:
         assert usage is None
         return
     assert usage is not None
-    assert min(getattr(usage, name) for name in usage.__struct_fields__) >= 0
+    assert min(getattr(usage, name) for name in COUNTS) >= 0
     assert usage.prompt_tokens == told["prompt_tokens"]
     assert usage.completion_tokens == told["completion_tokens"]
     details = told.get("prompt_tokens_details") or {}

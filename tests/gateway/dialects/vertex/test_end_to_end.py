@@ -46,6 +46,7 @@ def cloud(caller: Caller, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ca
 
     def change(mapping: ModelProvider) -> None:
         mapping.facts = {**mapping.facts, "dialect": DIALECTS[mapping.model_id]}
+        mapping.prices = {**mapping.prices, "service_tiers": {"flex": {"input": "0.1"}}}
 
     offer_models("cloud", change, model_id__in=DIALECTS)
     return caller

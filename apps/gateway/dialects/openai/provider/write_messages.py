@@ -34,7 +34,7 @@ from apps.kernel.errors import InvalidRequest
 Record = dict[str, Any]
 _ERROR = {"type": "text", "text": "Error:"}
 _BLANK = " "
-_NO_REASONING = (None, "", msgspec.Raw(b'""'), msgspec.Raw(b"null"))
+_NO_REASONING = (None, msgspec.Raw(b"null"))
 
 
 def write_messages(messages: Iterable[Message], flavor: Flavor) -> list[Record]:
@@ -112,8 +112,10 @@ def _write_reasoning(thoughts: list[Reasoning], flavor: Flavor, wire: Record) ->
 
 
 def fill_reasoning(wire: Record, flavor: Flavor) -> None:
-    """Add a blank to an assistant's message without reasoning where the provider refuses that. An empty text is no
-    reasoning for all of them. Values may be the client's bytes."""
+    """Add a blank to an assistant's message without reasoning where the provider refuses that.
+
+    An empty text of the client's stays: recorded requests have it. Values may be the client's bytes.
+    """
     required, field = flavor.reasoning_required, flavor.reasoning_field
     if required is None or field is None or (required == "calls" and not wire.get("tool_calls")):
         return
