@@ -18,6 +18,7 @@ import django
 import hypothesis
 import pytest
 from django.conf import settings
+from django.core.cache import cache
 from django.db import connection
 from pytest_django import DjangoDbBlocker
 from redis import Redis
@@ -119,7 +120,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 
 @pytest.fixture(autouse=True)
 def _empty_valkey() -> None:
-    """Begin every test with an empty Valkey, the broker's database included."""
+    """Begin every test with an empty Valkey, the broker's database included, and an empty cache of the process."""
+    cache.clear()
     if _valkey_is_ours:
         _valkey.flushall()
         _cache.flushall()

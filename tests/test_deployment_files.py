@@ -110,6 +110,7 @@ class TestCompose:
         """Where no digest could be looked up at its source, a variable takes one."""
         images = {name: one["image"] for name, one in COMPOSE["services"].items() if name not in OURS}
         assert re.fullmatch(r"postgres:18-bookworm@sha256:[0-9a-f]{64}", images.pop("postgres"))
+        assert images.pop("cache") == images["valkey"]
         for name, image in images.items():
             assert re.fullmatch(rf"\$\{{{name.upper()}_IMAGE:-[\w./-]+:[\w.-]+\}}", image), name
 

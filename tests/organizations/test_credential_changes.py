@@ -62,16 +62,6 @@ def by_command(user: User) -> None:
         call_command("changepassword", user.email)
 
 
-def by_own_page(user: User) -> None:
-    """Have an operator set their own on the admin's page for that."""
-    user.is_staff = user.is_superuser = True
-    user.save(update_fields=["is_staff", "is_superuser"])
-    browser = Client()
-    browser.force_login(user)
-    fields = {"old_password": PASSWORD, "new_password1": NEW, "new_password2": NEW}
-    assert browser.post("/admin/password_change/", fields).status_code == 302
-
-
 def add_app(user: User) -> None:
     """Turn an authenticator app on."""
     caller = signed_in(user)
@@ -84,7 +74,7 @@ def add_a_passkey(user: User) -> None:
     add_passkey(signed_in(user))
 
 
-PASSWORD_CHANGES = [change, reset, by_operator, by_command, by_own_page]
+PASSWORD_CHANGES = [change, reset, by_operator, by_command]
 FACTOR_CHANGES = [add_app, add_a_passkey]
 Change = Callable[[User], None]
 

@@ -16,6 +16,7 @@ MAKES = re.compile(
 )
 # Modules that draw or sign what lets nobody in, and what that is.
 LETS_NOBODY_IN = {
+    "apps/batches/input_pieces.py": "digests of the lines of a batch",
     "apps/billing/worker_leases.py": "a name of a process",
     "apps/gateway/access/policy_cache.py": "a key of the process's own cache",
     "apps/gateway/access/policy.py": "a mark that only this process knows, for keys without a token",

@@ -38,6 +38,7 @@ OPEN = {
     "auth/get-session": "",
     "auth/sign-out": "",
     "auth/verify-email": "takes a token that was sent by e-mail; throttled",
+    "auth/send-verification-email": "answers the same for every address; throttled",
     "auth/request-password-reset": "answers the same for every address; throttled",
     "auth/reset-password": "takes a token that was sent by e-mail; throttled",
     "verify-email": "a form for a token that was sent by e-mail; throttled",

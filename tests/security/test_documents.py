@@ -21,7 +21,8 @@ SHORT = {
     "built": "security/test_code_and_packages.py",
 }
 FUNCTIONS = {
-    path.relative_to(TESTS): set(re.findall(r"def (test_\w+)", path.read_text())) for path in TESTS.rglob("test_*.py")
+    path.relative_to(TESTS): set(re.findall(r"(?:def |^class )(test_\w+|Test\w+)", path.read_text(), re.MULTILINE))
+    for path in TESTS.rglob("test_*.py")
 }
 
 

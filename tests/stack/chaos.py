@@ -23,7 +23,7 @@ from uuid import uuid4
 
 import requests
 
-from tests.stack.product import PROJECT, Product
+from tests.stack.product import MONEY_STORE, PROJECT, Product
 
 # Seconds after which an answer that has not moved is one that hangs.
 PATIENCE = 30.0
@@ -158,7 +158,7 @@ VICTIMS: dict[str, tuple[str, ...]] = {
     "settler": ("manage.py", "settler"),
     "celery worker": ("celery", "worker --pool"),
     "beat": ("celery", "beat --loglevel"),
-    "valkey": ("valkey-server",),
+    "valkey": MONEY_STORE,
     "postgres": ("postgres", "-D"),
     "postgres backend": ("postgres:", "[local]"),
     "postgres, all of it": ("postgres",),

@@ -27,6 +27,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 START_PATIENCE = 90.0
 
 
+# Words in the command line of the store that keeps money; the cache runs the same program on another socket.
+MONEY_STORE = ("valkey-server", "run/valkey.sock")
+
+
 class Product:
     """A running server: where it is, who may use it, and its processes."""
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.stack.product import Product, eventually
+from tests.stack.product import MONEY_STORE, Product, eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.long]
 
@@ -72,7 +72,7 @@ class Load:
 def test_every_answer_is_logged_and_charged_once_whoever_dies(product: Product) -> None:
     load = Load(product, clients=6)
     time.sleep(1.5)
-    for victim in (("manage.py", "settler"), ("valkey-server",), ("gunicorn",), ("manage.py", "settler")):
+    for victim in (("manage.py", "settler"), MONEY_STORE, ("gunicorn",), ("manage.py", "settler")):
         product.kill(*victim)
         time.sleep(2.5)
     load.stop()
@@ -121,11 +121,11 @@ def settled_logs(product: Product) -> list[dict[str, object]]:
     return product.all_logs()
 
 
-@pytest.mark.parametrize("store", ["postgres", "valkey-server"])
-def test_while_a_store_hangs_requests_are_answered_and_none_is_lost(product: Product, store: str) -> None:
+@pytest.mark.parametrize("store", [("postgres",), MONEY_STORE], ids=["postgres", "valkey-server"])
+def test_while_a_store_hangs_requests_are_answered_and_none_is_lost(product: Product, store: tuple[str, ...]) -> None:
     asked = [uuid4().hex for _ in range(6)]
     assert product.chat("warm", asked[0]).status_code == 200
-    hanging = product.processes(store)
+    hanging = product.processes(*store)
     for pid in hanging:
         os.kill(pid, signal.SIGSTOP)
     try:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.stack.product import Product, eventually
+from tests.stack.product import MONEY_STORE, Product, eventually
 
 pytestmark = pytest.mark.stack
 
@@ -38,7 +38,7 @@ def answered_while_the_store_hangs(product: Product, request_id: str) -> int:
     )
     asking.start()
     eventually(lambda: product.sandbox("GET", "/sandbox/requests", tag=request_id)["requests"])
-    (store,) = product.processes("valkey-server")
+    (store,) = product.processes(*MONEY_STORE)
     os.kill(store, signal.SIGSTOP)
     asking.join(10)
     assert [answer.status_code for answer in answers] == [200]
@@ -53,7 +53,7 @@ def test_an_answer_whose_record_nobody_has_heard_of_yet_is_charged_once(product:
     # The answer came before anybody had given the store up.
     assert list((Path(product.environment["GATEWAY_HOME"]) / "spool").glob("*")) == []
     # The youngest of these is the worker; the store does not run, and is killed all the same.
-    killed = product.kill(victim)
+    killed = product.kill(*MONEY_STORE) if victim == "valkey-server" else product.kill(victim)
     if victim == "valkey-server":
         assert killed == store
     else:

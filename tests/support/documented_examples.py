@@ -157,6 +157,8 @@ NOT_RUN = {
     "docs/oauth.md: curl": "needs a code, for which a person consents in a browser: tests/oauth has the exchange",
     "docs/operations.md: # backup": "tests/stack/test_restore.py runs it",
     "docs/operations.md: # restore": "tests/stack/test_restore.py runs it",
+    "docs/operations.md: # encrypted backup": "tests/stack/test_restore.py runs it",
+    "docs/operations.md: # decryption": "tests/stack/test_restore.py runs it",
     "docs/operations.md: # archiving": "tests/stack/test_point_in_time.py runs it",
     "docs/operations.md: # base backup": "tests/stack/test_point_in_time.py runs it",
     "docs/operations.md: # recovery": "tests/stack/test_point_in_time.py runs it",
