@@ -22,6 +22,7 @@ from apps.catalog.model_listing import build_entry, build_listing
 from apps.catalog.offers import Catalog
 from apps.catalog.resolve import resolve
 from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.offload import LARGE, offload
 from apps.kernel.rest.compression import accepts_gzip, gzipped
 
 _TRUE, _FALSE = {"true", "1"}, {"false", "0"}
@@ -75,12 +76,19 @@ def model_info(request: HttpRequest) -> HttpResponse:
 
 @lru_cache(maxsize=2)
 def _model_info(catalog: Catalog, today: date) -> bytes:
-    return msgspec.json.encode(build_model_info(catalog, today))
+    return offload(LARGE, lambda: msgspec.json.encode(build_model_info(catalog, today)))
 
 
 @lru_cache(maxsize=4)
 def _listing(catalog: Catalog, today: date, include_deactivated: bool, exclude_deprecated: bool) -> _Listing:
-    """Return the listing; a catalog is its own key, being one per generation and compared by identity."""
+    """Return the listing; a catalog is its own key, being one per generation and compared by identity.
+
+    It is built on a thread: the first request after a start or a new catalog takes a tenth of a second of computing.
+    """
+    return offload(LARGE, lambda: _build(catalog, today, include_deactivated, exclude_deprecated))
+
+
+def _build(catalog: Catalog, today: date, include_deactivated: bool, exclude_deprecated: bool) -> _Listing:
     listing = build_listing(
         catalog, today, include_deactivated=include_deactivated, exclude_deprecated=exclude_deprecated
     )
