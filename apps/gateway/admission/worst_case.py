@@ -230,15 +230,22 @@ def _prompt_counts(chat: Chat, candidate: Candidate, usage: Usage) -> Sequence[U
     """Return the classes in which the whole prompt may be counted: text, what a cache keeps, pictures or sound."""
     card = candidate.offer.prices
     classes = []
-    if card.cache_write is not None and (candidate.offer.dialect in _CACHES_UNASKED or chat.cache_lifetime):
+    if _states(card, "cache_write") and (candidate.offer.dialect in _CACHES_UNASKED or chat.cache_lifetime):
         classes.append("cache_write")
-    if card.cache_write_1h is not None and chat.cache_lifetime == "1h":
+    if _states(card, "cache_write_1h") and chat.cache_lifetime == "1h":
         classes.append("cache_write_1h")
-    if card.image_input is not None and Image in chat.kinds:
+    if _states(card, "image_input") and Image in chat.kinds:
         classes.append("image_input")
-    if card.audio_input is not None and Audio in chat.kinds:
+    if _states(card, "audio_input") and Audio in chat.kinds:
         classes.append("audio_input")
     return (usage, *(replace(usage, input=0, **{name: usage.input}) for name in classes))
+
+
+def _states(card: PriceCard, name: str) -> bool:
+    """Return whether a card has a price of that name, at the usual tier of service or at another."""
+    return getattr(card, name) is not None or any(
+        getattr(tier, name) is not None for tier in card.service_tiers.values()
+    )
 
 
 def _per_token(chat: Chat, candidate: Candidate, prompt: int, served: Sequence[tuple[str, str]]) -> Decimal:

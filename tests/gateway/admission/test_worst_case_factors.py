@@ -17,7 +17,7 @@ from apps.gateway.access.credentials import Credential
 from apps.gateway.admission.worst_case import tariff_of
 from apps.gateway.canonical.chat import Audio, CacheMark, Chat, Message, OpaqueTool, Text
 from apps.gateway.routing.candidates import Candidate
-from apps.kernel.prices import PriceCard
+from apps.kernel.prices import PriceCard, ServiceTier
 from apps.kernel.usage import ModelPass, Usage
 from tests.billing.test_price_factors import NAMES, whole_cards
 from tests.billing.test_pricing import STEP, shares
@@ -100,6 +100,14 @@ def test_an_advisor_is_held_for_at_the_price_of_the_model_that_it_asks(
     chat = asking(dialect="anthropic", tools=[tool])
     tariff = tariff_of(chat, candidate(PriceCard(input=Decimal(2), output=Decimal(10))), 1_000, "none")
     assert tariff.cost_of(100) - Decimal("0.003") == Decimal(total)
+
+
+def test_a_price_that_only_a_tier_states_is_held_for() -> None:
+    card = PriceCard(service_tiers={"flex": ServiceTier(cache_write=Decimal(4), audio_input=Decimal(40))})
+    written = tariff_of(asking(service_tier="flex"), candidate(card, "openai"), 1_000, "none")
+    assert written.cost_of(100) == Decimal("0.004")
+    heard = tariff_of(asking(Audio(data="", format="wav"), service_tier="flex"), candidate(card), 1_000, "none")
+    assert heard.cost_of(100) == Decimal("0.04")
 
 
 @given(
