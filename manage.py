@@ -11,7 +11,7 @@ from pathlib import Path
 def main() -> None:
     """Run the command."""
     own_python = Path(__file__).resolve().parent / ".venv" / "bin" / "python"
-    # A virtual environment is somebody's choice; the machine's Python may have another Django, or none.
+    # A virtual environment was chosen by the user; the machine's Python may have another Django, or none.
     if sys.prefix == sys.base_prefix and own_python.exists():
         os.execv(own_python, [str(own_python), *sys.argv])  # noqa: S606 - no shell is wanted
     from gateway_project.__main__ import manage

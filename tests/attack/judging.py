@@ -128,7 +128,7 @@ def carried_out(
     before, tracebacks, turns = workers_of(product), scene.tracebacks(), loop_turns(product)
     memory = Memory(product)
     elsewhere = scene.elsewhere if name == "slow-names" else ""
-    # Where processor time is measured, the product works for nobody else.
+    # Where processor time is measured, the product has no other clients.
     quiet = name == "refusals"
     own = product.demo
     bystanders = Bystanders(product, own["apiKey"], own["sessionToken"], elsewhere, quiet=quiet)

@@ -15,7 +15,7 @@ from apps.kernel.usage import COUNTS, TOKEN_COUNTS, Usage
 
 PARTS = ("input", "output", "cached_input", "cache_write", "image_input", "image_output", "request", "web_search")
 UNITS = ("web_searches", "images", "characters", "audio_milliseconds", "search_units")
-# What of the cache's tokens is told apart is no class of its own.
+# Parts of the cached tokens that are counted apart are no classes of their own.
 TOLD_APART = ("cache_read_audio", "cache_read_image")
 TOKENS = tuple(name for name in TOKEN_COUNTS if name not in TOLD_APART)
 # Of a price card, in USD each.

@@ -9,5 +9,5 @@ _NOTHING: Final = frozenset({"", "null", '""'})
 
 
 def says_nothing(arguments: str) -> bool:
-    """Return whether the text of a call's arguments means that there are none."""
+    """Return whether the text of a call's arguments stands for no arguments."""
     return arguments.strip() in _NOTHING

@@ -56,7 +56,7 @@ def _requirements_of(chat: Chat) -> list[Requirement]:
 
 
 def _priced_options(chat: Chat) -> Iterator[Requirement]:
-    """Yield what a chat asks for that has prices of its own: nobody is asked for it whose prices are not known."""
+    """Yield what a chat asks for that has prices of its own: an offer without such a price is not a candidate."""
     if tier := asked_service_tier(chat):
         field = "speed" if tier == FAST else "service_tier"
         yield Requirement(
