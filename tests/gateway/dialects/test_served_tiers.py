@@ -226,9 +226,9 @@ def test_pages_that_anthropic_fetched_are_counted() -> None:
     ("dialect", "data", "found"),
     [
         ("responses", {"type": "code_interpreter", "container": {"type": "auto"}}, [("code_interpreter", 1)]),
-        ("responses", {"type": "file_search", "vector_store_ids": ["v"]}, [("file_search", 5)]),
-        ("responses", {"type": "image_generation"}, [("image_generation", 5)]),
-        ("responses", {"type": "shell", "environment": {"type": "container_auto"}}, [("shell", 5)]),
+        ("responses", {"type": "file_search", "vector_store_ids": ["v"]}, [("file_search", 10)]),
+        ("responses", {"type": "image_generation"}, [("image_generation", 10)]),
+        ("responses", {"type": "shell", "environment": {"type": "container_auto"}}, [("shell", 10)]),
         ("responses", {"type": "shell"}, []),
         ("responses", {"type": "mcp", "server_label": "x"}, []),
         ("anthropic", {"type": "web_fetch_20250910", "name": "web_fetch", "max_uses": 2}, [("web_fetch", 2)]),
