@@ -90,6 +90,13 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
             "searches by itself",
         ),
     ] = 0
+    states_cost: Annotated[
+        bool,
+        Meta(
+            description="its answers state what they cost (`usage.cost_in_usd_ticks`), which is billed where no "
+            "operator set a price"
+        ),
+    ] = False
     tier_by_account: Annotated[
         bool,
         Meta(

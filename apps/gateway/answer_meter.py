@@ -39,6 +39,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
 )
+from apps.gateway.canonical.hosted_tools import CODE_EXECUTION, runs_code_free
 from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.metrics.definitions import UNRESERVED
 from apps.gateway.tasks import task_of
@@ -132,6 +133,9 @@ class AnswerMeter(msgspec.Struct, eq=False):
         if self.written == self._counted or (self._complete and self._counted):
             return usage
         since = tokens_from_weight(self.written - self._counted)
+        if usage.told_cost is not None:
+            # It was what had been written before.
+            usage = replace(usage, told_cost=None)
         if usage.passes:
             usage = replace(usage, passes=(*usage.passes, ModelPass(usage=Usage(output=since))))
         if self._counted:
@@ -140,8 +144,16 @@ class AnswerMeter(msgspec.Struct, eq=False):
         return replace(usage, output=since, reasoning=0, image_output=0, audio_output=0, estimated=True)
 
     def _as_asked(self, usage: Usage) -> Usage:
-        """Return the counts, served at the tier and in the region that were asked for where the provider told none."""
+        """Return the counts, served at the tier and in the region that were asked for where the provider told none.
+
+        A cost that the provider states counts where its data file says so; code that was run counts unless it is free.
+        """
         chat = self.attempts.chat
+        if usage.told_cost is not None and not self.attempts.latest_candidate.offer.facts.get("states_cost"):
+            usage = replace(usage, told_cost=None)
+        if usage.tool_calls is not None and CODE_EXECUTION in usage.tool_calls and runs_code_free(chat):
+            others = {name: count for name, count in usage.tool_calls.items() if name != CODE_EXECUTION}
+            usage = replace(usage, tool_calls=others or None)
         if chat.service_tier is None and chat.extra is None:
             return usage
         tier, region = usage.service_tier or asked_service_tier(chat), usage.region or asked_region(chat)

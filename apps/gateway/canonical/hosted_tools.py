@@ -16,8 +16,8 @@ from apps.gateway.canonical.chat import Chat, OpaqueTool, WebSearchTool
 DEFAULT_CALLS: Final = 10
 # More calls than this are not held for, whatever the client states.
 MAX_CALLS: Final = 1_000
-# Tools that are paid once for an answer, however often they are called: a container, a grounded prompt.
-_ONCE: Final = frozenset({"code_interpreter", "google_maps", "code_execution"})
+# Tools that are paid once for an answer, however often they are called: by the container.
+_ONCE: Final = frozenset({"code_interpreter", "code_execution"})
 _OPENAI: Final = ("code_interpreter", "file_search", "image_generation")
 _GOOGLE: Final = {
     "googleMaps": "google_maps",
@@ -25,7 +25,10 @@ _GOOGLE: Final = {
     "enterpriseWebSearch": "enterprise_web_search",
     "retrieval": "retrieval",
 }
-_ANTHROPIC: Final = ("code_execution", "web_fetch")
+CODE_EXECUTION: Final = "code_execution"
+_ANTHROPIC: Final = (CODE_EXECUTION, "web_fetch")
+# Versions of Anthropic's searches and fetches from this day on run code themselves, which makes all code free.
+_FREE_CODE_SINCE: Final = 20260209
 
 
 def hosted_tools(chat: Chat) -> Iterator[tuple[int, str, int]]:
@@ -34,6 +37,24 @@ def hosted_tools(chat: Chat) -> Iterator[tuple[int, str, int]]:
         if isinstance(tool, OpaqueTool) and isinstance(tool.data, dict) and (name := _name_of(tool)):
             most = _limit(tool.data.get("max_uses")) or _stated_calls(chat) or DEFAULT_CALLS
             yield at, name, 1 if name in _ONCE else min(most, MAX_CALLS)
+
+
+def runs_code_free(chat: Chat) -> bool:
+    """Return whether code that Anthropic runs for a chat costs nothing: beside a search or a fetch that runs code
+    itself, and in a container of an earlier answer, which was paid for then."""
+    kinds = []
+    for tool in chat.tools or ():
+        own = tool.data if isinstance(tool, OpaqueTool) else tool.extra
+        kinds.append(own.get("type") if isinstance(own, dict) else None)
+    container = (chat.extra or {}).get("container")
+    if isinstance(container, dict):
+        container = container.get("id")
+    return isinstance(container, str) or any(isinstance(kind, str) and _makes_code_free(kind) for kind in kinds)
+
+
+def _makes_code_free(kind: str) -> bool:
+    name, _, day = kind.rpartition("_")
+    return name in {"web_search", "web_fetch"} and day.isdecimal() and int(day) >= _FREE_CODE_SINCE
 
 
 def count_searches(chat: Chat) -> int:

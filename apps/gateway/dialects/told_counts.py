@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, Final
 
 # No request has a billion tokens, or units; a count beyond is a provider's bug.
 _MAX_COUNT: Final = 10**9
+# xAI's unit of money, in USD, and what no answer costs more than.
+_TICK: Final = Decimal("1e-10")
+_MAX_TICKS: Final = 100 * 10**10
 
 
 def read_count(value: Any) -> int:
@@ -22,3 +26,9 @@ def count_at(answer: Any, *path: str) -> int:
     for name in path:
         answer = answer.get(name) if isinstance(answer, dict) else None
     return read_count(answer)
+
+
+def read_ticks(reported: dict[str, Any]) -> Decimal | None:
+    """Return what xAI says in its usage that an answer costs, in USD; None where it does not say, or what cannot be."""
+    ticks = reported.get("cost_in_usd_ticks")
+    return ticks * _TICK if type(ticks) is int and 0 <= ticks <= _MAX_TICKS else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from apps.gateway.canonical.events import Summary
 from apps.gateway.dialects.openai.shared.wire import exact_number
-from apps.gateway.dialects.told_counts import read_count
+from apps.gateway.dialects.told_counts import read_count, read_ticks
 from apps.kernel.usage import Usage
 
 Record = dict[str, Any]
@@ -75,6 +75,7 @@ def read_usage(reported: Any) -> Usage | None:
         web_searches=_searches(reported),
         search_size=size if isinstance(size := reported.get("search_context_size"), str) and len(size) < 20 else "",
         told_search_cost=_told_cost(reported),
+        told_cost=read_ticks(reported),
     )
 
 

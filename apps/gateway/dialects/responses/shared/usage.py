@@ -19,6 +19,7 @@ _NAMES: Final = {
     "total_tokens": "total_tokens",
     "input_tokens_details": "prompt_tokens_details",
     "output_tokens_details": "completion_tokens_details",
+    "cost_in_usd_ticks": "cost_in_usd_ticks",
 }
 
 
