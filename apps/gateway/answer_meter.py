@@ -130,6 +130,8 @@ class AnswerMeter(msgspec.Struct, eq=False):
             counts = (self.prompt_estimate, tokens_from_weight(self.written), self.pictures)
             return self._as_asked(task_of(chat).usage_without_counts(chat, *counts, prices))
         usage = replace(self._usage, images=max(self._usage.images, self.pictures))
+        if usage.estimated:
+            usage = self._with_estimates(usage)
         if self.written == self._counted or (self._complete and self._counted):
             return usage
         since = tokens_from_weight(self.written - self._counted)
@@ -142,6 +144,15 @@ class AnswerMeter(msgspec.Struct, eq=False):
             return replace(usage, output=usage.output + since, estimated=True)
         # Counted before anything was written: only what was read is more than a beginning.
         return replace(usage, output=since, reasoning=0, image_output=0, audio_output=0, estimated=True)
+
+    def _with_estimates(self, usage: Usage) -> Usage:
+        """Return counts of which one is none with an estimate in its place: of the prompt, or of all that was written
+        when they came. A count of something else that is none stays 0."""
+        if usage.passes:
+            return usage
+        if not usage.prompt_tokens:
+            usage = replace(usage, input=self.prompt_estimate)
+        return usage if usage.completion_tokens else replace(usage, output=tokens_from_weight(self._counted))
 
     def _as_asked(self, usage: Usage) -> Usage:
         """Return the counts, served at the tier and in the region that were asked for where the provider told none.

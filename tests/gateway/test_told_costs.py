@@ -1,4 +1,4 @@
-"""What an answer is billed for of what its provider says: its cost, and code that it ran."""
+"""What an answer is billed for of what its provider says: its cost, code that it ran, and counts that are none."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from msgspec.structs import replace
 
 from apps.catalog.catalog_reader import read_catalog
 from apps.catalog.models import ModelProvider
@@ -50,6 +51,25 @@ def test_code_that_is_free_is_not_counted() -> None:
     fetch = OpaqueTool(dialect="anthropic", data={"type": "web_fetch_20260209", "name": "web_fetch"})
     free = Chat(model="m", messages=[], tools=[fetch])
     assert counted(meter({}, free), TextDelta(text="Hi"), ran).tool_calls == {"web_fetch": 1}
+
+
+ODD = Usage(input=10, cache_read=3, estimated=True)
+
+
+@pytest.mark.parametrize(
+    ("reported", "used"),
+    [
+        # What was written is no count: it is estimated, and the others stay.
+        (ODD, replace(ODD, output=2)),
+        (replace(ODD, input=0, cache_read=0, output=7), Usage(input=5, output=7, estimated=True)),
+        # Another count was odd.
+        (replace(ODD, output=7), replace(ODD, output=7)),
+        # Nothing odd: nothing written is the provider's word.
+        (replace(ODD, estimated=False), replace(ODD, estimated=False)),
+    ],
+)
+def test_a_count_that_is_none_is_estimated_beside_the_others(reported: Usage, used: Usage) -> None:
+    assert counted(meter({}), TextDelta(text="12345678"), UsageReported(usage=reported)) == used
 
 
 @pytest.mark.parametrize(("overrides", "told"), [({}, True), ({"input": "3"}, False)])

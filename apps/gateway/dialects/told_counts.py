@@ -21,6 +21,23 @@ def read_count(value: Any) -> int:
     return 0
 
 
+def has_odd_count(record: Any, *names: str, main: tuple[str, ...] = ()) -> bool:
+    """Return whether something under one of these names is no count: text, a boolean, a fraction, less than nothing,
+    more than can be. Null says that nothing was counted, except for what always is (`main`)."""
+    if not isinstance(record, dict):
+        return False
+    for name in (*main, *names):
+        value = record.get(name, 0)
+        if type(value) is int and 0 <= value <= _MAX_COUNT:
+            continue
+        if value is None and name not in main:
+            continue
+        if type(value) is float and value.is_integer() and 0 <= value <= _MAX_COUNT:
+            continue
+        return True
+    return False
+
+
 def count_at(answer: Any, *path: str) -> int:
     """Return the count at a path of names through objects; 0 where there is none."""
     for name in path:

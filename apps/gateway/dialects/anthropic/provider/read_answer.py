@@ -198,8 +198,10 @@ class _Answer:
         if not isinstance(reported, dict):
             return
         before = self._usage
-        self._usage = before | {name: value for name, value in reported.items() if value is not None}
-        rest = {name: value for name, value in self._usage.items() if name not in COUNTS}
+        self._usage = before | {
+            name: value for name, value in reported.items() if value is not None or name not in before
+        }
+        rest = {name: value for name, value in self._usage.items() if name not in COUNTS and value is not None}
         if rest:
             self._learn({"usage": rest}, events)
         # An answer of as many tokens as were counted at its beginning is counted again with the same number.
