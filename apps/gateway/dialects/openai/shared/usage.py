@@ -109,7 +109,7 @@ def _told_cost(reported: Record) -> Decimal | None:
 
 def _searches(reported: Record) -> int:
     """Return the web searches: by number, or one where only their extent is told."""
-    inner = next((found for name in _SERVER_TOOLS if (found := _inside(reported, name))), {})
+    inner = next((tools for name in _SERVER_TOOLS if (tools := _inside(reported, name))), {})
     found = _first(inner, "web_search_requests") or count_of(reported, "num_search_queries")
     return found or int(isinstance(reported.get("search_context_size"), str) or _told_cost(reported) is not None)
 
