@@ -100,20 +100,24 @@ def cost_of(
     Tokens of a class without a price of its own are input or output like any other, and their part is 0. Reasoning is
     paid as output; audio has prices of its own and no part of its own. A picture is paid once: by its tokens where they
     were counted and have a price, else by the piece. Characters and minutes are input; search units and calls of tools
-    are of the request. `models` has the prices of other models that the answer took passes over.
+    are of the request. `models` has the prices of other models that the answer took passes over. Where the provider
+    says what the answer cost, the parts add up to that.
     """
     if (usage.service_tier and card.service_tiers) or (usage.region and card.regions):
         card = card.at(usage.service_tier, usage.region)
-    if usage.plain and not (discount or card.tiers or card.request):
+    told = usage.told_cost
+    if usage.plain and told is None and not (discount or card.tiers or card.request):
         return _cost_of_text(usage, card)
     parts = _parts_of(usage, card) if not usage.passes else _parts_of_passes(usage, card, models)
+    if told is not None:
+        parts = _parts_as_told(parts, told)
     full = _to_the_ledger(parts)
     parts = _to_the_ledger([amount * (1 - discount) for amount in parts]) if discount else full
     total = sum(parts, ZERO)
     return Cost(
         total=total,
         discount_savings=sum(full, ZERO) - total,
-        unpriced=card.unpriced or any(name not in card.tools for name in usage.tool_calls or ()),
+        unpriced=told is None and (card.unpriced or any(name not in card.tools for name in usage.tool_calls or ())),
         input=parts[0],
         output=parts[1],
         cached_input=parts[2],
@@ -181,7 +185,9 @@ def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
     by_the_piece = 0 if usage.image_output and card.image_output is not None else usage.images
     called = ZERO
     for name, count in (usage.tool_calls or {}).items():
-        called += max(count, 0) * card.tools.get(name, ZERO)
+        # Who pays searches once for a request that searched at all, pays searches of maps so.
+        most = 1 if name == "google_maps" and card.grounded_request is not None else count
+        called += max(min(count, most), 0) * card.tools.get(name, ZERO)
     return [
         _paid(plain_input, input_price)
         + _paid(usage.audio_input, audio_input_price)
@@ -195,6 +201,17 @@ def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
         (card.request or ZERO) + usage.search_units * (card.search_unit or ZERO) + called,
         _searched(usage, card) if usage.web_searches else ZERO,
     ]
+
+
+def _parts_as_told(parts: list[Decimal], told: Decimal) -> list[Decimal]:
+    """Return parts that add up to what the provider says: what is more is of the request, what is less is off each."""
+    full = sum(parts, ZERO)
+    if told < full:
+        parts = [exact(part * told / full) if part else ZERO for part in parts]
+        largest = parts.index(max(parts))
+        parts[largest] += told - sum(parts, ZERO)
+        return parts
+    return [*parts[:6], parts[6] + told - full, *parts[7:]]
 
 
 def _searched(usage: Usage, card: PriceCard) -> Decimal:

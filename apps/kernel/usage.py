@@ -24,8 +24,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     their names, calls of tools that the provider ran. `service_tier` and `region` say how and where the answer was
     computed, empty where the provider does not tell. Where an answer took several passes over models, `passes` has
     each of them: they are paid instead of the tokens counted here. `search_size` says how much of the web was searched,
-    and `told_search_cost` what the provider says that it takes for that, in USD. `estimated` is true when the provider
-    reported nothing and the gateway counted for itself.
+    and `told_search_cost` what the provider says that it takes for that, in USD. `told_cost` is what it says that the
+    whole answer costs, in USD, where its word decides. `estimated` is true when the provider reported nothing and the
+    gateway counted for itself.
     """
 
     input: int = 0
@@ -49,6 +50,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tool_calls: dict[str, int] | None = None
     search_size: str = ""
     told_search_cost: Decimal | None = None
+    told_cost: Decimal | None = None
     service_tier: str = ""
     region: str = ""
     passes: tuple[ModelPass, ...] = ()
@@ -114,6 +116,7 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
     """Return what several answers used together; it is estimated where one of them is."""
     several = list(usages)
     told = [usage.told_search_cost for usage in several if usage.told_search_cost is not None]
+    costs = [usage.told_cost for usage in several if usage.told_cost is not None]
     calls: Counter[str] = Counter()
     for usage in several:
         calls.update(usage.tool_calls or {})
@@ -123,6 +126,7 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
         tool_calls=dict(calls) or None,
         search_size=next((usage.search_size for usage in several if usage.search_size), ""),
         told_search_cost=sum(told, Decimal(0)) if told else None,
+        told_cost=sum(costs, Decimal(0)) if costs and len(costs) == len(several) else None,
         service_tier=next((usage.service_tier for usage in several if usage.service_tier), ""),
         region=next((usage.region for usage in several if usage.region), ""),
         passes=tuple(one for usage in several for one in usage.passes),

@@ -301,6 +301,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     model_name: str
     facts: dict[str, Any]
     max_output: int | None = None
+    # Searches of the web that are held for where the client limits them by nothing; None where they need no limit.
+    max_searches: int | None = None
     dropped_fields: list[DroppedField] = []
     rewrites: Rewrites = msgspec.field(default_factory=Rewrites)
 

@@ -78,6 +78,9 @@ def write_request(chat: Chat, target: Target) -> bytes:
     chat = adapt_request(drop_unsupported_fields(chat, flavor, target), flavor, target)
     if chat.source is not None and chat.source.dialect == NAME:
         wire = pass_on(chat.source.body, chat, flavor)
+        if chat.service_tier is not None:
+            # The gateway names one where the client did not.
+            wire.setdefault("service_tier", chat.service_tier)
     else:
         wire = written(chat, flavor)
     wire["model"] = target.model_name

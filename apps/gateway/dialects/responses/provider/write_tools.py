@@ -15,6 +15,7 @@ _SEARCH = "web_search"
 # Kinds of tools that have names; others are pointed at by their kind.
 _NAMED = frozenset({"function", "custom", "namespace", ""})
 _OPENAI, _ANTHROPIC = "openai", "anthropic"
+_RUN_BY_CLIENTS = frozenset({"function", "custom", "namespace"})
 
 
 def write_tools(chat: Chat, flavor: Flavor, target: Target) -> Record:
@@ -31,14 +32,25 @@ def write_tools(chat: Chat, flavor: Flavor, target: Target) -> Record:
     if most is not None and "max_tool_calls" in flavor.unsupported:
         note_dropped(chat, target, "tools", "the provider's web search takes no limit on the number of searches")
         most = None
+    elif most is None and "max_tool_calls" not in flavor.unsupported:
+        most = _unstated_limit(asked, chat, target)
     kinds = {_name_of(tool): _kind_of(tool, chat) for tool in asked}
     return without_none(
         tools=[_tool(tool, chat) for tool in asked],
         tool_choice=None if choice is None else _tool_choice(choice, kinds),
         parallel_tool_calls=chat.parallel_tool_calls,
-        # Nothing but searches is counted: other tools of the provider's own are never asked for.
         max_tool_calls=most,
     )
+
+
+def _unstated_limit(tools: list[Tool], chat: Chat, target: Target) -> int | None:
+    """Return the limit on calls that is held for, where the client states none; None where it would limit more than
+    searches: code that the provider runs, and servers of tools, are called as often as it takes."""
+    if chat.dialect == NAME and (chat.extra or {}).get("max_tool_calls") is not None:
+        return None
+    kinds = {_kind_of(tool, chat) for tool in tools} - _RUN_BY_CLIENTS
+    searches = [kind == "file_search" or kind.startswith(_SEARCH) for kind in kinds]
+    return target.max_searches if searches and all(searches) else None
 
 
 def _tool(tool: Tool, chat: Chat) -> Record:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from apps.gateway.dialects.openai.shared import usage as openai_usage
+from apps.gateway.dialects.told_counts import has_odd_count
 from apps.kernel.usage import Usage
 
 _NAMES: Final = {
@@ -19,6 +20,7 @@ _NAMES: Final = {
     "total_tokens": "total_tokens",
     "input_tokens_details": "prompt_tokens_details",
     "output_tokens_details": "completion_tokens_details",
+    "cost_in_usd_ticks": "cost_in_usd_ticks",
 }
 
 
@@ -36,7 +38,7 @@ def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None =
     the answer: they hold where the provider does not count them itself."""
     if not isinstance(reported, dict):
         return None
-    usage = openai_usage.read_usage({ours: reported.get(name) for name, ours in _NAMES.items()})
+    usage = openai_usage.read_usage({ours: reported[name] for name, ours in _NAMES.items() if name in reported})
     if usage is None:
         return None
     counted = reported.get("server_side_tool_usage_details")
@@ -44,4 +46,6 @@ def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None =
         calls = {name: openai_usage.count_of(counted, field) for field, name in _TOOL_COUNTS.items()}
         tool_calls = {name: count for name, count in calls.items() if count} or None
         searches = openai_usage.count_of(counted, "web_search_calls")
+        if has_odd_count(counted, "web_search_calls", *_TOOL_COUNTS):
+            usage = replace(usage, estimated=True)
     return replace(usage, web_searches=searches, tool_calls=tool_calls)
