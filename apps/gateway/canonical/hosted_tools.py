@@ -15,7 +15,9 @@ from apps.gateway.canonical.chat import Chat, OpaqueTool
 USUAL_CALLS: Final = 5
 # Tools that are paid once for an answer, however often they are called: a container, a grounded prompt.
 _ONCE: Final = frozenset({"code_interpreter", "google_maps", "code_execution"})
-_OPENAI: Final = ("code_interpreter", "file_search", "image_generation")
+# Searches posts on X.
+X_SEARCH: Final = "x_search"
+_OPENAI: Final = ("code_interpreter", "file_search", "image_generation", X_SEARCH)
 _GOOGLE: Final = {
     "googleMaps": "google_maps",
     "googleSearchRetrieval": "google_search_retrieval",

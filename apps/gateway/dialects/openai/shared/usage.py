@@ -18,6 +18,8 @@ Record = dict[str, Any]
 
 # What says nothing of what is inside.
 _TOTALS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
+# Anthropic's word for what was written into a cache.
+_STORED = "cache_creation_input_tokens"
 _FREE = Decimal(0)
 # USD: no search costs more.
 _MAX_TOLD_COST = 100
@@ -37,7 +39,7 @@ def read_usage(reported: Any) -> Usage | None:
     cached = _first(read, "cached_tokens") or _first(
         reported, "prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens"
     )
-    stored = _first(read, "cache_write_tokens") or _first(reported, "cache_creation_input_tokens")
+    stored = _first(read, "cache_write_tokens", _STORED) or _first(reported, _STORED)
     if max(cached, stored) > prompt:
         # Whoever counts like Anthropic leaves both out of the prompt.
         prompt += cached + stored
@@ -74,13 +76,13 @@ def read_usage(reported: Any) -> Usage | None:
         image_output=images_out,
         web_searches=_searches(reported),
         search_size=size if isinstance(size := reported.get("search_context_size"), str) and len(size) < 20 else "",
-        told_search_cost=_told_cost(reported),
+        told_search_cost=told_cost(reported.get("cost"), "request_cost"),
     )
 
 
-def _told_cost(reported: Record) -> Decimal | None:
+def told_cost(report: Any, name: str) -> Decimal | None:
     """Return what Perplexity says that it takes for its search, in USD, beside what it takes for tokens."""
-    told = _inside(reported, "cost").get("request_cost")
+    told = report.get(name) if isinstance(report, dict) else None
     if not isinstance(told, int | float | Decimal) or isinstance(told, bool) or not 0 <= told <= _MAX_TOLD_COST:
         return None
     return Decimal(str(told))
@@ -90,7 +92,8 @@ def _searches(reported: Record) -> int:
     """Return the web searches: by number, or one where only their extent is told."""
     inner = _inside(reported, "server_tool_use_details") or _inside(reported, "server_tool_use")
     found = _first(inner, "web_search_requests") or count_of(reported, "num_search_queries")
-    return found or int(isinstance(reported.get("search_context_size"), str) or _told_cost(reported) is not None)
+    priced = told_cost(reported.get("cost"), "request_cost") is not None
+    return found or int(priced or isinstance(reported.get("search_context_size"), str))
 
 
 def write_usage(summary: Summary, *, live: bool = False, details: bool = False) -> Record:

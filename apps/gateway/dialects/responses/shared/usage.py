@@ -29,6 +29,14 @@ _TOOL_COUNTS: Final = {
     "file_search_calls": "file_search",
     "document_search_calls": "document_search",
 }
+# How Perplexity names its searches of the web, and its other tools by the names of price cards.
+_SEARCHED: Final = "search_web"
+_INVOKED: Final = {
+    "fetch_url": "fetch_url",
+    "search_people": "people_search",
+    "finance_search": "finance_search",
+    "sandbox": "sandbox",
+}
 
 
 def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None = None) -> Usage | None:
@@ -44,4 +52,14 @@ def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None =
         calls = {name: openai_usage.count_of(counted, field) for field, name in _TOOL_COUNTS.items()}
         tool_calls = {name: count for name, count in calls.items() if count} or None
         searches = openai_usage.count_of(counted, "web_search_calls")
+    if isinstance(counted := reported.get("tool_calls_details"), dict):
+        calls = {name: _invocations(counted, field) for field, name in _INVOKED.items()}
+        tool_calls = {name: count for name, count in calls.items() if count} or None
+        searches = _invocations(counted, _SEARCHED)
+        usage = replace(usage, told_search_cost=openai_usage.told_cost(counted.get(_SEARCHED), "cost_usd"))
     return replace(usage, web_searches=searches, tool_calls=tool_calls)
+
+
+def _invocations(counted: dict[str, Any], name: str) -> int:
+    calls = counted.get(name)
+    return openai_usage.count_of(calls, "invocation") if isinstance(calls, dict) else 0
