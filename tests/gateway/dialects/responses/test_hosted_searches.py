@@ -134,6 +134,26 @@ def test_a_step_of_a_search_of_x_is_no_call_for_the_client(events: list[Event]) 
     assert cited["url_citation"]["url"] == "https://x.example/1"
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_a_post_without_a_title_has_all_that_chat_clients_parse(live: bool) -> None:
+    summary = Summary(usage=Usage(), cost={}, metadata={})
+    body = {"model": "m", "messages": [{"role": "user", "content": "News?"}], "stream": live}
+    asked = openai.read_request(json.dumps(body).encode())
+    if live:
+        told = b"".join(openai.write_events([*streamed(*X_SEARCH_STREAM), summary], asked)).decode()
+        chunks = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: {")]
+        deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+        notes = [note for delta in deltas for note in delta.get("annotations", ())]
+    else:
+        message = json.loads(openai.write_reply(fold(whole(STEP, MESSAGE)), summary, asked))["choices"][0]["message"]
+        assert "tool_calls" not in message
+        notes = message["annotations"]
+    url = "https://x.example/1"
+    assert notes == [
+        {"type": "url_citation", "url_citation": {"url": url, "title": url, "start_index": 0, "end_index": 5}}
+    ]
+
+
 def test_steps_of_a_search_of_x_are_counted_unless_the_provider_counts_them() -> None:
     usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
     [seen] = [it for it in whole(STEP, STEP, MESSAGE, usage=usage) if isinstance(it, UsageReported)]
