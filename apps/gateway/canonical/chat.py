@@ -153,12 +153,14 @@ Tool = FunctionTool | WebSearchTool | OpaqueTool
 class ToolChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether tools are called: as the model likes, never, at least one, or the one named.
 
-    `allowed` names the tools to choose from when these are not all.
+    `allowed` names the tools to choose from when these are not all. `server_tool` is the tool that must be called of
+    the MCP server `name`.
     """
 
     mode: Literal["auto", "none", "required", "named"]
     name: str | None = None
     allowed: tuple[str, ...] = ()
+    server_tool: str | None = None
 
 
 class ResponseFormat(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -172,11 +174,15 @@ class ResponseFormat(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class ReasoningRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How much to think: an effort, or exactly so many tokens (which overrides the effort)."""
+    """How much to think: an effort, or exactly so many tokens (which overrides the effort).
+
+    `summary` says how much the client wants to read of it, in OpenAI's words.
+    """
 
     effort: Effort | None = None
     max_tokens: int | None = None
     exclude: bool | None = None
+    summary: str | None = None
 
 
 class Source(msgspec.Struct, frozen=True):

@@ -18,7 +18,9 @@ DEFAULT_CALLS: Final = 10
 MAX_CALLS: Final = 1_000
 # Tools that are paid once for an answer, however often they are called: by the container.
 _ONCE: Final = frozenset({"code_interpreter", "code_execution"})
-_OPENAI: Final = ("code_interpreter", "file_search", "image_generation")
+# Searches posts on X.
+X_SEARCH: Final = "x_search"
+_OPENAI: Final = ("code_interpreter", "file_search", "image_generation", X_SEARCH)
 _GOOGLE: Final = {
     "googleMaps": "google_maps",
     "googleSearchRetrieval": "google_search_retrieval",

@@ -157,6 +157,16 @@ def message_path(chat: Chat, number: int) -> str:
     return f"messages[{number}]" if _counts_alike(chat) else client_name_of(chat, "messages")
 
 
+def note_made_pictures(chat: Chat, target: Target) -> None:
+    """Note that pictures in earlier answers are not sent, once."""
+    for number, message in enumerate(chat.messages):
+        if message.role == "assistant" and any(isinstance(part, Image) for part in message.parts):
+            target.note_dropped(
+                f"{message_path(chat, number)}.images", "pictures in earlier answers are not taken back"
+            )
+            return
+
+
 def note_unsupported_fields(
     chat: Chat,
     target: Target,

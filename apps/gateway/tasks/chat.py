@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from apps.catalog.offers import CatalogModel, Offer
 from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, OpaqueTool, WebSearchTool
-from apps.gateway.canonical.hosted_tools import count_searches, hosted_tools
+from apps.gateway.canonical.hosted_tools import X_SEARCH, count_searches, hosted_tools
 from apps.gateway.canonical.service_tier import FAST, asked_region, asked_service_tier
 from apps.gateway.dialect_facts import supports_structured_output
 from apps.gateway.dialects import ProviderDialect, find_dialect, optional_attribute
@@ -129,7 +129,10 @@ def _asks_reasoning(chat: Chat) -> bool:
 
 
 def _has_search(chat: Chat) -> bool:
-    return chat.tools is not None and any(type(tool) is WebSearchTool for tool in chat.tools)
+    return chat.tools is not None and any(
+        type(tool) is WebSearchTool or (isinstance(tool, OpaqueTool) and tool.data.get("type") == X_SEARCH)
+        for tool in chat.tools
+    )
 
 
 def _list_price(chat: Chat, offer: Offer) -> Decimal:

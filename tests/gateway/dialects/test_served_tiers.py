@@ -294,6 +294,8 @@ def test_pages_that_anthropic_fetched_are_counted() -> None:
     ("dialect", "data", "found"),
     [
         ("responses", {"type": "code_interpreter", "container": {"type": "auto"}}, [("code_interpreter", 1)]),
+        ("responses", {"type": "x_search"}, [("x_search", 10)]),
+        ("openai", {"type": "x_search"}, [("x_search", 10)]),
         ("responses", {"type": "file_search", "vector_store_ids": ["v"]}, [("file_search", 10)]),
         ("responses", {"type": "image_generation"}, [("image_generation", 10)]),
         ("responses", {"type": "shell", "environment": {"type": "container_auto"}}, [("shell", 10)]),

@@ -42,7 +42,7 @@ REASONS: dict[str, dict[str, str]] = {
         "parallel_tool_calls": WITHOUT_TOOLS,
         "tool_choice": WITHOUT_TOOLS,
         "tool_choice.*disable_parallel_tool_use": WITHOUT_TOOLS,
-        "tool_choice.<mcp>name": "the choice is of the server; which of its tools is called is left to the model",
+        "tool_choice.<mcp>name": WITHOUT_TOOLS,
         "function_call": WITHOUT_TOOLS,
         "stream": USUAL,
         "stream_options*": GATEWAYS,

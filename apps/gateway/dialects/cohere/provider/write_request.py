@@ -61,7 +61,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
         chat = add_structured_output_tool(chat, target)
     wire = without_none(
         model=target.model_name,
-        messages=write_messages(chat.messages, target, thinks=flavor.thinks),
+        messages=write_messages(chat, target, thinks=flavor.thinks),
         stream=chat.stream or None,
         **write_tools(chat, target),
         **_sampling(chat, flavor, target),

@@ -123,7 +123,9 @@ def written(chat: Chat, flavor: Flavor) -> Record:
         wire["tool_choice"] = tool_choice_of(chat.tool_choice, _custom_names(chat))
     if chat.reasoning is not None:
         asked = chat.reasoning
-        wire["reasoning"] = _stated(effort=asked.effort, max_tokens=asked.max_tokens, exclude=asked.exclude)
+        wire["reasoning"] = _stated(
+            effort=asked.effort, max_tokens=asked.max_tokens, exclude=asked.exclude, summary=asked.summary
+        )
     if chat.plugins is not None:
         wire["plugins"] = [{"id": plugin} for plugin in chat.plugins]
     if chat.extra and chat.dialect == NAME:

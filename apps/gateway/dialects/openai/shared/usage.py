@@ -25,6 +25,8 @@ _BESIDE = (
     *("cache_creation_input_tokens", "num_search_queries"),
 )
 _INSIDE = ("cached_tokens", "cache_write_tokens", "audio_tokens", "image_tokens", "reasoning_tokens")
+# Anthropic's word for what was written into a cache.
+_STORED = "cache_creation_input_tokens"
 _FREE = Decimal(0)
 _SERVER_TOOLS = ("server_tool_use_details", "server_tool_use")
 # USD: no search costs more.
@@ -45,7 +47,7 @@ def read_usage(reported: Any) -> Usage | None:
     cached = _first(read, "cached_tokens") or _first(
         reported, "prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens"
     )
-    stored = _first(read, "cache_write_tokens") or _first(reported, "cache_creation_input_tokens")
+    stored = _first(read, "cache_write_tokens", _STORED) or _first(reported, _STORED)
     if max(cached, stored) > prompt:
         # Whoever counts like Anthropic leaves both out of the prompt.
         prompt += cached + stored
@@ -83,7 +85,7 @@ def read_usage(reported: Any) -> Usage | None:
         web_searches=_searches(reported),
         search_size=size if isinstance(size := reported.get("search_context_size"), str) and len(size) < 20 else "",
         estimated=_has_odd_counts(reported, read, written),
-        told_search_cost=_told_cost(reported),
+        told_search_cost=told_cost(reported.get("cost"), "request_cost"),
         told_cost=read_ticks(reported),
     )
 
@@ -99,9 +101,9 @@ def _has_odd_counts(reported: Record, read: Record, written: Record) -> bool:
     )
 
 
-def _told_cost(reported: Record) -> Decimal | None:
+def told_cost(report: Any, name: str) -> Decimal | None:
     """Return what Perplexity says that it takes for its search, in USD, beside what it takes for tokens."""
-    told = _inside(reported, "cost").get("request_cost")
+    told = report.get(name) if isinstance(report, dict) else None
     if not isinstance(told, int | float | Decimal) or isinstance(told, bool) or not 0 <= told <= _MAX_TOLD_COST:
         return None
     return Decimal(str(told))
@@ -111,7 +113,8 @@ def _searches(reported: Record) -> int:
     """Return the web searches: by number, or one where only their extent is told."""
     inner = next((tools for name in _SERVER_TOOLS if (tools := _inside(reported, name))), {})
     found = _first(inner, "web_search_requests") or count_of(reported, "num_search_queries")
-    return found or int(isinstance(reported.get("search_context_size"), str) or _told_cost(reported) is not None)
+    priced = told_cost(reported.get("cost"), "request_cost") is not None
+    return found or int(priced or isinstance(reported.get("search_context_size"), str))
 
 
 def write_usage(summary: Summary, *, live: bool = False, details: bool = False) -> Record:

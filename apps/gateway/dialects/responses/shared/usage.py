@@ -31,6 +31,14 @@ _TOOL_COUNTS: Final = {
     "file_search_calls": "file_search",
     "document_search_calls": "document_search",
 }
+# How Perplexity names its searches of the web, and its other tools by the names of price cards.
+_SEARCHED: Final = "search_web"
+_INVOKED: Final = {
+    "fetch_url": "fetch_url",
+    "search_people": "people_search",
+    "finance_search": "finance_search",
+    "sandbox": "sandbox",
+}
 
 
 def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None = None) -> Usage | None:
@@ -48,4 +56,16 @@ def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None =
         searches = openai_usage.count_of(counted, "web_search_calls")
         if has_odd_count(counted, "web_search_calls", *_TOOL_COUNTS):
             usage = replace(usage, estimated=True)
+    if isinstance(counted := reported.get("tool_calls_details"), dict):
+        calls = {name: _invocations(counted, field) for field, name in _INVOKED.items()}
+        tool_calls = {name: count for name, count in calls.items() if count} or None
+        searches = _invocations(counted, _SEARCHED)
+        is_odd = any(has_odd_count(counted.get(name), "invocation") for name in (_SEARCHED, *_INVOKED))
+        told = openai_usage.told_cost(counted.get(_SEARCHED), "cost_usd")
+        usage = replace(usage, told_search_cost=told, estimated=usage.estimated or is_odd)
     return replace(usage, web_searches=searches, tool_calls=tool_calls)
+
+
+def _invocations(counted: dict[str, Any], name: str) -> int:
+    calls = counted.get(name)
+    return openai_usage.count_of(calls, "invocation") if isinstance(calls, dict) else 0
