@@ -26,6 +26,7 @@ from apps.gateway.endpoints.picture_links import FIELD
 from apps.kernel import database
 from apps.kernel.content_encryption import is_keyed_digest, keyed_digest
 from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
+from apps.kernel.offload import offload
 from apps.responses.public_ids import is_public_id
 
 PATH: Final = "/v1/images/files/"
@@ -69,7 +70,7 @@ class PictureStore:
         owner = FileOwner(policy.organization_id, policy.project_id)
         writer = FileWriter(owner, name, FilePurpose.IMAGE_LINK, now=now, expires_at=expires_at)
         writer.begin()
-        writer.add(b64decode(data))
+        writer.add(offload(len(data), partial(b64decode, data)))
         row = writer.close()
         until = str(int(expires_at.timestamp()))
         signature = keyed_digest(_signed(row.pk, until))
