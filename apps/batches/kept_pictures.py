@@ -27,7 +27,7 @@ from apps.kernel import database
 from apps.kernel.content_encryption import is_keyed_digest, keyed_digest
 from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.offload import offload
-from apps.responses.public_ids import is_public_id
+from apps.responses.public_ids import is_own_id
 
 PATH: Final = "/v1/images/files/"
 # What pictures are, by the name under which each is kept: nothing else is ever served.
@@ -83,7 +83,7 @@ def find_picture(file_id: str, expires: str | None, signature: str | None) -> Ke
     if not (expires and signature and _EXPIRY.fullmatch(expires) and _SIGNATURE.fullmatch(signature)):
         raise _unsigned()
     # Before the store is asked: whoever guesses costs it nothing.
-    if not is_public_id(file_id) or not is_keyed_digest(_signed(file_id, expires), signature):
+    if not is_own_id(file_id) or not is_keyed_digest(_signed(file_id, expires), signature):
         raise _unsigned()
     expires_at, now = datetime.fromtimestamp(int(expires), UTC), timezone.now()
     if expires_at <= now:
