@@ -43,7 +43,7 @@ from apps.gateway.canonical.hosted_tools import CODE_EXECUTION, runs_code_free
 from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.metrics.definitions import UNRESERVED
 from apps.gateway.tasks import task_of
-from apps.gateway.token_estimate import WEIGHT_OF_TOKEN, cut_to_weight, token_weight, tokens_from_weight
+from apps.gateway.token_estimate import WEIGHT_OF_BYTE, WEIGHT_OF_TOKEN, cut_to_weight, token_weight, tokens_from_weight
 from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ApiError
 from apps.kernel.money import NANO, ZERO
@@ -82,6 +82,11 @@ class AnswerMeter(msgspec.Struct, eq=False):
     _tariff: Tariff | None = None
     # Tokens that were passed on although the store could not be asked.
     _trusted: int = 0
+
+    @property
+    def answer_bytes(self) -> int:
+        """About how many bytes the answer has so far, also of one that came compressed or from the cache."""
+        return max(self.attempts.bytes_received, self.written // WEIGHT_OF_BYTE)
 
     def count(self, events: Iterator[Event]) -> Iterator[Event]:
         """Yield an answer's events, for which nothing has to be held."""

@@ -313,7 +313,8 @@ def _prepare(recorder: Recorder, body: bytes, find_entry: Callable[[], CacheEntr
     try:
         if recorder.guard is not None:
             recorder.guard.screen(recorder.chat, body)
-        record.keep_request(recorder.entry, recorder.chat, recorder.policy.retention)
+        keep = partial(record.keep_request, recorder.entry, recorder.chat, recorder.policy.retention)
+        offload(len(body), keep)
         return offload(len(body), find_entry)
     except ApiError as error:
         recorder.fail(error)

@@ -6,6 +6,7 @@ Also reports to the circuit breakers how the providers did. Must never choose wh
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import msgspec
 import structlog
@@ -31,6 +32,7 @@ from apps.gateway.tracing import tracer
 from apps.gateway.upstream.failover import Failover
 from apps.gateway.upstream.hedge import losing_cost
 from apps.kernel.errors import ApiError, InternalError
+from apps.kernel.offload import offload_or_run
 from apps.kernel.usage import Usage
 from apps.logs.entry import Entry
 
@@ -169,13 +171,19 @@ class Recorder(msgspec.Struct, eq=False):
             entry.routing_metadata = {**self.ranking.explanation, **routing}
         settling_at = time.monotonic()
         try:
-            if self.policy.retention == "retain":
-                record.keep_answer(entry, self.transcript.reply())
+            encoded = self._encode()
             hold, charge = self.meter.hold, record.charge_of(entry)
             settled = None if hold is None else admit.settle(hold, charge)
-            outbox.enqueue(worker_name(), record.encode(entry), settled)
+            outbox.enqueue(worker_name(), encoded, settled)
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         record_request_metrics(entry)
         if self.attempts.trace is not None:
             tracer.end_trace(self.attempts.trace, entry, self.chat, settling_at)
+
+    def _encode(self) -> bytes:
+        """Return the record as JSON, with what was asked and answered where that is retained: off the loop if large."""
+        if self.policy.retention != "retain":
+            return record.encode(self.entry)
+        size = self.attempts.size + self.meter.answer_bytes
+        return offload_or_run(size, partial(record.encode_with_answer, self.entry, self.transcript.reply))

@@ -79,6 +79,11 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
         """Whether the answer is one that was kept."""
         return self.cache is not None and self.cache.hit
 
+    @property
+    def answer_bytes(self) -> int:
+        """About how many bytes the answer has."""
+        return self.meter.answer_bytes
+
     def reply(self) -> Reply:
         """Return the whole answer, for requests that do not stream."""
         return self.transcript.reply()
@@ -119,5 +124,5 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
             raise missing
         if self.cache is None:
             return self.recorder.complete(cached=None)
-        self.cache.store(self.attempts.latest_candidate.model_id)
+        self.cache.store(self.attempts.latest_candidate.model_id, self.meter.answer_bytes)
         return self.recorder.complete(cached=self.cache.hit, kept_inputs=self.cache.kept_inputs)
