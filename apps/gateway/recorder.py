@@ -173,4 +173,4 @@ class Recorder(msgspec.Struct, eq=False):
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         record_request_metrics(entry)
         if self.attempts.trace is not None:
-            tracer.end_trace(self.attempts.trace, entry, self.chat, settling_at)
+            tracer.end_trace(self.attempts.trace, entry, self.chat, settling_at, self.meter.used.service_tier)
