@@ -20,7 +20,12 @@ log = structlog.get_logger(__name__)
 
 SUSPICIOUS = Counter("gateway_suspicious_requests_total", "Requests that the framework's checks refused", ["kind"])
 FORGED_FORM: Final = "ForgedForm"
-_KINDS = (SuspiciousOperation, *SuspiciousOperation.__subclasses__(), BadRequest, MultiPartParserError)
+_KINDS: tuple[type[Exception], ...] = (
+    SuspiciousOperation,
+    *SuspiciousOperation.__subclasses__(),
+    BadRequest,
+    MultiPartParserError,
+)
 begin_at_zero(SUSPICIOUS, (FORGED_FORM, *(kind.__name__ for kind in _KINDS)))
 # Seconds between two lines about one kind.
 _BETWEEN_LINES = 1.0
