@@ -1,6 +1,6 @@
-"""The command `gateway`: `server`, `manage`, `doctor` and `drain`; `python -m gateway_project` in a checkout.
+"""The command `gateway`; in a checkout `python -m gateway_project`.
 
-Knows the names of the commands. Must never know what they do, nor load Django before one of them needs it.
+No command's module, nor Django, is loaded before it is asked for.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ _USAGE = """usage: gateway COMMAND
   manage COMMAND    Django's commands: prepare, demo, create_operator, grant_credits, … (`gateway manage help`)
   doctor [--json]   say what is wrong with this deployment, and what would mend it
   drain [SECONDS]   take this node out of the load balancer (`/readyz`), and wait so long (15)
+  remove-home       say what of this home is on the machine; with `--yes`, remove it
 """
 
 
@@ -36,6 +37,8 @@ def manage(arguments: Sequence[str]) -> int:
         return _doctor(arguments[1:])
     if arguments[:1] == ["drain"]:
         return _drain(arguments[1:])
+    if arguments[:1] == ["remove-home"]:
+        return _remove_home(arguments[1:])
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
@@ -77,11 +80,18 @@ def _drain(arguments: Sequence[str]) -> int:
     return draining.main(arguments)
 
 
+def _remove_home(arguments: Sequence[str]) -> int:
+    from gateway_project import home_removal
+
+    return home_removal.main(arguments)
+
+
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "server": _server,
     "manage": manage,
     "doctor": _doctor,
     "drain": _drain,
+    "remove-home": _remove_home,
 }
 
 if __name__ == "__main__":

@@ -179,7 +179,7 @@ class Recorder(msgspec.Struct, eq=False):
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         record_request_metrics(entry)
         if self.attempts.trace is not None:
-            tracer.end_trace(self.attempts.trace, entry, self.chat, settling_at)
+            tracer.end_trace(self.attempts.trace, entry, self.chat, settling_at, self.meter.used.service_tier)
 
     def _encode(self) -> bytes:
         """Return the record as JSON, with what was asked and answered where that is retained: off the loop if large."""

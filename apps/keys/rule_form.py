@@ -1,6 +1,6 @@
-"""The form of an access rule in the admin: fields for what a rule of each type names, instead of JSON.
+"""The form of an access rule in the admin: fields for each type of rule, instead of JSON.
 
-Knows fields. What a rule may say, `rule_values.py` knows.
+`rule_values.py` says what a rule may have.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidge
 
 from apps.kernel.admin_fields import LinesField, PlainDecimalField
 from apps.kernel.money import plain
+from apps.keys.iam import MCP_FIELD, MCP_SUBJECT
 from apps.keys.models import IamRule
 from apps.keys.rule_values import MAX_IDS, issues_of
 
@@ -24,6 +25,7 @@ else:
 FIELDS = {
     "models": "models",
     "providers": "providers",
+    MCP_FIELD: "mcp_servers",
     "pricingType": "pricing_type",
     "maxInputPrice": "max_input_price",
     "maxOutputPrice": "max_output_price",
@@ -31,6 +33,7 @@ FIELDS = {
 _MEMBERS = {
     "models": ("models",),
     "providers": ("providers",),
+    MCP_SUBJECT: (MCP_FIELD,),
     "pricing": ("pricingType", "maxInputPrice", "maxOutputPrice"),
 }
 # Which fields are shown for which type: expressions of the admin's own script.
@@ -59,6 +62,12 @@ class IamRuleForm(_Form):
     )
     providers = LinesField(
         required=False, help_text=f"Ids of providers, such as openai; one a line, at most {MAX_IDS}."
+    )
+    mcp_servers = LinesField(
+        required=False,
+        label="MCP servers",
+        help_text="MCP servers by name, such as tickets, or tools of them, such as tickets/search; "
+        f"all means every server; one a line, at most {MAX_IDS}.",
     )
     pricing_type = forms.ChoiceField(
         required=False,
