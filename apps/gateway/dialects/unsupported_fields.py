@@ -289,8 +289,8 @@ class _Walk:
         if Reasoning in self._chat.kinds:
             thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
             if not all(self._thinking(part) for part in thoughts):
-                where = f"{place}.reasoning" if self._placed else content_path(self._chat, place)
-                self._note(*where.rsplit(".", 1), "thinking that this provider does not take back")
+                name = "reasoning" if self._placed else content_path(self._chat, place).rpartition(".")[2]
+                self._note(place, name, "thinking that this provider does not take back")
             shift = len(thoughts)
         for at, part in enumerate(message.parts):
             if type(part) is Text and part.cache is None and part.extra is None:

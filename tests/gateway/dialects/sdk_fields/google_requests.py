@@ -10,20 +10,6 @@ from google.genai._common import convert_to_dict, encode_unserializable_types
 from tests.gateway.dialects.sdk_fields.requests import LEAST
 
 MEDIA = {"file_data": {"file_uri": "https://example.com/a.png", "mime_type": "image/png"}}
-# The least that each type can be sent with: the SDK's types require nothing.
-LEAST |= {
-    types.PartDict: lambda field: {} if field in _KINDS else MEDIA if field in _OF_MEDIA else {"text": "?"},
-    types.BlobDict: lambda field: {"mime_type": "image/png", "data": b"\0\0\0"},
-    types.FileDataDict: lambda field: MEDIA["file_data"],
-    types.FunctionResponseBlobDict: lambda field: {"mime_type": "image/png", "data": b"\0\0\0"},
-    types.FunctionResponseFileDataDict: lambda field: MEDIA["file_data"],
-    types.FunctionCallDict: lambda field: {"name": "f"},
-    types.FunctionResponseDict: lambda field: {"name": "f"},
-    types.FunctionDeclarationDict: lambda field: {"name": "f"},
-    types.GenerateContentConfigDict: lambda field: _BESIDE.get(field, {}),
-    types.FunctionCallingConfigDict: lambda field: {"mode": "ANY"} if field == "allowed_function_names" else {},
-    types.SchemaDict: lambda field: _SCHEMAS.get(field, {"type": "OBJECT"}),
-}
 _KINDS = frozenset(
     {
         *("text", "inline_data", "file_data", "function_call", "function_response"),
@@ -39,7 +25,7 @@ _OF_MEDIA = frozenset(
 _FUNCTION = {"tools": [{"function_declarations": [{"name": "f"}]}]}
 _JSON = {"response_mime_type": "application/json"}
 # What must stand beside a field for it to mean anything.
-_BESIDE = {
+_BESIDE: dict[str, dict[str, Any]] = {
     "tool_config": _FUNCTION,
     "response_schema": _JSON,
     "response_json_schema": _JSON,
@@ -51,6 +37,20 @@ _SCHEMAS: dict[str, Any] = {
     # It names the second of two fields.
     "property_ordering": _FIELDS,
     "required": _FIELDS,
+}
+# The least that each type can be sent with: the SDK's types require nothing.
+LEAST |= {
+    types.PartDict: lambda field: {} if field in _KINDS else MEDIA if field in _OF_MEDIA else {"text": "?"},
+    types.BlobDict: lambda field: {"mime_type": "image/png", "data": b"\0\0\0"},
+    types.FileDataDict: lambda field: MEDIA["file_data"],
+    types.FunctionResponseBlobDict: lambda field: {"mime_type": "image/png", "data": b"\0\0\0"},
+    types.FunctionResponseFileDataDict: lambda field: MEDIA["file_data"],
+    types.FunctionCallDict: lambda field: {"name": "f"},
+    types.FunctionResponseDict: lambda field: {"name": "f"},
+    types.FunctionDeclarationDict: lambda field: {"name": "f"},
+    types.GenerateContentConfigDict: lambda field: _BESIDE.get(field, {}),
+    types.FunctionCallingConfigDict: lambda field: {"mode": "ANY"} if field == "allowed_function_names" else {},
+    types.SchemaDict: lambda field: _SCHEMAS.get(field, {"type": "OBJECT"}),
 }
 # Parts that only a model's turn holds.
 _MODELS = frozenset(
@@ -75,10 +75,10 @@ def body_of(request: Any) -> Any | None:
         return None
     for convert in (models._GenerateContentParameters_to_mldev, models._GenerateContentParameters_to_vertex):
         try:
-            wire = convert(_CLIENT._api_client, given, None, given)
+            converted = convert(_CLIENT._api_client, given, None, given)
         except ValueError:
             continue
-        wire = encode_unserializable_types(convert_to_dict(wire))
+        wire: Any = encode_unserializable_types(convert_to_dict(converted))
         sent = {name: value for name, value in wire.items() if not name.startswith("_") and name != "config"}
         return {**sent, "contents": [turn for content in sent["contents"] for turn in _turns(content)]}
     return None
