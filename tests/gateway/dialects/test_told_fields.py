@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apps.gateway.canonical.chat import Chat, FunctionTool, Target
-from apps.gateway.dialects import anthropic, google, openai, responses
+from apps.gateway.dialects import anthropic, bedrock, google, openai, responses
 
 SCHEMA = {"type": "object", "properties": {}}
 
@@ -147,3 +147,12 @@ def test_nullable_parameters_are_an_object(dialect: ModuleType) -> None:
     assert isinstance(tool, FunctionTool)
     assert tool.parameters == {"type": "object", "properties": {"a": {"type": "string"}}}
     assert told(chat, dialect) == []
+
+
+def test_marks_inside_of_a_result_are_told_at_bedrock() -> None:
+    shown = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+    chat = claude(
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [shown]}]},
+    )
+    assert told(chat, bedrock) == ["messages.content.cache_control"]

@@ -20,7 +20,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
 from apps.gateway.canonical.chat import Target
-from apps.gateway.dialects import anthropic, google, openai, responses
+from apps.gateway.dialects import anthropic, bedrock, cohere, google, openai, responses
 from apps.kernel.errors import InvalidRequest
 from tests.gateway.dialects.sdk_fields import anthropic_requests, google_requests
 from tests.gateway.dialects.sdk_fields.requests import Pair, pairs_of
@@ -45,7 +45,7 @@ CLIENTS = {
     "messages-beta": Client(BetaMessageCreateParams, anthropic, MESSAGE, anthropic_requests.body_of),
     "gemini": Client(google_requests.GoogleRequest, google, {}, google_requests.body_of),
 }
-PROVIDERS = {module.NAME: module for module in (openai, responses, anthropic, google)}
+PROVIDERS = {module.NAME: module for module in (openai, responses, anthropic, google, bedrock, cohere)}
 
 # Kinds and places within a path.
 _NOT_A_NAME = re.compile(r"<[^>]*>|\[\d+\]")
@@ -64,6 +64,11 @@ _SENT_AS = {
 WITHOUT_TOOLS = "it says how tools are called, and the least request has none"
 USUAL = "the least value asks for what happens anyway"
 GATEWAYS = "the gateway does it itself, for every provider"
+BOUND = {
+    "response_format.<json_schema>json_schema.description": "without a schema there is nothing to describe",
+    "*strict": "a schema always binds the answer there",
+}
+UNASKED = "these models think only where they are asked to"
 # By `client>provider`: paths of fields that change nothing, and why that is right.
 REASONS: dict[str, dict[str, str]] = {
     "*>*": {
@@ -89,13 +94,18 @@ REASONS: dict[str, dict[str, str]] = {
         "*citations": "the least value switches no citations on",
     },
     "*>anthropic": {
-        "response_format.<json_schema>json_schema.description": "without a schema there is nothing to describe",
-        "*strict": "a schema always binds the answer there",
+        **BOUND,
         "tools.<web_search>user_location.type": USUAL,
     },
+    "*>bedrock": {
+        **BOUND,
+        "reasoning_effort": UNASKED,
+        "reasoning.effort": UNASKED,
+        "contents.parts.inline_data.display_name": "pictures have no names there",
+    },
+    "*>cohere": {**BOUND, "reasoning_effort": UNASKED, "reasoning.effort": UNASKED},
     "*>google": {
-        "response_format.<json_schema>json_schema.description": "without a schema there is nothing to describe",
-        "*strict": "a schema always binds the answer there",
+        **BOUND,
         "audio": "it is about sound, which the least request does not ask for",
         "messages.content.*<document>title": "a document is sent whole; its name has no place beside the bytes",
     },

@@ -31,8 +31,6 @@ def write_messages(messages: Sequence[Message], target: Target, *, thinks: bool)
     shown: list[Record] = []
     for number, message in enumerate(messages):
         place = f"messages[{number}]"
-        if message.name is not None:
-            target.note_dropped(f"{place}.name", "messages have no names at this model's provider")
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         if shown and not results:
             written.append({"role": "user", "content": shown})
