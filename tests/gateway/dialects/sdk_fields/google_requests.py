@@ -57,7 +57,7 @@ _MODELS = frozenset(
     {"thought", "thoughtSignature", "executableCode", "codeExecutionResult", "toolCall", "toolResponse"}
 )
 _ASKED = {"role": "user", "parts": [{"text": "?"}]}
-_CLIENT = Client(api_key="k")
+CLIENT = Client(api_key="k")
 
 
 class GoogleRequest(TypedDict, total=False):
@@ -75,7 +75,7 @@ def body_of(request: Any) -> Any | None:
         return None
     for convert in (models._GenerateContentParameters_to_mldev, models._GenerateContentParameters_to_vertex):
         try:
-            converted = convert(_CLIENT._api_client, given, None, given)
+            converted = convert(CLIENT._api_client, given, None, given)
         except ValueError:
             continue
         wire: Any = encode_unserializable_types(convert_to_dict(converted))
