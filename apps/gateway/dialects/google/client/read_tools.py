@@ -20,7 +20,7 @@ from apps.gateway.dialects.fields import (
     required,
     string,
 )
-from apps.gateway.dialects.google.client.read_schema import json_schema_of
+from apps.gateway.dialects.google.client.read_schema import json_schema_of, ordered
 from apps.gateway.dialects.google.shared.wire import NAME
 from apps.gateway.dialects.schemas import UnsupportedSchema, object_root
 
@@ -65,6 +65,8 @@ def _function(value: Any) -> FunctionTool:
     stated = optional(wire, "parameters", record)
     if schema is not None and stated is not None:
         raise Malformed("contradicts parametersJsonSchema", "parameters")
+    if schema is not None:
+        schema = ordered(schema)
     if stated is not None:
         # A call always has an object of arguments, be it an empty one.
         schema = json_schema_of({name: value for name, value in stated.items() if name != "nullable"})
