@@ -96,12 +96,16 @@ class ToolCall(Piece):
 
 
 class ToolResult(Piece):
-    """What a tool answered to the call `call_id`."""
+    """What a tool answered to the call `call_id`.
+
+    `json_field`: the tool answered with an object; the text is the JSON of its field of that name, "" of all of it.
+    """
 
     call_id: str
     parts: list[Part]
     name: str | None = None
     is_error: bool = False
+    json_field: str | None = None
 
 
 class Opaque(Piece):

@@ -133,6 +133,8 @@ class Blocks:
         for part in result.parts:
             if isinstance(part, Audio):
                 raise refused(f"{at}: a tool's answer cannot hold sound for this model's provider", at)
+            if part.cache is not None:
+                self._target.note_dropped(f"{at}.cache_control", "this provider takes no cache mark inside of a result")
             block = self._block(part, "tool", at)
             if block is not None:
                 content.append(block)

@@ -32,8 +32,6 @@ def write_messages(chat: Chat, target: Target, *, thinks: bool) -> list[Record]:
     shown: list[Record] = []
     for number, message in enumerate(chat.messages):
         place = message_path(chat, number)
-        if message.name is not None:
-            target.note_dropped(f"{place}.name", "messages have no names at this model's provider")
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         if shown and not results:
             written.append({"role": "user", "content": shown})
