@@ -16,7 +16,7 @@ from apps.gateway.canonical.chat import Chat, DroppedField
 from apps.gateway.canonical.events import Reply, Summary
 from apps.gateway.dialects.images.client import openai
 from apps.gateway.run import ChatRun
-from apps.kernel.errors import ApiError, InvalidRequest
+from apps.kernel.errors import InvalidRequest
 
 log = structlog.get_logger(__name__)
 
@@ -83,7 +83,3 @@ class LinkingWriter:
             for choice in reply.choices:
                 choice.images = [links[url] for url in choice.images]
         return openai.write_reply(reply, summary, chat)
-
-    def write_error(self, error: ApiError) -> bytes:
-        """Return an error's body."""
-        return openai.write_error(error)
