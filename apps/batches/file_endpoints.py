@@ -23,7 +23,9 @@ from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
-from apps.gateway.dialects import ClientErrorWriter, anthropic, openai
+from apps.gateway.dialects import ClientErrorWriter
+from apps.gateway.dialects.anthropic import CLIENT as ANTHROPIC
+from apps.gateway.dialects.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel import database
 from apps.kernel.errors import InvalidRequest
@@ -149,7 +151,7 @@ def _told(request: ClientRequest, row: StoredFile) -> ClientResponse:
 
 
 def _authenticated(request: ClientRequest, work: Callable[[Policy], ClientResponse]) -> ClientResponse:
-    dialect: ClientErrorWriter = anthropic if _is_anthropics(request) else openai
+    dialect: ClientErrorWriter = ANTHROPIC if _is_anthropics(request) else OPENAI
     return answer_authenticated(request, "files", dialect, lambda token: work(find_current_policy(token)))
 
 
