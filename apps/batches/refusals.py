@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.kernel.errors import InvalidRequest, NotFound, PaymentRequired, RateLimited
+from apps.kernel.errors import BodyTooLarge, InvalidRequest, NotFound, PaymentRequired, RateLimited
 
 # Characters of an id that are repeated: what a client wrote may be anything.
 _SHOWN = 128
@@ -11,6 +11,16 @@ _SHOWN = 128
 def no_file(file_id: str, param: str | None = None) -> NotFound:
     """Return the refusal of a file that is not there, or not the caller's."""
     return NotFound(f"No such File object: {file_id[:_SHOWN]}", param=param)
+
+
+def no_file_in_form(field: str) -> InvalidRequest:
+    """Return the refusal of a form without its file."""
+    return InvalidRequest(f"{field} is required, as a file with a name", param=field)
+
+
+def too_large_file(most: int) -> BodyTooLarge:
+    """Return the refusal of a file, or of a part of one, that is larger than it may be."""
+    return BodyTooLarge(f"The file is larger than {most} bytes", param="file")
 
 
 def no_batch(batch_id: str) -> NotFound:

@@ -20,6 +20,7 @@ from gateway_project.http.route_limits import SMALLEST, limit_of
 
 LIMITS = ClientLimits(
     body=1_000_000,
+    file=5_000_000,
     body_timeout=120,
     body_rate=1024,
     body_memory=300_000,
