@@ -1,4 +1,4 @@
-"""Fields of `/v1/files`: what a form says beside its file, and the query of a list, validated and bounded. Pure.
+"""Fields of `/v1/files`: what a form says beside its file, and the query of a list, validated and bounded.
 
 Bounds: OpenAI's API (purposes, 1 hour to 30 days of life, 10,000 files a page).
 """

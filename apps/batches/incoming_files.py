@@ -16,21 +16,21 @@ from apps.gateway.admission.byte_budget import IncomingBody
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.multipart import MULTIPART, PartHead, parts_of
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.upload_bounds import FORM_ROOM
 
 # Bytes of a field beside the file, of which a name's length are read.
 _MAX_FIELD: Final = 64 * 1024
 _MAX_TEXT: Final = 255
-# Bytes of a form that are not its file.
-_FORM_ROOM: Final = 64 * 1024
 
 
 class IncomingFile:
     """A file that arrives: how much of it, and how many line ends are in that."""
 
-    def __init__(self, writer: FileWriter, most: int, left: Callable[[], int]) -> None:
-        """Take the writer of a new file, the most bytes that it may have, and how many are still to come at most."""
+    def __init__(self, writer: FileWriter, field: str, most: int, left: Callable[[], int]) -> None:
+        """Take the writer of a new file, its field, the most bytes that it may have, and how many may still come."""
         self.writer = writer
         self.size = self.line_ends = 0
+        self._field = field
         self._most = most
         self._left = left
         self._begun = False
@@ -48,7 +48,7 @@ class IncomingFile:
     def insist_on_size(self, most: int) -> None:
         """Raise BodyTooLarge when it is larger than that."""
         if self.size > most:
-            raise refusals.too_large_file(most)
+            raise refusals.too_large_file(most, self._field)
 
     def end(self) -> None:
         """Write the rest of it, and let it be seen. Raises InvalidRequest for want of room, DatabaseError."""
@@ -88,9 +88,9 @@ def receive(
     anything fails nothing is stored. Raises ApiError naming the field, DatabaseError.
     """
     request.accepted_content_types = (MULTIPART,)
-    if (request.content_length or 0) > most + _FORM_ROOM:
-        raise refusals.too_large_file(most)
-    body = IncomingBody(request, policy.organization_id, most + _FORM_ROOM)
+    if (request.content_length or 0) > most + FORM_ROOM:
+        raise refusals.too_large_file(most, field)
+    body = IncomingBody(request, policy.organization_id, most + FORM_ROOM)
     fields: dict[str, str] = {}
     seen: set[str] = set()
     file: IncomingFile | None = None
@@ -101,7 +101,7 @@ def receive(
             seen.add(head.name)
             if head.name == field:
                 writer, limit = begin(head, fields)
-                file = IncomingFile(writer, limit, lambda: body.left)
+                file = IncomingFile(writer, field, limit, lambda: body.left)
                 for piece in data:
                     file.add(piece)
             elif (text := _read_text(head, data)) is not None:

@@ -18,9 +18,28 @@ def no_file_in_form(field: str) -> InvalidRequest:
     return InvalidRequest(f"{field} is required, as a file with a name", param=field)
 
 
-def too_large_file(most: int) -> BodyTooLarge:
+def too_large_file(most: int, param: str) -> BodyTooLarge:
     """Return the refusal of a file, or of a part of one, that is larger than it may be."""
-    return BodyTooLarge(f"The file is larger than {most} bytes", param="file")
+    return BodyTooLarge(f"{param} is larger than {most} bytes", param=param)
+
+
+def no_upload(upload_id: str) -> NotFound:
+    """Return the refusal of an upload that is not there, or not the caller's."""
+    return NotFound(f"No such Upload object: {upload_id[:_SHOWN]}")
+
+
+def upload_is_over(upload_id: str, status: str) -> InvalidRequest:
+    """Return the refusal of what can only be done with a pending upload."""
+    return InvalidRequest(f"Upload {upload_id} is {status}: this can only be done while it is pending")
+
+
+def too_many_parts(most: int, size: int) -> InvalidRequest:
+    """Return the refusal of a part beyond what an upload takes."""
+    return InvalidRequest(
+        f"An upload may have {most} parts, and this one was created with {size} bytes: its parts may not have more "
+        "than twice that",
+        param="data",
+    )
 
 
 def no_batch(batch_id: str) -> NotFound:

@@ -6,7 +6,7 @@ for, nor who may see it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,7 +19,7 @@ from django.db import DatabaseError, transaction
 from django.db.models import Count, Sum
 
 from apps.batches import refusals
-from apps.batches.models import FileChunk, FilePurpose, StoredFile
+from apps.batches.models import FileChunk, FilePurpose, StoredFile, Upload
 from apps.kernel import database
 from apps.kernel.ids import new_id, random_number
 from apps.organizations.models import Organization
@@ -83,12 +83,17 @@ class FileWriter:
         self.expires_at = expires_at
         self._waiting = bytearray()
         self._chunks = self._size = 0
+        self._insert: Callable[[StoredFile], None] = insert_within_room
 
     @classmethod
-    def of_row(cls, row: StoredFile) -> FileWriter:
-        """Return a writer of a file that is not stored yet, and kept as long as its row says."""
+    def of_row(cls, row: StoredFile, insert: Callable[[StoredFile], None]) -> FileWriter:
+        """Return a writer of a file that is not stored yet, and kept as long as its row says.
+
+        `insert` inserts the row, whose size is the most that it will have.
+        """
         writer = cls.__new__(cls)
         writer._begin_with(row, row.expires_at)
+        writer._insert = insert
         return writer
 
     @classmethod
@@ -108,7 +113,7 @@ class FileWriter:
             database.write(partial(self.row.save, force_insert=True))
         else:
             self.row.size = size
-            database.write(partial(insert_within_room, self.row))
+            database.write(partial(self._insert, self.row))
 
     def add(self, data: bytes) -> None:
         """Take in more of the content, and write what fills a chunk."""
@@ -191,6 +196,11 @@ def _chunks_of_part(row: StoredFile, written_as: str, size: int, first: int, sta
 def name_of(row: StoredFile) -> str:
     """Return a file's name. Raises UnreadableSecretError."""
     return str(decrypt_json(row.sealed_name, row.project_id, _name_place(row.pk)))
+
+
+def name_in(upload: Upload) -> str:
+    """Return the name of an upload's file, however that goes. Raises UnreadableSecretError."""
+    return str(decrypt_json(upload.sealed_name, upload.project_id, _name_place(upload.file_id)))
 
 
 def insist_on_room(organization: Organization, size: int) -> None:

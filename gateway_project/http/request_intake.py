@@ -14,6 +14,7 @@ from apps.kernel.client_address import believed_address
 from apps.kernel.errors import ApiError, Unauthenticated
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import family_of, route_table
+from apps.kernel.upload_bounds import FORM_ROOM
 from apps.keys.api_key_header import KEY_HEADERS, MISSING
 from gateway_project.http.address_rate_limiter import AddressRateLimiter
 from gateway_project.http.admission_control import SHED, AdmissionControl
@@ -30,14 +31,7 @@ from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.plain_request import path_of_plain
 from gateway_project.http.refusals import shed_answer
 from gateway_project.http.request_parser import HeadLimits, IncomingRequest
-from gateway_project.http.route_limits import (
-    FORM_ROOM,
-    SMALLEST,
-    is_model_route,
-    is_workspace_page,
-    limit_of,
-    streamed_limit_of,
-)
+from gateway_project.http.route_limits import SMALLEST, is_model_route, is_workspace_page, limit_of, streamed_limit_of
 
 # A browser's session, under the names that `apps.console.browser_session` gives its cookie.
 _SESSION_COOKIE = re.compile("(?:^|; ?)(?:__Host-)?gateway-session=[^; ]")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from apps.kernel.upload_bounds import FORM_ROOM, MAX_FILE_PART
+
 _KILOBYTE = 1024
 _MEGABYTE = 1024 * _KILOBYTE
 
@@ -34,9 +36,6 @@ _LIMITS: tuple[tuple[str, int | None], ...] = (
 
 # Where bodies are read by their endpoint as they come: forms that bring a file, or a part of one.
 _FILES, _FILE_PARTS = re.compile("/v1/files"), re.compile("/v1/uploads/[^/]+/parts")
-# Of a part, as OpenAI's API has it, and of all in a form that is not its file.
-MAX_FILE_PART = 64 * _MEGABYTE
-FORM_ROOM = 64 * _KILOBYTE
 # The playground's pictures, and a text to try guardrails on.
 _LARGE_FORMS = re.compile("/app/o/[^/]+/(?:playground/[^/]+|guardrails/try)")
 _LARGE_FORM = 8 * _MEGABYTE
