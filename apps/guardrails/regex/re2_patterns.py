@@ -2,7 +2,7 @@
 
 An RE2 pattern keeps the states that texts bring it into, up to a limit; when the limit is reached it starts afresh, and
 where that happens too often it matches without states, slower. The limits here are small because there are many
-patterns: together they stay below what `tests/guardrails/test_memory.py` allows a worker.
+patterns; `tests/guardrails/test_memory.py` and `script/bench soak` measure what all of them take.
 """
 
 from __future__ import annotations
