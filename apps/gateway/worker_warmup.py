@@ -3,7 +3,7 @@
 Guardrails are loaded where any organization has some, or may switch them on. Knows when. Must never know a request.
 Loading the rules holds the interpreter for up to a tenth of a second at a time (RE2 compiles without letting others
 run), so it is done while few wait. A worker of an installation without an organization that may have guardrails asks
-the database once a minute and loads nothing: the rules take 60 MB.
+the database once a minute and loads nothing: the rules take 30 to 90 MB.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ DESCRIBED_RULES = {
 DEFAULT_RULES: dict[str, dict[str, Any]] = {
     name: {"enabled": enabled, "action": action} for name, (_, enabled, action) in DESCRIBED_RULES.items()
 }
-for observing in ("attack_model", "document_model"):
+for observing in ("attack_model",):
     DEFAULT_RULES[observing]["observe"] = True
 DEFAULTS = {
     "enabled": True,
@@ -131,7 +131,9 @@ class TestChanging:
         assert acting == DEFAULT_RULES
 
     def test_a_rule_that_observes_by_itself_may_act(self, adam: Caller, acme: Organization) -> None:
-        acting = put(adam, acme, {"systemRules": {"attack_model": {"observe": False}}}).json()["systemRules"]
+        acting = put(adam, acme, {"systemRules": {"attack_model": {"enabled": True, "observe": False}}}).json()[
+            "systemRules"
+        ]
         assert acting == {**DEFAULT_RULES, "attack_model": {"enabled": True, "action": "block", "observe": False}}
         assert adam.get(f"/guardrails/config/{acme.id}").json()["systemRules"] == acting
 

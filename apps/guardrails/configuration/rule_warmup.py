@@ -32,8 +32,9 @@ caf\u00e9\u200b \u00a0\u2013 na\u00efve \U0001f600 &#104;&#101;&#108;&#108;&#111
 
 
 def warm_up_rules() -> None:
-    """Load every system rule and look through a sample with each: most of a second of computing, once a process."""
-    states = {name: SystemRuleState(enabled=True, action="warn") for name in system_rules()}
+    """Load every system rule, and scan a sample with each that has no data of its own to load."""
+    rules = system_rules().values()
+    states = {rule.id: SystemRuleState(enabled=rule.load is None, action="warn") for rule in rules}
     compiled = engine.compile_guardrails(EngineConfig(system_rules=states))
     samples = [_SAMPLE, _SAMPLE.encode("ascii", "ignore").decode()]
     # Some rules read users' texts only, some what tools say.

@@ -14,9 +14,8 @@ from typing import Any
 
 import msgspec
 
-from apps.guardrails.findings.scan_types import EXTERNAL_ROLES, OPERATOR_ROLES, UNFINISHED, Span
+from apps.guardrails.findings.scan_types import OPERATOR_ROLES, UNFINISHED, Span
 from apps.guardrails.matching.mention_filter import MentionFilter
-from apps.guardrails.matching.prompt_examples import PromptExamples
 from apps.guardrails.matching.signal_compiler import compile_table
 from apps.guardrails.matching.signal_finder import AttackSignal, SignalFinder
 from apps.guardrails.text.decoding import find_decoded_texts
@@ -55,8 +54,6 @@ class SignalTable:
         self._orders = frozenset(table["orders"])
         # Those that are one by themselves where somebody says little else.
         self._brief_orders = frozenset(table.get("brief_orders", ()))
-        # Those that stay what they are where a page about prompts shows them.
-        self._never_shown = frozenset(table.get("never_shown", ()))
         self._leading = SignalFinder((pattern, head) for supports, pattern, head in forms if not supports)
         self._supporting = SignalFinder((pattern, head) for supports, pattern, head in forms if supports)
 
@@ -66,25 +63,21 @@ class SignalTable:
         signals += self._supporting.signals(utf8, list(_around(signals, len(utf8))))
         return sorted(signals, key=lambda signal: signal.start)
 
-    def find(
-        self, utf8: bytes, *, seen: bytes = b"", bonus: float = 0.0, brief: bool = False, page: bool = False
-    ) -> list[AttackSignal]:
-        """Return what is found: signals near one another whose kinds together, with `bonus`, are worth 1 or more.
+    def find(self, utf8: bytes, *, seen: bytes = b"", bonus: float = 0.0, brief: bool = False) -> list[AttackSignal]:
+        """Return groups of signals near one another whose kinds together, with `bonus`, weigh 1 or more.
 
-        Signals whose words stand in `seen` as well are left out; of a `page`, those that a page about prompts shows as
-        examples. What is found is as long as the signals that make it up, and named by the worthiest of them; none
-        overlap.
+        Signals whose words also stand in `seen` are left out. Each result spans the signals of its group and has the
+        kind of the heaviest one; none overlap.
         """
         fresh = functools.cache(lambda words: words not in seen)
         signals = [signal for signal in self.signals(utf8) if not seen or fresh(utf8[signal.start : signal.end])]
         # What is only spoken of is judged last: most signals stand alone, and need no second look.
         suspects = {signal for group in self._worthy(signals, bonus, brief) for signal in group}
         mentions = MentionFilter(utf8)
-        examples = PromptExamples(utf8) if page else None
         meant = [
             signal
             for signal in (_weigh_by_mention(signal, mentions) for signal in signals if signal in suspects)
-            if signal is not None and not (examples and self._is_shown(signal, examples))
+            if signal is not None
         ]
         found: list[AttackSignal] = []
         for group in self._worthy(meant, bonus, brief):
@@ -96,11 +89,11 @@ class SignalTable:
                 found.append(AttackSignal(start, end, name, 1.0))
         return found
 
-    def spans(self, text: ScannedText, *, bonus: float = 0.0, brief: bool = False, page: bool = False) -> list[Span]:
-        """Return what is found in a text as it stands and in what it says when decoded; `bonus`, `page`: see `find`."""
+    def spans(self, text: ScannedText, *, bonus: float = 0.0, brief: bool = False) -> list[Span]:
+        """Return what is found in a text as it stands and in its decoded forms; `bonus`: see `find`."""
         spans = [
             Span(*text.normalized_byte_origin(signal.start, signal.end), signal.kind)
-            for signal in self.find(text.normalized_utf8, bonus=bonus, brief=brief, page=page)
+            for signal in self.find(text.normalized_utf8, bonus=bonus, brief=brief)
         ]
         for view in find_decoded_texts(text):
             hidden = 0.0 if view.encoding in _EVERYDAY else _HIDDEN
@@ -113,12 +106,6 @@ class SignalTable:
                 for one in (found if view.origin is not None else found[:1])
             ]
         return spans
-
-    def _is_shown(self, signal: AttackSignal, examples: PromptExamples) -> bool:
-        """Tell whether a signal is only shown; what was not looked at (`UNFINISHED`) never is."""
-        if signal.pattern is None or signal.kind in self._never_shown:
-            return False
-        return examples.is_shown(signal.start, signal.end)
 
     def _worthy(self, signals: list[AttackSignal], bonus: float, brief: bool) -> Iterator[list[AttackSignal]]:
         """Yield, for each signal whose neighborhood weighs enough, the signals in it, one of each kind."""
@@ -156,7 +143,6 @@ def load_signal_table(*paths: Path) -> SignalTable:
         {
             "orders": [kind for table in tables for kind in table["orders"]],
             "brief_orders": [kind for table in tables for kind in table.get("brief_orders", ())],
-            "never_shown": [kind for table in tables for kind in table.get("never_shown", ())],
             "words": words,
             "shape": [shape for table in tables for shape in table["shape"]],
         }
@@ -167,7 +153,7 @@ def find_by_speaker(table: SignalTable, text: ScannedText, role: str) -> list[Sp
     """Return what is found in a text by how much counts of it, for who says it and how briefly."""
     bonus = _OPERATOR_BONUS if role in OPERATOR_ROLES else 0.0
     brief = role == "user" and len(text.raw) <= _BRIEF
-    return table.spans(text, bonus=bonus, brief=brief, page=role in EXTERNAL_ROLES)
+    return table.spans(text, bonus=bonus, brief=brief)
 
 
 def _weigh_by_mention(signal: AttackSignal, mentions: MentionFilter) -> AttackSignal | None:

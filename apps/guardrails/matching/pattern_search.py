@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from apps.guardrails.findings.scan_types import MAX_SPANS, UNFINISHED, Span
-from apps.guardrails.regex.re2_patterns import PatternSet, find_last_end, lazy_pattern
+from apps.guardrails.regex.re2_patterns import PatternFilter, find_last_end, lazy_pattern
 from apps.guardrails.text.ascii_folding import AsciiFoldedText
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -88,13 +88,13 @@ class CandidatePattern(NamedTuple):
 
 
 class PatternSearch:
-    """Searches for many kinds at once: one pass for all (the gate), then one for each kind that is there."""
+    """Searches for many kinds at once: one pass tells which may be there, then each of these is searched for."""
 
     def __init__(self, kinds: Sequence[CandidatePattern]) -> None:
         self._kinds = kinds
         self._patterns = [lazy_pattern(kind.pattern) for kind in kinds]
         self._follows = [lazy_pattern(kind.follow) if kind.follow else None for kind in kinds]
-        self._gate = PatternSet([kind.gate or kind.pattern for kind in kinds])
+        self._filter = PatternFilter([kind.gate or kind.pattern for kind in kinds])
 
     def find(self, plain: AsciiFoldedText) -> list[Span]:
         """Return what is there, by place: of two that overlap, what comes first in the order of the kinds.
@@ -104,7 +104,7 @@ class PatternSearch:
         checker = _CandidateChecker(self._kinds, plain.utf8)
         checked: list[tuple[int, int, int]] = []
         coarse: list[tuple[int, int, int]] = []
-        for rank in self._gate.matching(plain.utf8):
+        for rank in self._filter.candidates(plain.utf8):
             for start, end, sure in self._find_kind(rank, checker):
                 (checked if sure else coarse).append((start, rank, end))
         spans = [(*one, self._kinds[one[1]].name) for one in _drop_overlapping(checked)]

@@ -56,8 +56,9 @@ def _pattern_of(entry: Mapping[str, Any], before: str, head: str, after: str) ->
         weight=entry["weight"],
         imperative=entry.get("imperative", False),
         plain=entry.get("plain", False),
-        before=lazy_pattern(f"(?:{before})$") if before else None,
-        ahead=lazy_pattern(head + after),
+        # A group makes RE2 match short texts without keeping states. `\\C` is any byte: a text may begin in a letter.
+        before=lazy_pattern(rf"(?s:\C*?)((?:{before})$)") if before else None,
+        ahead=lazy_pattern(f"({head}{after})"),
     )
 
 

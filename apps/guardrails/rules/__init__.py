@@ -50,6 +50,8 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     roles: frozenset[str] | None = None
     # What a program's instructions tell a model to keep.
     read_operator: ReadOperator | None = None
+    # Reads data that only organizations with this rule need.
+    load: Callable[[], None] | None = None
 
     @property
     def rule_id(self) -> str:
@@ -90,4 +92,5 @@ def _rule_of(module: ModuleType) -> SystemRule | None:
         find_in_file=getattr(module, "find_in_file", None),
         roles=getattr(module, "ROLES", None),
         read_operator=getattr(module, "read_operator", None),
+        load=getattr(module, "load", None),
     )

@@ -1,9 +1,9 @@
-"""Attack model: what users say that reads like an attack, by a small model of words.
+"""Attack model: finds users' texts that read like attacks, with a small linear model of words.
 
-Knows a model that was trained on texts of others. Finds attacks in words that no table has, and cannot say why: so it
-only observes, until an organization has seen what it would block. Where the program that asks keeps something from its
-users, less is needed: what reads a little like an attack is likelier to be one there, and so is what names the answer
-to whoever may be let in.
+It finds attacks in words that no table has, but cannot say why. It is off by default, and observes when an organization
+switches it on. Where the system prompt keeps a secret, its thresholds are lower, and texts that name the answer of an
+access check are found too. The weights take 12 MB and are read when the
+rule is first compiled for an organization.
 """
 
 from __future__ import annotations
@@ -15,22 +15,26 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "attack_model"
 NAME = "Attack model"
-SUMMARY = "What users write that reads like an attack on the model, in words that no other rule knows"
+SUMMARY = "Users' texts that read like attacks on the model, found by a model of words"
 CATEGORY = "injection"
-DEFAULT_ENABLED = True
+DEFAULT_ENABLED = False
 DEFAULT_ACTION: RuleAction = "block"
 DEFAULT_OBSERVE = True
 ROLES = frozenset({"user"})
 
-_FINDER = attack_finder()
+
+def load() -> None:
+    """Read the weights."""
+    attack_finder()
 
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
-    """Return the windows of a text that read like an attack, and answers it names that let somebody in."""
+    """Return the windows of a text that read like an attack, and the guarded answers that it names."""
+    finder = attack_finder()
     guarded = bool(settings.kept)
     spans = [
         Span(*text.origin(start, end), "attack_words")
         for start, end in windows_of(len(text.normalized))
-        if _FINDER.is_attack(text.normalized[start:end], guarded=guarded)
+        if finder.is_attack(text.normalized[start:end], guarded=guarded)
     ]
     return spans + guarded_secrets.find_named(text, settings.kept)

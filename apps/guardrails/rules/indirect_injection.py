@@ -28,4 +28,4 @@ _MISPLACED = 0.3
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return the orders in a text as it stands and in whatever is encoded in it."""
-    return _SIGNALS.spans(text, bonus=_MISPLACED, page=True)
+    return _SIGNALS.spans(text, bonus=_MISPLACED)

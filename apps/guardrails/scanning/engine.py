@@ -260,6 +260,8 @@ def _system_rules_of(config: EngineConfig) -> Iterator[tuple[ActiveRule, SystemR
         action = state.action or preset or rule.default_action
         # A system rule that allows what it finds has nothing to look for: it overrides no other rule.
         if state.enabled and action != "allow":
+            if rule.load is not None:
+                rule.load()
             rank = (-DEFAULT_PRIORITY, 1, place)
             yield ActiveRule(rank, rule.rule_id, rule.name, rule.category, action, state.observe), rule
 

@@ -24,6 +24,8 @@ NAMES_OF_PASSWORDS = (
     r"رمز عبور|(?:user|root|admin|db|sql|smtp|ftp|ssh|mail|bind|sudo|key|store|wifi)(?:pass|pw)\b|requirepass|"
     r"\bpsk\b|_psk\b"
 )
+# What texts must hold to be searched for a password behind its name.
+NAMES_A_PASSWORD = rf"(?i)(?:{NAMES_OF_PASSWORDS})"
 _TOKENS = (
     r"api[_-]?(?:key|token|secret)|(?:access|auth|refresh|bearer|bot|personal)[_-]?(?:access[_-]?)?(?:key|token)|"
     r"consumer[_-]?key|(?:client|app|consumer|signing|shared|webhook|jwt|session|master|django)[_-]?(?:secret|token)(?:[_-]?key)?|"
@@ -55,6 +57,14 @@ _CODE = compile_re2(
     r"^_[a-z]+\d?(?:_[a-z]+\d?)+$|^[a-z_]+(?::[\w,]+)?\|[a-z]"
     r"|^[a-z]+[A-Z][A-Za-z]*(?:\.[a-z][A-Za-z]*)+$|^[A-Z][a-z]+[:?]$|^,[A-Za-z]+:$|-\d+(?:\.\d+){1,3}$"
 )
+# Names joined by slashes, as of a test and its case; and public identifiers, as of vulnerabilities.
+_PATH_OF_NAMES = compile_re2(r"^[A-Za-z_]+\d{0,2}(?:/[A-Za-z_]+\d{0,2})+$")
+_PUBLIC_ID = compile_re2(
+    r"(?i)^(?:CVE|CWE|CAN|GO|PYSEC|RUSTSEC|OSV|MAL|ALAS|RH[SBE]A|USN|DSA|ELSA|SUSE|JVN(?:DB)?|ICSA|ZDI)-\d{2,4}[-:]\d{3,7}"
+    r"|^GHSA(?:-[0-9a-z]{4}){3}$|^SNYK-"
+)
+# A quoted word with a colon behind it is the name of the next value.
+_NAMES_NEXT = compile_re2(r"^\\?[\"'`]\s{0,3}:")
 _HASH = compile_re2(
     r"^(?:\$2[aby]\$|\$argon2|\$6\$|\$5\$|pbkdf2_|scrypt:|sha(?:256|512|1)[-:$]|md5[-:$]|\{SSHA|bcrypt|ENC[(\[]|\{cipher\})"
 )
@@ -99,10 +109,14 @@ def _value(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def is_something_else(text: str) -> bool:
-    """Tell whether a value is code, a digest, a name, a date or a placeholder."""
-    return bool(_CODE.search(text) or _HASH.search(text) or _NAME.match(text) or _DATE.match(text)) or is_placeholder(
-        text
-    )
+    """Tell whether a value is code, a digest, a name, a path of names, a date, a public identifier or a placeholder."""
+    other = (_CODE, _HASH, _NAME, _DATE, _PATH_OF_NAMES, _PUBLIC_ID)
+    return any(pattern.search(text) for pattern in other) or is_placeholder(text)
+
+
+def is_name_of_next(candidate: CandidateMatch) -> bool:
+    """Tell whether a quoted text is the name of the value behind it: `"type": "password", "protocol": …`."""
+    return bool(_NAMES_NEXT.search(candidate.after(8)))
 
 
 def is_hash(text: str) -> bool:
@@ -128,7 +142,7 @@ def is_code_or_common(text: str) -> bool:
 def accept_password(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what somebody chose for a password: mixed, and neither a word nor a name nor code."""
     value = _value(candidate)
-    if value is None or len(value.text) < _LEAST_PASSWORD:
+    if value is None or len(value.text) < _LEAST_PASSWORD or is_name_of_next(value):
         return None
     text = value.text
     if not (has_letters_and_digits(text) or count_character_classes(text) >= 3):
@@ -191,7 +205,7 @@ def _short(candidate: CandidateMatch) -> CandidateMatch | None:
 def _quoted(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a value that follows its quoted name in a list or a call, where names and labels stand as well."""
     value = _prose_password(candidate)
-    if value is None or value.text.islower() or count_character_classes(value.text) < 3:
+    if value is None or is_name_of_next(value) or value.text.islower() or count_character_classes(value.text) < 3:
         return None
     return value if value.after(1) in (b'"', b"'") else None
 
@@ -211,7 +225,7 @@ PATTERNS = (
         "bearer_token",
         "SECRET",
         r"(?i)\b(?:bearer|authorization[\"']? ?[:=] ?[\"']?"
-        r"(?:token|ntlm|negotiate|apikey|api-key|key|sso-key|pat)) +([A-Z0-9._~+/-]{16,400}=*)",
+        r"(?:token|ntlm|negotiate|apikey|api-key|key|sso-key|pat)) +([A-Z0-9._~+/-]{16,}=*)",
         _bearer,
     ),
     CandidatePattern(
@@ -219,6 +233,7 @@ PATTERNS = (
         "PASSWORD",
         rf"(?i)(?:{NAMES_OF_PASSWORDS}){_SUFFIX}{_IS}{_QUOTE}?({_VALUE})",
         accept_password,
+        gate=NAMES_A_PASSWORD,
         overlapping=True,
     ),
     CandidatePattern(
@@ -234,6 +249,7 @@ PATTERNS = (
         "PASSWORD",
         rf"(?i)(?:{NAMES_OF_PASSWORDS}){_SUFFIX}{_IS}{_QUOTE}([^\s\"'`<>]{{6,40}})[\"'`]",
         _short,
+        gate=NAMES_A_PASSWORD,
     ),
     CandidatePattern(
         "password",
@@ -242,7 +258,14 @@ PATTERNS = (
         accept_password,
         overlapping=True,
     ),
-    CandidatePattern("password", "PASSWORD", rf"(?i){_PROSE_WORDS}({_VALUE})", _said_password, overlapping=True),
+    CandidatePattern(
+        "password",
+        "PASSWORD",
+        rf"(?i){_PROSE_WORDS}({_VALUE})",
+        _said_password,
+        gate=NAMES_A_PASSWORD,
+        overlapping=True,
+    ),
     CandidatePattern(
         "password",
         "PASSWORD",

@@ -22,7 +22,7 @@ _LONGEST_RUN, _LONGEST_READ = 16_384, 2048
 _BASE64 = compile_re2(r"[0-9A-Za-z+/]*")
 _PRIVATE_MEMBER = compile_re2(
     r"\"private_key\"\s*:\s*\"-----BEGIN|\"keyMaterialType\"\s*:\s*\"(?:SYMMETRIC|ASYMMETRIC_PRIVATE)"
-    r"|\"kty\"\s*:\s*\"[^{}]{0,400}?\"[dk]\"\s*:\s*\"[0-9A-Za-z_-]{16}|\"d\"\s*:\s*\"[0-9A-Za-z_-]{20,400}\"[^{}]{0,400}?\"kty\""
+    r"|\"kty\"\s*:\s*\"[^{}]{0,400}?\"[dk]\"\s*:\s*\"[0-9A-Za-z_-]{16}|\"d\"\s*:\s*\"[0-9A-Za-z_-]{20,}\"[^{}]{0,400}?\"kty\""
 )
 _EXPONENT = compile_re2(r"<D>\s{0,12}([0-9A-Za-z+/=][0-9A-Za-z+/=\s]{30}[0-9A-Za-z+/=\s]*)</D>")
 _WEB_TOKEN = compile_re2(r"eyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}")
@@ -91,7 +91,7 @@ PATTERNS = (
     ),
     CandidatePattern("encoded_token", "SECRET", r"\bZXlK[0-9A-Za-z+/]{60,}={0,2}", _encoded_web_token, gate=r"\bZXlK"),
     CandidatePattern(
-        "encoded_token", "SECRET", r"\bZ2(?:h[1vwyz]X|l0aHViX3BhdF)[0-9A-Za-z+/]{44,200}={0,2}", _encoded_token
+        "encoded_token", "SECRET", r"\bZ2(?:h[1vwyz]X|l0aHViX3BhdF)[0-9A-Za-z+/]{44,}={0,2}", _encoded_token
     ),
     CandidatePattern(
         "key_bytes",
@@ -132,7 +132,7 @@ PATTERNS = (
         "salt",
         "SECRET",
         r"(?i)(?:\b|_)(?:salt|nonce)\d{0,2}\\{0,3}[\"']?(?:\s?:\s?| = |=> ?)[bu]?\\{0,3}[\"']"
-        r"([^\s\"'<>]{12,128})[\"']",
+        r"([^\s\"'<>]{12,})[\"']",
         _salt,
     ),
 )

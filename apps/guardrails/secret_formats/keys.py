@@ -133,11 +133,9 @@ PATTERNS = (
     CandidatePattern(
         "private_key", _LABEL, r"\bLS0tLS1CRUdJTi[0-9A-Za-z+/]{60}", _encoded, r"\bLS0tLS1CRUdJTi", wide_context=True
     ),
-    CandidatePattern("web_key", _LABEL, r"\"[dk]\\?\" ?: ?\\?\"([0-9A-Za-z_-]{20,800})\\?\"", _of_web_key),
-    CandidatePattern(
-        "one_time_key", "SECRET", r"otpauth://[ht]otp/[^\s\"'<>]{1,200}[?&]secret=([A-Z2-7]{16,103})", _made
-    ),
-    CandidatePattern("secret_token", "SECRET", r"\bsecret-token:([0-9A-Za-z_.~%-]{16,300})", _made),
+    CandidatePattern("web_key", _LABEL, r"\"[dk]\\?\" ?: ?\\?\"([0-9A-Za-z_-]{20,})\\?\"", _of_web_key),
+    CandidatePattern("one_time_key", "SECRET", r"otpauth://[ht]otp/[^\s\"'<>]{1,}[?&]secret=([A-Z2-7]{16,})", _made),
+    CandidatePattern("secret_token", "SECRET", r"\bsecret-token:([0-9A-Za-z_.~%-]{16,})", _made),
     CandidatePattern("bootstrap_token", "SECRET", r"--token[ =]([0-9a-z]{6}\.[0-9a-z]{16})\b", _made),
     CandidatePattern("jwt", "SECRET", r"\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}(?:\.[0-9A-Za-z_-]*)?", _signed),
 )

@@ -12,7 +12,6 @@ import binascii
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import is_code_or_common
-from apps.guardrails.secret_formats.chosen_passwords import is_word_for_password
 from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
     has_letters_and_digits,
@@ -20,6 +19,7 @@ from apps.guardrails.secret_formats.entropy import (
     is_random,
     reads_like_words,
 )
+from apps.guardrails.secret_formats.passwords import is_word_for_password
 
 _LEAST, _LEAST_ALONE, _LONGEST = 3, 16, 16_384
 _BASE64 = compile_re2(r"[0-9A-Za-z+/]*={0,2}")
@@ -72,32 +72,32 @@ PATTERNS = (
     CandidatePattern(
         "basic_auth",
         "SECRET",
-        r"\\{0,6}\"auth\\{0,6}\" ?: ?\\{0,6}\"([0-9A-Za-z_-]{40,400})\\{0,6}\"",
+        r"\\{0,6}\"auth\\{0,6}\" ?: ?\\{0,6}\"([0-9A-Za-z_-]{40,})\\{0,6}\"",
         _made,
         gate=r"\"auth\\{0,6}\" ?:",
     ),
     CandidatePattern(
-        "login", "PASSWORD", r"(?:^|\s)(?:-u|--user)[ =]?[\"']?[A-Za-z0-9_.@-]{1,60}:([^\s\"'@]{6,100})", _login
+        "login", "PASSWORD", r"(?:^|\s)(?:-u[ =]?|--user[ =])[\"']?[A-Za-z0-9_.@-]{1,60}:([^\s\"'@]{6,})", _login
     ),
     # What .netrc, FileZilla and the password files of servers and databases hold.
-    CandidatePattern("login", "PASSWORD", r"\blogin\s+[^\s]{1,64}\s+password\s+([^\s]{6,100})", _login),
-    CandidatePattern("login", "PASSWORD", r"(?i)<pass(?:word)?\b[^<>]{0,60}>([^<>\s]{6,200})</pass", _login),
+    CandidatePattern("login", "PASSWORD", r"\blogin\s+[^\s]{1,64}\s+password\s+([^\s]{6,})", _login),
+    CandidatePattern("login", "PASSWORD", r"(?i)<pass(?:word)?\b[^<>]{0,60}>([^<>\s]{6,})</pass", _login),
     CandidatePattern(
-        "login", "PASSWORD", r"(?m)^[\w.*-]{1,100}:(?:\d{2,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:([^:\s]{6,100})$", _login
+        "login", "PASSWORD", r"(?m)^[\w.*-]{1,}:(?:\d{2,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:([^:\s]{6,})$", _login
     ),
     # A key in the place of the user, without a password, and a session that somebody is signed in with.
     CandidatePattern(
         "login",
         "SECRET",
-        r"(?i)\bcurl\b[^\n]{0,200}? (?:-u|--user)[ =]?[\"']?([0-9A-Z_-]{16,200})(?::|[\"' \n]|$)",
+        r"(?i)\bcurl\b[^\n]{0,100}? (?:-u|--user)[ =]?[\"']?([0-9A-Z_-]{16,})(?::|[\"' \n]|$)",
         _made,
         gate=r"(?i)\bcurl\b[^\n]* (?:-u|--user)[ =]?[\"']?[0-9A-Z_-]",
     ),
     CandidatePattern(
         "session_cookie",
         "SECRET",
-        r"(?i)\bcookie[\"']? ?: ?[\"']?[^\n]{0,200}?\b[a-z_.-]{0,12}(?:session|sess|sid|auth|token)[a-z_-]{0,8}="
-        r"([0-9A-Z%._~+/-]{20,400})",
+        r"(?i)\bcookie[\"']? ?: ?[\"']?[^\n]{0,100}?\b[a-z_.-]{0,12}(?:session|sess|sid|auth|token)[a-z_-]{0,8}="
+        r"([0-9A-Z%._~+/-]{20,})",
         _made,
         gate=r"(?i)\bcookie[\"']? ?:",
     ),
@@ -107,27 +107,27 @@ PATTERNS = (
         "PASSWORD",
         r"\b(?:(?:mysql(?:dump|admin|import)?|mariadb(?:-dump)?|mongo(?:sh|dump|restore)?"
         r"|docker login|az login|npm login)"
-        r"\b[^\n|;&]{0,120}? -p[ =]?"
-        r"|redis-cli\b[^\n|;&]{0,120}? -a |(?:ldap(?:search|add|modify|passwd)|ipmitool)\b[^\n|;&]{0,120}? -[wP] "
-        r"|(?:sqlcmd|bcp|zip|unzip)\b[^\n|;&]{0,120}? -P ?|smbclient\b[^\n|;&]{0,120}? -U ?[\"']?[^\s%]{1,60}%"
-        r"|keytool\b[^\n|;&]{0,200}? -(?:store|key)pass |\bpass(?:in|out) pass:|net user [^\s]{1,60} )"
-        r"[\"']?([^\s\"']{6,100})",
+        r"\b[^\n|;&]{0,60}? -p[ =]?"
+        r"|redis-cli\b[^\n|;&]{0,60}? -a |(?:ldap(?:search|add|modify|passwd)|ipmitool)\b[^\n|;&]{0,60}? -[wP] "
+        r"|(?:sqlcmd|bcp|zip|unzip)\b[^\n|;&]{0,60}? -P ?|smbclient\b[^\n|;&]{0,60}? -U ?[\"']?[^\s%]{1,60}%"
+        r"|keytool\b[^\n|;&]{0,100}? -(?:store|key)pass |\bpass(?:in|out) pass:|net user [^\s]{1,60} )"
+        r"[\"']?([^\s\"']{6,})",
         _login,
     ),
     CandidatePattern(
-        "login", "PASSWORD", r"(?i)\bConvertTo-SecureString (?:-String )?[\"']([^\s\"']{6,100})[\"']", _login
+        "login", "PASSWORD", r"(?i)\bConvertTo-SecureString (?:-String )?[\"']([^\s\"']{6,})[\"']", _login
     ),
     CandidatePattern(
         "password",
         "PASSWORD",
         r"(?i)\b(?:identified(?: with [\w'\"]{1,40})? (?:by|as)(?: password)?|password(?: =)?(?: password\()?) ?"
-        r"'([^\s']{6,100})'",
+        r"'([^\s']{6,})'",
         _login,
     ),
     CandidatePattern(
         "login",
         "PASSWORD",
-        r"(?i)(?:\bauth ?= ?\(|\.login\() ?[\"'][^\"'\n]{1,64}[\"'], ?[\"']([^\"'\s]{6,100})[\"']",
+        r"(?i)(?:\bauth ?= ?\(|\.login\() ?[\"'][^\"'\n]{1,64}[\"'], ?[\"']([^\"'\s]{6,})[\"']",
         _login,
     ),
 )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import (
+    NAMES_A_PASSWORD,
     NAMES_OF_PASSWORDS,
     accept_password,
     is_harmless_name,
@@ -210,7 +211,7 @@ PATTERNS = (
         "named_key",
         _LABEL,
         r"(?im)^[^\n]{0,60}?\b(?:password|secret|token|(?:api|access|private|secret) key)[^\n]{0,20}\n[ \t]*"
-        r"([0-9a-z+/_-]{20,200}={0,2})[ \t\r]*$",
+        r"([0-9a-z+/_-]{20,}={0,2})[ \t\r]*$",
         _on_next_line,
         gate=r"(?i)\b(?:password|secret|token|(?:api|access|private|secret) key)[^\n]*\n[ \t]*[0-9a-z+/_-]{20}",
     ),
@@ -221,6 +222,7 @@ PATTERNS = (
         rf"[:?.+|]{{1,3}}=|={{1,3}}>?|->|:|,|\(|>)\s{{0,3}}|"
         rf"{_PAIRED})[$@bruf]{{0,2}}[\"'`]([^\s\"'`<>]{{6}})",
         accept_password,
+        gate=NAMES_A_PASSWORD,
         overlapping=True,
     ),
     CandidatePattern(
@@ -231,7 +233,7 @@ PATTERNS = (
         r"(?:[\"'`\]\\)}]{1,4}\s{0,2}(?:[:=]{1,2}>?|,)?\s{0,2}|\s{0,2}(?:[:=]{1,2}>?|-|,|\||\()\s{0,2}|\s{1,2})"
         r"[\"'`({]{0,2}([a-z0-9_][a-z0-9_.=/+%~|:@-]{11})",
         _of_service,
-        gate=rf"(?i)\b(?:{'|'.join(sorted(SERVICE_NAMES))})[a-z0-9_.-]{{0,24}}[ \"'`\]\\)}}:=|(,-]",
+        gate=rf"(?i)\b(?:{'|'.join(sorted(SERVICE_NAMES))})",
         overlapping=True,
     ),
     CandidatePattern(

@@ -36,14 +36,14 @@ PATTERNS = (
     CandidatePattern(
         "password_hash",
         _LABEL,
-        r"(?m)^[a-z_][\w.-]{0,31}:(\$(?:1|2[abxy]|5|6|y|apr1)\$[^:\s]{20,120})(?::|$)",
+        r"(?m)^[a-z_][\w.-]{0,31}:(\$(?:1|2[abxy]|5|6|y|apr1)\$[^:\s]{20,})(?::|$)",
         _beside_user,
     ),
     # Servers' files with digests that are broken at once, and directories.
     CandidatePattern(
         "password_hash",
         _LABEL,
-        r"(?m)^(?:[A-Za-z_][\w.@-]{0,31}:|userPassword: )(\{S?SHA(?:256|512)?\}[0-9A-Za-z+/]{27,120}={0,2})$",
+        r"(?m)^(?:[A-Za-z_][\w.@-]{0,31}:|userPassword: )(\{S?SHA(?:256|512)?\}[0-9A-Za-z+/]{27,}={0,2})$",
         _beside_user,
         gate=r": ?\{S?SHA",
     ),
@@ -78,7 +78,7 @@ PATTERNS = (
         rf"|\$[PH]\${_SIGN}{{31}}|\$sha1\$\d{{1,9}}\${_SIGN}{{0,64}}\${_SIGN}{{28}}|\$(?:1|apr1)\${_SIGN}{{1,8}}\${_SIGN}{{22}}"
         rf"|\$g?y\${_SIGN}{{1,8}}\${_SIGN}{{1,86}}\${_SIGN}{{43}}|\$7\${_SIGN}{{11,96}}\${_SIGN}{{43}}"
         rf"|\$md5(?:,rounds=\d{{1,9}})?\${_SIGN}{{1,16}}\${{1,2}}{_SIGN}{{22}}|\$3\$\$[0-9a-f]{{32}}"
-        r"|\$argon2i?d?\$v=\d+\$m=\d+,t=\d+,p=\d+\$[+/0-9A-Za-z]{11,64}\$[+/0-9A-Za-z]{16,128}"
+        r"|\$argon2i?d?\$v=\d+\$m=\d+,t=\d+,p=\d+\$[+/0-9A-Za-z]{11,64}\$[+/0-9A-Za-z]{16,}"
         r"|pbkdf2_sha\d{1,3}\$\d{3,8}\$[0-9A-Za-z]{6,64}\$[+/0-9A-Za-z]{27,90}={0,2}",
         _hash,
         gate=r"\$(?:2[abxy]|[3567PHy1]|apr1|gy|sha1|md5(?:,rounds=\d+)?|argon2i?d?)\$|pbkdf2_sha\d+\$",

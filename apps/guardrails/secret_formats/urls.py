@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from apps.guardrails.matching.pattern_search import CONTEXT_BYTES, CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
-from apps.guardrails.secret_formats.chosen_passwords import is_word_for_password
 from apps.guardrails.secret_formats.entropy import count_character_classes, has_letters_and_digits, is_placeholder
+from apps.guardrails.secret_formats.passwords import is_word_for_password
 
 _GUESSED = (
     "password pass passwd pwd secret postgres root admin user username test guest changeme mysql mongo redis "
@@ -68,7 +68,7 @@ PATTERNS = (
     CandidatePattern(
         "address_password",
         "PASSWORD",
-        r"(?i)\b[a-z][a-z0-9+.-]{1,24}://[^\s:/?#\"'<>]{0,80}:([^\s@/\"'<>]{3,128})@[^\s@/\"'<>]{1,255}",
+        r"(?i)\b[a-z][a-z0-9+.-]{1,24}://[^\s:/?#\"'<>]{0,80}:([^\s@/\"'<>]{3,})@[^\s@/\"'<>]{1,}",
         _check,
         # Without the lengths, which an automaton would have to count for every address of a text.
         gate=r"(?i)[a-z0-9+.-]://[^\s/?#\"'<>]*:[^\s@/\"'<>]+@",

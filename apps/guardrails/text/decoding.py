@@ -21,9 +21,8 @@ from itertools import islice
 from typing import NamedTuple
 
 import msgspec
-import re2
 
-from apps.guardrails.regex.re2_patterns import compile_re2, re2_options
+from apps.guardrails.regex.re2_patterns import PatternFilter, compile_re2
 from apps.guardrails.text.ciphers import CIPHERS, decipher, from_morse
 from apps.guardrails.text.normalization import TAG_CHARACTERS
 from apps.guardrails.text.obfuscation import find_obfuscations, join_spaced_letters, undo_leetspeak
@@ -78,10 +77,7 @@ _ENCODINGS = (
     ("morse", rf"(?:{_DOT_OR_DASH}{{1,5}}[ /|\n]{{1,3}}){{12,}}{_DOT_OR_DASH}{{1,5}}"),
 )
 _RUNS = [compile_re2(pattern) for _, pattern in _ENCODINGS]
-_GATE = re2.Set.SearchSet(re2_options())
-for _, _pattern in _ENCODINGS:
-    _GATE.Add(_pattern)
-_GATE.Compile()
+_FILTER = PatternFilter([pattern for _, pattern in _ENCODINGS])
 _BASE64_RUN = re.compile(rb"[A-Za-z0-9+/_-]+(?:\r?\n[A-Za-z0-9+/_-]{40,})*(?:\r?\n[A-Za-z0-9+/_-]{4,}(?==))?={0,2}")
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\r\n"})
 _STANDARD = bytes.maketrans(b"-_", b"+/")
@@ -142,7 +138,7 @@ def _find_runs(utf8: bytes) -> Iterator[_EncodedRun]:
     done = tried = 0
     spare = _READ_AGAIN * len(utf8)
     runs = (
-        (*run.span(), _ENCODINGS[index][0]) for index in _GATE.Match(utf8) or () for run in _RUNS[index].finditer(utf8)
+        (*run.span(), _ENCODINGS[index][0]) for index in _FILTER.candidates(utf8) for run in _RUNS[index].finditer(utf8)
     )
     for start, end, name in sorted(runs):
         if start < done:

@@ -9,9 +9,7 @@ import codecs
 import re
 from itertools import islice
 
-import re2
-
-from apps.guardrails.regex.re2_patterns import LazyPattern, compile_re2, re2_options
+from apps.guardrails.regex.re2_patterns import LazyPattern, PatternFilter, compile_re2
 from apps.guardrails.text.ciphers import CIPHERS
 from apps.guardrails.text.word_disguises import ACCENTED_WORDS, DISGUISES
 
@@ -59,18 +57,12 @@ _ALL: list[tuple[str, str, LazyPattern | None]] = [
     *((name, expression, None) for name, expression in (*_TRACES, *DISGUISES.items(), *CIPHERS.items())),
     *(("accented", expression, exact) for expression, exact in ACCENTED_WORDS),
 ]
-_GATE = re2.Set.SearchSet(re2_options())
-for _row in _ALL:
-    _GATE.Add(_row[1])
-_GATE.Compile()
+_FILTER = PatternFilter([expression for _, expression, _ in _ALL])
 
 
 def find_obfuscations(folded_utf8: bytes) -> set[str]:
     """Return the ways in which words of this text may be turned, disguised or taken apart, in one pass."""
-    indexes = _GATE.Match(folded_utf8)
-    if indexes is None:
-        return set()
-    noticed = (_ALL[index] for index in indexes)
+    noticed = (_ALL[index] for index in _FILTER.matching(folded_utf8))
     return {name for name, _, exact in noticed if exact is None or exact.compiled.search(folded_utf8) is not None}
 
 

@@ -1,4 +1,4 @@
-"""Heads are found where one automaton of them all finds them, and most are only looked for where they can be."""
+"""Heads are searched for by literals with which they begin: none is missed, and none needs a regular expression."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.guardrails.matching.head_search import HeadSearch, needs_other_than_ascii, split_alternatives
+from apps.guardrails.matching.head_search import HeadSearch, literal_beginnings
 from apps.guardrails.matching.signal_compiler import compile_table
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.rules import prompt_injection
@@ -18,66 +18,52 @@ from tests.guardrails import corpus
 TEXTS = [
     ScannedText(json.loads(line)["text"]).normalized_utf8
     for path in sorted(Path(corpus.__file__).parent.glob("*.jsonl"))
-    for line in path.read_text(encoding="utf-8").splitlines()[::2]
+    for line in path.read_text(encoding="utf-8").splitlines()[::8]
 ]
 
 
 @pytest.mark.parametrize(
-    ("expression", "words"),
+    ("expression", "beginnings"),
     [
-        ("one", ["one"]),
-        ("one|two", ["one", "two"]),
-        ("(?:one|two (?:three|four))", ["one", "two (?:three|four)"]),
-        ("(?:one|two) (?:three|four)", ["(?:one|two) (?:three|four)"]),
-        (r"a[|)]b|c\|d|\(e", ["a[|)]b", r"c\|d", r"\(e"]),
-        ("(?:(?:one|two))", ["one", "two"]),
+        ("one", {"one"}),
+        (r"\bone|two", {"\0one", "two"}),
+        ("(?:one|two (?:six|ten))", {"one", "two six", "two ten"}),
+        (r"(?:\bone|(?:a )?two)", {"\0one", "two", "a two"}),
+        (r"o[kn]e?|\[x\]", {"ok", "oke", "on", "one", "[x]"}),
+        ("ab+c|de*f|g{2}h", {"ab", "de", "df", "g"}),
+        ("i{0,2}j|(?:a |the )*k", {"i", "j", "a ", "the ", "k"}),
+        ("a long beginning", {"a long b"}),
+        (r"x[^a]y|x\dy", {"x"}),
+        ("忽略之前的指令", {"忽略之前的指令"}),
     ],
 )
-def test_alternatives_are_split(expression: str, words: list[str]) -> None:
-    assert split_alternatives(expression) == words
+def test_beginnings_are_literals(expression: str, beginnings: set[str]) -> None:
+    assert literal_beginnings(expression) == beginnings
 
 
-@pytest.mark.parametrize(
-    ("expression", "needs"),
-    [
-        ("ignore", False),
-        ("règles", True),
-        ("r[eè]gles", False),
-        ("réglée?s", True),
-        ("regleé?s", False),
-        ("regleé*s", False),
-        ("regleé{0,2}s", False),
-        ("(?:éthiques?|morale) de", False),
-        ("(?:éthiques?|morale) été", True),
-        (r"[^ ”»)\]]* et", False),
-        ("système[^ ”»]*", True),
-    ],
-)
-def test_what_is_never_ascii_is_known(expression: str, needs: bool) -> None:
-    assert needs_other_than_ascii(expression) is needs
+def test_a_head_that_may_begin_with_anything_is_refused() -> None:
+    with pytest.raises(ValueError, match="must begin with literal text"):
+        literal_beginnings(r"one|[a-z]+gpt")
 
 
-def test_heads_of_a_table_are_found_where_one_automaton_finds_them() -> None:
+def test_places_come_from_left_to_right_with_the_heads_that_may_begin_there() -> None:
+    search = HeadSearch([r"\bone", "one two", "é"])
+    assert search.candidates("anone é one two".encode(), 0, 16) == [(6, {2}), (9, {0, 1})]
+    assert search.candidates("anone é one two".encode(), 7, 12) == [(9, {0})]
+    assert HeadSearch([]).candidates(b"one", 0, 3) == []
+
+
+def test_no_head_is_missed() -> None:
     table = tomllib.loads(Path(prompt_injection.__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     heads = sorted({head for _, _, head in compile_table(table)})
-    search, together = HeadSearch(heads), compile_re2("|".join(heads), 192 << 20)
-    found = 0
-    for utf8 in TEXTS:
-        starts, at = [], 0
-        while match := together.search(utf8, at):
-            starts.append(match.start())
-            at = match.start() + 1
-        assert list(search.starts(utf8, 0, len(utf8))) == starts
-        found += len(starts)
-    assert len(TEXTS) > 100
-    assert found > 500
-
-
-def test_places_and_the_end_of_the_last_head_are_kept() -> None:
-    search = HeadSearch(["ignore", "règles"])
-    utf8 = "ignore les règles, ignore tout".encode()
-    assert list(search.starts(utf8, 0, len(utf8))) == [0, 11, 20]
-    assert list(search.starts(utf8, 1, 19)) == [11]
-    assert search.last_end(utf8, 0) == 26
-    assert search.last_end(utf8[:19], 0) == 18
-    assert list(HeadSearch([]).starts(utf8, 0, len(utf8))) == []
+    search = HeadSearch(heads)
+    missed = []
+    for text in TEXTS:
+        candidates = dict(search.candidates(text, 0, len(text)))
+        for index, head in enumerate(heads[::5]):
+            missed += [
+                (head, text[match.start() :][:40])
+                for match in compile_re2(head).finditer(text)
+                if match[0] and index * 5 not in candidates.get(match.start(), ())
+            ]
+    assert missed == []

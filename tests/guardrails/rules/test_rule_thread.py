@@ -23,13 +23,13 @@ from apps.guardrails.configuration import compiled_cache
 from apps.guardrails.scanning import engine
 ident = monkey.get_original("_thread", "get_ident")
 ours, made = ident(), []
-compile_set, compile_config = re2.Set.Compile, engine.compile_guardrails
+compile_filter, compile_config = re2.Filter.Compile, engine.compile_guardrails
 def note(work):
     def noted(given):
         made.append(ident() == ours)
         return work(given)
     return noted
-re2.Set.Compile = note(compile_set)
+re2.Filter.Compile = note(compile_filter)
 {first}
 config = engine.EngineConfig(system_rules={{"secrets": engine.SystemRuleState()}})
 engine.compile_guardrails = note(compile_config)

@@ -1,23 +1,28 @@
-"""Passwords that people chose, which nothing but their name gives away: `password = "hunter2"`, `Uid=sa;Pwd=Kx9;`.
+"""Passwords that people chose, which only their name gives away: `password = "hunter2"`, `Uid=sa;Pwd=Kx9;`.
 
-Knows where a literal beside the name of a password is one whatever it looks like: quoted in a program, in a string for
-a connection, behind a flag, in SQL, in files of logins. The name must be said and the value written out: placeholders,
-templates, variables, types, and words that say what they stand for, pass. A plain word counts only where it belongs to
-a user who is named beside it. `assignments` knows the values that show by themselves that they were made.
+A literal beside the name of a password is one whatever it looks like where it is quoted in a program, in a connection
+string, in SQL or in a file of logins. Placeholders, templates, variables, types and words that describe a password
+pass. A plain word counts only where its user is named beside it. `assignments` finds values that look generated.
 """
 
 from __future__ import annotations
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
-from apps.guardrails.secret_formats.assignments import NAMES_OF_PASSWORDS
+from apps.guardrails.secret_formats.assignments import (
+    NAMES_A_PASSWORD,
+    NAMES_OF_PASSWORDS,
+    is_harmless_name,
+    is_hash,
+    is_name_of_next,
+    is_something_else,
+)
 from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
     entropy,
     has_letters_and_digits,
     is_placeholder,
 )
-from apps.guardrails.secret_formats.stand_in_words import has_word_of_its_own
 
 _LABEL = "PASSWORD"
 _LEAST, _LEAST_MIXED, _LEAST_DIGITS, _LEAST_BITS = 4, 4, 6, 1.9
@@ -27,7 +32,7 @@ _SUFFIX = r"(?:[_-][a-z0-9_]{1,16}|\d{1,2})?"
 _CLOSE = r"\\{0,3}[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??)?"
 _OPERATOR = r"\s{0,3}(?:[:?.+|]{1,3}=|[!=]?={1,3}>?|->|:|,|\()\s{0,3}"
 _PAIRED = r"[\s,/<>;\"']{1,24}(?:value|val|string|content|default)\\?[\"']?\s?[:=>]\s?"
-_LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]{1,3}([^\s\"'`<>\\]{4,100})\\{0,3}[\"'`]"
+_LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]{1,3}([^\s\"'`<>\\]{4,})\\{0,3}[\"'`]"
 # What stands for a value or says that there is none.
 _WORDS = frozenset(
     """
@@ -119,7 +124,7 @@ def _is_mixed(text: str) -> bool:
 def _chosen(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a literal that is mixed; a word only where its user is named beside it."""
     text = candidate.text
-    if is_stand_in(text) or is_other_name(candidate.before(48)):
+    if is_stand_in(text) or is_other_name(candidate.before(48)) or is_name_of_next(candidate):
         return None
     if _is_mixed(text):
         return candidate
@@ -140,12 +145,6 @@ def accept_given(candidate: CandidateMatch) -> CandidateMatch | None:
     return None if is_stand_in(candidate.text) else candidate
 
 
-def _connected(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what a string for a connection has, also words that signs join, if one of them names nothing."""
-    own = has_word_of_its_own(candidate.text) and not is_no_password(candidate.text)
-    return candidate if own else accept_given(candidate)
-
-
 def _identified(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what SQL identifies a user by: quoted, or within its statement. Prose identifies things as well."""
     quoted = candidate.before(1) in (b"'", b'"') and b" as " not in candidate.before(8).lower()
@@ -162,19 +161,78 @@ def _long_key(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if entropy(candidate.text) >= 3.6 and _is_no_stand_in(candidate.text) else None
 
 
+# Signs of templates, expressions, markup and addresses, and a word of five letters.
+_CODE = compile_re2(
+    r"://|\$[{(A-Za-z]|\{\{|#\{|%[({sd]|\{[A-Za-z_][\w.]*\}|</|/>|=>|->|::|\(\)|&&|\|\||\\|^[(<\[{].*[)>\]}]$|^\^|\$$|[a-z]{5}"
+    r"|[A-Z]{6}|\w\.\w+\(|\[\w+\]|^[./~]"
+)
+# Values that documents have beside the name of a password: methods, sizes, versions.
+_ABOUT = compile_re2(
+    r"(?i)^(?:v\d+(?:alpha|beta|rc)|sha-?\d|md5|base-?\d\d|utf-?\d|pbkdf|hmac|argon|bcrypt|scrypt|oauth|ntlm|2fa|u2f|rfc-?\d"
+    r"|v?\d+[.x+-]|\d+\w{0,5}$|int\d|varchar|uint|http|char)"
+)
+_LEAST_MADE = 10
+
+
+def accept_argument(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a value that stands where only a password can, unless it is a variable or names a password."""
+    text = candidate.text.rstrip(".,;)")
+    if len(text) < _LEAST or text[0] in "$%<{[-(*@," or is_word_for_password(text):
+        return None
+    return candidate.truncated(len(text.encode()))
+
+
+def _of_signs(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a value with all four kinds of characters, and neither a word nor code in it."""
+    text, before = candidate.text, candidate.before(48)
+    if is_hash(text) or _CODE.search(text) or count_character_classes(text) < _ALL_CLASSES or entropy(text) < 3.2:
+        return None
+    harmless = is_other_name(before) or is_harmless_name(before) or is_name_of_next(candidate)
+    return None if harmless else candidate
+
+
+def _misspelt(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a mixed value behind a misspelt or shortened name, which nothing else is called."""
+    text = candidate.text
+    if (
+        len(text) < _LEAST_DIGITS
+        or _ABOUT.search(text)
+        or is_something_else(text)
+        or is_other_name(candidate.before(48))
+    ):
+        return None
+    return accept_mixed(candidate)
+
+
+def _compared(candidate: CandidateMatch) -> CandidateMatch | None:
+    return None if _ABOUT.search(candidate.text) else accept_mixed(candidate)
+
+
+def _random(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a value that a program generated from letters, digits and signs."""
+    return candidate if entropy(candidate.text) >= 4.2 else None
+
+
 PATTERNS = (
     CandidatePattern(
         "chosen_password",
         _LABEL,
         rf"(?i){_NAMES}{_SUFFIX}{_CLOSE}(?:{_OPERATOR}|{_PAIRED}){_LITERAL}",
         _chosen,
+        gate=rf"{NAMES_A_PASSWORD}|(?i)secret",
         overlapping=True,
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
-        r"(?i)<[\w.:-]{0,40}(?:password|passwd|pwd|passphrase)\b[^<>]{0,60}>([^<>\s]{4,100})</",
+        r"(?i)<[\w.:-]{0,40}(?:password|passwd|pwd|passphrase)\b[^<>]{0,60}>([^<>\s]{4,})</",
         _chosen,
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\bcurl\b[^\n]{0,100}? (?:-u[ =]?|--user[ =]|-U ?|--proxy-user[ =])[\"']?[^\s:\"']{1,60}:([^\s\"'@$]{4,})",
+        accept_given,
     ),
     # Settings, one to a line; the value goes to the end of it.
     CandidatePattern(
@@ -182,110 +240,58 @@ PATTERNS = (
         _LABEL,
         r"(?im)^[ \t#/;*>-]{0,12}(?:export |set |env )?[a-z0-9_.-]{0,40}(?:password|passwd|pwd|passphrase"
         r"|_pass)\d?[\"']? ?[:=] ?"
-        r"[\"']?([^\s\"'`<>;]{5,100})[\"']?[,;]?[ \t\r]*$",
+        r"[\"']?([^\s\"'`<>;]{5,})[\"']?[,;]?[ \t\r]*$",
         accept_mixed,
-        gate=r"(?i)(?:password|passwd|pwd|passphrase|_pass)\d?[\"']? ?[:=]",
-    ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
-        r"(?m)^[ \t]*(?:export )?[A-Z][A-Z0-9_]{3,40}_PASS(?:WORD)? ?= ?[\"']?([^\s\"'`<>$]{6,100})[\"']?[ \t\r]*$",
-        accept_given,
-    ),
-    CandidatePattern(
-        "chosen_password", _LABEL, r"(?i)[?&](?:password|passwd|pwd|pass)=([^&\s\"'<>]{5,100})", accept_mixed
+        gate=NAMES_A_PASSWORD,
     ),
     # Strings for connections, whichever comes first.
     CandidatePattern(
         "chosen_password",
         _LABEL,
         r"(?i)\b(?:user(?: ?id|name)?|uid)\s*=\s*[^;\n]{1,80};[^\n]{0,60}?\b(?:password|pwd)\s*=\s*"
-        r"([^;\s\"'<>]{3,100})",
-        _connected,
+        r"([^;\s\"'<>]{3,})",
+        accept_given,
         gate=r"(?i)\b(?:user|uid)[^;=\n]*=[^;\n]*;[^\n]*\b(?:password|pwd)\s*=",
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
-        r"(?i)\b(?:password|pwd)\s*=\s*([^;\s\"'<>]{3,100})\s*;[^\n]{0,60}?\b(?:user(?: ?id|name)?|uid|server"
+        r"(?i)\b(?:password|pwd)\s*=\s*([^;\s\"'<>]{3,})\s*;[^\n]{0,60}?\b(?:user(?: ?id|name)?|uid|server"
         r"|database)\s*=",
-        _connected,
+        accept_given,
         gate=r"(?i)\b(?:password|pwd)\s*=[^;\n]*;[^\n]*=",
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
-        r"(?i)\b(?:psexec(?:64)?(?:\.exe)?\b[^\n]{1,100}? -p |connect-viserver\b[^\n]{1,120}? -password )\s*[\"']?"
-        r"([^\s\"']{4,60})",
+        r"(?i)\bconvertto-securestring\s+(?:-[a-z]+\s+){0,3}\\{0,3}[\"']?([^\s\"'$\\-][^\s\"'\\]{3,})",
         accept_given,
-        gate=r"(?i)\b(?:psexec|connect-viserver)",
-    ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
-        r"(?i)\bconvertto-securestring\s+(?:-[a-z]+\s+){0,3}\\{0,3}[\"']?([^\s\"'$\\-][^\s\"'\\]{3,100})",
-        accept_given,
-    ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
-        r"(?i)\bcurl\b[^\n]{0,200}? (?:-u|--user|-U|--proxy-user)[ =]?[\"']?[^\s:\"']{1,60}:([^\s\"'@$]{4,100})",
-        accept_given,
-        gate=r"(?i)\bcurl\b[^\n]* (?:-u|--user|--proxy-user)[ =]?[\"']?[^\s:\"']+:",
     ),
     # SQL's statements about users.
     CandidatePattern(
         "chosen_password",
         _LABEL,
-        r"(?i)\bidentified(?: with [\w'\"]{1,40})? (?:by|as)(?: password| values)?\s*[\"']?([^\s\"';,()]{4,100})",
+        r"(?i)\bidentified(?: with [\w'\"]{1,40})? (?:by|as)(?: password| values)?\s*[\"']?([^\s\"';,()]{4,})",
         _identified,
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
-        r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]{1,100}?\bpassword\s*=?\s*N?[\"']([^\s\"']{4,100})",
+        r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]{1,}?\bpassword\s*=?\s*N?[\"']([^\s\"']{4,})",
         accept_given,
         gate=r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]+\bpassword",
     ),
-    CandidatePattern("chosen_password", _LABEL, r"(?i)\bpassword\([\"']([^\s\"']{4,100})[\"']\)", accept_given),
-    # Blocks of build files and files of logins.
     CandidatePattern(
         "chosen_password",
         _LABEL,
-        r"(?i)\bcredentials\s{0,3}\{[^{}]{0,120}?\bpassword\s*[=( ]\s*[\"']([^\"'\s]{3,60})[\"']",
-        accept_given,
-        gate=r"(?i)\bcredentials\s{0,3}\{",
-    ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
-        r"(?i)\bmachine\s+[^\s]{1,100}\s+login\s+[^\s]{1,64}\s+password\s+([^\s]{4,100})",
+        r"(?i)\bmachine\s+[^\s]{1,}\s+login\s+[^\s]{1,64}\s+password\s+([^\s]{4,})",
         accept_given,
         gate=r"(?i)\bmachine\s",
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
-        r"(?m)^[\w.*-]{1,100}:(?:\d{4,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:([^:\s]{4,100})$",
-        accept_given,
-        gate=r":(?:\d{4,5}|\*):[^:\s]+:[^:\s]+:",
-    ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
         r"(?i)\bpassword (?:is|was):? ?[\"'`]([^\s\"'`<>]{4,60})[\"'`]",
-        accept_given,
-    ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
-        r"(?i)\bfollowing password\b[^\n:]{0,60}:\s{1,8}([^\s\"'<>]{6,60})",
-        accept_mixed,
-    ),
-    CandidatePattern(
-        "chosen_password",
-        _LABEL,
-        r"(?i)\bDirectoryEntry\s*\(\s*\"[^\"\n]{3,100}\"\s*,\s*\"[^\"\n]{2,50}\"\s*,\s*\"([^\"\s]{3,50})\"",
         accept_given,
     ),
     # Keys that frameworks sign with: any characters, also blanks and brackets.
@@ -294,7 +300,61 @@ PATTERNS = (
         "SECRET",
         r"\b(?:SECRET_KEY|SECRET_KEY_BASE|(?:SECURE_)?AUTH_KEY|LOGGED_IN_KEY|NONCE_KEY|(?:SECURE_)?AUTH_SALT"
         r"|LOGGED_IN_SALT|NONCE_SALT|"
-        r"APP_KEY)[\"']?\s{0,4}[=,:]\s{0,24}[rbu]?[\"']([^\"'\n]{24,120})[\"']",
+        r"APP_KEY)[\"']?\s{0,4}[=,:]\s{0,24}[rbu]?[\"']([^\"'\n]{24,})[\"']",
         _long_key,
     ),
+    # Signs of all kinds, as password managers generate them.
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        rf"(?i)(?:{NAMES_OF_PASSWORDS})[a-z0-9_-]{{0,12}}{_CLOSE}\s{{0,3}}(?::?={{1,3}}>?|!={{1,2}}|\?:|\|\||\?\?|or\b|:|,|->|\(|value=)"
+        r"\s{0,3}[$@bruf]{0,2}[\"'`]([^\s\"'`][^\s\"`]{9,60}?)[\"'`](?:[,;:)\s\]}/>]|$)",
+        _of_signs,
+        gate=NAMES_A_PASSWORD,
+    ),
+    # `#define PASSWORD "…"`, `SET password "…"`, `%global password "…"`.
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        rf"(?i)(?:define|global|set|env|arg)(?:[ \t]|\\t){{1,4}}"
+        rf"[a-z0-9_]{{0,40}}{_NAMES}[a-z0-9_]{{0,12}}(?:[ \t]|\\t){{1,4}}{_LITERAL}",
+        accept_mixed,
+        gate=NAMES_A_PASSWORD,
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)(?:pa?ss?wo?r?d|passwo[a-z]{1,3}d)\d?[\"']?\s{0,2}(?::=|[:=!]=?)\s{0,2}"
+        r"[\"'`]?([^\s\"'`<>;,=$%{][^\s\"'`<>;,]{5,99})",
+        _misspelt,
+        gate=r"(?i)pa?ss?wo?r?d|passwo[a-z]",
+        overlapping=True,
+    ),
+    # Variables of an environment, in whatever file lists them.
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?m)^[ \t]*#?[ \t]*(?:export )?[A-Z][A-Z0-9_]{3,40}_PASS(?:WORD)? ?= ?"
+        r"[\"']?([^\s\"'`<>$]{6,})[\"']?[ \t]*(?:#[^\n]*)?$",
+        accept_given,
+    ),
+    # Comparisons.
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        rf"(?i)(?:{NAMES_OF_PASSWORDS})[a-z0-9_]{{0,12}}(?:\(\))?\.(?:equals(?:IgnoreCase)?|eql\?|compareTo|isEqualTo\w{{0,8}})"
+        rf"\({_LITERAL}",
+        _compared,
+        gate=NAMES_A_PASSWORD,
+    ),
+    # Variables and options of programs that take a password and nothing else.
+    CandidatePattern(
+        "login",
+        _LABEL,
+        r"\b(?:PGPASSWORD|MYSQL_PWD|SSHPASS|RESTIC_PASSWORD|REDISCLI_AUTH)=[\"']?([^\s\"';&|]{4,})",
+        accept_argument,
+    ),
+    CandidatePattern("login", _LABEL, r"\bsshpass +-p ?[\"']?([^\s\"']{4,})", accept_argument),
+    # Django's own command generates these.
+    CandidatePattern("django_secret_key", "SECRET", r"\bdjango-insecure-([0-9a-z!@#$%^&*(_=+)-]{50})", _random),
 )
