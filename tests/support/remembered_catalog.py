@@ -24,7 +24,7 @@ _VERSION = "ctid::text || '.' || xmin::text"
 # Tests often change the same rows in the same way.
 _CONTENT = "row::text"
 # So many catalogs are kept.
-_MOST = 16
+_MAX_KEPT = 16
 
 
 def remember(read: Callable[[str], Catalog]) -> Callable[[str], Catalog]:
@@ -40,7 +40,7 @@ def remember(read: Callable[[str], Catalog]) -> Callable[[str], Catalog]:
             if content not in kept:
                 kept[content] = read(generation)
             kept.move_to_end(content)
-            if len(kept) > _MOST:
+            if len(kept) > _MAX_KEPT:
                 kept.popitem(last=False)
             last[:] = [(version, kept[content])]
         return replace(last[0][1], generation=generation)

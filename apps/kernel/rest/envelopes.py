@@ -1,7 +1,6 @@
-"""Error envelopes: how an error is written for each family of routes, so that its client libraries can read it.
+"""Error envelopes: the format of errors for each family of routes, as its client libraries expect. Pure.
 
-Pure. Knows the bodies of errors. Must never know a framework, nor which route is of which family: that is the route
-table's (`apps.kernel.rest.routes`).
+The route table (`apps.kernel.rest.routes`) assigns families to routes.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from apps.kernel.errors import ApiError, InvalidRequest
 
 
 class Family(Enum):
-    """Routes whose clients expect one shape of error."""
+    """A family of routes whose clients expect one format of errors."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
     GOOGLE = "google"
     # JSON-RPC.
     MCP = "mcp"
-    # Logs, health, metrics, and what lies outside of every API.
+    # Logs, health, metrics, and paths outside of every API.
     LOGS = "logs"
     MANAGEMENT = "management"
     OAUTH = "oauth"
-    # People with a browser: errors are pages.
+    # Browsers: errors are pages.
     PAGES = "pages"
 
 
 class Issue(NamedTuple):
-    """What is wrong with one field; `path` as the client wrote it, empty for the whole body."""
+    """The problem of one field; `path` as the client wrote it, empty for the whole body."""
 
     path: str
     message: str
@@ -45,7 +44,7 @@ class InvalidFields(InvalidRequest):
         self.issues = issues
 
 
-# Anthropic's word for a status; any other 4xx is an `invalid_request_error`, any other 5xx an `api_error`.
+# Anthropic's error types by status; any other 4xx is an `invalid_request_error`, any other 5xx an `api_error`.
 _ANTHROPIC_TYPES = {
     401: "authentication_error",
     402: "billing_error",
@@ -58,7 +57,7 @@ _ANTHROPIC_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-# Google's word for a status (google.rpc.Code); any other 4xx is FAILED_PRECONDITION, any other 5xx INTERNAL.
+# Google's statuses (google.rpc.Code); any other 4xx is FAILED_PRECONDITION, any other 5xx INTERNAL.
 _GOOGLE_STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -78,17 +77,17 @@ _GOOGLE_STATUSES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-# Words of OAuth's that our own errors have for a code.
+# OAuth's error codes that our errors have as `code`.
 _OAUTH_WORDS = frozenset({"invalid_client_metadata", "invalid_redirect_uri", "unsupported_grant_type"})
-# Where the reasons of this gateway's errors are explained, as Google's `ErrorInfo` wants it said.
+# The domain of this gateway's errors in Google's `ErrorInfo`.
 _GOOGLE_DOMAIN = "gateway"
 _GOOGLE_TYPE = "type.googleapis.com/google.rpc."
-# JSON-RPC's codes for what is the client's fault, and for what is not.
+# JSON-RPC's codes for the client's errors and for others.
 _RPC_INVALID_REQUEST, _RPC_INTERNAL_ERROR = -32600, -32603
 
 
 def body_of(family: Family, error: ApiError) -> dict[str, Any]:
-    """Return the body that tells a family's clients of the error."""
+    """Return the error's body for a family's clients."""
     match family:
         case Family.OPENAI:
             detail = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
@@ -99,7 +98,7 @@ def body_of(family: Family, error: ApiError) -> dict[str, Any]:
         case Family.GOOGLE:
             return {"error": _google_error(error)}
         case Family.MCP:
-            # Of a request that nobody has read: its id is not known.
+            # The request was not read, so its id is unknown.
             code = _RPC_INVALID_REQUEST if error.status < 500 else _RPC_INTERNAL_ERROR
             data = {"status": error.status, "type": error.type, "code": error.code}
             return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message, "data": data}}
@@ -114,7 +113,7 @@ def body_of(family: Family, error: ApiError) -> dict[str, Any]:
 
 
 def _oauth_word(error: ApiError) -> str:
-    """Return OAuth's word for an error (RFC 6749, 7591): its own code where that is one."""
+    """Return OAuth's code for an error (RFC 6749, 7591): the error's own if it is one."""
     if error.code in _OAUTH_WORDS:
         return error.code
     if error.status in {429, 503}:
@@ -123,12 +122,12 @@ def _oauth_word(error: ApiError) -> str:
 
 
 def anthropic_type(status: int) -> str:
-    """Return Anthropic's word for a status."""
+    """Return Anthropic's error type for a status."""
     return _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
 
 
 def _google_error(error: ApiError) -> dict[str, Any]:
-    """Return Google's `Status`: its details name the reason, the field at fault, and when to come back."""
+    """Return Google's `Status`, with reason, invalid field, and retry time in its details."""
     info = {"@type": f"{_GOOGLE_TYPE}ErrorInfo", "reason": error.code.upper(), "domain": _GOOGLE_DOMAIN}
     details: list[dict[str, Any]] = [info]
     if error.param:
