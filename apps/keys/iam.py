@@ -1,7 +1,7 @@
 """Access rules (IAM): which offers of the catalog a key may reach. Pure decisions over values.
 
 All active rules must agree: a deny always wins; allow rules of one type are united; allow rules of different types must
-each allow. Must never know HTTP or where rules are stored.
+each allow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import UUID
 
 
 class Offered(Protocol):
-    """What a rule looks at: a model at a provider and its prices in USD per million tokens."""
+    """A model at a provider and its prices in USD per million tokens, as rules see it."""
 
     @property
     def model_id(self) -> str:
@@ -26,7 +26,7 @@ class Offered(Protocol):
 
     @property
     def free(self) -> bool:
-        """Whether it costs nothing."""
+        """Whether it is free of charge."""
 
     @property
     def input_price(self) -> Decimal | None:
@@ -39,7 +39,7 @@ class Offered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """An active access rule; `value` is `ruleValue` as it is on the wire."""
+    """An active access rule; `value` is `ruleValue` as in the API."""
 
     id: UUID
     type: str
@@ -51,7 +51,7 @@ class AccessRule:
         return self.type.startswith("allow_")
 
     def covers(self, offer: Offered) -> bool:
-        """Return whether the offer is one that the rule speaks of."""
+        """Return whether the rule applies to the offer."""
         match self.type.partition("_")[2]:
             case "models":
                 return offer.model_id in self.value.get("models", ())
@@ -62,7 +62,7 @@ class AccessRule:
 
 
 def first_refusal(rules: Sequence[AccessRule], offer: Offered) -> AccessRule | None:
-    """Return a rule that keeps the offer from the key, or None when all agree to it."""
+    """Return a rule that denies the offer to the key, or None if all allow it."""
     for rule in rules:
         if not rule.allows and rule.covers(offer):
             return rule
@@ -74,7 +74,7 @@ def first_refusal(rules: Sequence[AccessRule], offer: Offered) -> AccessRule | N
 
 
 def _in_price_class(offer: Offered, value: dict[str, Any]) -> bool:
-    """Return whether the offer is of the rule's price class and under its price bounds, as far as it states them."""
+    """Return whether the offer matches the rule's price class and price bounds, if given."""
     wanted = value.get("pricingType")
     if wanted is not None and (wanted == "free") != offer.free:
         return False

@@ -82,7 +82,7 @@ def test_the_value_is_kept_as_it_was_given(dana: Caller, key: ApiKey, rule_type:
                 rule_type,
                 {rule_type.partition("_")[2]: ["openai", name]},
                 f"ruleValue.{rule_type.partition('_')[2]}[1]",
-                "Rules are about models: which projects use an MCP server is said on the server (projectIds)",
+                "Rules apply to models; set the projects of an MCP server on the server (projectIds)",
             )
             for rule_type in ("allow_models", "deny_models", "allow_providers", "deny_providers")
             for name in ("mcp:files", "mcp:files/read")
