@@ -159,7 +159,7 @@ class TestOrganizations:
         Organization.objects.filter(pk=world.acme.pk).update(auto_top_up_enabled=True)
         assert "This cannot be undone" in operator.get(address(world.acme, "delete_for_good")).content.decode()
         response = press(operator, world.acme, "delete_for_good", name="acme")
-        assert errors_of(response) == {"name": ["This is not its name, which is Acme"]}
+        assert errors_of(response) == {"name": ["The name does not match: it is Acme"]}
         world.acme.refresh_from_db()
         assert (world.acme.status, world.acme.auto_top_up_enabled) == ("active", True)
         assert press(operator, world.acme, "delete_for_good", name="Acme").status_code == 302

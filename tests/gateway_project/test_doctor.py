@@ -126,7 +126,7 @@ def test_settings_that_are_wrong_are_told_without_a_secret(tmp_path: Any) -> Non
     assert (done.returncode, done.stderr) == (1, "")
     told = [one["told"] for one in json.loads(done.stdout)["findings"]]
     assert told == [
-        "REDIS_URL does not name sentinels: it needs ?service=, the name by which the sentinels know the primary, once",
+        "REDIS_URL does not name sentinels: it needs ?service= once, with the sentinels' name of the primary",
         # Whatever cannot be read, what is not safe is told in the same run.
         told[1],
     ]

@@ -1,6 +1,6 @@
-"""Access rules of a key, as forms: one for each kind of rule, and none where JSON is typed.
+"""Access rules of a key as forms, one form for each type of rule.
 
-Knows which fields each kind has. Must never decide whether a value is good: `apps.keys` does.
+`apps.keys` validates the values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PRICES: Final = (("maxInputPrice", "input"), ("maxOutputPrice", "output"))
 
 
 def shown(key: ApiKey) -> dict[str, Any]:
-    """Return what the page shows of a key's rules, and what its forms offer."""
+    """Return a key's rules for display, and the choices of the forms."""
     catalog = catalog_cache.current()
     rules = [
         {"id": rule.id, "is_on": rule.status == IamRule.Status.ACTIVE, "words": words_of(rule, catalog)}
@@ -39,7 +39,7 @@ def shown(key: ApiKey) -> dict[str, Any]:
 
 
 def words_of(rule: IamRule, catalog: catalog_cache.Catalog) -> dict[str, Any]:
-    """Return a rule in words: what it does, to what, and which of that the catalog does not have."""
+    """Return a rule as text: its effect, its values, and the values that the catalog does not have."""
     effect, _, kind = rule.rule_type.partition("_")
     value = rule.rule_value
     if kind == "pricing":
@@ -55,18 +55,18 @@ def words_of(rule: IamRule, catalog: catalog_cache.Catalog) -> dict[str, Any]:
 
 
 def add(request: HttpRequest, key: ApiKey) -> str:
-    """Add the rule that a form says. Raises InvalidFields."""
+    """Add the rule of a form. Raises InvalidFields."""
     kind, effect = request.POST.get("kind", ""), request.POST.get("effect", "")
     if kind not in _KINDS or effect not in dict(EFFECTS):
-        raise InvalidRequest("There is no such kind of rule")
+        raise InvalidRequest("There is no such type of rule")
     read = NewRuleShape(data={"ruleType": f"{effect}_{kind}", "ruleValue": _value_of(request, kind)})
     read.is_valid(raise_exception=True)
     rule = read.validated_data
     if kind != "pricing":
-        # Said twice is said once.
+        # Drop duplicates.
         rule = {**rule, "rule_value": {kind: list(dict.fromkeys(rule["rule_value"][kind]))}}
     actions.create_rule(key=key, **rule)
-    return "The rule is in force."
+    return "The rule is on."
 
 
 def switch(request: HttpRequest, key: ApiKey) -> str:
@@ -74,7 +74,7 @@ def switch(request: HttpRequest, key: ApiKey) -> str:
     rule = _rule_of(request, key)
     is_on = rule.status == IamRule.Status.ACTIVE
     actions.change_rule(rule=rule, changes={"status": IamRule.Status.INACTIVE if is_on else IamRule.Status.ACTIVE})
-    return "The rule is off." if is_on else "The rule is in force."
+    return "The rule is off." if is_on else "The rule is on."
 
 
 def remove(request: HttpRequest, key: ApiKey) -> str:
