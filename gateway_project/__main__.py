@@ -1,6 +1,6 @@
 """The command `gateway`: `server`, `manage`, `doctor` and `drain`; `python -m gateway_project` in a checkout.
 
-Knows the names of the commands. Must never know what they do, nor load Django before one of them needs it.
+Django is only loaded by the commands that need it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _USAGE = """usage: gateway COMMAND
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit code, 2 for one that there is not."""
+    """Run a command; return its exit code, 2 for an unknown command."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
     command = _COMMANDS.get(name)
     if command is None:

@@ -1,7 +1,4 @@
-"""Navigation of the operators' pages by task, and what else the admin's theme (`UNFOLD`) is told.
-
-Knows which table belongs to which task, and its plain name. Must never know what a page shows.
-"""
+"""Navigation of the operators' pages by task, and the other settings of the admin's theme (`UNFOLD`)."""
 
 from __future__ import annotations
 
@@ -96,7 +93,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "organizations.idempotentanswer": "repeat",
     },
 }
-# What people call the tables whose own names say little, one and many.
+# Names shown for tables whose own names are unclear, singular and plural.
 PLAIN_NAMES: Final[dict[str, tuple[str, str]]] = {
     "batches.filechunk": ("part of a file", "parts of files"),
     "batches.nativejob": ("batch at a provider", "batches at providers"),

@@ -1,7 +1,4 @@
-"""A request's body, read whole before anything else happens: within its route's bytes, its time and a minimum rate.
-
-Knows a connection's request and what holds for its body. Must never know what the body means, nor write an answer.
-"""
+"""A request's body, read whole before anything else happens: within its route's bytes, its time and a minimum rate."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ class BodySource(Protocol):
 
 
 class BodyMemory:
-    """The bytes of large bodies that one worker holds, of all clients and of each."""
+    """Count of the bytes of large bodies held by one worker, for all clients together and for each."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -72,7 +69,7 @@ def read_body(
     hold: Callable[[int], object],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Read the rest of a request's body; `hold` is told of bytes beyond the smallest limit as they come.
+    """Read the rest of a request's body; `hold` is called with the bytes beyond the smallest limit as they arrive.
 
     Raises BodyTooLarge, RequestTimeout, Overloaded, BadRequest, BodyAborted.
     """
