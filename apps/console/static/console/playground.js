@@ -5,7 +5,7 @@ import { snippet } from "./playground-code.js";
 
 const form = document.getElementById("playground");
 // Characters of all pictures of a message together, as they are sent.
-const MOST_PICTURES = 7_000_000;
+const MAX_PICTURES = 7_000_000;
 const TOOLS = [{ type: "function", function: { name: "get_weather", description: "Tell the weather in a city",
   parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] } } }];
 
@@ -165,7 +165,7 @@ function start() {
   find("picture").addEventListener("change", async (event) => {
     const read = await Promise.all([...event.target.files].map(asDataUrl));
     event.target.value = "";
-    if ([...pictures, ...read].reduce((sum, url) => sum + url.length, 0) > MOST_PICTURES) return problem("These pictures are too large: 5 MB together are the most");
+    if ([...pictures, ...read].reduce((sum, url) => sum + url.length, 0) > MAX_PICTURES) return problem("These pictures are too large: the limit is 5 MB together");
     problem("");
     pictures.push(...read);
     showPictures();
