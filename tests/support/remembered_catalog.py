@@ -1,7 +1,4 @@
-"""The catalog as it was read before, for as long as its rows are the same: to read it takes longer than most tests.
-
-Knows how to tell whether rows are the same. Must never know what is tested.
-"""
+"""The catalog as it was read before, for as long as its rows are the same: to read it takes longer than most tests."""
 
 from __future__ import annotations
 

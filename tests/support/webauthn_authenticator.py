@@ -1,7 +1,4 @@
-"""An authenticator in software: makes passkeys (ES256, attestation "none") and signs with them, or does so wrongly.
-
-Knows the bytes of WebAuthn. Must never assert.
-"""
+"""An authenticator in software: makes passkeys (ES256, attestation "none") and signs with them, or does so wrongly."""
 
 from __future__ import annotations
 
