@@ -223,7 +223,7 @@ class TestWhoSeesWhat:
         client = Client()
         client.force_login(User.objects.create(email="new@example.com", is_staff=True))
         response = client.get("/admin/")
-        assert "There is nothing here that you may see" in response.content.decode()
+        assert "You have no permissions yet" in response.content.decode()
         assert "traffic" not in response.context
 
 
