@@ -1,4 +1,4 @@
-"""The ledger's epoch: a number that changes when the database is older than before (after a restore or failover).
+"""Ledger epoch: a number that changes when the database is older than before (after a restore or failover).
 
 After a restore, versions are issued a second time, and a copy of a balance from before would win by its version. So
 copies carry the epoch too, and copies of another epoch are void (docs/adr/0085).

@@ -50,7 +50,7 @@ def as_text(found: Sequence[Diagnosis]) -> str:
             lines.append(f"{'':<8}{'':<{width}}  -> {one.mend}")
     wrong = sum(one.state is State.WRONG for one in found)
     doubtful = sum(one.state is State.DOUBTFUL for one in found)
-    return "\n".join([*lines, f"{wrong} errors, {doubtful} warnings, {len(found) - wrong - doubtful} ok"])
+    return "\n".join([*lines, f"errors: {wrong}, warnings: {doubtful}, ok: {len(found) - wrong - doubtful}"])
 
 
 def as_json(found: Sequence[Diagnosis]) -> str:

@@ -268,7 +268,7 @@ class TestCatalog:
         return row
 
     def test_a_mapping_is_switched_off_and_on(self, operator: Client, mapping: ModelProvider) -> None:
-        assert "Nobody else serves it" in operator.get(address(mapping, "switch_off")).content.decode()
+        assert "No other provider serves it" in operator.get(address(mapping, "switch_off")).content.decode()
         for button, active in (("switch_off", False), ("switch_on", True)):
             press(operator, mapping, button)
             mapping.refresh_from_db()

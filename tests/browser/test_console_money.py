@@ -79,7 +79,7 @@ def test_from_a_card_to_an_invoice_a_request_and_guardrails(
         browser.wait("document.querySelectorAll('tbody tr').length === 50")
         assert_accessible(browser)
         browser.open(f"{acme}logs/{log_id}")
-        assert "First provider: azure (the best score" in browser.text()
+        assert "First provider: azure (the best score)" in browser.text()
         assert HOSTILE in browser.text(".conversation")
         assert_accessible(browser)
         for path in ("refusals", "provider-keys", "mcp-servers", "playground", "billing/transactions"):

@@ -238,7 +238,7 @@ class TestNavigation:
         assert list(titles) == ["Monitor", "Customers", "Money", "Catalogue", "System"]
         assert titles["Monitor"][:2] == ["Dashboard", "Request log"]
         every = {title for items in titles.values() for title in items}
-        assert every & {"Iam rules", "Activity deltas", "Idempotent answers", "Auth tokens", "Ledger epochs"} == set()
+        assert every & {"Iam rules", "Activity deltas", "Idempotent answers", "Auth tokens"} == set()
         assert len(every) == len(registered) + 1
 
 

@@ -103,7 +103,7 @@ def test_it_is_told_to_people_and_to_programs(
         "               -> look",
         "error   queue  waits",
         "               -> start a settler",
-        "1 errors, 1 warnings, 1 ok",
+        "errors: 1, warnings: 1, ok: 1",
     ]
     assert doctor.main(["--json"]) == 1
     told = json.loads(capfd.readouterr().out)
