@@ -1,6 +1,6 @@
-"""The command `gateway`: `server`, `manage`, `doctor` and `drain`; `python -m gateway_project` in a checkout.
+"""The command `gateway`; in a checkout `python -m gateway_project`.
 
-Django is only loaded by the commands that need it.
+Django and the modules of commands are only loaded by the commands that need them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 
 _USAGE = """usage: gateway COMMAND
 
-  server [reload]   start everything and serve; with `reload`, replace the web process of the server that runs
+  server [reload]   start everything and serve; with `reload`, replace the web process of the running server
   manage COMMAND    Django's commands: prepare, demo, create_operator, grant_credits, … (`gateway manage help`)
-  doctor [--json]   say what is wrong with this deployment, and what would mend it
-  drain [SECONDS]   take this node out of the load balancer (`/readyz`), and wait so long (15)
+  doctor [--json]   report problems of this deployment and how to fix them
+  drain [SECONDS]   take this node out of the load balancer (`/readyz`), and wait (default: 15 seconds)
+  remove-home       list the folders of this home; with `--yes`, remove them
 """
 
 
@@ -30,12 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def manage(arguments: Sequence[str]) -> int:
-    """Run a command of Django's; return its exit code. Exits with what is wrong, in words, when it cannot run."""
+    """Run a Django command; return its exit code. Exits with an error message when it cannot run."""
     if arguments[:1] == ["doctor"]:
-        # It has to tell of settings with which Django does not even start.
+        # It also reports settings with which Django does not start.
         return _doctor(arguments[1:])
     if arguments[:1] == ["drain"]:
         return _drain(arguments[1:])
+    if arguments[:1] == ["remove-home"]:
+        return _remove_home(arguments[1:])
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
@@ -77,11 +80,18 @@ def _drain(arguments: Sequence[str]) -> int:
     return draining.main(arguments)
 
 
+def _remove_home(arguments: Sequence[str]) -> int:
+    from gateway_project import home_removal
+
+    return home_removal.main(arguments)
+
+
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "server": _server,
     "manage": manage,
     "doctor": _doctor,
     "drain": _drain,
+    "remove-home": _remove_home,
 }
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from decimal import Decimal, InvalidOperation
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import environ
 from cryptography.fernet import Fernet
@@ -184,6 +184,14 @@ def email(name: str) -> dict[str, Any]:
     if scheme not in env.EMAIL_SCHEMES:
         known = ", ".join(f"{one}://" for one in env.EMAIL_SCHEMES)
         return refuse(f"{name} must be a URL that begins with one of {known}", env.email_url_config(unset))
+    if scheme == "filemail":
+        # The library would take the path as relative, and messages would lie in the program's own folder.
+        parts = urlsplit(text(name))
+        folder = unquote(parts.path)
+        if parts.netloc or len(folder) < 2:
+            shown = "filemail:///var/spool/gateway-mail"
+            return refuse(f"{name} must name a folder by its whole path, as in {shown}", env.email_url_config(unset))
+        return {**env.email_url(name), "EMAIL_FILE_PATH": folder}
     return dict(env.email_url(name, default=unset))
 
 

@@ -32,7 +32,7 @@ from gateway_project.server_config import (
     refuse_shared_database,
 )
 from gateway_project.socket_handover import Handover, Listener
-from gateway_project.terminal_output import print_line, print_process_line
+from gateway_project.terminal_output import print_important_line, print_line, print_process_line
 
 # Seconds for the web process to answer.
 _READY_PATIENCE = 60.0
@@ -147,7 +147,7 @@ class Server:
             self._environment["SANDBOX_BASE_URL"] = f"http://127.0.0.1:{port}/v1"
             # It takes any credential; a provider without one is not routed to.
             self._environment.setdefault("SANDBOX_API_KEY", "sandbox")
-            self._sandbox.append(self._start(self._role("sandbox", f"python -m apps.sandbox --port {port}")))
+            self._sandbox.append(self._start(self._role("sandbox", f"python -m apps.sandbox --quiet --port {port}")))
         print_line(f"starting {', '.join(self._commands)} …")
         for name, command in self._commands.items():
             if name == _WEB:
@@ -206,7 +206,8 @@ class Server:
 
     def _child(self, role: ProcessSpec, *, shown: bool = True) -> SupervisedProcess:
         width = max(map(len, [*self._commands, "sandbox"]))
-        show = partial(print_process_line, role.name.ljust(width)) if shown else None
+        tell = print_important_line if self._config.mode == "development" else print_process_line
+        show = partial(tell, role.name.ljust(width)) if shown else None
         return SupervisedProcess(role, self._config.data_directory / "logs" / f"{role.name}.log", show)
 
     def _wait_until_ready(self) -> None:

@@ -31,7 +31,7 @@ TEST = re.compile(r"`((?:\w+/)*test_\w+\.py)(?:::(\w+))?(?:::(\w+))?`")
 MODULE = re.compile(r"`((?:\w+/)*\w+\.py)`")
 # A name and its module, as in `Recorder` (`apps/gateway/recorder.py`).
 NAMED = re.compile(rf"`([\w.]+)(?:\([^`]*\))?`\s+(?:\(|in |of )`((?:{ROOTS})/[\w/]+\.py)`")
-COMMAND = re.compile(r"manage\.py ([a-z]\w+)")
+COMMAND = re.compile(r"manage\.py ([a-z][\w-]+)")
 SETTING = re.compile(r"`([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)(?:=[^`]*)?`")
 METRIC = re.compile(r"`(gateway_\w+)(?:\{[^`]*\})?`")
 RECORD = re.compile(r"(?:docs/adr/|\bADR )(\d{4})\b")
@@ -110,8 +110,8 @@ class TestWhatADocumentNames:
         assert missing == []
 
     def test_commands_are_there(self, path: Path) -> None:
-        """The doctor and `drain` are none of Django's: they run without it (`gateway_project/__main__.py`)."""
-        assert {*COMMAND.findall(path.read_text())} - {*get_commands(), "doctor", "drain"} == set()
+        """The doctor, `drain` and `remove-home` are none of Django's (`gateway_project/__main__.py`)."""
+        assert {*COMMAND.findall(path.read_text())} - {*get_commands(), "doctor", "drain", "remove-home"} == set()
 
     def test_settings_are_there(self, path: Path) -> None:
         """Ours, Django's and the system's; what is set for a client of the gateway is that client's affair."""

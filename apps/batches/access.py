@@ -12,7 +12,7 @@ from apps.batches import refusals
 from apps.batches.models import HIDDEN_PURPOSES, Batch, BatchFormat, StoredFile
 from apps.gateway.access.policy import Policy
 from apps.kernel import database
-from apps.responses.public_ids import is_public_id
+from apps.responses.public_ids import is_own_id
 from apps.responses.retention import keeps
 
 
@@ -39,7 +39,7 @@ def visible_batches(policy: Policy, batch_format: BatchFormat) -> QuerySet[Batch
 
 def access_file(policy: Policy, file_id: str, param: str | None = None) -> StoredFile:
     """Return a file. Raises NotFound, DatabaseError."""
-    row = database.read(visible_files(policy).filter(pk=file_id).first) if is_public_id(file_id) else None
+    row = database.read(visible_files(policy).filter(pk=file_id).first) if is_own_id(file_id) else None
     if row is None:
         raise refusals.no_file(file_id, param)
     return row
@@ -48,7 +48,7 @@ def access_file(policy: Policy, file_id: str, param: str | None = None) -> Store
 def access_batch(policy: Policy, batch_format: BatchFormat, batch_id: str) -> Batch:
     """Return a batch. Raises NotFound, DatabaseError."""
     rows = visible_batches(policy, batch_format)
-    row = database.read(rows.filter(pk=batch_id).first) if is_public_id(batch_id) else None
+    row = database.read(rows.filter(pk=batch_id).first) if is_own_id(batch_id) else None
     if row is None:
         raise refusals.no_batch(batch_id)
     return row

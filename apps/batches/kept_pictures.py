@@ -26,7 +26,8 @@ from apps.gateway.endpoints.picture_links import FIELD
 from apps.kernel import database
 from apps.kernel.content_encryption import is_keyed_digest, keyed_digest
 from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
-from apps.responses.public_ids import is_public_id
+from apps.kernel.offload import offload
+from apps.responses.public_ids import is_own_id
 
 PATH: Final = "/v1/images/files/"
 # What pictures are, by the name under which each is kept: nothing else is ever served.
@@ -69,7 +70,7 @@ class PictureStore:
         owner = FileOwner(policy.organization_id, policy.project_id)
         writer = FileWriter(owner, name, FilePurpose.IMAGE_LINK, now=now, expires_at=expires_at)
         writer.begin()
-        writer.add(b64decode(data))
+        writer.add(offload(len(data), partial(b64decode, data)))
         row = writer.close()
         until = str(int(expires_at.timestamp()))
         signature = keyed_digest(_signed(row.pk, until))
@@ -82,7 +83,7 @@ def find_picture(file_id: str, expires: str | None, signature: str | None) -> Ke
     if not (expires and signature and _EXPIRY.fullmatch(expires) and _SIGNATURE.fullmatch(signature)):
         raise _unsigned()
     # Before the store is asked: whoever guesses costs it nothing.
-    if not is_public_id(file_id) or not is_keyed_digest(_signed(file_id, expires), signature):
+    if not is_own_id(file_id) or not is_keyed_digest(_signed(file_id, expires), signature):
         raise _unsigned()
     expires_at, now = datetime.fromtimestamp(int(expires), UTC), timezone.now()
     if expires_at <= now:

@@ -99,20 +99,24 @@ def cost_of(
     Tokens of a class without its own price count as input or output, and their component is 0. Reasoning is priced as
     output; audio has its own prices but no component. An image is paid once: by its tokens if they were counted and
     have a price, else per image. Characters and minutes are input; search units and tool calls are part of the request.
-    `models` has the prices of other models that the answer called.
+    `models` has the prices of other models that the answer called. If the provider states the cost of the answer, the
+    components add up to it.
     """
     if (usage.service_tier and card.service_tiers) or (usage.region and card.regions):
         card = card.at(usage.service_tier, usage.region)
-    if usage.plain and not (discount or card.tiers or card.request):
+    told = usage.told_cost
+    if usage.plain and told is None and not (discount or card.tiers or card.request):
         return _cost_of_text(usage, card)
     parts = _parts_of(usage, card) if not usage.passes else _parts_of_passes(usage, card, models)
+    if told is not None:
+        parts = _parts_as_told(parts, told)
     full = _to_the_ledger(parts)
     parts = _to_the_ledger([amount * (1 - discount) for amount in parts]) if discount else full
     total = sum(parts, ZERO)
     return Cost(
         total=total,
         discount_savings=sum(full, ZERO) - total,
-        unpriced=card.unpriced or any(name not in card.tools for name in usage.tool_calls or ()),
+        unpriced=told is None and (card.unpriced or any(name not in card.tools for name in usage.tool_calls or ())),
         input=parts[0],
         output=parts[1],
         cached_input=parts[2],
@@ -180,7 +184,9 @@ def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
     by_the_piece = 0 if usage.image_output and card.image_output is not None else usage.images
     called = ZERO
     for name, count in (usage.tool_calls or {}).items():
-        called += max(count, 0) * card.tools.get(name, ZERO)
+        # With a price per grounded request, map searches are paid once per request.
+        most = 1 if name == "google_maps" and card.grounded_request is not None else count
+        called += max(min(count, most), 0) * card.tools.get(name, ZERO)
     return [
         _paid(plain_input, input_price)
         + _paid(usage.audio_input, audio_input_price)
@@ -194,6 +200,20 @@ def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
         (card.request or ZERO) + usage.search_units * (card.search_unit or ZERO) + called,
         _searched(usage, card) if usage.web_searches else ZERO,
     ]
+
+
+def _parts_as_told(parts: list[Decimal], told: Decimal) -> list[Decimal]:
+    """Return components that add up to the cost stated by the provider.
+
+    A surplus is added to the component of the request; if the stated cost is lower, all are reduced in proportion.
+    """
+    full = sum(parts, ZERO)
+    if told < full:
+        parts = [exact(part * told / full) if part else ZERO for part in parts]
+        largest = parts.index(max(parts))
+        parts[largest] += told - sum(parts, ZERO)
+        return parts
+    return [*parts[:6], parts[6] + told - full, *parts[7:]]
 
 
 def _searched(usage: Usage, card: PriceCard) -> Decimal:

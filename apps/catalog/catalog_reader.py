@@ -93,6 +93,9 @@ def _offers_of(
     facts = {**provider.facts, **row.facts}
     try:
         prices = read_card(row.prices | row.price_overrides)
+        if row.price_overrides:
+            # An operator's price goes before a provider's word.
+            facts["states_cost"] = False
         editions = [(one, one.card(prices)) for one in read_editions(facts.pop("editions", ()))]
     except (ValueError, TypeError) as error:
         log.error("catalog.prices_unreadable", mapping=str(row), error=str(error))

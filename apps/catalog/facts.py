@@ -80,6 +80,29 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
             extra={"default": "the model's own"},
         ),
     ] = None
+    searches_unasked: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1000,
+            description="searches of the web that a request is held for although it does not ask for any: the model "
+            "searches by itself",
+        ),
+    ] = 0
+    states_cost: Annotated[
+        bool,
+        Meta(
+            description="its answers state what they cost (`usage.cost_in_usd_ticks`), which is billed where no "
+            "operator set a price"
+        ),
+    ] = False
+    tier_by_account: Annotated[
+        bool,
+        Meta(
+            description="a request that names no service tier gets the one that the account is set to: with the "
+            "gateway's credentials it is sent as `default`"
+        ),
+    ] = False
     tools_dialect: Annotated[
         str | None,
         Meta(

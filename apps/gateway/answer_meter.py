@@ -39,10 +39,11 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
 )
+from apps.gateway.canonical.hosted_tools import CODE_EXECUTION, runs_code_free
 from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.metrics.definitions import UNRESERVED
 from apps.gateway.tasks import task_of
-from apps.gateway.token_estimate import WEIGHT_OF_TOKEN, cut_to_weight, token_weight, tokens_from_weight
+from apps.gateway.token_estimate import WEIGHT_OF_BYTE, WEIGHT_OF_TOKEN, cut_to_weight, token_weight, tokens_from_weight
 from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ApiError
 from apps.kernel.money import NANO, ZERO
@@ -82,6 +83,11 @@ class AnswerMeter(msgspec.Struct, eq=False):
     # Tokens that were passed on although the store could not be asked.
     _trusted: int = 0
 
+    @property
+    def answer_bytes(self) -> int:
+        """About how many bytes the answer has so far, also of one that came compressed or from the cache."""
+        return max(self.attempts.bytes_received, self.written // WEIGHT_OF_BYTE)
+
     def count(self, events: Iterator[Event]) -> Iterator[Event]:
         """Yield an answer's events, for which nothing has to be held."""
         self._complete = False
@@ -119,6 +125,11 @@ class AnswerMeter(msgspec.Struct, eq=False):
         self._complete = True
 
     @property
+    def is_counted(self) -> bool:
+        """Whether the provider has counted anything."""
+        return self._usage is not None
+
+    @property
     def used(self) -> Usage:
         """What was used: as the provider counted it, and by an estimate, marked as one, what was written since.
 
@@ -129,9 +140,14 @@ class AnswerMeter(msgspec.Struct, eq=False):
             counts = (self.prompt_estimate, tokens_from_weight(self.written), self.pictures)
             return self._as_asked(task_of(chat).usage_without_counts(chat, *counts, prices))
         usage = replace(self._usage, images=max(self._usage.images, self.pictures))
+        if usage.estimated:
+            usage = self._with_estimates(usage)
         if self.written == self._counted or (self._complete and self._counted):
             return usage
         since = tokens_from_weight(self.written - self._counted)
+        if usage.told_cost is not None:
+            # It was what had been written before.
+            usage = replace(usage, told_cost=None)
         if usage.passes:
             usage = replace(usage, passes=(*usage.passes, ModelPass(usage=Usage(output=since))))
         if self._counted:
@@ -139,9 +155,26 @@ class AnswerMeter(msgspec.Struct, eq=False):
         # Counted before anything was written: only what was read is more than a beginning.
         return replace(usage, output=since, reasoning=0, image_output=0, audio_output=0, estimated=True)
 
+    def _with_estimates(self, usage: Usage) -> Usage:
+        """Return counts of which one is none with an estimate in its place: of the prompt, or of all that was written
+        when they came. A count of something else that is none stays 0."""
+        if usage.passes:
+            return usage
+        if not usage.prompt_tokens:
+            usage = replace(usage, input=self.prompt_estimate)
+        return usage if usage.completion_tokens else replace(usage, output=tokens_from_weight(self._counted))
+
     def _as_asked(self, usage: Usage) -> Usage:
-        """Return the counts, served at the tier and in the region that were asked for where the provider told none."""
+        """Return the counts, served at the tier and in the region that were asked for where the provider told none.
+
+        A cost that the provider states counts where its data file says so; code that was run counts unless it is free.
+        """
         chat = self.attempts.chat
+        if usage.told_cost is not None and not self.attempts.latest_candidate.offer.facts.get("states_cost"):
+            usage = replace(usage, told_cost=None)
+        if usage.tool_calls is not None and CODE_EXECUTION in usage.tool_calls and runs_code_free(chat):
+            others = {name: count for name, count in usage.tool_calls.items() if name != CODE_EXECUTION}
+            usage = replace(usage, tool_calls=others or None)
         if chat.service_tier is None and chat.extra is None:
             return usage
         tier, region = usage.service_tier or asked_service_tier(chat), usage.region or asked_region(chat)

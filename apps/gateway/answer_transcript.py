@@ -12,6 +12,7 @@ import msgspec
 
 from apps.gateway.canonical.events import Event, Finished, Reply, Started
 from apps.gateway.canonical.fold import ReplyBuilder
+from apps.gateway.tracing.asked_attributes import answer_of
 from apps.gateway.upstream.failover import Failover
 
 
@@ -28,6 +29,8 @@ class AnswerTranscript(msgspec.Struct, eq=False):
         """Add an event before it is passed on. The first one gets the model, the time and the prompt's estimate."""
         if type(event) is Started:
             candidate = self.attempts.latest_candidate
+            if (trace := self.attempts.trace) is not None and trace.answer is None:
+                trace.answer = answer_of(event)
             event.model, event.provider, event.log_id = candidate.model_id, candidate.provider_id, self.log_id.hex
             event.created = event.created or int(time.time())
             event.prompt_estimate = self.prompt_estimate

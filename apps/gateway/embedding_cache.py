@@ -86,7 +86,7 @@ class EmbeddingCacheEntry(CacheEntry):
                 return ResultsGiven(values=[next(given) if kept is None else kept.vector for kept in self._found])
         return event
 
-    def store(self, model_id: str) -> None:
+    def store(self, model_id: str, size: int) -> None:
         """Keep each vector of a model that is not kept yet, if the model is the one that was asked."""
         missing = self._missing if self.kept_inputs else range(len(self.input_keys))
         if self.hit or not self._whole or model_id != self.model_id or len(missing) != len(self._given):
@@ -117,11 +117,8 @@ class EmbeddingCacheEntry(CacheEntry):
 
     def _write(self, keys: Sequence[str], kept: Sequence[_KeptVector]) -> None:
         """Keep some vectors in one round trip. Raises RedisError."""
-        encoded = [msgspec.msgpack.encode(one) for one in kept]
-        small = [(key, data) for key, data in zip(keys, encoded, strict=True) if len(data) <= MAX_BYTES]
-        size = sum(len(data) for _, data in small)
-        sealed = offload(size, lambda: [(key, encrypt_content(data, key)) for key, data in small])
-        self.share.keep(sealed, self.seconds)
+        size = sum(map(_size_of, kept))
+        self.share.keep(offload(size, partial(_seal_all, keys, kept)), self.seconds)
 
     def _read(self) -> list[Event] | None:
         """Return the whole answer where every vector is kept; those that are found are remembered in any case."""
@@ -205,6 +202,12 @@ def _shares(total: int, weights: Sequence[int]) -> list[int]:
     whole = sum(weights)
     ends = [total * reached // whole for reached in accumulate(weights, initial=0)]
     return [end - begin for begin, end in pairwise(ends)]
+
+
+def _seal_all(keys: Sequence[str], kept: Sequence[_KeptVector]) -> list[tuple[str, bytes]]:
+    """Return each key with its vector as it is kept, encrypted; without those that are too large."""
+    encoded = zip(keys, map(msgspec.msgpack.encode, kept), strict=True)
+    return [(key, encrypt_content(data, key)) for key, data in encoded if len(data) <= MAX_BYTES]
 
 
 def _size_of(kept: _KeptVector) -> int:

@@ -27,6 +27,8 @@ from apps.gateway.canonical.chat import Chat, DroppedField
 from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.loop_detection import read_cdn_loop
+from apps.gateway.client.session_affinity import HEADERS as SESSION_HEADERS
+from apps.gateway.client.session_affinity import session_id_of
 from apps.gateway.embedding_cache import find_embedding_entry
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.recorder import Recorder
@@ -108,6 +110,7 @@ def _open(
     allowance = allowance_of(chat, worst, admission.granted.hold, policy.retention)
     if trace is not None:
         trace.admitted_at = time.monotonic()
+        trace.conversation_id = call.conversation_id or session_id_of(call.headers(*SESSION_HEADERS))
     attempts = Failover(
         chat=chat,
         candidates=ranking.candidates,
@@ -313,7 +316,8 @@ def _prepare(recorder: Recorder, body: bytes, find_entry: Callable[[], CacheEntr
     try:
         if recorder.guard is not None:
             recorder.guard.screen(recorder.chat, body)
-        record.keep_request(recorder.entry, recorder.chat, recorder.policy.retention)
+        keep = partial(record.keep_request, recorder.entry, recorder.chat, recorder.policy.retention)
+        offload(len(body), keep)
         return offload(len(body), find_entry)
     except ApiError as error:
         recorder.fail(error)

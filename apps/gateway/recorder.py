@@ -6,6 +6,7 @@ Also reports to the circuit breakers how the providers did. Must never choose wh
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import msgspec
 import structlog
@@ -31,6 +32,7 @@ from apps.gateway.tracing import tracer
 from apps.gateway.upstream.failover import Failover
 from apps.gateway.upstream.hedge import losing_cost
 from apps.kernel.errors import ApiError, InternalError
+from apps.kernel.offload import offload_or_run
 from apps.kernel.usage import Usage
 from apps.logs.entry import Entry
 
@@ -85,12 +87,17 @@ class Recorder(msgspec.Struct, eq=False):
         metadata = build_metadata(self.entry, self.attempts, self.ranking.explanation, self.guard, from_cache)
         return Summary(usage=usage, cost=cost_breakdown(cost), metadata=metadata)
 
-    def fail(self, error: ApiError) -> None:
-        """Record a request that did not come to its end. A client that left pays what was produced for it."""
+    def fail(self, error: ApiError, *, came_whole: bool = False) -> None:
+        """Record a request that did not come to its end.
+
+        A client that left pays what was produced for it, and so does one that was passed a picture before its stream
+        failed. Where the provider's answer came whole and lacks what was asked for, what it counted is paid.
+        """
         if self.recorded or self.attempts.client_disconnect.is_abandoned:
             return
         record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
-        if error.status == 499 and (self.meter.written or self.meter.pictures):
+        left = error.status == 499 and (self.meter.written or self.meter.pictures)
+        if left or (self.chat.stream and self.meter.pictures) or (came_whole and self.meter.is_counted):
             record.set_usage_and_cost(self.entry, self._bill(self.meter.used))
         record.fail(self.entry, error, self.policy.retention)
         self._report_providers(None)
@@ -164,13 +171,19 @@ class Recorder(msgspec.Struct, eq=False):
             entry.routing_metadata = {**self.ranking.explanation, **routing}
         settling_at = time.monotonic()
         try:
-            if self.policy.retention == "retain":
-                record.keep_answer(entry, self.transcript.reply())
+            encoded = self._encode()
             hold, charge = self.meter.hold, record.charge_of(entry)
             settled = None if hold is None else admit.settle(hold, charge)
-            outbox.enqueue(worker_name(), record.encode(entry), settled)
+            outbox.enqueue(worker_name(), encoded, settled)
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         record_request_metrics(entry)
         if self.attempts.trace is not None:
-            tracer.end_trace(self.attempts.trace, entry, self.chat, settling_at)
+            tracer.end_trace(self.attempts.trace, entry, self.chat, settling_at, self.meter.used.service_tier)
+
+    def _encode(self) -> bytes:
+        """Return the record as JSON, with what was asked and answered where that is retained: off the loop if large."""
+        if self.policy.retention != "retain":
+            return record.encode(self.entry)
+        size = self.attempts.size + self.meter.answer_bytes
+        return offload_or_run(size, partial(record.encode_with_answer, self.entry, self.transcript.reply))

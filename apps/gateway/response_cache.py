@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID
 
 import msgspec
@@ -26,6 +27,8 @@ from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.kernel.cache_store import CacheShare
 from apps.kernel.content_encryption import decrypt_content, encrypt_content, keyed_digest
 from apps.kernel.encryption import UnreadableSecretError
+from apps.kernel.errors import Overloaded
+from apps.kernel.offload import offload
 
 log = structlog.get_logger(__name__)
 
@@ -90,17 +93,20 @@ class CacheEntry:
             self._kept.append(msgspec.structs.replace(event))
         return event
 
-    def store(self, model_id: str) -> None:
-        """Keep the answer of a model, if it is the one that was asked, and the answer whole and not too large."""
+    def store(self, model_id: str, size: int) -> None:
+        """Keep the answer of a model, if it is the one that was asked, and the answer whole and not too large.
+
+        It has about `size` bytes. Under load a large answer is not kept.
+        """
         ends = [event for event in self._kept if isinstance(event, Finished)]
         if self.hit or model_id != self.model_id or not ends or any(end.reason not in _WHOLE for end in ends):
             return
-        data = msgspec.json.encode([(type(event).__name__, event) for event in self._kept])
-        if len(data) <= MAX_BYTES:
-            try:
-                self.share.keep([(self.key, encrypt_content(data, self.key))], self.seconds)
-            except RedisError as error:
-                log.warning("cache.not_kept", error=type(error).__name__)
+        try:
+            sealed = offload(size, partial(_seal, self._kept, self.key))
+            if sealed is not None:
+                self.share.keep([(self.key, sealed)], self.seconds)
+        except (RedisError, Overloaded) as error:
+            log.warning("cache.not_kept", error=type(error).__name__)
 
     def close(self) -> None:
         """Let those go on who wait for the same answer."""
@@ -134,9 +140,20 @@ class CacheEntry:
             return None
         # What another version kept is no answer, nor is what was encrypted with a key that is gone.
         with suppress(UnreadableSecretError, msgspec.MsgspecError, ValueError, KeyError, TypeError):
-            events = msgspec.json.decode(decrypt_content(data, self.key), type=list[tuple[str, msgspec.Raw]])
-            return [msgspec.json.decode(raw, type=_KINDS[name]) for name, raw in events]
+            return offload(len(data), partial(_open, data, self.key))
         return None
+
+
+def _seal(events: list[Event], key: str) -> bytes | None:
+    """Return an answer as it is kept, encrypted; None for one that is too large."""
+    data = msgspec.json.encode([(type(event).__name__, event) for event in events])
+    return encrypt_content(data, key) if len(data) <= MAX_BYTES else None
+
+
+def _open(data: str, key: str) -> list[Event]:
+    """Return the events of a kept answer. Raises UnreadableSecretError, MsgspecError, ValueError, KeyError."""
+    events = msgspec.json.decode(decrypt_content(data, key), type=list[tuple[str, msgspec.Raw]])
+    return [msgspec.json.decode(raw, type=_KINDS[name]) for name, raw in events]
 
 
 def find_cache_entry(

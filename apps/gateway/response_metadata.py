@@ -33,6 +33,7 @@ def build_metadata(
         **explanation,
         **({"warnings": msgspec.to_builtins(attempts.losses)} if attempts.losses else {}),
         **({"healed": True} if attempts.json_repaired else {}),
+        **({"estimated_cost": True} if entry.estimated_cost else {}),
         **kept,
         **({"guardrails": guard.client_report} if guard is not None and guard.client_report else {}),
     }

@@ -79,6 +79,11 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
         """Whether the answer is one that was kept."""
         return self.cache is not None and self.cache.hit
 
+    @property
+    def answer_bytes(self) -> int:
+        """About how many bytes the answer has."""
+        return self.meter.answer_bytes
+
     def reply(self) -> Reply:
         """Return the whole answer, for requests that do not stream."""
         return self.transcript.reply()
@@ -115,8 +120,9 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
         """Cache and record an answer that came to its end. Raises ApiError where it lacks what was asked for."""
         missing = task_of(self.chat).find_missing_result(self.meter.pictures, self.transcript.finish)
         if missing is not None:
+            self.recorder.fail(missing, came_whole=True)
             raise missing
         if self.cache is None:
             return self.recorder.complete(cached=None)
-        self.cache.store(self.attempts.latest_candidate.model_id)
+        self.cache.store(self.attempts.latest_candidate.model_id, self.meter.answer_bytes)
         return self.recorder.complete(cached=self.cache.hit, kept_inputs=self.cache.kept_inputs)

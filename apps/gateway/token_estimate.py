@@ -33,7 +33,7 @@ from apps.kernel.usage import Usage
 # by its first byte. Measured with the o200k tokenizer: a letter of Greek, Cyrillic, Hebrew, Arabic, Indic scripts, Thai
 # or Georgian is about a third of a token, one of Han, Kana or Hangul four fifths, an emoji one and a half.
 WEIGHT_OF_TOKEN = 12
-_WEIGHT_OF_BYTE = 3
+WEIGHT_OF_BYTE = 3
 _OF_SCRIPTS = (
     (range(0xCD, 0xE0), -2),
     (range(0xE0, 0xE2), -5),
@@ -60,11 +60,11 @@ TOKENS_PER_PICTURE_MADE = 6_240
 def token_weight(text: str) -> int:
     """Return what a text weighs in twelfths of a token; the weights of its pieces add up to that of the whole."""
     if text.isascii():
-        return len(text) * _WEIGHT_OF_BYTE
+        return len(text) * WEIGHT_OF_BYTE
     if len(text) > _STEP:
         return sum(token_weight(text[start : start + _STEP]) for start in range(0, len(text), _STEP))
     data = text.encode("utf-8", "surrogatepass")
-    return len(data) * _WEIGHT_OF_BYTE + sum(len(data.translate(None, others)) * more for others, more in _OTHERS)
+    return len(data) * WEIGHT_OF_BYTE + sum(len(data.translate(None, others)) * more for others, more in _OTHERS)
 
 
 def cut_to_weight(text: str, weight: int) -> str:
@@ -122,7 +122,7 @@ def estimate_usage(prompt_tokens: int, answer_tokens: int, pictures: int, prices
 
 
 def _json_tokens(value: object) -> int:
-    return 0 if value is None else tokens_from_weight(len(msgspec.json.encode(value)) * _WEIGHT_OF_BYTE)
+    return 0 if value is None else tokens_from_weight(len(msgspec.json.encode(value)) * WEIGHT_OF_BYTE)
 
 
 def _read_tokens(text: str) -> int:

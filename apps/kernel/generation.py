@@ -16,7 +16,7 @@ from django.db import transaction
 from redis.exceptions import RedisError
 
 from apps.kernel.ids import random_number
-from apps.kernel.redis import client
+from apps.kernel.redis import LuaScript, client
 from apps.kernel.shards import ask_those_there
 from apps.kernel.store_keys import SHARD_COUNT, SHARDS, money_key, money_keys, money_pattern, shard_of
 
@@ -26,6 +26,15 @@ CATALOG = "catalog"
 _ORGANIZATION = "org:"
 # Separates the tokens of several shards, which form one generation.
 _BETWEEN = ","
+# Returns a token, made where there is none. Refused requests ask for it too, so it is one cheap batched round trip.
+_READ_OR_MAKE = LuaScript(
+    """
+    local token = redis.call('GET', KEYS[1])
+    if token then return token end
+    redis.call('SET', KEYS[1], ARGV[1])
+    return ARGV[1]
+    """
+)
 
 
 @lru_cache(maxsize=8192)
@@ -89,12 +98,7 @@ def covers(token: str, told: str) -> bool:
 
 
 def _token_at(name: str) -> str:
-    redis = client()
-    token = redis.get(name)
-    if token is None:
-        redis.set(name, new_generation_token(), nx=True)
-        token = redis.get(name)
-    return str(token)
+    return str(_READ_OR_MAKE.run_batched([name], [new_generation_token()]))
 
 
 def bump(scope: str) -> None:

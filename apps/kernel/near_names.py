@@ -40,11 +40,9 @@ class NearNames:
         for other_length in range(length - bound, length + bound + 1):
             for name, spelled, others in self._known.get(other_length, ()):
                 # An edit adds or removes at most one letter, which gives a lower bound of the distance.
-                least = max(
-                    (letters & ~others).bit_count(), (others & ~letters).bit_count(), abs(other_length - length)
-                )
-                if least <= bound:
-                    possible.append((least, name, spelled))
+                missing = (letters & ~others).bit_count()
+                if missing <= bound and (surplus := (others & ~letters).bit_count()) <= bound:
+                    possible.append((max(missing, surplus, abs(other_length - length)), name, spelled))
         possible.sort(key=lambda one: one[0])
         near: list[str] = []
         for least, name, spelled in possible[:_MAX_COMPARED]:
@@ -70,16 +68,22 @@ def _letters(name: str) -> int:
 def _distance(one: str, other: str, bound: int) -> int:
     """Return the number of insertions, deletions, replacements and swaps of neighbors that turn `one` into `other`; any
     value above `bound` once it is exceeded."""
+    # Cells further than the bound from the diagonal are above it, and are not computed.
+    far, width = bound + 1, len(other)
     before: list[int] = []
-    last = list(range(len(other) + 1))
+    last = [min(column, far) for column in range(width + 1)]
     for row, letter in enumerate(one, 1):
-        now = [row]
-        for column, wanted in enumerate(other, 1):
-            least = last[column - 1] if letter == wanted else 1 + min(last[column - 1], last[column], now[-1])
+        now = [far] * (width + 1)
+        now[0] = min(row, far)
+        nearest = now[0]
+        for column in range(max(row - bound, 1), min(row + bound, width) + 1):
+            wanted = other[column - 1]
+            least = last[column - 1] if letter == wanted else 1 + min(last[column - 1], last[column], now[column - 1])
             if row > 1 and column > 1 and letter == other[column - 2] and one[row - 2] == wanted:
                 least = min(least, before[column - 2] + 1)
-            now.append(least)
-        if min(now) > bound:
-            return bound + 1
+            now[column] = least
+            nearest = min(nearest, least)
+        if nearest > bound:
+            return far
         before, last = last, now
     return last[-1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from apps.kernel.errors import Overloaded
 from apps.kernel.native_thread_pool import NativeThreadPool
 
 T = TypeVar("T")
@@ -29,3 +30,14 @@ def offload(size: int, work: Callable[[], T]) -> T:
     if size < LARGE:
         return work()
     return _THREADS.run(work, patience=PATIENCE, refusal="Too many large requests at once; try again shortly")
+
+
+def offload_or_run(size: int, work: Callable[[], T]) -> T:
+    """Return what the work returns, as `offload` does; work that gets no thread in time is done on the event loop.
+
+    For work that must not fail: an answer that is paid for, and its record. The work never raises Overloaded.
+    """
+    try:
+        return offload(size, work)
+    except Overloaded:
+        return work()

@@ -22,6 +22,7 @@ from prometheus_client import Counter
 
 from apps.kernel.database import is_in_transaction
 from apps.kernel.database_timeouts import DatabaseTimeouts, apply_timeouts
+from apps.kernel.zero_series import begin_at_zero
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +39,7 @@ PROBE_EVERY = 1.5
 _SECOND_LOOK = 0.05
 
 READS = Counter("gateway_replica_reads_total", "Reads that a replica may answer, by who did", ["source"])
+begin_at_zero(READS, ("primary", "replica"))
 UNFIT = Counter("gateway_replica_unfit_total", "Times that a replica was found unfit, by why", ["replica", "reason"])
 
 
@@ -65,6 +67,7 @@ class Replica:
         self.alias, self._primary, self._max_lag = alias, primary, max_lag
         # Not checked yet.
         self.reason: Reason | None = Reason.AWAY
+        begin_at_zero(UNFIT, [alias], Reason)
         self._next_check = 0.0
         self._checking = False
         self._probing = False

@@ -24,7 +24,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tools by name. `service_tier` and `region` are those that computed the answer, empty if the provider does not report
     them. If an answer took several model passes, `passes` lists them: they are paid instead of the counts here.
     `search_size` is the amount of web content searched, and `told_search_cost` the provider's reported cost of it in
-    USD. `estimated` is true if the provider reported nothing and the gateway counted.
+    USD. `told_cost` is the cost in USD that the provider states for the whole answer, if it decides the price.
+    `estimated` is true if the provider reported nothing and the gateway counted.
     """
 
     input: int = 0
@@ -48,6 +49,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tool_calls: dict[str, int] | None = None
     search_size: str = ""
     told_search_cost: Decimal | None = None
+    told_cost: Decimal | None = None
     service_tier: str = ""
     region: str = ""
     passes: tuple[ModelPass, ...] = ()
@@ -113,6 +115,7 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
     """Return the sum of several answers' usage; it is estimated if one of them is."""
     several = list(usages)
     told = [usage.told_search_cost for usage in several if usage.told_search_cost is not None]
+    costs = [usage.told_cost for usage in several if usage.told_cost is not None]
     calls: Counter[str] = Counter()
     for usage in several:
         calls.update(usage.tool_calls or {})
@@ -122,6 +125,7 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
         tool_calls=dict(calls) or None,
         search_size=next((usage.search_size for usage in several if usage.search_size), ""),
         told_search_cost=sum(told, Decimal(0)) if told else None,
+        told_cost=sum(costs, Decimal(0)) if costs and len(costs) == len(several) else None,
         service_tier=next((usage.service_tier for usage in several if usage.service_tier), ""),
         region=next((usage.region for usage in several if usage.region), ""),
         passes=tuple(one for usage in several for one in usage.passes),

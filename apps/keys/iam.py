@@ -1,16 +1,21 @@
-"""Access rules (IAM): which offers of the catalog a key may reach. Pure decisions over values.
+"""Access rules (IAM): which offers of the catalog and which tools of MCP servers a key may reach. Pure.
 
 All active rules must agree: a deny always wins; allow rules of one type are united; allow rules of different types must
-each allow.
+each allow. Rules about MCP servers apply to their tools only, all other rules to offers only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
+
+# Subject of the rules about MCP servers, the field of their values, and the name that means every server.
+MCP_SUBJECT: Final = "mcp_servers"
+MCP_FIELD: Final = "mcpServers"
+EVERY_MCP_SERVER: Final = "all"
 
 
 class Offered(Protocol):
@@ -50,6 +55,11 @@ class AccessRule:
         """Whether it is an allow rule."""
         return self.type.startswith("allow_")
 
+    @property
+    def is_about_tools(self) -> bool:
+        """Whether it is about tools of MCP servers; otherwise it is about offers."""
+        return self.type.endswith(f"_{MCP_SUBJECT}")
+
     def covers(self, offer: Offered) -> bool:
         """Return whether the rule applies to the offer."""
         match self.type.partition("_")[2]:
@@ -71,6 +81,31 @@ def first_refusal(rules: Sequence[AccessRule], offer: Offered) -> AccessRule | N
         if not any(rule.covers(offer) for rule in same):
             return same[0]
     return None
+
+
+def allows_tool(rules: Sequence[AccessRule], server: str, tool: str) -> bool:
+    """Return whether the rules about tools let a tool of an MCP server be listed and called."""
+    names = {EVERY_MCP_SERVER, server, f"{server}/{tool}"}
+    return not _are_denied(rules, names) and _are_allowed(rules, lambda one: one in names)
+
+
+def allows_some_tool(rules: Sequence[AccessRule], server: str) -> bool:
+    """Return whether the rules about tools leave an MCP server anything: one that they do not is as if unknown."""
+    whole = {EVERY_MCP_SERVER, server}
+    return not _are_denied(rules, whole) and _are_allowed(
+        rules, lambda one: one in whole or one.startswith(f"{server}/")
+    )
+
+
+def _are_denied(rules: Sequence[AccessRule], names: set[str]) -> bool:
+    """Return whether a deny rule has one of the names."""
+    return any(not names.isdisjoint(rule.value.get(MCP_FIELD, ())) for rule in rules if not rule.allows)
+
+
+def _are_allowed(rules: Sequence[AccessRule], is_meant: Callable[[str], bool]) -> bool:
+    """Return whether there is no allow rule, or one names the server or tool."""
+    allowed = [rule.value.get(MCP_FIELD, ()) for rule in rules if rule.allows]
+    return not allowed or any(is_meant(one) for names in allowed for one in names)
 
 
 def _in_price_class(offer: Offered, value: dict[str, Any]) -> bool:

@@ -80,7 +80,7 @@ class IamRule(PolicySource):
     organization_path = "api_key.project.organization_id"
 
     class Type(models.TextChoices):
-        """Allow or deny, by model, price class or provider."""
+        """Allow or deny, by model, price class or provider; and by MCP server, for tools."""
 
         ALLOW_MODELS = "allow_models"
         DENY_MODELS = "deny_models"
@@ -88,6 +88,8 @@ class IamRule(PolicySource):
         DENY_PRICING = "deny_pricing"
         ALLOW_PROVIDERS = "allow_providers"
         DENY_PROVIDERS = "deny_providers"
+        ALLOW_MCP_SERVERS = "allow_mcp_servers", "Allow MCP Servers"
+        DENY_MCP_SERVERS = "deny_mcp_servers", "Deny MCP Servers"
 
     class Status(models.TextChoices):
         """An inactive rule is not applied."""

@@ -1,4 +1,7 @@
-"""The form of an access rule in the admin: fields for the values of each type, instead of JSON."""
+"""The form of an access rule in the admin: fields for the values of each type, instead of JSON.
+
+`rule_values.py` validates the values.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidge
 
 from apps.kernel.admin_fields import LinesField, PlainDecimalField
 from apps.kernel.money import plain
+from apps.keys.iam import MCP_FIELD, MCP_SUBJECT
 from apps.keys.models import IamRule
 from apps.keys.rule_values import MAX_IDS, issues_of
 
@@ -21,6 +25,7 @@ else:
 FIELDS = {
     "models": "models",
     "providers": "providers",
+    MCP_FIELD: "mcp_servers",
     "pricingType": "pricing_type",
     "maxInputPrice": "max_input_price",
     "maxOutputPrice": "max_output_price",
@@ -28,6 +33,7 @@ FIELDS = {
 _MEMBERS = {
     "models": ("models",),
     "providers": ("providers",),
+    MCP_SUBJECT: (MCP_FIELD,),
     "pricing": ("pricingType", "maxInputPrice", "maxOutputPrice"),
 }
 # Which fields are shown for which type: expressions of the admin's script.
@@ -55,6 +61,12 @@ class IamRuleForm(_Form):
         help_text=f"Model ids of the catalog, such as gpt-5; one per line, at most {MAX_IDS}.",
     )
     providers = LinesField(required=False, help_text=f"Provider ids, such as openai; one per line, at most {MAX_IDS}.")
+    mcp_servers = LinesField(
+        required=False,
+        label="MCP servers",
+        help_text="MCP servers by name, such as tickets, or tools of them, such as tickets/search; "
+        f"all means every server; one per line, at most {MAX_IDS}.",
+    )
     pricing_type = forms.ChoiceField(
         required=False,
         choices=[("free", "Free models"), ("paid", "Paid models")],

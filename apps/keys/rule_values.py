@@ -1,6 +1,6 @@
-"""Validates the values of access rules, by type. Pure.
+"""Validates the values of access rules, by type: shapes and sizes. Pure.
 
-Unknown models and providers are accepted, because the catalog changes.
+Unknown models, providers and MCP servers are accepted, because they come and go.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from apps.kernel.rest.envelopes import Issue
+from apps.keys.iam import MCP_FIELD, MCP_SUBJECT
 
 # Maximum ids in a rule, and characters of each.
 MAX_IDS, MAX_ID_LENGTH = 500, 255
@@ -20,9 +21,11 @@ MAX_PRICE = Decimal(1_000_000)
 PRICING_TYPES = ("free", "paid")
 # An id of a provider in the catalog, or an organization's own; another value would never match.
 _PROVIDER = re.compile(r"custom:.+|[a-z0-9][a-z0-9._-]*")
-# Names of MCP servers, which are not models at a provider.
+# Prefix by which logs name an MCP server in the provider column. Rules about models and providers never match one.
 _MCP = "mcp:"
-_LISTS = {"models": "models", "providers": "providers"}
+# A registered server, or one of its tools by the tool's own name.
+_MCP_SERVER = re.compile(r"[a-z0-9-]{1,40}(/.+)?", re.DOTALL)
+_LISTS = {"models": "models", "providers": "providers", MCP_SUBJECT: MCP_FIELD}
 _PRICING = ("pricingType", "maxInputPrice", "maxOutputPrice")
 
 
@@ -52,7 +55,9 @@ def _fault_of(name: str, one: Any) -> str | None:
     if not (isinstance(one, str) and 1 <= len(one) <= MAX_ID_LENGTH and "\0" not in one):
         return f"Must be a string of 1 to {MAX_ID_LENGTH} characters"
     if one.startswith(_MCP):
-        return "Rules apply to models; set the projects of an MCP server on the server (projectIds)"
+        return "MCP servers have rules of their own: allow_mcp_servers and deny_mcp_servers, without mcp:"
+    if name == MCP_FIELD and not _MCP_SERVER.fullmatch(one):
+        return "Must be the name of an MCP server, such as tickets, or a tool of one, such as tickets/search; or all"
     if name == "providers" and not _PROVIDER.fullmatch(one):
         return "Must be the id of a provider, such as openai, or custom: and the name of your own"
     return None

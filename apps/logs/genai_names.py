@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+# The conventions' version: the last that has spans and metrics of generative AI under these names. Their own repository
+# has begun to rename them since.
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 # By the kind of request; names of our own where the conventions have none.
 OPERATIONS = {
     "chat": "chat",

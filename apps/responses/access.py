@@ -16,7 +16,7 @@ from apps.gateway.access.policy import Policy
 from apps.kernel import database
 from apps.responses import refusals
 from apps.responses.models import Conversation, StoredResponse
-from apps.responses.public_ids import is_public_id
+from apps.responses.public_ids import is_own_id
 from apps.responses.retention import keeps
 from apps.responses.storing import find_aside
 
@@ -37,7 +37,7 @@ def visible_conversations(policy: Policy) -> QuerySet[Conversation]:
 
 def find_response(policy: Policy, response_id: str) -> StoredResponse | None:
     """Return a response, wherever it lies; None for what the caller does not reach. Raises DatabaseError."""
-    if not (keeps(policy) and is_public_id(response_id)):
+    if not (keeps(policy) and is_own_id(response_id)):
         return None
     try:
         row = database.read(visible_responses(policy).filter(pk=response_id).first)
@@ -62,7 +62,7 @@ def access_conversation(
     rows = visible_conversations(policy)
     if lock:
         rows = rows.select_for_update()
-    row = rows.filter(pk=conversation_id).first() if is_public_id(conversation_id) else None
+    row = rows.filter(pk=conversation_id).first() if is_own_id(conversation_id) else None
     if row is None:
         raise refusals.no_conversation(str(conversation_id), param)
     return row

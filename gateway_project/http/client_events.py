@@ -11,10 +11,14 @@ from collections import Counter as Counts
 import structlog
 from prometheus_client import Counter, Histogram
 
+from apps.kernel.zero_series import begin_at_zero
+
 log = structlog.get_logger("gateway_project.http")
 
 REFUSED = Counter("gateway_refused_requests_total", "Requests refused before any view saw them", ["reason"])
 CLOSED = Counter("gateway_closed_connections_total", "Connections closed by the gateway's own choice", ["reason"])
+begin_at_zero(REFUSED, ("malformed", "no_credential", "overloaded", "throttled", "too_large", "too_slow"))
+begin_at_zero(CLOSED, ("address_limit", "no_room"))
 LOOP_TURNS = Histogram(
     "gateway_event_loop_longest_turn_seconds",
     "The event loop's longest turn, looked at ten times a second in each worker",

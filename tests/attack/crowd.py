@@ -25,9 +25,9 @@ _RETRY_AFTER = re.compile(rb"\r\nretry-after: (\d+)", re.IGNORECASE)
 # How long a refusal may take to be one that costs its client nothing.
 AT_ONCE = 0.05
 _MOST_OPEN = 4_000
-# So often capacity and overload are measured by turns, more often in a longer run; seconds of a turn then. Seconds of
-# each that do not count, until a queue has filled.
-_TURNS, _TURN, _BEGINNING = 12, 1.5, 0.5
+# So often capacity and overload are measured by turns, more often in a longer run; seconds of a turn then; at least.
+# Seconds of each that do not count: a queue fills, and after half a second it is shortened, when fewer are answered.
+_TURNS, _TURN, _MIN_TURN, _BEGINNING = 12, 1.5, 1.0, 1.0
 # Seconds in which everybody is answered once nobody asks any more.
 _PATIENCE = 20
 
@@ -172,15 +172,16 @@ def overloaded(port: int, request: bytes, seconds: float, clients: int = 64) -> 
     """
     crowd = Crowd(port)
     turns = max(_TURNS, int(seconds / _TURN))
+    turn = max(seconds / turns, _MIN_TURN)
     # To open connections.
     _capacity(crowd, request, 1.0, clients)
-    capacities = [max(_capacity(crowd, request, seconds / turns, clients), 1)]
+    capacities = [max(_capacity(crowd, request, turn, clients), 1)]
     goods, answers = list[float](), list[Answered]()
     for _ in range(turns):
         before = len(crowd.answers)
-        goods.append(_goodput(crowd, request, 2 * capacities[-1], seconds / turns))
+        goods.append(_goodput(crowd, request, 2 * capacities[-1], turn))
         answers += crowd.answers[before:]
-        capacities.append(max(_capacity(crowd, request, seconds / turns, clients), 1))
+        capacities.append(max(_capacity(crowd, request, turn, clients), 1))
     crowd.give_up()
     shares = [
         2 * good / (before + after) for good, before, after in zip(goods, capacities, capacities[1:], strict=False)

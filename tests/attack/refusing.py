@@ -6,6 +6,7 @@ the workers take meanwhile for everybody else is measured with nothing, and left
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tests.attack.wire import ATTACKER, chat, connect, head, read_answer, reques
 CHAT = "/v1/chat/completions"
 # Seconds of a turn in which nothing is asked, and how many turns each kind has.
 _LEAST, _TURNS = 0.05, 3
+_RESPONSE_ID = re.compile(rb"resp_[0-9a-f]{48}")
 
 
 def kinds(token: str) -> Iterator[tuple[str, bytes]]:
@@ -46,8 +48,15 @@ def kinds(token: str) -> Iterator[tuple[str, bytes]]:
     yield "wrong embeddings", request("POST", "/v1/embeddings", {"model": "sandbox/echo"}, token=token)
 
 
+def stored_kinds(token: str, response_id: str) -> Iterator[tuple[str, bytes, bytes]]:
+    """Yield refusals that have to ask the database, each with the request of its own endpoint that is served."""
+    served = request("GET", f"/v1/responses/{response_id}", token=token)
+    yield "unknown response of the right form", request("GET", f"/v1/responses/resp_{'0' * 48}", token=token), served
+
+
 def compared(port: int, token: str, workers: list[int], seconds: float) -> Counter[str]:
-    """Return statuses, and for every kind what it takes, in per cent of what a good request takes.
+    """Return statuses, and for every kind what it takes, in per cent of what a good request takes, or one that its
+    endpoint serves.
 
     All is asked on one connection, and so of one worker.
     """
@@ -72,13 +81,20 @@ def compared(port: int, token: str, workers: list[int], seconds: float) -> Count
         time.sleep(least)
         return _processor_seconds(workers) - before, time.perf_counter() - began
 
-    good, every = chat(token), list(kinds(token))
+    good = chat(token)
+    sock.sendall(request("POST", "/v1/responses", {"model": "sandbox/echo", "input": "hello"}, token=token))
+    found = _RESPONSE_ID.search(read_answer(sock))
+    every = [(name, words, good) for name, words in kinds(token)]
+    if found is None:
+        got["no response stored"] += 1
+    else:
+        every += stored_kinds(token, found[0].decode())
     times = max(int(seconds * 2), 5)
-    for words in (good, *(words for _, words in every)):
+    for words in {words: None for _, refused_words, good in every for words in (good, refused_words)}:
         # What is read and compiled once is no part of it.
         ask(words)
         ask(words)
-    for name, words in every:
+    for name, words, good in every:
         served = refused = 0.0
         for _ in range(_TURNS):
             others, passed = taken(None, _LEAST)

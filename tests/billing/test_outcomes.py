@@ -53,6 +53,8 @@ def test_a_completed_answer_pays_what_the_provider_counted(caller: Caller, strea
     answer = caller.chat(PAID, stream=stream)
     if stream:
         chunks_of(answer)
+    else:
+        assert "estimated_cost" not in answer.json()["metadata"]
     row = logged(caller)
     assert (row.cost, row.estimated_cost, row.unified_finish_reason) == (COST, False, "completed")
     assert (row.input_cost, row.output_cost) == (Decimal("0.00015"), Decimal("0.00012"))
@@ -138,7 +140,8 @@ def test_a_kept_answer_is_free(caller: Caller) -> None:
 
 
 def test_no_counts_are_estimated_and_say_so(caller: Caller) -> None:
-    caller.chat("12345678", model="sandbox/no-usage")
+    told = caller.chat("12345678", model="sandbox/no-usage").json()["metadata"]
+    assert told["estimated_cost"] is True
     row = logged(caller)
     assert (row.estimated_cost, row.prompt_tokens, row.completion_tokens) == (True, 6, 5)
     assert row.prices["used"] == {"input": 6, "output": 5, "estimated": True}

@@ -132,6 +132,37 @@ def test_a_search_is_paid_by_its_size_unless_the_provider_says_what_it_took(used
     assert cost_of(Usage(**used), plain).web_search == used.get("web_searches", 0) * Decimal("0.008")
 
 
+@pytest.mark.parametrize(("count", "cost"), [(0, "0"), (1, "0.025"), (3, "0.025")])
+def test_who_pays_searches_by_the_request_pays_maps_so(count: int, cost: str) -> None:
+    stated = {"input": "1", "tools": {"google_maps": "0.025", "x_search": "0.005"}}
+    usage = Usage(tool_calls={"google_maps": count, "x_search": 2})
+    by_request = read_card({**stated, "grounded_request": "0.035"})
+    assert cost_of(usage, by_request).request == Decimal(cost) + Decimal("0.01")
+    assert cost_of(usage, read_card(stated)).request == count * Decimal("0.025") + Decimal("0.01")
+
+
+@pytest.mark.parametrize("told", ["0", "0.00000001", "0.0314", "0.5"])
+@pytest.mark.parametrize("discount", ["0", "0.1"])
+def test_what_the_provider_says_that_an_answer_cost_is_paid(told: str, discount: str) -> None:
+    """By our prices it would be 0.0315 + 0.0025, and a tool without a price."""
+    calls = {"file_search": 1, "unheard_of": 1}
+    usage = Usage(input=10_000, output=1_000, tool_calls=calls, told_cost=Decimal(told))
+    bill = bill_at(GPT, used=usage, discount=Decimal(discount))
+    cost = cost_by(msgspec.json.decode(msgspec.json.encode(bill), type=Bill))
+    # A discount rounds each part.
+    assert abs(cost.total - Decimal(told) * (1 - Decimal(discount))) <= (len(PARTS) * STEP if Decimal(discount) else 0)
+    assert cost.total == sum(getattr(cost, part) for part in PARTS)
+    assert cost.unpriced is False
+    if told == "0.5":
+        assert (cost.input, cost.output) == (Decimal("0.0175") * (1 - Decimal(discount)), cost.input * 4 / 5)
+
+
+def test_several_answers_have_a_cost_of_their_own_where_each_says_one() -> None:
+    one, other = Usage(input=1, told_cost=Decimal("0.1")), Usage(input=2, told_cost=Decimal("0.2"))
+    assert total_usage([one, other]) == Usage(input=3, told_cost=Decimal("0.3"))
+    assert total_usage([one, Usage(input=2)]) == Usage(input=3)
+
+
 def test_a_recording_is_paid_for_its_least_length() -> None:
     card = PriceCard(audio_minute=Decimal("0.06"), audio_minimum=Decimal(10))
     assert [cost_of(Usage(audio_milliseconds=it), card).total for it in (0, 1, 10_000, 11_000)] == [
@@ -181,6 +212,7 @@ whole_usages = st.builds(
     cache_read_audio=counts,
     cache_read_image=counts,
     tool_calls=st.none() | st.dictionaries(st.sampled_from(["file_search", "code_interpreter"]), st.integers(0, 100)),
+    told_cost=st.none() | st.decimals(0, 100, places=10),
     passes=st.lists(st.builds(ModelPass, model=st.sampled_from(["", "wise"]), usage=usages), max_size=3).map(tuple),
 )
 
@@ -243,4 +275,6 @@ def test_tiers_of_the_catalog_cost_what_they_say() -> None:
 def test_every_count_is_a_number_and_nothing_else_is() -> None:
     assert all(type(getattr(Usage(), name)) is int for name in COUNTS)
     beside = {name for name in Usage.__struct_fields__ if name not in COUNTS}
-    assert beside == {"estimated", "tool_calls", "search_size", "told_search_cost", "service_tier", "region", "passes"}
+    assert beside == {
+        *("estimated", "tool_calls", "search_size", "told_search_cost", "told_cost", "service_tier", "region", "passes")
+    }

@@ -70,7 +70,7 @@ def test_rows_say_what_the_files_say(loaded: None) -> None:
         "cache_write": "6.25",
         "cache_write_1h": "10",
         "web_search": "0.01",
-        "tools": {"web_fetch": "0", "code_execution": "0"},
+        "tools": {"web_fetch": "0", "code_execution": "0.004166666667"},
     }
     assert row.facts == {
         "aliases": ["claude-opus-4-5-20251101"],

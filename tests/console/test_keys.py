@@ -176,6 +176,7 @@ def test_each_kind_of_rule_has_its_form(world: World, key: ApiKey) -> None:
         {"kind": "models", "effect": "allow", "models": "gpt-5\n gpt-5-mini \n\ngpt-5"},
         {"kind": "providers", "effect": "deny", "providers": ["openai", "groq"]},
         {"kind": "pricing", "effect": "allow", "pricingType": "paid", "maxInputPrice": "2.5", "maxOutputPrice": ""},
+        {"kind": "mcp_servers", "effect": "deny", "mcpServers": "tickets\ntickets/echo\ntickets"},
     ]
     for fields in forms:
         assert visitor.send(path, {"action": "add-rule", **fields}).status_code == 302
@@ -184,13 +185,17 @@ def test_each_kind_of_rule_has_its_form(world: World, key: ApiKey) -> None:
         ("allow_models", {"models": ["gpt-5", "gpt-5-mini"]}),
         ("deny_providers", {"providers": ["openai", "groq"]}),
         ("allow_pricing", {"pricingType": "paid", "maxInputPrice": "2.5"}),
+        ("deny_mcp_servers", {"mcpServers": ["tickets", "tickets/echo"]}),
     ]
-    assert "input at most $2.5 per million tokens" in words(visitor.open(path))
+    shown = words(visitor.open(path))
+    assert "input at most $2.5 per million tokens" in shown
+    assert "Deny MCP servers tickets , tickets/echo no server of this project: tickets, tickets/echo" in shown
     visitor.send(path, {"action": "switch-rule", "rule": str(rules[0].id)})
     visitor.send(path, {"action": "remove-rule", "rule": str(rules[1].id)})
     assert list(key.iam_rules.order_by("created_at").values_list("rule_type", "status")) == [
         ("allow_models", "inactive"),
         ("allow_pricing", "active"),
+        ("deny_mcp_servers", "active"),
     ]
 
 
@@ -200,6 +205,7 @@ def test_each_kind_of_rule_has_its_form(world: World, key: ApiKey) -> None:
         ({"kind": "models", "effect": "allow", "models": " "}, "models"),
         ({"kind": "pricing", "effect": "allow", "pricingType": "cheap"}, "pricingType"),
         ({"kind": "pricing", "effect": "deny", "pricingType": "paid", "maxInputPrice": "-1"}, "maxInputPrice"),
+        ({"kind": "mcp_servers", "effect": "deny", "mcpServers": "Tickets"}, "mcpServers"),
         ({"kind": "nothing", "effect": "allow"}, None),
     ],
 )

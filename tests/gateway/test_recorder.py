@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from decimal import Decimal
 
 import pytest
 from django.test import RequestFactory
 
+from apps.gateway.canonical.events import Event, ImageMade, TextDelta, UsageReported
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects import openai
 from apps.gateway.endpoints.chat_completions import chat_completions
@@ -14,10 +17,13 @@ from apps.gateway.pipeline import open_chat
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.run import ChatRun
 from apps.gateway.settlement import record
+from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ApiError, ClientGone, InternalError
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import Route
+from apps.kernel.usage import Usage
 from apps.logs.models import RequestLog
+from apps.organizations.models import Organization
 from tests.support.guardrails_in_force import forbid, guard
 from tests.support.upstream import Caller, nothing_happened, settle_all
 
@@ -63,6 +69,55 @@ def test_one_who_leaves_behind_the_last_event_is_recorded_once(caller: Caller) -
     events.close()
     end_again(run)
     assert only_row(caller) == (200, False, True)
+
+
+PICTURE = [
+    TextDelta(text="A cat"),
+    ImageMade(url="data:image/png;base64,aGk="),
+    UsageReported(usage=Usage(input=10, output=2, image_output=1_290)),
+]
+BROKEN = InternalError("The provider's answer ended before it was complete")
+
+
+@pytest.mark.parametrize(
+    ("stream", "events", "cost"),
+    [
+        # A picture that was passed on is paid for, and so is what was counted beside it.
+        (True, PICTURE, "0.0007767"),
+        (True, PICTURE[:1], "0"),
+        # Who gets an error and nothing else pays nothing.
+        (False, PICTURE, "0"),
+    ],
+)
+def test_a_stream_that_fails_behind_a_picture_pays_for_it(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, stream: bool, events: list[Event], cost: str
+) -> None:
+    def fails(_: Failover) -> Iterator[Event]:
+        yield from events
+        raise BROKEN
+
+    monkeypatch.setattr(Failover, "run", fails)
+    run = open_run(caller, "draw a cat", stream=stream)
+    assert type(list(run.events())[-1]).__name__ == "Failed"
+    end_again(run)
+    assert settle_all() == 1
+    row = RequestLog.objects.get()
+    assert (row.status_code, row.has_error, row.cost) == (500, True, Decimal(cost))
+    assert Organization.objects.get(pk=caller.organization_id).credits == 100 - Decimal(cost)
+
+
+def test_a_picture_that_nobody_counted_is_paid_by_an_estimate_where_the_stream_fails_behind_it(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Failover) -> Iterator[Event]:
+        yield PICTURE[1]
+        raise BROKEN
+
+    monkeypatch.setattr(Failover, "run", fails)
+    list(open_run(caller, "draw a cat", stream=True).events())
+    settle_all()
+    row = RequestLog.objects.get()
+    assert (row.estimated_cost, row.prices["used"]["image_output"], row.prices["used"]["images"]) == (True, 6_240, 1)
 
 
 def test_one_who_leaves_in_the_middle_is_recorded_once_and_pays(caller: Caller) -> None:

@@ -20,7 +20,7 @@ import pytest
 from kombu import Connection
 from redis import Redis
 
-from gateway_project import data_directory, embedded, env
+from gateway_project import data_directory, embedded, env, home_removal
 from gateway_project.embedded import Postgres, Store, Valkey, programs
 from gateway_project.embedded.child_process import stop_child
 
@@ -310,6 +310,15 @@ def test_where_nobody_cannot_pass_data_and_programs_are_kept_elsewhere(
 
     with embedded.running(closed) as stores:
         assert_kept(stores)
+    # It is removed with the home.
+    monkeypatch.setenv("GATEWAY_HOME", str(closed))
+    data_directory.create(closed)
+    (closed / "run" / "lock").touch()
+    assert home_removal.main([]) == 0
+    assert len(list(elsewhere.glob("data-*/data/PG_VERSION"))) == 1
+    assert home_removal.main(["--yes"]) == 0
+    assert not closed.exists()
+    assert [path.name for path in elsewhere.iterdir()] == ["lock"]
 
 
 def installed(folder: Path, server: str) -> programs.PostgresPrograms:

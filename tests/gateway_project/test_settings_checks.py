@@ -163,6 +163,27 @@ def test_the_way_of_email_is_named_and_its_password_is_not_told(tmp_path: Path) 
     assert "hunter22" not in told
 
 
+SETTINGS = "from django.conf import settings; print(settings.EMAIL_FILE_PATH, settings.EMAIL_BACKEND)"
+
+
+@pytest.mark.parametrize(
+    ("url", "folder"), [("filemail:///var/spool/mails", "/var/spool/mails"), ("filemail:///a%20folder/", "/a folder/")]
+)
+def test_email_in_files_goes_to_the_folder_of_the_url(tmp_path: Path, url: str, folder: str) -> None:
+    program = f"import os; os.environ['DJANGO_SETTINGS_MODULE'] = 'gateway_project.settings'; {SETTINGS}"
+    done = start(tmp_path, "-c", program, EMAIL_URL=url)
+    assert done.stdout == f"{folder} django.core.mail.backends.filebased.EmailBackend\n", done.stderr
+
+
+@pytest.mark.parametrize("url", ["filemail://", "filemail:///", "filemail://mails/here"])
+def test_email_in_files_needs_a_whole_path(tmp_path: Path, url: str) -> None:
+    done = start(tmp_path, "-m", "gateway_project.settings_problems", EMAIL_URL=url)
+    assert (done.returncode, done.stdout) == (
+        1,
+        "- EMAIL_URL must name a folder by its whole path, as in filemail:///var/spool/gateway-mail\n",
+    )
+
+
 def test_a_database_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
     done = start(tmp_path, "manage.py", "prepare")
     assert done.returncode == 1

@@ -18,7 +18,7 @@ CEILINGS = {
     "apps/billing": 0,
     "apps/catalog": 0,
     "apps/console": 0,
-    "apps/gateway": 1719,
+    "apps/gateway": 1731,
     "apps/guardrails": 618,
     "apps/kernel": 0,
     "apps/keys": 0,
@@ -31,12 +31,12 @@ CEILINGS = {
     "apps/responses": 95,
     "apps/sandbox": 118,
     "bench": 89,
-    "docs": 490,
-    "docs/adr": 454,
-    "gateway_project": 43,
+    "docs": 501,
+    "docs/adr": 460,
+    "gateway_project": 44,
     "script": 0,
     "templates": 0,
-    "tests": 1002,
+    "tests": 1026,
 }
 # The rest of the repository's text: `docs` without the folders that have a ceiling of their own.
 APART = {"docs": "docs/adr"}

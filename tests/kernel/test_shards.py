@@ -114,7 +114,7 @@ class TestMoney:
 
     def test_the_primaries_share_admission_and_settlement(self, cluster: ValkeyCluster, tmp_path: Path) -> None:
         # Sixteen shards on three primaries: five, five and six of them.
-        assert ask(cluster, "spread_load", tmp_path) == {"organizations": 64, "scripts": [300, 300, 360]}
+        assert ask(cluster, "spread_load", tmp_path) == {"organizations": 64, "scripts": [400, 400, 480]}
 
 
 class TestOutbox:

@@ -32,8 +32,8 @@ def retaining(world: World) -> World:
     return world
 
 
-def log_full(world: World) -> Any:
-    return log_row(world, **{**FULL, "retention_level": "retain", "has_error": False})
+def log_full(world: World, **columns: Any) -> Any:
+    return log_row(world, **{**FULL, "retention_level": "retain", "has_error": False, **columns})
 
 
 def is_signed_by_standard_webhooks(taken: Taken) -> bool:
@@ -120,7 +120,7 @@ def attributes_of(span: Any) -> dict[str, Any]:
 
 def test_langfuse_gets_spans_by_the_conventions(retaining: World, receiver: Receiver) -> None:
     sink = make_sink(retaining, "otlp", f"{receiver.origin}/api/public/otel/v1/traces", include_content=True)
-    record = log_full(retaining)
+    record = log_full(retaining, time_to_first_token=250)
     failed = log_row(retaining, has_error=True, status_code=502, used_provider="custom:x")
     assert deliver(sink.pk) == 2
     (taken,) = receiver.taken
@@ -128,7 +128,10 @@ def test_langfuse_gets_spans_by_the_conventions(retaining: World, receiver: Rece
     assert (taken.path, taken.headers["authorization"]) == ("/api/public/otel/v1/traces", f"Basic {basic}")
     # Ids are hexadecimal in OTLP's JSON, which is where it differs from that of protocol buffers.
     told = json.loads(taken.body)
-    spans = told["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    resource_spans = told["resourceSpans"][0]
+    assert resource_spans["schemaUrl"] == "https://opentelemetry.io/schemas/1.41.0"
+    assert resource_spans["scopeSpans"][0]["schemaUrl"] == "https://opentelemetry.io/schemas/1.41.0"
+    spans = resource_spans["scopeSpans"][0]["spans"]
     assert [(one["traceId"], one["spanId"]) for one in spans] == [
         (one.id.hex, one.id.hex[16:]) for one in (record, failed)
     ]
@@ -147,13 +150,13 @@ def test_langfuse_gets_spans_by_the_conventions(retaining: World, receiver: Rece
     assert json.loads(attributes.pop("gen_ai.output.messages")) == [
         {"role": "assistant", "parts": [{"type": "text", "content": FULL["content"]}], "finish_reason": "stop"}
     ]
-    first_chunk = (record.time_to_first_token or 0) / 1000
     expected = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": "gpt-5",
         "gen_ai.response.model": "gpt-5-2026-08-07",
-        "gen_ai.response.id": str(record.id),
+        "gen_ai.response.id": None,
+        "gateway.log_id": str(record.id),
         "gen_ai.response.finish_reasons": ["stop"],
         "gen_ai.usage.input_tokens": 1,
         "gen_ai.usage.output_tokens": 2,
@@ -165,7 +168,7 @@ def test_langfuse_gets_spans_by_the_conventions(retaining: World, receiver: Rece
         "gateway.source": "web",
         "gateway.streamed": True,
         "gen_ai.request.stream": True,
-        "gen_ai.response.time_to_first_chunk": None if record.time_to_first_token is None else first_chunk,
+        "gen_ai.response.time_to_first_chunk": 0.25,
     }
     assert {name: attributes.get(name) for name in expected} == expected
     other = attributes_of(second)

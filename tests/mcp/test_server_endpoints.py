@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from apps.gateway.tool_calls import listings
+from apps.keys.models import IamRule
 from apps.logs.models import RequestLog
 from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
@@ -90,6 +91,29 @@ def test_all_servers_are_listed_and_called_under_joined_names(
     assert mcp_server.params_of("tools/call")["name"] == long
     unknown = ask(caller, "/mcp/all", "tools/call", {"name": f"wiki__{long}", "arguments": {}})
     assert unknown["error"]["code"] == -32602
+
+
+def test_access_rules_of_the_key_hold_at_every_address(caller: Caller, mcp_server: StandIn, tickets: McpServer) -> None:
+    register(caller, "wiki", mcp_server.url)
+    IamRule.objects.create(
+        api_key=caller.key, rule_type="deny_mcp_servers", rule_value={"mcpServers": ["wiki", "tickets/echo"]}
+    )
+    assert names(ask(caller, "/mcp/tickets", "tools/list")) == ["add"]
+    assert names(ask(caller, "/mcp/all", "tools/list")) == ["tickets__add"]
+    for path, tool_name in (
+        ("/mcp/tickets", "echo"),
+        ("/mcp/all", "tickets__echo"),
+        ("/mcp/all", "wiki__add"),
+    ):
+        refused = ask(caller, path, "tools/call", {"name": tool_name, "arguments": {}})
+        assert refused["error"] == {"code": -32602, "message": f"Unknown tool: {tool_name}"}
+    unknown = post(caller, "/mcp/wiki", "tools/list")
+    assert (unknown.status_code, unknown.json()["error"]["message"]) == (404, "MCP server not found")
+    assert "tools/call" not in mcp_server.methods()
+    answer = ask(caller, "/mcp/all", "tools/call", {"name": "tickets__add", "arguments": {}})
+    assert answer["result"]["content"] == [{"type": "text", "text": "hello"}]
+    # The gateway's own tools are none of a registered server.
+    assert "list-models" in names(ask(caller, "/mcp", "tools/list"))
 
 
 def test_a_revision_without_handshake_asks_it_too(caller: Caller, tickets: McpServer) -> None:

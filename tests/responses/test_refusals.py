@@ -9,10 +9,11 @@ import openai as sdk
 import pytest
 from django.test import override_settings
 from openai import OpenAI
+from pytest_django import DjangoAssertNumQueries
 
 from apps.keys.models import ApiKey
 from apps.organizations.models import Organization, RetentionLevel
-from apps.responses import history
+from apps.responses import access, history
 from apps.responses.models import Conversation, StoredResponse
 from tests.responses.conftest import Clients, neighbour, stranger
 from tests.support.upstream import Caller, settle_all
@@ -176,3 +177,25 @@ def test_a_new_retention_level_holds_from_the_next_request_on(
     with pytest.raises(sdk.NotFoundError):
         openai.responses.retrieve(made.id)
     assert not StoredResponse.objects.exclude(pk=made.id).exists()
+
+
+def test_an_id_that_was_never_made_here_is_refused_without_a_store(
+    keeper: Caller, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    def read_aside(*_: object) -> None:
+        raise AssertionError("the store was asked")
+
+    monkeypatch.setattr(access, "find_aside", read_aside)
+    headers = {"Authorization": f"Bearer {keeper.token}"}
+    paths = [
+        "/v1/responses/resp_nothing",
+        f"/v1/responses/resp_{'0' * 47}",
+        f"/v1/responses/resp_{'A' * 48}",
+        "/v1/files/file-nothing",
+        "/v1/batches/batch_nothing",
+        "/v1/conversations/conv_nothing",
+    ]
+    assert keeper.client.get(paths[0], headers=headers).status_code == 404
+    with django_assert_num_queries(0):
+        answers = [keeper.client.get(path, headers=headers) for path in paths]
+    assert [answer.status_code for answer in answers] == [404] * len(paths)

@@ -58,6 +58,8 @@ def test_one_may_begin_inactive(dana: Caller, key: ApiKey) -> None:
         ("deny_providers", {"providers": ["sandbox", "openai", "custom:our-own"]}),
         ("allow_pricing", {"pricingType": "free"}),
         ("deny_pricing", {"pricingType": "paid", "maxInputPrice": 2.5, "maxOutputPrice": "10"}),
+        ("allow_mcp_servers", {"mcpServers": ["tickets", "files/read file", "files/a/b"]}),
+        ("deny_mcp_servers", {"mcpServers": ["all"]}),
     ],
 )
 def test_the_value_is_kept_as_it_was_given(dana: Caller, key: ApiKey, rule_type: str, value: Any) -> None:
@@ -82,7 +84,7 @@ def test_the_value_is_kept_as_it_was_given(dana: Caller, key: ApiKey, rule_type:
                 rule_type,
                 {rule_type.partition("_")[2]: ["openai", name]},
                 f"ruleValue.{rule_type.partition('_')[2]}[1]",
-                "Rules apply to models; set the projects of an MCP server on the server (projectIds)",
+                "MCP servers have rules of their own: allow_mcp_servers and deny_mcp_servers, without mcp:",
             )
             for rule_type in ("allow_models", "deny_models", "allow_providers", "deny_providers")
             for name in ("mcp:files", "mcp:files/read")
@@ -96,6 +98,24 @@ def test_the_value_is_kept_as_it_was_given(dana: Caller, key: ApiKey, rule_type:
             )
             for rule_type in ("allow_providers", "deny_providers")
             for name in ("OpenAI", "openai/gpt-5", "tool:x", "custom:", "open ai", " ")
+        ),
+        ("deny_mcp_servers", {}, "ruleValue.mcpServers", "Required"),
+        ("deny_mcp_servers", {"providers": ["tickets"]}, "ruleValue.providers", "Not a field of deny_mcp_servers"),
+        (
+            "deny_mcp_servers",
+            {"mcpServers": ["tickets", "mcp:tickets"]},
+            "ruleValue.mcpServers[1]",
+            "MCP servers have rules of their own: allow_mcp_servers and deny_mcp_servers, without mcp:",
+        ),
+        *(
+            (
+                rule_type,
+                {"mcpServers": [name]},
+                "ruleValue.mcpServers[0]",
+                "Must be the name of an MCP server, such as tickets, or a tool of one, such as tickets/search; or all",
+            )
+            for rule_type in ("allow_mcp_servers", "deny_mcp_servers")
+            for name in ("Tickets", "tickets/", "/search", "tickets__search", "*", "x" * 41)
         ),
         ("allow_pricing", {}, "ruleValue.pricingType", "Required"),
         ("allow_pricing", {"pricingType": "cheap"}, "ruleValue.pricingType", "Must be free or paid"),
@@ -115,7 +135,8 @@ def test_the_value_is_kept_as_it_was_given(dana: Caller, key: ApiKey, rule_type:
             "allow_all",
             {},
             "ruleType",
-            "Must be one of: allow_models, deny_models, allow_pricing, deny_pricing, allow_providers, deny_providers",
+            "Must be one of: allow_models, deny_models, allow_pricing, deny_pricing, allow_providers, deny_providers,"
+            " allow_mcp_servers, deny_mcp_servers",
         ),
     ],
 )

@@ -93,7 +93,7 @@ _whole_calls = st.builds(
     WholeCall,
     id=ids,
     name=words,
-    arguments=words,
+    arguments=words.filter(lambda text: text != "null"),
     extra=st.sampled_from((None, {"type": "custom"}, {"namespace": "ns"}, {"type": "custom", "namespace": "ns"})),
 )
 _items = st.builds(
@@ -131,7 +131,7 @@ def chats(draw: st.DrawFn, dialect: str) -> Chat:
         **draw(st.just({}) | unknown),
         **draw(st.sampled_from(({}, {"truncation": "auto"}, {"max_tool_calls": 3}, {"safety_identifier": "x"}))),
         **draw(st.sampled_from(({}, {"include": ["web_search_call.action.sources"]}))),
-        **draw(st.sampled_from(({}, {"reasoning": {"summary": "auto"}}, {"text": {"x_more": 1}}))),
+        **draw(st.sampled_from(({}, {"reasoning": {"x_more": 1}}, {"text": {"x_more": 1}}))),
     }
     return Chat(
         model=draw(words),
@@ -146,7 +146,7 @@ def chats(draw: st.DrawFn, dialect: str) -> Chat:
         tools=tools,
         tool_choice=draw(maybe(_choices)) if tools else None,
         parallel_tool_calls=draw(maybe(st.just(False))) if tools else None,
-        reasoning=draw(maybe(st.builds(ReasoningRequest, effort=st.sampled_from(("none", "low", "max"))))),
+        reasoning=draw(maybe(_reasoning)),
         user=draw(maybe(words)),
         metadata=draw(maybe(records)),
         service_tier=draw(maybe(st.sampled_from(("auto", "flex")))),
@@ -164,6 +164,9 @@ _formats = st.builds(ResponseFormat, kind=st.just("json_object")) | st.builds(
     description=maybe(words),
     schema=unknown,
     strict=maybe(st.booleans()),
+)
+_reasoning = st.builds(ReasoningRequest, effort=st.sampled_from(("none", "low", "max"))) | st.builds(
+    ReasoningRequest, effort=st.sampled_from((None, "high")), summary=st.sampled_from(("auto", "detailed"))
 )
 _choices = (
     st.builds(ToolChoice, mode=st.sampled_from(("auto", "none", "required")))

@@ -38,6 +38,8 @@ class Collector:
     metrics: dict[str, Any] = field(default_factory=dict)
     resources: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    # The schemas of each resource and of its scopes.
+    schemas: list[tuple[str, ...]] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
 
     def take(self, path: str, body: bytes) -> None:
@@ -45,10 +47,12 @@ class Collector:
         if path == "/v1/traces":
             for one in ExportTraceServiceRequest.FromString(body).resource_spans:
                 self.resources.append(values_of(one.resource.attributes))
+                self.schemas.append((one.schema_url, *(scoped.schema_url for scoped in one.scope_spans)))
                 self.spans += [_received(span) for scoped in one.scope_spans for span in scoped.spans]
         else:
             for told in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                 self.resources.append(values_of(told.resource.attributes))
+                self.schemas.append((told.schema_url, *(scoped.schema_url for scoped in told.scope_metrics)))
                 for scoped_metrics in told.scope_metrics:
                     self.metrics |= {metric.name: metric for metric in scoped_metrics.metrics}
 

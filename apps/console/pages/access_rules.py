@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 from django.http import HttpRequest
@@ -14,57 +15,64 @@ from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.ids import find_id
 from apps.keys import actions
 from apps.keys.access import NO_RULE
+from apps.keys.iam import EVERY_MCP_SERVER, MCP_FIELD, MCP_SUBJECT
 from apps.keys.models import ApiKey, IamRule
 from apps.keys.serializers import NewRuleShape
+from apps.mcp_servers.access import usable_servers
 
 EFFECTS: Final = (("allow", "Allow only"), ("deny", "Deny"))
 PRICE_CLASSES: Final = (("free", "Free models"), ("paid", "Paid models"))
-_KINDS: Final = ("models", "providers", "pricing")
+# The member of a rule's value that lists names, by kind; a rule about prices has none.
+_LISTS: Final = {"models": "models", "providers": "providers", MCP_SUBJECT: MCP_FIELD}
+_PRICING: Final = "pricing"
 _PRICES: Final = (("maxInputPrice", "input"), ("maxOutputPrice", "output"))
 
 
 def shown(key: ApiKey) -> dict[str, Any]:
     """Return a key's rules for display, and the choices of the forms."""
     catalog = catalog_cache.current()
+    servers = {server.name for server in usable_servers(key.project.organization_id, key.project_id)}
+    known = {"models": catalog.models, "providers": catalog.providers, MCP_SUBJECT: {EVERY_MCP_SERVER, *servers}}
     rules = [
-        {"id": rule.id, "is_on": rule.status == IamRule.Status.ACTIVE, "words": words_of(rule, catalog)}
+        {"id": rule.id, "is_on": rule.status == IamRule.Status.ACTIVE, "words": words_of(rule, known)}
         for rule in key.iam_rules.order_by("created_at", "id")
     ]
     return {
         "rules": rules,
+        "mcp_servers": sorted(servers),
         "effects": EFFECTS,
         "price_classes": PRICE_CLASSES,
         "providers": sorted((one.id, one.name) for one in catalog.providers.values()),
     }
 
 
-def words_of(rule: IamRule, catalog: catalog_cache.Catalog) -> dict[str, Any]:
-    """Return a rule as text: its effect, its values, and the values that the catalog does not have."""
+def words_of(rule: IamRule, known: Mapping[str, Container[str]]) -> dict[str, Any]:
+    """Return a rule as text: its effect, its values, and the values that `known` does not have for its kind."""
     effect, _, kind = rule.rule_type.partition("_")
     value = rule.rule_value
-    if kind == "pricing":
+    if kind == _PRICING:
         prices = [(words, value[name]) for name, words in _PRICES if value.get(name) is not None]
         bounds = [f"{words} at most ${price} per million tokens" for words, price in prices]
         things = [", ".join([f"{value['pricingType']} models", *bounds])]
         unknown: list[str] = []
     else:
-        things = list(value.get(kind, ()))
-        known = catalog.models if kind == "models" else catalog.providers
-        unknown = [one for one in things if one not in known]
+        things = list(value.get(_LISTS[kind], ()))
+        # A tool is named after its server; whether the server has it, only the server can say.
+        unknown = [one for one in things if (one.partition("/")[0] if kind == MCP_SUBJECT else one) not in known[kind]]
     return {"effect": dict(EFFECTS)[effect], "kind": kind, "things": things, "unknown": unknown}
 
 
 def add(request: HttpRequest, key: ApiKey) -> str:
     """Add the rule of a form. Raises InvalidFields."""
     kind, effect = request.POST.get("kind", ""), request.POST.get("effect", "")
-    if kind not in _KINDS or effect not in dict(EFFECTS):
+    if kind not in (*_LISTS, _PRICING) or effect not in dict(EFFECTS):
         raise InvalidRequest("There is no such type of rule")
     read = NewRuleShape(data={"ruleType": f"{effect}_{kind}", "ruleValue": _value_of(request, kind)})
     read.is_valid(raise_exception=True)
     rule = read.validated_data
-    if kind != "pricing":
+    if kind in _LISTS:
         # Drop duplicates.
-        rule = {**rule, "rule_value": {kind: list(dict.fromkeys(rule["rule_value"][kind]))}}
+        rule = {**rule, "rule_value": {name: list(dict.fromkeys(ids)) for name, ids in rule["rule_value"].items()}}
     actions.create_rule(key=key, **rule)
     return "The rule is on."
 
@@ -84,14 +92,15 @@ def remove(request: HttpRequest, key: ApiKey) -> str:
 
 
 def _value_of(request: HttpRequest, kind: str) -> dict[str, Any]:
-    if kind == "pricing":
+    if kind == _PRICING:
         bounds = {name: request.POST.get(name, "").strip() for name, _ in _PRICES}
         return {
             "pricingType": request.POST.get("pricingType", ""),
             **{name: text for name, text in bounds.items() if text},
         }
-    lines = [line.strip() for text in request.POST.getlist(kind) for line in text.splitlines()]
-    return {kind: [line for line in lines if line]}
+    name = _LISTS[kind]
+    lines = [line.strip() for text in request.POST.getlist(name) for line in text.splitlines()]
+    return {name: [line for line in lines if line]}
 
 
 def _rule_of(request: HttpRequest, key: ApiKey) -> IamRule:

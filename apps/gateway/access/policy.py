@@ -69,6 +69,7 @@ class Policy:
     # Seconds for which the project keeps answers, None when it keeps none.
     cache_seconds: int | None
     expires_at: datetime | None
+    # Access rules about models.
     rules: tuple[AccessRule, ...]
     # Its organization's own shares off the price.
     discounts: Shares
@@ -82,6 +83,8 @@ class Policy:
     reachable_models: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     # Of web pages that may use the key; empty where the deployment's list alone holds.
     allowed_origins: frozenset[str] = frozenset()
+    # Access rules about tools of MCP servers.
+    tool_rules: tuple[AccessRule, ...] = ()
 
     @property
     def spending_limit(self) -> Decimal | None:
@@ -185,6 +188,7 @@ def _read_rows(token: str, generation_token: str) -> tuple[Policy, EngineConfig 
     project, organization = key.project, key.project.organization
     if key.status != ApiKey.Status.ACTIVE:
         raise NoLongerValid(organization.id, generation_token)
+    rules = _rules_of(key)
     policy = Policy(
         api_key_id=key.id,
         project_id=project.id,
@@ -201,7 +205,8 @@ def _read_rows(token: str, generation_token: str) -> tuple[Policy, EngineConfig 
         hedging=project.hedging_enabled,
         cache_seconds=project.cache_duration_seconds if project.caching_enabled else None,
         expires_at=key.expires_at,
-        rules=_rules_of(key),
+        rules=tuple(rule for rule in rules if not rule.is_about_tools),
+        tool_rules=tuple(rule for rule in rules if rule.is_about_tools),
         discounts=own_of(organization.id),
         own_credentials=_credentials_of(organization),
         guardrails=None,

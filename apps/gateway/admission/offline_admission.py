@@ -30,12 +30,13 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.admission import last_balances
 from apps.gateway.admission.last_balances import RETRY_AFTER
 from apps.gateway.admission.offline_hold import OfflineAccount, OfflineHold, add_to_gauge
-from apps.gateway.admission.store_outage import OUTAGE, outage_reason
+from apps.gateway.admission.store_outage import OUTAGE, OUTAGE_REASONS, outage_reason
 from apps.gateway.metrics.definitions import OFFLINE_DECISIONS, UNRESERVED
 from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import Overloaded
 from apps.kernel.money import NANO
 from apps.kernel.store_keys import shard_of
+from apps.kernel.zero_series import begin_at_zero
 from apps.organizations.models import OutagePolicy
 
 log = structlog.get_logger(__name__)
@@ -100,6 +101,14 @@ def forget_all() -> None:
     _forget(kept={})
     _unanswered.clear()
     OUTAGE.forget()
+
+
+# Why a request was not decided by the store, and what became of it.
+begin_at_zero(
+    OFFLINE_DECISIONS,
+    OUTAGE_REASONS,
+    ("admitted", "closed", "unknown_balance", "allowance", "over_limit", "no_credits", "too_fast", "too_many"),
+)
 
 
 class _Refused(Exception):

@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 
 # The store's own words for refusing to work; whatever else it says is `refused`.
 _WORDS = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "BUSY", "MASTERDOWN", "NOPERM", "NOAUTH"})
+OUTAGE_REASONS = ("timeout", "unreachable", "refused", *(word.lower() for word in sorted(_WORDS)))
 _CLASSES = ((OutOfMemoryError, "oom"), (ReadOnlyError, "readonly"), (BusyLoadingError, "loading"))
 
 

@@ -184,7 +184,10 @@ def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> 
     """Return what a candidate charges for a chat with a prompt of about so many tokens."""
     task = task_of(chat)
     usage = task.usage_before_answer(chat, prompt, candidate.offer)
-    served = _ways_to_be_served(chat, candidate.offer.prices)
+    if (calls := calls_of(chat, candidate.offer)) > 1 and (usage.web_searches or usage.tool_calls):
+        made = {name: count * calls for name, count in (usage.tool_calls or {}).items()}
+        usage = replace(usage, web_searches=usage.web_searches * calls, tool_calls=made or None)
+    served = _ways_to_be_served(chat, candidate)
     ways = _prompt_counts(chat, candidate, usage) if task.writes_tokens else (usage,)
     base = max(_dearest(candidate, way, served) for way in ways) + beside_answer(chat, candidate, prompt)
     if not task.writes_tokens:
@@ -206,15 +209,22 @@ def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> 
     return Tariff(base, per_token, most, min(useful, most), min(least * answers, most), seen)
 
 
-def _ways_to_be_served(chat: Chat, card: PriceCard) -> Sequence[tuple[str, str]]:
+def _ways_to_be_served(chat: Chat, candidate: Candidate) -> Sequence[tuple[str, str]]:
     """Return the tiers of service and regions that a chat may be served at; none where that changes no price.
 
-    A tier that was asked for may be refused and the usual one served; with `auto` the provider chooses among all.
+    A tier that was asked for may be refused and the usual one served; with `auto` the provider chooses among all. So it
+    does where a chat names none and the setting of the organization's own account decides.
     """
-    if not (card.service_tiers or card.regions) or (chat.service_tier is None and chat.extra is None):
+    card = candidate.offer.prices
+    if not (card.service_tiers or card.regions):
         return ()
+    open_to_all = chat.service_tier == AUTO
+    if chat.service_tier is None:
+        open_to_all = candidate.credential.mode != CREDITS and bool(candidate.offer.facts.get("tier_by_account"))
+        if chat.extra is None and not open_to_all:
+            return ()
     region, tier = asked_region(chat), asked_service_tier(chat)
-    tiers = ("", *card.service_tiers) if chat.service_tier == AUTO else ("", tier)
+    tiers = ("", *card.service_tiers) if open_to_all else ("", tier)
     return [(tier, region) for tier in tiers] if any(tiers) or region else ()
 
 

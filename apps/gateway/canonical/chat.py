@@ -96,12 +96,16 @@ class ToolCall(Piece):
 
 
 class ToolResult(Piece):
-    """What a tool answered to the call `call_id`."""
+    """What a tool answered to the call `call_id`.
+
+    `json_field`: the tool answered with an object; the text is the JSON of its field of that name, "" of all of it.
+    """
 
     call_id: str
     parts: list[Part]
     name: str | None = None
     is_error: bool = False
+    json_field: str | None = None
 
 
 class Opaque(Piece):
@@ -153,12 +157,14 @@ Tool = FunctionTool | WebSearchTool | OpaqueTool
 class ToolChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether tools are called: as the model likes, never, at least one, or the one named.
 
-    `allowed` names the tools to choose from when these are not all.
+    `allowed` names the tools to choose from when these are not all. `server_tool` is the tool that must be called of
+    the MCP server `name`.
     """
 
     mode: Literal["auto", "none", "required", "named"]
     name: str | None = None
     allowed: tuple[str, ...] = ()
+    server_tool: str | None = None
 
 
 class ResponseFormat(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -172,11 +178,15 @@ class ResponseFormat(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class ReasoningRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How much to think: an effort, or exactly so many tokens (which overrides the effort)."""
+    """How much to think: an effort, or exactly so many tokens (which overrides the effort).
+
+    `summary` says how much the client wants to read of it, in OpenAI's words.
+    """
 
     effort: Effort | None = None
     max_tokens: int | None = None
     exclude: bool | None = None
+    summary: str | None = None
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -301,6 +311,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     model_name: str
     facts: dict[str, Any]
     max_output: int | None = None
+    # Searches of the web that are held for where the client limits them by nothing; None where they need no limit.
+    max_searches: int | None = None
     dropped_fields: list[DroppedField] = []
     rewrites: Rewrites = msgspec.field(default_factory=Rewrites)
 

@@ -54,6 +54,8 @@ class ClientRequest:
     log_id: UUID | None = None
     # The state of a response that the gateway itself asks for, on somebody's behalf (`endpoints/response_state.py`).
     response_state: Any = None
+    # The stored conversation that the request goes on with.
+    conversation_id: str = ""
     # How a line of a batch is exchanged with its provider, where that is by the provider's own batch API
     # (`upstream/batch_exchange.py`).
     batch_exchange: Any = None

@@ -1,7 +1,7 @@
 """Session affinity: find the conversation that a request belongs to, so that its provider's prompt cache is hit again.
 
-Reads the headers and fields that clients already send. Pure. The key is only compared, and must never leave this
-process.
+Reads the headers and fields that clients already send. Pure. A key that comes from a field is only compared; a session
+that a header names is also told in traces.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ def find_session_key(
     headers: Mapping[str, str], prompt_cache_key: str | None, metadata: Mapping[str, Any] | None
 ) -> str | None:
     """Return the key that all requests of one conversation share, None when the client sends none."""
-    for name in HEADERS:
-        if value := headers.get(name):
-            return value[:_LONGEST]
+    if session := session_id_of(headers):
+        return session
     if prompt_cache_key:
         return prompt_cache_key[:_LONGEST]
     user = (metadata or {}).get("user_id")
     return _session_within(user)[:_LONGEST] if isinstance(user, str) and user else None
+
+
+def session_id_of(headers: Mapping[str, str]) -> str:
+    """Return the session that a client names in a header; empty where it names none."""
+    return next((value[:_LONGEST] for name in HEADERS if (value := headers.get(name))), "")
 
 
 def _session_within(user: str) -> str:

@@ -15,7 +15,7 @@ from apps.gateway.canonical.chat import CacheMark, Chat, Message, Opaque, Part, 
 from apps.gateway.dialects.configuration_updates import apply_updates
 from apps.gateway.dialects.document_citations import wants_citations
 from apps.gateway.dialects.tool_changes import ANTHROPIC, apply_tool_changes
-from apps.gateway.dialects.unsupported_fields import kind_of, message_path
+from apps.gateway.dialects.unsupported_fields import content_path, kind_of, message_path
 from apps.kernel.errors import InvalidRequest
 
 Record = dict[str, Any]
@@ -30,13 +30,16 @@ def drop_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
     Raises InvalidRequest for a block that can neither be said in words nor be left out.
     """
     if dialect != ANTHROPIC:
-        chat = apply_tool_changes(chat)
+        chat = apply_tool_changes(chat, target)
     if chat.kinds.isdisjoint(_HOLDING) or not any(
         _is_strange(part, dialect) for message in chat.messages for part in message.parts
     ):
         return chat
     chat = apply_updates(chat)
-    messages = [_message(message, message_path(chat, at), target, dialect) for at, message in enumerate(chat.messages)]
+    messages = [
+        _message(message, content_path(chat, message_path(chat, at)), target, dialect)
+        for at, message in enumerate(chat.messages)
+    ]
     return replace(chat, messages=messages, source=None)
 
 
@@ -47,23 +50,26 @@ def _is_strange(part: Part, dialect: str) -> bool:
 
 
 def _message(message: Message, place: str, target: Target, dialect: str) -> Message:
+    """Return a message, whose content is at `place`, without foreign blocks."""
     parts: list[Part] = []
     for at, part in enumerate(message.parts):
         if not _is_strange(part, dialect):
             parts.append(part)
         elif message.role == "assistant":
-            target.note_dropped(f"{place}.content", "blocks of an answer that only its own format has words for")
+            target.note_dropped(place, "blocks of an answer that only its own format has words for")
         elif isinstance(part, ToolResult):
-            said = [
-                _as_text(inner, f"{place}.content") if _is_strange(inner, dialect) else inner for inner in part.parts
-            ]
+            said = [_said(inner, place, target) if _is_strange(inner, dialect) else inner for inner in part.parts]
             parts.append(replace(part, parts=said))
         else:
-            where = f"{place}.content[{at}]" if "[" in place else f"{place}.content"
-            if isinstance(part, Opaque) and wants_citations(part.data):
-                target.note_dropped(f"{where}.citations", "documents are not cited by this model's provider")
-            parts.append(_as_text(part, where))
+            parts.append(_said(part, f"{place}[{at}]" if "[" in place else place, target))
     return replace(message, parts=parts)
+
+
+def _said(part: Part, place: str, target: Target) -> Text:
+    """Return a block in words; a wish to have it cited is noted. Raises InvalidRequest as `_as_text`."""
+    if isinstance(part, Opaque) and wants_citations(part.data):
+        target.note_dropped(f"{place}.citations", "documents are not cited by this model's provider")
+    return _as_text(part, place)
 
 
 def _as_text(part: Part, place: str) -> Text:

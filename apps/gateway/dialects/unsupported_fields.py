@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import (
     Chat,
     File,
+    FunctionTool,
     Image,
     Message,
     OpaqueTool,
@@ -37,9 +38,15 @@ Record = dict[str, Any]
 _ESSENTIAL: Final = frozenset({"cachedContent"})
 # Kinds of thinking that are understood; between calls of tools alone, only Anthropic's models think.
 _THINKING: Final = ("enabled", "disabled", "adaptive")
+# What is understood of how to think; whether it is shown is up to the gateway.
+_THINKING_FIELDS: Final = frozenset({"type", "budget_tokens", "display"})
 # Fields kept beside what is understood of them: what else is in them, and nothing where all of it is.
 _HALF_UNDERSTOOD: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
-    "thinking": lambda value: iter(() if value.get("type") in _THINKING else ("thinking.type",)),
+    "thinking": lambda value: (
+        f"thinking.{name}"
+        for name in value
+        if name not in _THINKING_FIELDS or (name == "type" and value[name] not in _THINKING)
+    ),
     # How much is told of the thinking is up to each model.
     "reasoning": lambda value: (f"reasoning.{name}" for name in value if name not in ("summary", "generate_summary")),
     "text": lambda value: (f"text.{name}" for name in value),
@@ -51,10 +58,14 @@ _HALF_UNDERSTOOD: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
         f"output_config.{name}" for name in value if name not in ("format", "effort") or _is_strange(name, value[name])
     ),
 }
+# The format whose clients send parts of contents, and several tools in one entry.
+_GOOGLE: Final = "google"
 # The kind of tool that is emulated where a format lacks it (`emulated_tools.py`).
 _CUSTOM: Final = "custom"
 # The caller of a tool that is the model itself, as both formats that name callers have it.
 _DIRECT: Final = "direct"
+# Where Google's clients have what only they say of a call, and of its result.
+_OWN_CALLS: Final = ("functionCall", "functionResponse")
 # What OpenAI's formats call a mark of what to cache.
 _BREAKPOINT: Final = "prompt_cache_breakpoint"
 # Characters of a kind's name that a refusal repeats.
@@ -154,7 +165,34 @@ def repair_tool_results(chat: Chat, target: Target, *, runs: bool) -> Chat:
 def message_path(chat: Chat, number: int) -> str:
     """Return where the client finds a message: Anthropic's has fewer of them than the canonical language, and an item
     of the Responses format may be a part of one."""
+    if chat.dialect == _GOOGLE and chat.messages[number].role == "system":
+        return "systemInstruction"
     return f"messages[{number}]" if _counts_alike(chat) else client_name_of(chat, "messages")
+
+
+def note_made_pictures(chat: Chat, target: Target) -> None:
+    """Note that pictures in earlier answers are not sent, once."""
+    for number, message in enumerate(chat.messages):
+        if message.role == "assistant" and any(isinstance(part, Image) for part in message.parts):
+            target.note_dropped(
+                f"{message_path(chat, number)}.images", "pictures in earlier answers are not taken back"
+            )
+            return
+
+
+def content_path(chat: Chat, place: str) -> str:
+    """Return where the client finds the content of the message at `place`."""
+    return f"{place}.{'parts' if chat.dialect == _GOOGLE else 'content'}"
+
+
+def tool_path(chat: Chat, number: int) -> str:
+    """Return where the client finds a tool: one entry of Google's may hold many."""
+    if chat.dialect != _GOOGLE:
+        return f"tools[{number}]"
+    tool = (chat.tools or [])[number]
+    if isinstance(tool, OpaqueTool):
+        return f"tools.{kind_of(tool.data)}"
+    return "tools.functionDeclarations" if isinstance(tool, FunctionTool) else "tools.googleSearch"
 
 
 def note_unsupported_fields(
@@ -189,7 +227,7 @@ def note_unsupported_fields(
     for number, message in enumerate(chat.messages):
         walk.look(message, number, names=not names)
     for number, tool in enumerate(chat.tools or ()):
-        walk.look_at_tool(tool, f"tools[{number}]")
+        walk.look_at_tool(tool, tool_path(chat, number))
 
 
 def _refuse_essential(chat: Chat, dialect: str) -> None:
@@ -202,7 +240,7 @@ def _refuse_essential(chat: Chat, dialect: str) -> None:
         raise unsupported_feature(chat, "response_format", why)
     for number, tool in enumerate(chat.tools or ()):
         if isinstance(tool, OpaqueTool) and tool.dialect != dialect and (kind := kind_of(tool.data)) != _CUSTOM:
-            place = f"tools[{number}]" if "type" in tool.data else "tools"
+            place = tool_path(chat, number)
             raise unsupported_feature(chat, place, f"{kind} is a tool that this model's provider does not have")
 
 
@@ -261,15 +299,15 @@ class _Walk:
         if Reasoning in self._chat.kinds:
             thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
             if not all(self._thinking(part) for part in thoughts):
-                name = "reasoning" if self._placed else "content"
-                self._note(place, name, "thinking that this provider takes not back")
+                name = "reasoning" if self._placed else content_path(self._chat, place).rpartition(".")[2]
+                self._note(place, name, "thinking that this provider does not take back")
             shift = len(thoughts)
         for at, part in enumerate(message.parts):
             if type(part) is Text and part.cache is None and part.extra is None:
                 # Of plain words nothing is ever left out.
                 continue
             inner = [part, *part.parts] if isinstance(part, ToolResult) else [part]
-            where = f"{place}.content[{at - shift}]" if self._placed else f"{place}.content"
+            where = content_path(self._chat, place) + (f"[{at - shift}]" if self._placed else "")
             for one in inner:
                 self._look_at_part(one, where)
 
@@ -284,24 +322,32 @@ class _Walk:
         self._look_at_mark(part, place)
         if self._details and isinstance(part, Image) and part.detail not in (None, "auto"):
             self._note(place, "image_url.detail", "how closely a picture is looked at cannot be said")
-        if isinstance(part, File) and part.extra and self._foreign:
+        if not part.extra or not self._foreign or isinstance(part, Reasoning):
+            return
+        if isinstance(part, File):
             self._look_at_document(place, part.extra)
-        elif part.extra and self._foreign and not isinstance(part, Reasoning | ToolCall):
-            # A mark that was read as one is looked at as one.
-            understood = self.written | ({_BREAKPOINT} if part.cache is not None else set())
-            self._look_at_fields(place, {name: it for name, it in part.extra.items() if name not in understood})
-        if part.extra and self._foreign and isinstance(part, ToolCall | ToolResult):
-            # There a call is an item of its own, not content of a message.
-            item = self._chat.dialect == "responses"
-            self._look_at_caller(place.removesuffix(".content") if item else place, part.extra)
+            return
+        # A mark that was read as one is looked at as one.
+        understood = self.written | ({_BREAKPOINT} if part.cache is not None else set())
+        if isinstance(part, ToolCall | ToolResult):
+            if self._chat.dialect == "responses":
+                # There a call is an item of its own, not content of a message.
+                place = place.removesuffix(".content")
+            self._look_at_call(place, part.extra)
+            understood |= {"async", *_OWN_CALLS}
+        self._look_at_fields(place, {name: it for name, it in part.extra.items() if name not in understood})
 
-    def _look_at_caller(self, place: str, extra: Record) -> None:
-        """Look at who made a call: for a model of another format it is as if it had been the model itself."""
+    def _look_at_call(self, place: str, extra: Record) -> None:
+        """Look at who made a call, for a model of another format it is as if it had been the model itself; and at what
+        Google's clients say of a call or of its result beyond what every format has."""
         caller = extra.get("caller")
         if isinstance(caller, dict) and caller.get("type") != _DIRECT:
             self._note(place, "caller", "programs that call tools are not known to this model's provider")
         if extra.get("async") is True:
             self._note(place, "async", "calls that an answer does not wait for are not known to this model's provider")
+        for kind in _OWN_CALLS:
+            if isinstance(own := extra.get(kind), dict):
+                self._look_at_fields(f"{place}.{kind}", own)
 
     def _look_at_document(self, place: str, extra: Record) -> None:
         if not self.documents:

@@ -15,7 +15,7 @@ from django.db import DatabaseError
 from apps.gateway.access.refusal_count import count_refusal
 from apps.gateway.admission.admit import rate_headers
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.events import Event, Failed, Summary
+from apps.gateway.canonical.events import Event, Failed, Reply, Summary
 from apps.gateway.client.http_request import ClientRequest, ClientResponse, Releasable
 from apps.gateway.dialects import ClientDialect, ClientErrorWriter, ClientReplyWriter, optional_attribute
 from apps.gateway.framing.sse import escape_separators
@@ -24,7 +24,7 @@ from apps.gateway.response_cache import CacheEntry
 from apps.gateway.run import ChatRun
 from apps.gateway.server_tools.loop import ToolLoop
 from apps.kernel.errors import NO_RETRY, ApiError, InternalError, Overloaded
-from apps.kernel.offload import offload
+from apps.kernel.offload import offload, offload_or_run
 from apps.kernel.request_id import HEADER
 
 log = structlog.get_logger(__name__)
@@ -104,8 +104,16 @@ def answer_with_errors(
     return answer
 
 
-def complete_response(run: ChatRun | ToolLoop, dialect: ClientReplyWriter, content_type: str = _JSON) -> ClientResponse:
-    """Run to the end and return the whole answer. Raises ApiError."""
+def complete_response(
+    run: ChatRun | ToolLoop,
+    dialect: ClientReplyWriter,
+    content_type: str = _JSON,
+    change_reply: Callable[[Reply], None] | None = None,
+) -> ClientResponse:
+    """Run to the end and return the whole answer, after `change_reply` has changed what the client gets.
+
+    Raises ApiError.
+    """
     summary = None
     for event in run.events():
         if type(event) is Failed:
@@ -114,7 +122,11 @@ def complete_response(run: ChatRun | ToolLoop, dialect: ClientReplyWriter, conte
             summary = event
     if summary is None:
         raise InternalError("The answer ended without a summary")
-    answer = whole_response(dialect.write_reply(run.reply(), summary, run.chat), content_type)
+    reply = run.reply()
+    if change_reply is not None:
+        change_reply(reply)
+    body = offload_or_run(run.answer_bytes, partial(dialect.write_reply, reply, summary, run.chat))
+    answer = whole_response(body, content_type)
     answer.headers += headers_about(run)
     return answer
 

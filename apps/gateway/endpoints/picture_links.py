@@ -13,10 +13,9 @@ from django.db import DatabaseError
 
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, DroppedField
-from apps.gateway.canonical.events import Reply, Summary
-from apps.gateway.dialects.images.client import openai
+from apps.gateway.canonical.events import Reply
 from apps.gateway.run import ChatRun
-from apps.kernel.errors import ApiError, InvalidRequest
+from apps.kernel.errors import InvalidRequest
 
 log = structlog.get_logger(__name__)
 
@@ -63,27 +62,16 @@ def check_links(policy: Policy) -> None:
     _installed[0].check(policy)
 
 
-class LinkingWriter:
-    """Writes a reply with addresses in the place of its pictures. What cannot be kept is told as it is, and noted: the
-    pictures are paid."""
-
-    def __init__(self, run: ChatRun) -> None:
-        self._run = run
-
-    def write_reply(self, reply: Reply, summary: Summary, chat: Chat) -> bytes:
-        """Return the whole answer."""
-        pictures = [url for choice in reply.choices for url in choice.images]
-        try:
-            links = {url: _installed[0].keep(self._run.recorder.policy, url) for url in dict.fromkeys(pictures)}
-        except DatabaseError as error:
-            log.warning("images.not_kept", error=type(error).__name__)
-            words = "the images cannot be kept right now; here they are"
-            self._run.attempts.notices = [*self._run.attempts.notices, DroppedField(FIELD, words)]
-        else:
-            for choice in reply.choices:
-                choice.images = [links[url] for url in choice.images]
-        return openai.write_reply(reply, summary, chat)
-
-    def write_error(self, error: ApiError) -> bytes:
-        """Return an error's body."""
-        return openai.write_error(error)
+def link_pictures(run: ChatRun, reply: Reply) -> None:
+    """Put addresses in the place of a reply's pictures. Where they cannot be kept the client gets the pictures, which
+    are paid, and a notice."""
+    pictures = [url for choice in reply.choices for url in choice.images]
+    try:
+        links = {url: _installed[0].keep(run.recorder.policy, url) for url in dict.fromkeys(pictures)}
+    except DatabaseError as error:
+        log.warning("images.not_kept", error=type(error).__name__)
+        words = "the images cannot be kept right now; here they are"
+        run.attempts.notices = [*run.attempts.notices, DroppedField(FIELD, words)]
+    else:
+        for choice in reply.choices:
+            choice.images = [links[url] for url in choice.images]

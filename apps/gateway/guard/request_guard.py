@@ -18,15 +18,23 @@ from apps.gateway.guard.documents import AttachedDocument
 from apps.gateway.guard.json_text import Redaction
 from apps.gateway.metrics.definitions import FINDINGS, SCANNED
 from apps.gateway.tasks import task_of
+from apps.guardrails import rules
 from apps.guardrails.findings.redaction import merge_spans, placeholder_of
 from apps.guardrails.findings.scan_types import Finding, ScannedFile, Segment, Span, Verdict
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import CompiledGuardrails
 from apps.guardrails.scanning.scan_memory import ScanMemory, ScanRecall
-from apps.guardrails.scanning.violations import MAX_VIOLATIONS, ViolationDraft, action_taken_of, draft_violations
+from apps.guardrails.scanning.violations import (
+    ACTIONS_TAKEN,
+    MAX_VIOLATIONS,
+    ViolationDraft,
+    action_taken_of,
+    draft_violations,
+)
 from apps.guardrails.text.scanned_text import ScannedText
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.offload import offload
+from apps.kernel.zero_series import begin_at_zero
 from apps.keys.secrets import digest_of
 
 BLOCKED: Final = "guardrail_blocked"
@@ -180,9 +188,14 @@ def _file_of(document: AttachedDocument) -> ScannedFile:
     )
 
 
+# What organizations' own rules are called together in metrics.
+_CUSTOM: Final = "custom"
+begin_at_zero(FINDINGS, (*rules.system_rules(), _CUSTOM), ACTIONS_TAKEN)
+
+
 def _name_of(finding: Finding) -> str:
     """Return a rule's name as a metric's label; those that organizations wrote have one together."""
-    return finding.rule_id if finding.rule_id.startswith("system:") else "custom"
+    return finding.rule_id if finding.rule_id.startswith("system:") else _CUSTOM
 
 
 def _digest(content: str) -> str:

@@ -4,14 +4,36 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from apps.kernel.zero_series import begin_at_zero
+
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
 
 REQUESTS = Counter("gateway_requests_total", "Requests answered", ["route", "model", "provider", "status"])
 DURATION = Histogram("gateway_request_duration_seconds", "From request to last byte", ["route"], buckets=_SECONDS)
+# The routes that a record can have.
+ROUTES = (
+    "audio_speech",
+    "audio_transcriptions",
+    "audio_translations",
+    "chat_completions",
+    "completions",
+    "embeddings",
+    "generate_content",
+    "images_edits",
+    "images_generations",
+    "mcp_tool_call",
+    "mcp_tool_list",
+    "messages",
+    "moderations",
+    "rerank",
+    "responses",
+)
+begin_at_zero(DURATION, ROUTES)
 FIRST_TOKEN = Histogram(
     "gateway_time_to_first_token_seconds", "From request to first content, streams only", ["provider"], buckets=_SECONDS
 )
 TOKENS = Counter("gateway_tokens_total", "Tokens, by disjoint class", ["kind"])
+begin_at_zero(TOKENS, ("prompt", "completion", "cached", "reasoning"))
 COST = Counter("gateway_cost_usd_total", "What requests cost, in USD (approximate: the ledger is exact)")
 UNPRICED = Counter("gateway_unpriced_requests_total", "Answers that nobody knows a price of", ["provider", "model"])
 ATTEMPTS = Counter("gateway_upstream_attempts_total", "Calls to providers", ["provider", "outcome"])
@@ -75,3 +97,4 @@ SCANNED = Counter(
     "Texts of requests that system rules looked through, or whose findings were remembered",
     ["outcome"],
 )
+begin_at_zero(SCANNED, ("remembered", "scanned"))

@@ -130,7 +130,8 @@ def resolve_candidates(
         return _resolve_auto(policy, catalog, chat, prompt_tokens, discounts, narrowed)
     if is_custom(chat.model):
         own = [
-            Candidate(offer, credential, offer.model_name) for offer, credential in resolve_custom(policy, chat.model)
+            Candidate(offer, credential, offer.model_name)
+            for offer, credential in resolve_custom(policy, catalog, chat.model)
         ]
         own = list(_filter_by_access_rules(policy, own))
         return Candidates(own[0].provider_id, tuple(own if narrowed is None else narrowed(own)))

@@ -1,12 +1,15 @@
 """Custom providers: an organization's own OpenAI-compatible endpoint, named `custom:<providerName>/<model>`. Pure.
 
-Knows what is assumed of a provider that no data file describes: it can do everything, and its prices are unknown. Must
-never know where it is called: its credential says that.
+A provider that no data file describes can do everything, and its prices are unknown. One at the address of a catalog's
+provider demands what that one demands.
 """
 
 from __future__ import annotations
 
-from apps.catalog.offers import CatalogProvider, Offer
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from apps.catalog.offers import Catalog, CatalogProvider, Offer
 from apps.gateway.access.credentials import API_KEYS, CREDITS, Credential
 from apps.gateway.access.policy import Policy
 from apps.kernel.errors import InvalidRequest
@@ -42,12 +45,16 @@ _FACTS: dict[str, object] = {
 }
 
 
+# What a provider refuses a conversation without, with whichever credential it is called.
+_DEMANDS = ("reasoning_field", "reasoning_required")
+
+
 def is_custom(model: str) -> bool:
     """Return whether a client's model name means a provider of its organization's own."""
     return model.startswith(PREFIX)
 
 
-def resolve_custom(policy: Policy, requested: str) -> list[tuple[Offer, Credential]]:
+def resolve_custom(policy: Policy, catalog: Catalog, requested: str) -> list[tuple[Offer, Credential]]:
     """Return the offer and each credential for it. Raises InvalidRequest (400 `model_not_found`)."""
     provider_id, slash, model_name = requested.partition("/")
     if not slash or not model_name or len(requested) > _MOST_NAME:
@@ -57,6 +64,27 @@ def resolve_custom(policy: Policy, requested: str) -> list[tuple[Offer, Credenti
         raise _not_found(f"There is no active provider key named `{provider_id.removeprefix(PREFIX)}`")
     if policy.mode == CREDITS:
         raise _not_found("This project is in credits mode; your own providers need the mode api-keys or hybrid")
+    return [
+        (_offer(provider_id, model_name, requested, _facts_at(own.base_url, catalog)), Credential(API_KEYS, own=own))
+        for own in credentials
+    ]
+
+
+@lru_cache(maxsize=1_000)
+def _host(address: str) -> str | None:
+    return urlsplit(address).hostname
+
+
+def _facts_at(base_url: str, catalog: Catalog) -> dict[str, object]:
+    """Return what is assumed of a server, with what the catalog's provider at the same host demands."""
+    host = _host(base_url)
+    for provider in catalog.providers.values():
+        if "reasoning_required" in provider.facts and _host(provider.base_url) == host:
+            return _FACTS | {name: provider.facts[name] for name in _DEMANDS}
+    return _FACTS
+
+
+def _offer(provider_id: str, model_name: str, requested: str, facts: dict[str, object]) -> Offer:
     provider = CatalogProvider(
         id=provider_id,
         name=provider_id.removeprefix(PREFIX),
@@ -64,10 +92,10 @@ def resolve_custom(policy: Policy, requested: str) -> list[tuple[Offer, Credenti
         auth="bearer",
         base_url="",
         api_key_env="",
-        facts=_FACTS,
+        facts=facts,
         priority=1.0,
     )
-    offer = Offer(
+    return Offer(
         provider=provider,
         model_id=requested,
         model_name=model_name,
@@ -87,13 +115,12 @@ def resolve_custom(policy: Policy, requested: str) -> list[tuple[Offer, Credenti
         prompt_cache=True,
         temperature=True,
         stability="stable",
-        facts=_FACTS,
+        facts=facts,
         deprecated_at=None,
         deactivated_at=None,
         priority=1.0,
         active=True,
     )
-    return [(offer, Credential(API_KEYS, own=own)) for own in credentials]
 
 
 def _not_found(message: str) -> InvalidRequest:

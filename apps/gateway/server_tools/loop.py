@@ -93,6 +93,11 @@ class ToolLoop:
         return self._first.attempts
 
     @property
+    def answer_bytes(self) -> int:
+        """About how many bytes the first turn's answer has."""
+        return self._first.answer_bytes
+
+    @property
     def rate(self) -> RateLimitStatus | None:
         """How the client's rate stood when the first turn was let in."""
         return self._first.rate

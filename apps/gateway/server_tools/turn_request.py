@@ -16,6 +16,7 @@ class TurnRequest(ClientRequest):
         """Take the client's own request, and the body, which is JSON."""
         super().__init__(first.environ_with_body(body), first.route, first.parameters)
         self._first = first
+        self.conversation_id = first.conversation_id
 
     @property
     def request_id(self) -> str:

@@ -5,6 +5,7 @@ Knows the names of what is logged and what each retention level forbids. Must ne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -146,10 +147,12 @@ def fail(entry: Entry, error: ApiError, retention: str) -> None:
         set_usage_and_cost(entry, bill_at(entry.prices or PriceCard(), waived="failed"))
 
 
-def keep_answer(entry: Entry, reply: Reply) -> None:
-    """Keep what the model said; for organizations that retain content."""
+def encode_with_answer(entry: Entry, reply_of: Callable[[], Reply]) -> bytes:
+    """Keep what the model said, for organizations that retain content, and return the record as JSON."""
+    reply = reply_of()
     entry.content = "\n".join(choice.text for choice in reply.choices if choice.text is not None) or None
     entry.reasoning_content = "".join(block.text for choice in reply.choices for block in choice.reasoning) or None
+    return encode(entry)
 
 
 def encode(entry: Entry) -> bytes:

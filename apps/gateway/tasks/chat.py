@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from apps.catalog.offers import CatalogModel, Offer
 from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, OpaqueTool, WebSearchTool
-from apps.gateway.canonical.hosted_tools import hosted_tools
+from apps.gateway.canonical.hosted_tools import X_SEARCH, count_searches, hosted_tools
 from apps.gateway.canonical.service_tier import FAST, asked_region, asked_service_tier
 from apps.gateway.dialect_facts import supports_structured_output
 from apps.gateway.dialects import ProviderDialect, find_dialect, optional_attribute
@@ -23,9 +23,6 @@ from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.usage import Usage
-
-# Searches that a model does where the client does not say how many it may.
-_USUAL_SEARCHES = 5
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
@@ -132,7 +129,10 @@ def _asks_reasoning(chat: Chat) -> bool:
 
 
 def _has_search(chat: Chat) -> bool:
-    return chat.tools is not None and any(type(tool) is WebSearchTool for tool in chat.tools)
+    return chat.tools is not None and any(
+        type(tool) is WebSearchTool or (isinstance(tool, OpaqueTool) and tool.data.get("type") == X_SEARCH)
+        for tool in chat.tools
+    )
 
 
 def _list_price(chat: Chat, offer: Offer) -> Decimal:
@@ -141,22 +141,19 @@ def _list_price(chat: Chat, offer: Offer) -> Decimal:
 
 
 def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
-    """Return the prompt and the searches; where a model draws in chats, an answer may bring a picture."""
+    """Return the prompt, the searches, those too that a model makes unasked, and the calls of the provider's tools;
+    where a model draws in chats, an answer may bring a picture."""
     if offer.facts.get("images"):
         return estimate_usage(prompt_tokens, 0, chat.answers, offer.prices)
-    if sizes := offer.prices.search_sizes:
-        # A provider with prices by size searches whether it is asked to or not.
+    card = offer.prices
+    searches = 0
+    if card.web_search or card.grounded_request or card.search_sizes:
+        searches = max(count_searches(chat), offer.facts.get("searches_unasked", 0))
+    if sizes := card.search_sizes:
         dearest = max(sizes, key=lambda size: sizes[size])
-        return Usage(input=prompt_tokens, web_searches=max(_searches_of(chat), 1), search_size=dearest)
-    searches = offer.prices.web_search or offer.prices.grounded_request
-    tool_calls = {name: most for _, name, most in hosted_tools(chat)} if offer.prices.tools and chat.tools else None
-    return Usage(input=prompt_tokens, web_searches=_searches_of(chat) if searches else 0, tool_calls=tool_calls or None)
-
-
-def _searches_of(chat: Chat) -> int:
-    """Return how many searches of the web a chat may lead to; usually, where the client does not say how many."""
-    asked = [tool.max_uses or _USUAL_SEARCHES for tool in chat.tools or () if isinstance(tool, WebSearchTool)]
-    return max(asked, default=_USUAL_SEARCHES if chat.web_search else 0)
+        return Usage(input=prompt_tokens, web_searches=searches, search_size=dearest)
+    tool_calls = {name: most for _, name, most in hosted_tools(chat)} if card.tools and chat.tools else None
+    return Usage(input=prompt_tokens, web_searches=searches, tool_calls=tool_calls or None)
 
 
 def _may_bring_media(chat: Chat, offer: Offer) -> bool:

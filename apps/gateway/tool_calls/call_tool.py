@@ -106,6 +106,8 @@ def _admit(policy: Policy, server: McpServer, tool: str, caller: ToolCaller) -> 
         if granted is not None:
             return policy, entry, granted
         policy = find_policy(caller.token)
+        # The tool was found by a copy of the policy that was out of date.
+        listings.require_allowed(policy, server, tool)
     raise Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
 
 

@@ -1,8 +1,8 @@
 """Listings: the tools of registered servers that an API key may use, screened, and kept for a minute.
 
-A tool can be called only while it is listed: allowed, told by its server as it was when it was allowed, and let pass by
-guardrails. Knows whose a listing is: one that was read for an organization's server is shown to nobody else. Must never
-call a tool.
+A tool can be called only while it is listed: allowed by its server's registration and the key's access rules, told by
+its server as it was when it was allowed, and let pass by guardrails. Listings are kept by server; each key is shown of
+one what its rules allow.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from apps.gateway.tool_calls.tool_record import record_listing
 from apps.guardrails.scanning.engine import CompiledGuardrails
 from apps.kernel import database
 from apps.kernel.errors import ApiError, Forbidden, NotFound
+from apps.keys.iam import allows_some_tool, allows_tool
 from apps.mcp_servers.access import NO_SERVER, usable_servers
 from apps.mcp_servers.actions import is_allowed, target_of
 from apps.mcp_servers.models import McpServer
@@ -65,15 +66,20 @@ _kept: OrderedDict[tuple[UUID, datetime], ServerListing] = OrderedDict()
 
 def find_servers(policy: Policy) -> list[McpServer]:
     """Return the servers that a key may use, by name. Raises DatabaseError."""
-    return database.read(lambda: usable_servers(policy.organization_id, policy.project_id), brief=True)
+    return _read_servers(policy)
 
 
 def find_server(policy: Policy, name: str) -> McpServer:
     """Return the server of this name that a key may use. Raises NotFound, DatabaseError."""
-    found = database.read(lambda: usable_servers(policy.organization_id, policy.project_id, [name]), brief=True)
+    found = _read_servers(policy, [name])
     if not found:
         raise NotFound(NO_SERVER)
     return found[0]
+
+
+def _read_servers(policy: Policy, names: list[str] | None = None) -> list[McpServer]:
+    servers = database.read(lambda: usable_servers(policy.organization_id, policy.project_id, names), brief=True)
+    return [server for server in servers if allows_some_tool(policy.tool_rules, server.name)]
 
 
 def list_tools(policy: Policy, server: McpServer, caller: ToolCaller) -> ServerListing:
@@ -81,8 +87,29 @@ def list_tools(policy: Policy, server: McpServer, caller: ToolCaller) -> ServerL
     known = _kept.get(_name_of(server))
     if known is not None and known.guardrails is policy.guardrails and time.monotonic() - known.read_at < MAX_AGE:
         _kept.move_to_end(_name_of(server))
-        return known
+        return _within_rules(policy, server, known)
     return _read(policy, server, caller)
+
+
+def require_allowed(policy: Policy, server: McpServer, tool: str) -> None:
+    """Hold a tool to the access rules of a key. Raises NotFound."""
+    if not allows_tool(policy.tool_rules, server.name, tool):
+        raise _no_tool(server)
+
+
+def _within_rules(policy: Policy, server: McpServer, listing: ServerListing) -> ServerListing:
+    """Return a listing without the tools that the key's access rules keep from it."""
+    if not policy.tool_rules:
+        return listing
+    return msgspec.structs.replace(
+        listing,
+        tools={name: tool for name, tool in listing.tools.items() if allows_tool(policy.tool_rules, server.name, name)},
+        changed=frozenset(name for name in listing.changed if allows_tool(policy.tool_rules, server.name, name)),
+    )
+
+
+def _no_tool(server: McpServer) -> NotFound:
+    return NotFound(f"There is no tool of this name that may be used at the MCP server {server.name}", param="name")
 
 
 def find_tool(policy: Policy, server: McpServer, name: str, caller: ToolCaller, *, joined: bool = False) -> Tool:
@@ -102,7 +129,7 @@ def find_tool(policy: Policy, server: McpServer, name: str, caller: ToolCaller, 
         # The server may have it since.
         tool = _find(_read(policy, server, caller), server, name, joined)
     if tool is None:
-        raise NotFound(f"There is no tool of this name that may be used at the MCP server {server.name}", param="name")
+        raise _no_tool(server)
     return tool
 
 
@@ -149,7 +176,7 @@ def _read(policy: Policy, server: McpServer, caller: ToolCaller) -> ServerListin
         record_listing(policy, server, caller, guard.violations)
     listing = ServerListing({tool.name: tool for tool in shown}, time.monotonic(), policy.guardrails, changed)
     _keep(server, listing)
-    return listing
+    return _within_rules(policy, server, listing)
 
 
 def _keep(server: McpServer, listing: ServerListing) -> None:

@@ -10,10 +10,10 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from apps.gateway.tracing.request_trace import Callee, RequestTrace
+from apps.gateway.tracing.request_trace import Callee, ProviderAnswer, RequestTrace
 from apps.gateway.tracing.span_attributes import constant, double, integer, text
 from apps.logs.entry import Entry
-from apps.logs.genai_names import OUTPUT_TYPES, finish_reason_of, operation_of, provider_name
+from apps.logs.genai_names import finish_reason_of, operation_of, provider_name
 
 _NOTHING_KEPT = "none"
 _PARAMETERS = (
@@ -23,6 +23,9 @@ _PARAMETERS = (
     "gen_ai.request.frequency_penalty",
     "gen_ai.request.presence_penalty",
 )
+_STREAMED = constant(("gen_ai.request.stream", True))
+# Whose attributes `openai.*` are.
+_OPENAI = frozenset({"openai", "azure.ai.openai"})
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -41,8 +44,13 @@ def describe(trace: RequestTrace) -> None:
     # The call whose answer the client got; there is none where nobody, or the cache, answered.
     if answering is not None:
         # Counted there alone: who sums up spans would count tokens twice.
-        answering.attributes += _of_answer(entry, log_id) + trace.content
-        answering.attributes += _of_form(bool(entry.streamed), OUTPUT_TYPES.get(trace.task, ""))
+        answering.attributes += _of_answer(entry, trace.answer) + trace.asked + trace.content
+        if entry.streamed:
+            answering.attributes += _STREAMED
+        if provider_name(answering.callee.provider_id) in _OPENAI:
+            answering.attributes += _of_openai(
+                trace.asked_tier, trace.used_tier, trace.answer.fingerprint if trace.answer is not None else ""
+            )
         if entry.streamed and entry.time_to_first_token is not None:
             # The record counts from the client's request, the conventions from the provider's.
             waited = entry.time_to_first_token / 1000 - (answering.start - trace.root.start)
@@ -95,10 +103,11 @@ def _of_call(callee: Callee, status: int | None, task: str) -> tuple[str, bytes]
     )
 
 
-def _of_answer(entry: Entry, log_id: str) -> bytes:
-    found = text("gen_ai.response.id", log_id) + _of_end(
-        entry.underlying_model, entry.finish_reason, entry.unified_finish_reason
-    )
+def _of_answer(entry: Entry, answer: ProviderAnswer | None) -> bytes:
+    model = answer.model if answer is not None else ""
+    found = _of_end(model or entry.underlying_model, entry.finish_reason, entry.unified_finish_reason)
+    if answer is not None and answer.id:
+        found += text("gen_ai.response.id", answer.id)
     if entry.prompt_tokens is not None:
         found += integer("gen_ai.usage.input_tokens", entry.prompt_tokens)
     if entry.completion_tokens is not None:
@@ -118,13 +127,15 @@ def _of_answer(entry: Entry, log_id: str) -> bytes:
     return found
 
 
-@lru_cache(maxsize=64)
-def _of_form(streamed: bool, output_type: str) -> bytes:
-    """Return what was asked for: a stream, and what is neither text nor vectors."""
-    return constant(
-        *((("gen_ai.request.stream", True),) if streamed else ()),
-        *((("gen_ai.output.type", output_type),) if output_type else ()),
-    )
+@lru_cache(maxsize=256)
+def _of_openai(asked_tier: str, used_tier: str, fingerprint: str) -> bytes:
+    """Return the attributes that OpenAI's answers alone have."""
+    told = {
+        "openai.request.service_tier": asked_tier,
+        "openai.response.service_tier": used_tier,
+        "openai.response.system_fingerprint": fingerprint,
+    }
+    return constant(*((name, value) for name, value in told.items() if value))
 
 
 @lru_cache(maxsize=1024)

@@ -19,6 +19,7 @@ from django.conf import settings
 
 from apps.gateway.tracing import wire
 from apps.gateway.tracing.request_trace import AttributeValue
+from apps.logs.genai_names import SCHEMA_URL
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +30,8 @@ _LONGEST_PAUSE = 30.0
 # By OTLP's rules, the statuses after which the same may be sent again.
 _RETRYABLE = frozenset({429, 502, 503, 504})
 _SCOPE = "model-gateway"
+# `schema_url`, which has the same number in a resource's and in a scope's message.
+_SCHEMA = wire.text(3, SCHEMA_URL)
 
 
 def attribute(name: str, value: AttributeValue) -> bytes:
@@ -86,7 +89,7 @@ def export_request(scoped: Iterable[bytes]) -> bytes:
 
 def message(fields: Sequence[bytes]) -> bytes:
     """Return the whole message of spans or metrics that are fields of their scope already; they are copied once."""
-    of_scope, of_resource = wire.data(1, scope()), wire.data(1, resource())
+    of_scope, of_resource = wire.data(1, scope()) + _SCHEMA, wire.data(1, resource()) + _SCHEMA
     size = len(of_scope) + sum(map(len, fields))
     head = of_resource + wire.head(2, size) + of_scope
     return b"".join([wire.head(1, len(of_resource) + len(wire.head(2, size)) + size), head, *fields])

@@ -66,6 +66,14 @@ class Callee(msgspec.Struct, frozen=True):
     base_url: str
 
 
+class ProviderAnswer(msgspec.Struct, frozen=True):
+    """What a provider says of its own answer: its id, its model, and the fingerprint of what served it."""
+
+    id: str
+    model: str
+    fingerprint: str
+
+
 class TracedCall(Protocol):
     """What a traced call of a provider is told, and tells: the headers to send, and the status of the answer."""
 
@@ -106,6 +114,14 @@ class RequestTrace(msgspec.Struct, eq=False):
     task: str = ""
     # The attributes that hold content, encoded; only where they are wanted.
     content: bytes = b""
+    # The client's own name of the conversation, where it has one.
+    conversation_id: str = ""
+    # What the provider says of its answer; of several calls for one request, the first that answered.
+    answer: ProviderAnswer | None = None
+    # The attributes of what was asked, encoded; and of the tiers of service that were asked for and used.
+    asked: bytes = b""
+    asked_tier: str = ""
+    used_tier: str = ""
 
     @classmethod
     def begin(

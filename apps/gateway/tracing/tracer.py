@@ -11,6 +11,7 @@ import structlog
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
+from apps.gateway.tracing.asked_attributes import asked_attributes
 from apps.gateway.tracing.content import RETAINED, content_attributes
 from apps.gateway.tracing.request_trace import RequestTrace
 from apps.gateway.tracing.span_attributes import constant
@@ -24,6 +25,7 @@ from apps.logs.entry import Entry
 log = structlog.get_logger(__name__)
 
 _TELEMETRY = CachedSetting("TELEMETRY")
+_NOTHING_KEPT = "none"
 _NO_CONTENT = dict.fromkeys(
     ("messages", "content", "reasoning_content", "tools", "tool_choice", "tool_results", "response_format")
 )
@@ -66,11 +68,18 @@ def refuse(trace: RequestTrace, error: ApiError) -> None:
         trace.finish(_error_of(error.status, error.code or error.type))
 
 
-def end_trace(trace: RequestTrace, entry: Entry, chat: Chat, settling_at: float) -> None:
-    """End the trace of a request with its record, which was settled from `settling_at` until now. Raises nothing."""
+def end_trace(trace: RequestTrace, entry: Entry, chat: Chat, settling_at: float, used_tier: str = "") -> None:
+    """End the trace of a request with its record, which was settled from `settling_at` until now. Raises nothing.
+
+    `used_tier` is the tier of service that answered.
+    """
     try:
         trace.end_attempts(settling_at)
         retained = entry.retention_level == RETAINED
+        trace.asked = asked_attributes(
+            chat, trace.conversation_id, parameters=entry.retention_level != _NOTHING_KEPT, content=retained
+        )
+        trace.asked_tier, trace.used_tier = chat.service_tier or "", used_tier
         if retained and _TELEMETRY.value.content:
             trace.content = constant(*content_attributes(entry, chat).items())
         # What was said can be large, and the trace waits for others.

@@ -12,8 +12,11 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
+from apps.gateway.access.credentials import CREDITS
 from apps.gateway.canonical.chat import Chat, DroppedField, Target
 from apps.gateway.canonical.events import Event, Failed, ReasoningDelta, Waiting, is_content
+from apps.gateway.canonical.hosted_tools import DEFAULT_CALLS
+from apps.gateway.canonical.service_tier import USUAL
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialect_facts import facts_of
 from apps.gateway.dialects import ProviderDialect, optional_attribute, signature_format_of, url_of
@@ -213,7 +216,8 @@ class ProviderCall(msgspec.Struct, eq=False):
 
     def _write(self, dialect: ProviderDialect, target: Target) -> ProviderRequest:
         """Return the request as the provider is to get it. Raises InvalidRequest for what it cannot be told."""
-        adapted = task_of(self.chat).adapt_request(self._without_reasoning_off(self._within_limits(target)), target)
+        asked = self._at_usual_tier(self._without_reasoning_off(self._within_limits(target)))
+        adapted = task_of(self.chat).adapt_request(asked, target)
         chat = self._with_media_and_thinking(adapted, dialect, target)
         body = offload(self.size, lambda: dialect.write_request(chat, target))
         self._take_losses(target)
@@ -248,6 +252,16 @@ class ProviderCall(msgspec.Struct, eq=False):
             self.notices = [DroppedField("max_tokens", words)]
             chat = replace(chat, max_tokens=self.token_limit)
         return chat
+
+    def _at_usual_tier(self, chat: Chat) -> Chat:
+        """Return the chat with the usual tier of service where credits pay and it names none: the setting of the
+        gateway's account at the provider must not decide what a client pays."""
+        offer = self.candidate.offer
+        if chat.service_tier is not None or not (offer.prices.service_tiers and offer.facts.get("tier_by_account")):
+            return chat
+        if self.candidate.credential.mode != CREDITS or self.candidate.batch_share is not None:
+            return chat
+        return replace(chat, service_tier=USUAL)
 
     def _without_reasoning_off(self, chat: Chat) -> Chat:
         """Return the chat without the wish that the model may not think, where it does not think anyway."""
@@ -287,4 +301,9 @@ class ProviderCall(msgspec.Struct, eq=False):
 def target_of(candidate: Candidate) -> Target:
     """Return what a dialect is told of a candidate."""
     offer = candidate.offer
-    return Target(model_name=candidate.model_name, facts=facts_of(offer), max_output=offer.max_output)
+    return Target(
+        model_name=candidate.model_name,
+        facts=facts_of(offer),
+        max_output=offer.max_output,
+        max_searches=DEFAULT_CALLS if offer.prices.web_search and candidate.credential.mode == CREDITS else None,
+    )

@@ -20,6 +20,8 @@ MAX_VIOLATIONS: Final = 50
 # Characters of the content that is kept.
 MAX_CONTENT_LENGTH: Final = 200
 _TAKEN: Final = {"block": "blocked", "redact": "redacted", "warn": "warned"}
+_OBSERVED: Final = "observed"
+ACTIONS_TAKEN: Final = (*_TAKEN.values(), _OBSERVED)
 # Characters that are shown at either end of a private content of at least so many.
 _SHOWN, _SHORTEST_SHOWN = 2, 8
 
@@ -74,7 +76,7 @@ def draft_violations(
 
 def action_taken_of(finding: Finding) -> str | None:
     """Return what was done about a finding, None where it was allowed."""
-    return "observed" if finding.observed else _TAKEN.get(finding.action)
+    return _OBSERVED if finding.observed else _TAKEN.get(finding.action)
 
 
 def mask_private_content(finding: Finding, content: str) -> str:

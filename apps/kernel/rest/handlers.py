@@ -10,7 +10,7 @@ from apps.kernel import errors
 from apps.kernel.rest.error_pages import show_error
 from apps.kernel.rest.errors import NO_ROUTE, answer, find_error, is_admin, unexpected
 from apps.kernel.rest.routes import route_table
-from apps.kernel.rest.suspicious import count_suspicious
+from apps.kernel.rest.suspicious import FORGED_FORM, count_suspicious
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -40,7 +40,7 @@ def failed(request: HttpRequest) -> HttpResponse:
 
 def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Answer 403 for a form without its CSRF token."""
-    count_suspicious("ForgedForm", said=reason[:200])
+    count_suspicious(FORGED_FORM, said=reason[:200])
     return _show(request, errors.Forbidden("This form is too old, or came from another site", code="form_expired"))
 
 

@@ -7,14 +7,26 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Counts
-from typing import Any
+from typing import Any, Final
 
 import structlog
+from django.core.exceptions import BadRequest, SuspiciousOperation
+from django.http.multipartparser import MultiPartParserError
 from prometheus_client import Counter
+
+from apps.kernel.zero_series import begin_at_zero
 
 log = structlog.get_logger(__name__)
 
 SUSPICIOUS = Counter("gateway_suspicious_requests_total", "Requests that the framework's checks refused", ["kind"])
+FORGED_FORM: Final = "ForgedForm"
+_KINDS: tuple[type[Exception], ...] = (
+    SuspiciousOperation,
+    *SuspiciousOperation.__subclasses__(),
+    BadRequest,
+    MultiPartParserError,
+)
+begin_at_zero(SUSPICIOUS, (FORGED_FORM, *(kind.__name__ for kind in _KINDS)))
 # Seconds between log entries of one kind.
 _BETWEEN_LINES = 1.0
 _untold: Counts[str] = Counts()

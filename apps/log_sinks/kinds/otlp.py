@@ -15,7 +15,7 @@ import msgspec
 
 from apps.log_sinks.credentials import OtlpKeys
 from apps.log_sinks.sink_request import Destination, SinkBatch, SinkRequest
-from apps.logs.genai_names import finish_reason_of, operation_of_route, provider_name
+from apps.logs.genai_names import SCHEMA_URL, finish_reason_of, operation_of_route, provider_name
 from apps.logs.query import LogRow
 
 # Characters of one attribute; longer ones are dropped, because half of one would be unreadable.
@@ -45,9 +45,11 @@ _COLUMNS = {
 
 def request_of(to: Destination, credentials: OtlpKeys, batch: SinkBatch, now: datetime) -> SinkRequest:
     """Return the request that posts the spans; `now` is not needed."""
-    scope = {"scope": {"name": "model-gateway"}, "spans": [span_of(row) for row in batch.rows]}
+    spans = [span_of(row) for row in batch.rows]
+    scope = {"scope": {"name": "model-gateway"}, "spans": spans, "schemaUrl": SCHEMA_URL}
     resource = {"attributes": [_attribute("service.name", "model-gateway")]}
-    body = msgspec.json.encode({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]})
+    told = {"resource": resource, "scopeSpans": [scope], "schemaUrl": SCHEMA_URL}
+    body = msgspec.json.encode({"resourceSpans": [told]})
     headers = {"Content-Type": "application/json", "Authorization": credentials.basic}
     return SinkRequest("POST", to.url, headers, body)
 
@@ -76,7 +78,8 @@ def _attributes(row: LogRow, operation: str, model: str) -> Iterator[tuple[str, 
     yield "gen_ai.provider.name", provider_name(row["used_provider"])
     yield "gen_ai.request.model", model
     yield "gen_ai.response.model", row["underlying_model"] or model
-    yield "gen_ai.response.id", str(row["id"])
+    # The provider's own id of its answer is not in the log.
+    yield "gateway.log_id", str(row["id"])
     reason = finish_reason_of(row["finish_reason"], row["unified_finish_reason"])
     yield "gen_ai.response.finish_reasons", [reason]
     for name, column in _COLUMNS.items():

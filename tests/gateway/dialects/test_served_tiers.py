@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from apps.gateway.canonical.chat import Chat, OpaqueTool
+from apps.gateway.canonical.chat import Chat, OpaqueTool, WebSearchTool
 from apps.gateway.canonical.events import UsageReported
-from apps.gateway.canonical.hosted_tools import hosted_tools
+from apps.gateway.canonical.hosted_tools import hosted_tools, runs_code_free
 from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.dialects import find_dialect
+from apps.gateway.dialects.images.provider import openai as images
 from apps.kernel.usage import ModelPass, Usage
 
 CHAT: dict[str, Any] = {
@@ -214,6 +215,73 @@ def test_grounding_with_maps_is_counted_once() -> None:
     candidate = {**GEMINI["candidates"][0], "groundingMetadata": {"groundingChunks": places}}
     answer = {"candidates": [candidate], "usageMetadata": GEMINI_USAGE}
     assert used("google", answer) == Usage(input=10, output=2, tool_calls={"google_maps": 1})
+    token = {**candidate, "groundingMetadata": {"googleMapsWidgetContextToken": "w"}}
+    assert used("google", {**answer, "candidates": [token]}).tool_calls == {"google_maps": 1}
+
+
+def test_queries_that_calls_of_googles_tools_tell_are_counted() -> None:
+    """Beside functions no metadata tell them; what both tell is one query."""
+
+    def call(kind: str, *queries: str) -> dict[str, Any]:
+        return {"toolCall": {"id": "1", "toolType": kind, "args": {"queries": list(queries)}}}
+
+    parts = [
+        call("GOOGLE_SEARCH_WEB", "sun", "rain", ""),
+        call("GOOGLE_SEARCH_IMAGE", "sun"),
+        call("GOOGLE_MAPS", "pizza", "pasta"),
+        {"toolCall": {"id": "2", "toolType": "GOOGLE_MAPS"}},
+        call("URL_CONTEXT", "snow"),
+        {"text": "Hi"},
+    ]
+    grounding = {"webSearchQueries": ["sun", "wind"], "imageSearchQueries": ["moon", ""]}
+    candidate = {"content": {"parts": parts}, "finishReason": "STOP", "groundingMetadata": grounding}
+    answer = {"candidates": [candidate], "usageMetadata": GEMINI_USAGE}
+    assert used("google", answer) == Usage(input=10, output=2, web_searches=5, tool_calls={"google_maps": 3})
+
+
+def test_an_answer_that_names_a_container_has_had_code_run() -> None:
+    message = {**MESSAGE, "usage": MESSAGE_USAGE}
+    answer = {**message, "container": {"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"}}
+    assert used("anthropic", answer) == Usage(input=10, output=2, tool_calls={"code_execution": 1})
+    assert used("anthropic", {**message, "container": None}) == Usage(input=10, output=2)
+
+
+@pytest.mark.parametrize(
+    ("tools", "extra", "free"),
+    [
+        ([], {}, False),
+        ([{"type": "code_execution_20250825"}], {}, False),
+        ([{"type": "code_execution_20250825"}, {"type": "web_fetch_20250910"}], {}, False),
+        ([{"type": "code_execution_20250825"}, {"type": "web_fetch_20260209"}], {}, True),
+        ([{"type": "web_fetch_20260309"}], {}, True),
+        ([{"type": "web_fetch_x"}, {"type": 7}], {}, False),
+        ([], {"container": "container_1"}, True),
+        ([], {"container": {"id": "container_1", "skills": []}}, True),
+        ([], {"container": {"skills": []}}, False),
+    ],
+)
+def test_code_is_free_beside_searches_that_run_code_and_in_a_container_that_was_paid_for(
+    tools: list[dict[str, Any]], extra: dict[str, Any], free: bool
+) -> None:
+    opaque: list[Any] = [OpaqueTool(dialect="anthropic", data=data) for data in tools]
+    assert runs_code_free(Chat(model="m", messages=[], tools=opaque, extra=extra)) is free
+    search = WebSearchTool(extra={"type": "web_search_20260209"})
+    assert runs_code_free(Chat(model="m", messages=[], tools=[*opaque, search], extra=extra)) is True
+
+
+@pytest.mark.parametrize(
+    ("ticks", "cost"),
+    [(37_756_000, "0.0037756"), (0, "0"), (10**12, "100"), (10**12 + 1, None), (-1, None), ("1", None), (True, None)],
+)
+def test_what_xai_says_that_an_answer_cost(ticks: object, cost: str | None) -> None:
+    told = None if cost is None else Decimal(cost)
+    said = {"cost_in_usd_ticks": ticks}
+    assert used("openai", {**CHAT, "usage": {**CHAT["usage"], **said}}) == Usage(input=10, output=2, told_cost=told)
+    usage = {**RESPONSE["usage"], **said}
+    assert used("responses", {**RESPONSE, "usage": usage}) == Usage(input=10, output=2, told_cost=told)
+    picture = {"created": 1, "data": [{"b64_json": "aGk="}], "usage": said}
+    counted = [event for event in images.read_reply(msgspec.json.encode(picture)) if isinstance(event, UsageReported)]
+    assert [event.usage for event in counted] == ([] if told is None else [Usage(images=1, told_cost=told)])
 
 
 def test_pages_that_anthropic_fetched_are_counted() -> None:
@@ -226,15 +294,17 @@ def test_pages_that_anthropic_fetched_are_counted() -> None:
     ("dialect", "data", "found"),
     [
         ("responses", {"type": "code_interpreter", "container": {"type": "auto"}}, [("code_interpreter", 1)]),
-        ("responses", {"type": "file_search", "vector_store_ids": ["v"]}, [("file_search", 5)]),
-        ("responses", {"type": "image_generation"}, [("image_generation", 5)]),
-        ("responses", {"type": "shell", "environment": {"type": "container_auto"}}, [("shell", 5)]),
+        ("responses", {"type": "x_search"}, [("x_search", 10)]),
+        ("openai", {"type": "x_search"}, [("x_search", 10)]),
+        ("responses", {"type": "file_search", "vector_store_ids": ["v"]}, [("file_search", 10)]),
+        ("responses", {"type": "image_generation"}, [("image_generation", 10)]),
+        ("responses", {"type": "shell", "environment": {"type": "container_auto"}}, [("shell", 10)]),
         ("responses", {"type": "shell"}, []),
         ("responses", {"type": "mcp", "server_label": "x"}, []),
         ("anthropic", {"type": "web_fetch_20250910", "name": "web_fetch", "max_uses": 2}, [("web_fetch", 2)]),
         ("anthropic", {"type": "code_execution_20250825", "name": "code_execution"}, [("code_execution", 1)]),
         ("anthropic", {"type": "bash_20250124", "name": "bash"}, []),
-        ("google", {"googleMaps": {}}, [("google_maps", 1)]),
+        ("google", {"googleMaps": {}}, [("google_maps", 10)]),
         ("google", {"urlContext": {}}, []),
         ("google", {"codeExecution": {}}, []),
     ],

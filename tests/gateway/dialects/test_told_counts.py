@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from apps.gateway.canonical.events import Failed, ResultsGiven, UsageReported
 from apps.gateway.dialects.anthropic.shared import usage as anthropic
@@ -14,6 +15,7 @@ from apps.gateway.dialects.bedrock.shared import usage as bedrock
 from apps.gateway.dialects.cohere.shared import usage as cohere
 from apps.gateway.dialects.google.shared import usage as google
 from apps.gateway.dialects.openai.shared import usage as openai
+from apps.gateway.dialects.responses.shared import usage as responses
 from apps.gateway.dialects.told_counts import count_at, read_count
 from apps.kernel.usage import Usage
 
@@ -96,3 +98,101 @@ def test_no_chat_format_takes_an_odd_count_for_one(odd: Any) -> None:
 def test_nothing_counted_on_both_sides_is_nothing() -> None:
     assert openai.read_usage({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}) == Usage()
     assert openai.read_usage({"total_tokens": 0}) is None
+
+
+# --- one odd count among others
+
+FRACTION = 12.4
+# How each format says that it read ten tokens, three of them from a cache, and wrote two.
+CHATS: dict[str, tuple[Any, dict[str, Any], str, str]] = {
+    "openai": (
+        openai.read_usage,
+        {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 3}},
+        "prompt_tokens",
+        "completion_tokens",
+    ),
+    "responses": (
+        lambda reported: responses.read_usage(reported, 0),
+        {"input_tokens": 10, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 3}},
+        "input_tokens",
+        "output_tokens",
+    ),
+    "anthropic": (
+        anthropic.read_usage,
+        {"input_tokens": 7, "output_tokens": 2, "cache_read_input_tokens": 3},
+        "input_tokens",
+        "output_tokens",
+    ),
+    "bedrock": (
+        bedrock.read_usage,
+        {"inputTokens": 7, "outputTokens": 2, "cacheReadInputTokens": 3},
+        "inputTokens",
+        "outputTokens",
+    ),
+    "google": (
+        lambda reported: google.read_usage(reported, 0),
+        {"promptTokenCount": 10, "candidatesTokenCount": 2, "cachedContentTokenCount": 3},
+        "promptTokenCount",
+        "candidatesTokenCount",
+    ),
+}
+WHOLE = Usage(input=7, cache_read=3, output=2)
+
+
+@pytest.mark.parametrize("name", CHATS)
+@pytest.mark.parametrize("odd", [*ODD, FRACTION], ids=repr)
+def test_one_odd_count_leaves_the_others_and_marks_them_as_an_estimate(name: str, odd: Any) -> None:
+    read_usage, reported, _, written = CHATS[name]
+    assert read_usage(reported) == WHOLE
+    assert read_usage({**reported, written: odd}) == replace(WHOLE, output=12 if odd == FRACTION else 0, estimated=True)
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_null_of_what_is_not_always_counted_and_whole_numbers_with_a_point_are_no_odd_counts(name: str) -> None:
+    read_usage, reported, prompt, written = CHATS[name]
+    assert read_usage({**reported, prompt: float(reported[prompt]), written: 2.0}) == WHOLE
+    uncached = next(key for key in reported if "cache" in key.lower() or "details" in key)
+    for nothing in (None, {}, {"cached_tokens": None, "audio_tokens": None}):
+        if isinstance(nothing, dict) and "details" not in uncached:
+            continue
+        usage = read_usage({**reported, uncached: nothing})
+        assert (usage.cache_read, usage.output, usage.estimated) == (0, 2, False)
+
+
+@pytest.mark.parametrize(
+    ("read_usage", "reported"),
+    [
+        (
+            openai.read_usage,
+            {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": -1}},
+        ),
+        (openai.read_usage, {"prompt_tokens": 10, "completion_tokens": 2, "reasoning_tokens": "1"}),
+        (
+            openai.read_usage,
+            {"prompt_tokens": 10, "completion_tokens": 2, "server_tool_use": {"web_search_requests": "1"}},
+        ),
+        (
+            anthropic.read_usage,
+            {"input_tokens": 10, "output_tokens": 2, "server_tool_use": {"web_search_requests": -1}},
+        ),
+        (
+            anthropic.read_usage,
+            {"input_tokens": 10, "output_tokens": 2, "cache_creation": {"ephemeral_1h_input_tokens": "1"}},
+        ),
+        (
+            bedrock.read_usage,
+            {"inputTokens": 10, "outputTokens": 2, "cacheDetails": [{"ttl": "1h", "inputTokens": "1"}]},
+        ),
+        (
+            lambda reported: google.read_usage(reported, 0),
+            {
+                "promptTokenCount": 10,
+                "candidatesTokenCount": 2,
+                "promptTokensDetails": [{"modality": "AUDIO", "tokenCount": "1"}],
+            },
+        ),
+        (cohere.read_usage, {"billed_units": {"input_tokens": 10, "output_tokens": 2}, "cached_tokens": True}),
+    ],
+)
+def test_an_odd_count_inside_marks_an_estimate(read_usage: Any, reported: dict[str, Any]) -> None:
+    assert read_usage(reported) == Usage(input=10, output=2, estimated=True)

@@ -161,7 +161,7 @@ def test_whoever_asks_the_same_meanwhile_waits_for_the_first(settings: Any) -> N
     assert all(isinstance(event, Waiting) for event in heard)
     for event in ANSWER:
         assert first.take(event) is event
-    first.store(first.model_id)
+    first.store(first.model_id, 0)
     first.close()
     waiting.get(timeout=5)
     assert second.hit

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from apps.gateway.access import policy
+from apps.keys.models import IamRule
 from apps.logs.models import RequestLog
 from apps.mcp_servers.models import McpServer
 from apps.organizations.models import Organization
@@ -159,3 +161,20 @@ def test_tokens_are_counted_with_the_servers_tools(caller: Caller, tickets: McpS
     bare = ask(caller, "hello", path=path, max_tokens=None).json()["input_tokens"]
     with_tools = ask(caller, "hello", path=path, max_tokens=None, **named(tickets)).json()["input_tokens"]
     assert with_tools > bare
+
+
+def test_access_rules_of_the_key_decide_which_tools_are_offered(
+    caller: Caller, mcp_server: StandIn, tickets: McpServer
+) -> None:
+    rule = IamRule.objects.create(
+        api_key=caller.key, rule_type="allow_mcp_servers", rule_value={"mcpServers": ["tickets/add"]}
+    )
+    told = blocks(ask(caller, CALL, headers=BETA, **named(tickets)))
+    assert [block["type"] for block in told] == ["text"]
+    assert "tools/call" not in mcp_server.methods()
+    rule.rule_value = {"mcpServers": ["files"]}
+    rule.save()
+    policy.forget_all()
+    refused = ask(caller, CALL, headers=BETA, **named(tickets))
+    assert refused.status_code == 400
+    assert "is none of the MCP servers that this key may use" in refused.json()["error"]["message"]

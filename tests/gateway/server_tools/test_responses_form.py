@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from apps.catalog.models import Provider
+from apps.gateway.access import policy
 from apps.gateway.server_tools.responses_history import plain_items
 from apps.gateway.server_tools.toolset import Toolset
 from apps.kernel import generation
+from apps.keys.models import IamRule
 from apps.logs.models import RequestLog
 from apps.mcp_servers.models import McpServer
 from apps.organizations.models import Organization
@@ -188,6 +190,27 @@ def test_servers_of_other_projects_are_nobodys(caller: Caller, mcp_server: Stand
     response = ask(caller, CALL, model=MODEL, tools=[SERVER])
     assert (response.status_code, response.json()["error"]["code"]) == (400, "unknown_mcp_server")
     assert mcp_server.asked == []
+    assert nothing_happened(caller)
+
+
+def test_access_rules_of_the_key_decide_which_tools_are_offered(
+    caller: Caller, mcp_server: StandIn, tickets: McpServer
+) -> None:
+    rule = IamRule.objects.create(
+        api_key=caller.key, rule_type="deny_mcp_servers", rule_value={"mcpServers": ["tickets/echo"]}
+    )
+    listing, message = told(caller, CALL)["output"]
+    assert [one["name"] for one in listing["tools"]] == ["add"]
+    assert message["type"] == "message"
+    assert "tools/call" not in mcp_server.methods()
+    settle_all()
+    rule.rule_value = {"mcpServers": ["tickets"]}
+    rule.save()
+    policy.forget_all()
+    response = ask(caller, CALL, model=MODEL, tools=[SERVER])
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (400, "unknown_mcp_server")
+    assert error["param"] == "tools[0].server_label"
     assert nothing_happened(caller)
 
 

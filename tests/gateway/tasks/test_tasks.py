@@ -10,7 +10,16 @@ import pytest
 from msgspec.structs import replace
 
 from apps.gateway.canonical.audio import Recording, Speech, Transcription
-from apps.gateway.canonical.chat import Chat, FunctionTool, Message, ReasoningRequest, Target, TaskName, Text
+from apps.gateway.canonical.chat import (
+    Chat,
+    FunctionTool,
+    Message,
+    OpaqueTool,
+    ReasoningRequest,
+    Target,
+    TaskName,
+    Text,
+)
 from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Finished
 from apps.gateway.canonical.images import Drawing
@@ -298,3 +307,11 @@ def test_tools_and_reasoning_choose_the_dialect_that_an_offer_states_for_them() 
     }
     searches = offer("searches", "m", facts={"search_dialect": "openai", "tools_dialect": "responses"})
     assert chat.find_dialect(replace(tools, web_search=True), searches) is plain
+
+
+@pytest.mark.parametrize("dialect", ["openai", "responses"])
+def test_a_search_of_x_is_asked_for_where_searches_are(dialect: str) -> None:
+    searches = offer("searches", "m", facts={"search_dialect": "responses"})
+    for kind, found in (("x_search", "responses"), ("code_interpreter", "openai")):
+        asked = replace(CHAT, tools=[OpaqueTool(dialect=dialect, data={"type": kind})])
+        assert task_of(CHAT).find_dialect(asked, searches) is find_dialect(found)

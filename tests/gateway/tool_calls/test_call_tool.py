@@ -13,7 +13,9 @@ from apps.gateway.tool_calls import listings
 from apps.gateway.tool_calls.call_tool import call_tool
 from apps.gateway.tool_calls.caller import ToolCaller
 from apps.guardrails.models import Violation
+from apps.kernel import generation
 from apps.kernel.errors import ApiError, Gone, InvalidRequest, NotFound, RateLimited
+from apps.keys.models import IamRule
 from apps.logs.models import RequestLog
 from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
@@ -114,6 +116,68 @@ class TestRights:
             call(caller, "echo")
         assert "tools/call" not in mcp_server.methods()
         assert settle_all() == 0
+
+    @pytest.mark.parametrize(
+        ("rule_type", "names", "left"),
+        [
+            ("deny_mcp_servers", ["tickets/echo"], ["add"]),
+            ("allow_mcp_servers", ["tickets/add"], ["add"]),
+            ("deny_mcp_servers", ["files", "tickets/other"], ["echo", "add"]),
+        ],
+    )
+    def test_access_rules_leave_a_key_some_tools_of_a_server(
+        self, caller: Caller, mcp_server: StandIn, rule_type: str, names: list[str], left: list[str]
+    ) -> None:
+        server = register(caller, mcp_server)
+        # A listing that was read for a key without rules is kept for all.
+        assert list(listings.list_tools(policy.find_policy(caller.token), server, who(caller)).tools) == ["echo", "add"]
+        IamRule.objects.create(api_key=caller.key, rule_type=rule_type, rule_value={"mcpServers": names})
+        policy.forget_all()
+        found = policy.find_policy(caller.token)
+        assert list(listings.list_tools(found, server, who(caller)).tools) == left
+        listings.forget_all()
+        assert list(listings.list_tools(found, server, who(caller)).tools) == left
+        assert call(caller, "add").text == "hello"
+        if "echo" not in left:
+            with pytest.raises(NotFound, match="no tool of this name that may be used at the MCP server tickets"):
+                call(caller, "echo")
+            assert mcp_server.methods().count("tools/call") == 1
+
+    @pytest.mark.parametrize(
+        ("rule_type", "names"),
+        [
+            ("deny_mcp_servers", ["tickets"]),
+            ("deny_mcp_servers", ["all"]),
+            ("allow_mcp_servers", ["files"]),
+        ],
+    )
+    def test_a_server_that_access_rules_keep_from_a_key_is_unknown(
+        self, caller: Caller, mcp_server: StandIn, rule_type: str, names: list[str]
+    ) -> None:
+        register(caller, mcp_server)
+        IamRule.objects.create(api_key=caller.key, rule_type=rule_type, rule_value={"mcpServers": names})
+        with pytest.raises(NotFound, match="MCP server not found"):
+            call(caller)
+        assert listings.find_servers(policy.find_policy(caller.token)) == []
+        assert mcp_server.asked == []
+
+    def test_a_rule_that_is_newer_than_the_copy_of_the_policy_holds(self, caller: Caller, mcp_server: StandIn) -> None:
+        register(caller, mcp_server)
+        assert call(caller).text == "hello"
+        IamRule.objects.create(
+            api_key=caller.key, rule_type="deny_mcp_servers", rule_value={"mcpServers": ["tickets/echo"]}
+        )
+        generation.bump(generation.organization_scope(caller.organization_id))
+        with pytest.raises(NotFound, match="no tool of this name"):
+            call(caller)
+        assert mcp_server.methods().count("tools/call") == 1
+        assert settle_all() == 1
+
+    def test_an_inactive_rule_and_another_keys_rule_do_not_hold(self, caller: Caller, mcp_server: StandIn) -> None:
+        register(caller, mcp_server)
+        denied = {"rule_type": "deny_mcp_servers", "rule_value": {"mcpServers": ["all"]}}
+        IamRule.objects.create(api_key=caller.key, status="inactive", **denied)
+        assert call(caller).text == "hello"
 
     def test_a_key_whose_project_is_archived_calls_nothing(self, caller: Caller, mcp_server: StandIn) -> None:
         register(caller, mcp_server)

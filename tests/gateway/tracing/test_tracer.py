@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -97,11 +98,12 @@ def test_a_fallback_is_a_trace_of_both_providers(
         "error.type": "client_error",
     }
     assert (answered.kind, answered.parent_id, answered.failed) == (CLIENT, second.span_id, False)
+    # The provider's own id; the client's is made of the log's.
+    assert re.fullmatch(r"chatcmpl-[0-9a-f]{24}", answered.attributes.pop("gen_ai.response.id"))
     assert answered.attributes == {
         **asked,
         "gen_ai.provider.name": "backup",
         "http.response.status_code": 200,
-        "gen_ai.response.id": str(row.id),
         "gen_ai.response.model": "echo",
         "gen_ai.response.finish_reasons": ["stop"],
         "gen_ai.usage.input_tokens": row.prompt_tokens,
@@ -127,11 +129,29 @@ def test_a_stream_ends_its_trace_with_its_last_event(caller: Caller, collected: 
     assert request.attributes["gateway.streamed"] is True
     [answered] = spans["chat echo"]
     assert answered.attributes["gen_ai.request.stream"] is True
-    # In seconds.
-    assert 0 <= answered.attributes["gen_ai.response.time_to_first_chunk"] < 60
+    # In seconds, from the call of the provider on.
+    assert settle_all() == 1
+    counted = (RequestLog.objects.get().time_to_first_token or 0) / 1000 - (answered.start - request.start) / 1e9
+    assert answered.attributes["gen_ai.response.time_to_first_chunk"] == pytest.approx(max(counted, 0.0), abs=1e-6)
     assert request.parent_id == ""
     [answered] = spans["chat echo"]
     assert answered.attributes["gen_ai.usage.output_tokens"] > 0
+
+
+@pytest.mark.parametrize(("retention", "told"), [("metadata", "the-session"), ("none", None)])
+def test_a_session_is_the_conversation_of_its_requests(
+    caller: Caller, collected: Collector, retention: str, told: str | None
+) -> None:
+    Organization.objects.filter(pk=caller.organization_id).update(retention_level=retention)
+    assert caller.chat(headers={"x-session-id": "the-session"}).status_code == 200
+    [answered] = spans_of(collected)["chat echo"]
+    assert answered.attributes.get("gen_ai.conversation.id") == told
+
+
+def test_messages_name_the_schema_of_their_names(caller: Caller, collected: Collector) -> None:
+    assert caller.chat().status_code == 200
+    tracer.exporter().flush()
+    assert set(collected.schemas) == {("https://opentelemetry.io/schemas/1.41.0",) * 2}
 
 
 def test_a_refused_request_is_a_trace_of_one_span(caller: Caller, collected: Collector) -> None:

@@ -31,7 +31,7 @@ class Command(BaseCommand):
     help = "Migrate, load the catalog, make the log's partitions, compare balances; in development, the demo account."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Take every step, and tell of each on a line."""
+        """Take every step, and tell of each on a line; in development without what only an operator asks."""
         self._reach_database()
         self._reach_store()
         self._refuse_unfit_stores()
@@ -39,8 +39,9 @@ class Command(BaseCommand):
         with hold_lock(AdvisoryLock.PREPARE_DATABASE):
             self.stdout.write(f"database: {_migrate()}")
             self.stdout.write(_words_of("load_catalog"))
-            self.stdout.write(f"request log: {_words_of('make_partitions')}")
-            self.stdout.write(f"balances: {_resync()}")
+            for step in (f"request log: {_words_of('make_partitions')}", f"balances: {_resync()}"):
+                if not settings.DEVELOPMENT or options["verbosity"] > 1:
+                    self.stdout.write(step)
             if settings.DEVELOPMENT:
                 _words_of("demo")
                 self.stdout.write(f"demo account: `{settings.MANAGE_COMMAND} demo` shows it")

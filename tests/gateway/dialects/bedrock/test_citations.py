@@ -11,6 +11,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Annotated, Finished, Started, TextDelta
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import anthropic, bedrock, cohere, google, openai, responses
+from apps.gateway.dialects.bedrock.provider.citations import read_citation, write_cited_text
 from tests.gateway.dialects.test_laws import SUMMARY
 
 PDF = "JVBERi0xLjQKJSVFT0YK"
@@ -120,6 +121,56 @@ def test_a_citation_reaches_clients_of_anthropics_format(location: dict[str, Any
     ]
 
 
+@pytest.mark.parametrize(("location", "told"), PLACES[:3])
+def test_a_citation_of_an_earlier_answer_goes_back_as_it_came(location: dict[str, Any], told: dict[str, Any]) -> None:
+    note = {**told, "cited_text": "Oslo is wet.", "document_title": "Map"}
+    said = {"type": "text", "text": "It rains.", "citations": [note, {"type": "web_search_result_location"}]}
+    hi = {"role": "user", "content": "Hi"}
+    body = {"model": "m", "max_tokens": 9, "messages": [hi, {"role": "assistant", "content": [said]}, hi]}
+    for facts, blocks in (
+        (
+            {"takes": ["citations"]},
+            [
+                {
+                    "citationsContent": {
+                        "content": [{"text": "It rains."}],
+                        "citations": [
+                            {"title": "Map", "sourceContent": [{"text": "Oslo is wet."}], "location": location}
+                        ],
+                    }
+                }
+            ],
+        ),
+        ({}, [{"text": "It rains."}]),
+    ):
+        target = Target(model_name="claude", facts=facts)
+        wire = json.loads(bedrock.write_request(anthropic.read_request(json.dumps(body).encode()), target))
+        assert wire["messages"][1]["content"] == blocks
+        assert target.dropped_fields == []
+
+
+def test_a_search_results_citation_goes_back_with_its_source() -> None:
+    note = {
+        "type": "search_result_location",
+        "cited_text": "Oslo is wet.",
+        "search_result_index": 2,
+        "source": "s-1",
+        "title": None,
+        "start_block_index": 0,
+        "end_block_index": 1,
+    }
+    written = write_cited_text("Wet.", [note])
+    assert written is not None
+    [citation] = written["citationsContent"]["citations"]
+    assert citation == {
+        "sourceContent": [{"text": "Oslo is wet."}],
+        "source": "s-1",
+        "location": {"searchResultLocation": {"searchResultIndex": 2, "start": 0, "end": 1}},
+    }
+    assert read_citation(citation) == note
+    assert write_cited_text("Wet.", None) is write_cited_text("Wet.", ["x", {"type": "char"}]) is None
+
+
 def test_a_search_results_citation_and_a_pages_are_told_apart() -> None:
     search = {"searchResultLocation": {"searchResultIndex": 2, "start": 0, "end": 1}}
     page = {"web": {"url": "https://a.example/"}}
@@ -152,4 +203,36 @@ def test_clients_of_other_formats_read_such_an_answer() -> None:
     assert message["provider_specific_fields"] == {"annotations": [note]}
     for dialect in (openai, responses, google):
         chat = openai.read_request(b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true}')
-        assert b"It rains." in b"".join(dialect.write_events(ended, chat))
+        told = b"".join(dialect.write_events(ended, chat))
+        assert b"It rains." in told
+        assert b"Oslo is wet." in told
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_claudes_citations_of_documents_reach_clients_of_other_formats(live: bool) -> None:
+    note = {"type": "char_location", "cited_text": "Oslo is wet.", "document_index": 0, "document_title": "Map"}
+    text = {"type": "text", "text": "It rains.", "citations": [note]}
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "c", "stop_reason": "end_turn"}
+    usage = {"input_tokens": 3, "output_tokens": 2}
+    if live:
+        frames: list[dict[str, Any]] = [
+            {"type": "message_start", "message": {**message, "content": [], "usage": usage}},
+            {"type": "content_block_start", "index": 0, "content_block": {**text, "text": "", "citations": []}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "It rains."}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": note}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
+            {"type": "message_stop"},
+        ]
+        events = list(anthropic.read_events(json.dumps(frame).encode() for frame in frames))
+    else:
+        events = list(anthropic.read_reply(json.dumps({**message, "content": [text], "usage": usage}).encode()))
+    assert [event.annotation for event in events if isinstance(event, Annotated)] == [note]
+    reply = fold(iter(events))
+    chat = json.loads(openai.write_reply(reply, SUMMARY, CITED))["choices"][0]["message"]
+    assert chat["provider_specific_fields"] == {"annotations": [note]}
+    assert json.loads(anthropic.write_reply(reply, SUMMARY, CITED))["content"] == [text]
+    [candidate] = json.loads(google.write_reply(reply, SUMMARY, CITED))["candidates"]
+    assert candidate["groundingMetadata"]["groundingChunks"] == [
+        {"retrievedContext": {"title": "Map", "text": "Oslo is wet."}}
+    ]

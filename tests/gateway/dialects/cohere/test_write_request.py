@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from apps.gateway.canonical.chat import Chat, File, Image, Message, OpaqueTool, Target, Text, ToolResult
+from apps.gateway.canonical.chat import (
+    CacheMark,
+    Chat,
+    File,
+    Image,
+    Message,
+    OpaqueTool,
+    Target,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from apps.gateway.dialects import cohere, openai
 from apps.kernel.errors import InvalidRequest
 
@@ -92,7 +103,7 @@ def test_tools_of_other_formats_are_refused() -> None:
     chat = Chat(model="m", messages=[], tools=[OpaqueTool(dialect="another", data={})])
     with pytest.raises(InvalidRequest) as refusal:
         cohere.write_request(chat, target())
-    assert refusal.value.param == "tools"
+    assert refusal.value.param == "tools[0]"
 
 
 @pytest.mark.parametrize(
@@ -133,12 +144,13 @@ def test_what_a_tool_shows_follows_and_what_went_wrong_is_said() -> None:
     chat = Chat(
         model="m",
         messages=[
+            Message(role="assistant", parts=[ToolCall(id=name, name="f", arguments="{}") for name in "ab"]),
             Message(role="tool", parts=[ToolResult(call_id="a", parts=[Text(text="no"), picture], is_error=True)]),
             Message(role="tool", parts=[ToolResult(call_id="b", parts=[])]),
         ],
     )
     shown = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}
-    assert json.loads(cohere.write_request(chat, target()))["messages"] == [
+    assert json.loads(cohere.write_request(chat, target()))["messages"][1:] == [
         {"role": "tool", "tool_call_id": "a", "content": "Error: no"},
         {"role": "tool", "tool_call_id": "b", "content": ""},
         {"role": "user", "content": [shown]},
@@ -166,3 +178,23 @@ def test_what_a_tool_shows_follows_and_what_went_wrong_is_said() -> None:
 def test_failures_are_told_in_coheres_words(status: int, body: bytes, message: str, code: str | None) -> None:
     failure = cohere.read_failure(status, body)
     assert (failure.message, failure.code) == (message, code)
+
+
+def test_a_result_without_its_call_is_told_and_said_by_the_user() -> None:
+    chat = Chat(model="m", messages=[Message(role="tool", parts=[ToolResult(call_id="a", parts=[Text(text="no")])])])
+    asked = target()
+    [message] = json.loads(cohere.write_request(chat, asked))["messages"]
+    assert (message["role"], [part["text"] for part in message["content"]][1:]) == ("user", ["no"])
+    assert [dropped.param for dropped in asked.dropped_fields] == ["messages[0].tool_call_id"]
+
+
+def test_what_only_another_format_says_is_told() -> None:
+    part = Text(text="Hi", cache=CacheMark(), extra={"partMetadata": {"k": 1}})
+    chat = Chat(model="m", messages=[Message(role="user", parts=[part], name="Ada")], dialect="openai")
+    asked = target()
+    assert json.loads(cohere.write_request(chat, asked))["messages"] == [{"role": "user", "content": "Hi"}]
+    assert [dropped.param for dropped in asked.dropped_fields] == [
+        "messages[0].name",
+        "messages[0].content[0].cache_control",
+        "messages[0].content[0].partMetadata",
+    ]

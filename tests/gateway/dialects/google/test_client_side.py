@@ -10,6 +10,7 @@ import pytest
 
 from apps.gateway.canonical.chat import (
     Chat,
+    FunctionTool,
     Image,
     OpaqueTool,
     Reasoning,
@@ -199,6 +200,34 @@ def test_googles_schema_becomes_json_schema() -> None:
             "c": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
         },
     }
+
+
+def test_a_json_schema_is_put_in_googles_order_without_googles_keyword() -> None:
+    inner = {
+        "type": "object",
+        "properties": {"b": {}, "propertyOrdering": {}},
+        "propertyOrdering": ["propertyOrdering"],
+    }
+    schema = {
+        "type": "object",
+        "properties": {"y": {"enum": [{"propertyOrdering": 1}]}, "x": {"anyOf": [inner]}},
+        "propertyOrdering": ["x", "y", "none"],
+    }
+    function = {"name": "f", "parametersJsonSchema": schema}
+    form = {"responseMimeType": "application/json", "responseJsonSchema": schema}
+    chat = asked(tools=[{"functionDeclarations": [function]}], generationConfig=form)
+    sent = (
+        '{"type": "object", "properties": {"x": {"anyOf": [{"type": "object", "properties": {"propertyOrdering": {}, '
+        '"b": {}}}]}, "y": {"enum": [{"propertyOrdering": 1}]}}}'
+    )
+    (tool,) = chat.tools or []
+    assert isinstance(tool, FunctionTool)
+    assert json.dumps(tool.parameters) == sent
+    assert chat.response_format is not None
+    assert json.dumps(chat.response_format.schema) == sent
+    # Google itself gets what the client wrote.
+    wire = google.write_request(chat, Target(model_name="m", facts={}))
+    assert json.loads(wire)["generationConfig"]["responseJsonSchema"] == schema
 
 
 @pytest.mark.parametrize(

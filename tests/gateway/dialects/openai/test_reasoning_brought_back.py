@@ -10,7 +10,7 @@ import pytest
 from apps.catalog import catalog_cache
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import anthropic, google, openai, responses
-from apps.gateway.routing.custom_providers import _FACTS
+from apps.gateway.routing.custom_providers import _FACTS, _facts_at
 
 OWN: dict[str, Any] = dict(_FACTS)
 ASKED = {"role": "user", "content": "Rain?"}
@@ -126,6 +126,27 @@ def test_a_signature_of_googles_comes_back_by_the_id_of_its_call() -> None:
         assert wire[2]["tool_call_id"] == "call_1"
     unaware = json.loads(openai.write_request(of_messages(call_id=started.id), Target(model_name="fox-1", facts={})))
     assert unaware["messages"][1]["tool_calls"] == [CALL]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("base_url", "demanded"),
+    [
+        ("https://api.deepseek.com/v1", {"reasoning_content": " "}),
+        ("https://API.moonshot.ai/v1", {"reasoning_content": " "}),
+        ("https://deepseek.example/v1", {}),
+        ("https://api.openai.com/v1", {}),
+        ("nonsense", {}),
+    ],
+)
+def test_a_provider_of_ones_own_demands_what_the_catalogs_provider_at_its_address_demands(
+    base_url: str, demanded: dict[str, str]
+) -> None:
+    facts = _facts_at(base_url, catalog_cache.current())
+    wire = answer_sent(of_messages(), **facts)
+    assert {name: value for name, value in wire.items() if name.startswith("reasoning")} == demanded
+    kept = answer_sent(of_chat(reasoning="Look."), **facts)
+    assert kept["reasoning_content"] == "Look."
 
 
 @pytest.mark.django_db

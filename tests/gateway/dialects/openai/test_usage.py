@@ -95,7 +95,7 @@ from apps.kernel.usage import Usage
                 "prompt_tokens_details": None,
                 "completion_tokens_details": {"reasoning_tokens": True},
             },
-            Usage(input=5),
+            Usage(input=5, estimated=True),
         ),
         # thinking beside both the completion and the total, and searches that are paid one by one
         (
@@ -114,7 +114,7 @@ from apps.kernel.usage import Usage
             Usage(input=3, output=4, web_searches=1, search_size="low"),
         ),
         ({"prompt_tokens": 9, "completion_tokens": 1, "cached_tokens": 5}, Usage(input=4, cache_read=5, output=1)),
-        ({"prompt_tokens": 10**12, "completion_tokens": 2}, Usage(output=2)),
+        ({"prompt_tokens": 10**12, "completion_tokens": 2}, Usage(output=2, estimated=True)),
         ({"prompt_tokens": 0, "completion_tokens": 0}, Usage()),
         ({}, None),
         (None, None),

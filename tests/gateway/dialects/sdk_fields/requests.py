@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import Enum
 from types import UnionType
 from typing import (
     Annotated,
@@ -20,6 +22,7 @@ from typing_extensions import get_type_hints, is_typeddict
 
 # How deep types are looked into: schemas and tools within tools have no end.
 _MAX_DEPTH = 7
+_MAX_REPEATS = 2
 _LISTS = (list, Iterable, Sequence)
 _TEXTS = {
     "url": "https://example.com/a.png",
@@ -30,6 +33,8 @@ _TEXTS = {
     "media_type": "image/png",
     "arguments": "{}",
 }
+# By type: the least that may stand around a field of that name, where the type itself requires nothing.
+LEAST: dict[Any, Callable[[str], dict[str, Any]]] = {}
 
 
 class Pair(NamedTuple):
@@ -40,40 +45,44 @@ class Pair(NamedTuple):
     with_it: Any
 
 
-def pairs_of(kind: Any, depth: int = 0) -> Iterator[Pair]:
-    """Yield the pairs of a type, those of its fields, and of theirs."""
+def pairs_of(kind: Any, around: tuple[Any, ...] = ()) -> Iterator[Pair]:
+    """Yield the pairs of a type, those of its fields, and of theirs; `around` are the types that it stands in."""
     kind = _bare(kind)
-    if depth > _MAX_DEPTH:
+    if len(around) > _MAX_DEPTH or around.count(kind) >= _MAX_REPEATS:
         return
+    around = (*around, kind)
     if is_typeddict(kind):
-        yield from _pairs_of_fields(kind, depth)
+        yield from _pairs_of_fields(kind, around)
     elif get_origin(kind) in (Union, UnionType):
         seen = set()
         for member in get_args(kind):
-            for pair in pairs_of(member, depth):
+            for pair in pairs_of(member, around[:-1]):
                 if pair.path not in seen:
                     seen.add(pair.path)
                     yield pair
     elif get_origin(kind) in _LISTS:
-        for path, without, with_it in pairs_of(get_args(kind)[0], depth + 1):
+        for path, without, with_it in pairs_of(get_args(kind)[0], around):
             yield Pair(path, [without], [with_it])
 
 
-def _pairs_of_fields(kind: Any, depth: int) -> Iterator[Pair]:
+def _pairs_of_fields(kind: Any, around: tuple[Any, ...]) -> Iterator[Pair]:
     hints = get_type_hints(kind, include_extras=True)
     least = sample(kind)
     mark = f"<{least['type']}>" if isinstance(least.get("type"), str) else ""
     for name, hint in hints.items():
-        if name not in least:
-            yield Pair(f"{mark}{name}", least, {**least, name: sample(hint, name)})
-        for path, without, with_it in pairs_of(hint, depth + 1):
-            yield Pair(f"{mark}{name}.{path}", {**least, name: without}, {**least, name: with_it})
+        beside = LEAST[kind](name) if kind in LEAST else least
+        if name not in beside:
+            yield Pair(f"{mark}{name}", beside, {**beside, name: sample(hint, name)})
+        for path, without, with_it in pairs_of(hint, around):
+            yield Pair(f"{mark}{name}.{path}", {**beside, name: without}, {**beside, name: with_it})
 
 
 def sample(kind: Any, name: str = "") -> Any:
     """Return the least value of a type, of a field of that name."""
     kind = _bare(kind)
     origin, inner = get_origin(kind), get_args(kind)
+    if kind in LEAST:
+        return LEAST[kind]("")
     if is_typeddict(kind):
         hints = get_type_hints(kind, include_extras=True)
         # What is required is known only now that annotations are read: the SDKs write theirs as strings.
@@ -82,12 +91,22 @@ def sample(kind: Any, name: str = "") -> Any:
     if origin is Literal:
         return inner[0]
     if origin in (Union, UnionType):
-        return sample(next(one for one in inner if one is not type(None)), name)
+        return sample(next((one for one in inner if is_typeddict(_bare(one))), inner[0]), name)
     if origin in _LISTS:
         return [sample(inner[0], name)]
     if origin in (dict, Mapping):
         return {"k": sample(inner[1])}
-    return {str: _TEXTS.get(name, "x"), int: 2, float: 0.5, bool: True}.get(kind, {"type": "object"})
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return list(kind)[-1].value
+    plain = {
+        str: _TEXTS.get(name, "x"),
+        int: 2,
+        float: 0.5,
+        bool: True,
+        bytes: b"xyz",
+        datetime: datetime(2026, 1, 2, tzinfo=UTC),
+    }
+    return plain.get(kind, {"type": "object"})
 
 
 def _is_required(kind: Any, name: str, hint: Any) -> bool:

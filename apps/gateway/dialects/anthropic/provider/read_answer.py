@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
+from apps.gateway.canonical.hosted_tools import CODE_EXECUTION
 from apps.gateway.dialects.answer_errors import drain_frames, truncated_answer, unreadable_answer
 from apps.gateway.dialects.anthropic.provider.read_block import BlockReader
 from apps.gateway.dialects.anthropic.shared.failures import failed
 from apps.gateway.dialects.anthropic.shared.usage import COUNTS, read_usage
 from apps.gateway.dialects.anthropic.shared.wire import FINISH_REASONS, NAME, STOP_DETAILS
+from apps.kernel.usage import Usage
 
 Record = dict[str, Any]
 
@@ -195,16 +198,25 @@ class _Answer:
         if not isinstance(reported, dict):
             return
         before = self._usage
-        self._usage = before | {name: value for name, value in reported.items() if value is not None}
-        rest = {name: value for name, value in self._usage.items() if name not in COUNTS}
+        self._usage = before | {
+            name: value for name, value in reported.items() if value is not None or name not in before
+        }
+        rest = {name: value for name, value in self._usage.items() if name not in COUNTS and value is not None}
         if rest:
             self._learn({"usage": rest}, events)
         # An answer of as many tokens as were counted at its beginning is counted again with the same number.
         again = self._begun_counting and reported.get("output_tokens") is not None
         self._begun_counting = True
-        if (again or self._usage != before) and (usage := read_usage(self._usage)):
+        if (again or self._usage != before) and (usage := self._used()):
             self._counted_whole = False
             events.append(UsageReported(usage=usage))
+
+    def _used(self) -> Usage | None:
+        """Return the counts so far; an answer that names a container has had code run."""
+        usage = read_usage(self._usage)
+        if usage is None or not isinstance(self._known.get("container"), dict):
+            return usage
+        return replace(usage, tool_calls={**(usage.tool_calls or {}), CODE_EXECUTION: 1})
 
     def end(self) -> list[Event]:
         """Return what is left to say; an answer without a reason for its end was cut off."""
@@ -216,7 +228,7 @@ class _Answer:
         reason = FINISH_REASONS.get(self._stop, "stop")
         if reason == "stop" and self.blocks.calls:
             reason = "tool_calls"
-        if self._counted_whole and (usage := read_usage(self._usage)):
+        if self._counted_whole and (usage := self._used()):
             events.append(UsageReported(usage=usage))
         said = self._explanation if reason == "content_filter" else None
         events.append(Finished(reason=reason, native=self._stop, explanation=said))

@@ -22,6 +22,7 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.dialects.anthropic.shared.wire import CALLER, NAME, SIGNATURE_FORMAT, encode, new_id
 from apps.gateway.dialects.call_arguments import says_nothing
+from apps.gateway.dialects.document_citations import LOCATIONS
 
 Record = dict[str, Any]
 
@@ -98,6 +99,8 @@ class BlockReader:
                 cited = {"url": url, "title": citation.get("title") or "", "start_index": block.at}
                 note = {"type": "url_citation", "url_citation": {**cited, "end_index": self._written}}
                 events.append(Annotated(annotation=note))
+            elif citation.get("type") in LOCATIONS:
+                events.append(Annotated(annotation=citation))
         whole = block.whole()
         if block.kind == "server_tool_use" and whole.get("name") == _SEARCH:
             query = whole["input"].get("query") if isinstance(whole.get("input"), dict) else None

@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.chat import Chat, Image, Target
 from apps.gateway.dialects.anthropic.provider.flavor import flavor_of
 from apps.gateway.dialects.anthropic.provider.thinking_signatures import drop_thinking
 from apps.gateway.dialects.anthropic.provider.write_messages import (
@@ -34,6 +34,7 @@ from apps.gateway.dialects.router_fields import ROUTER_FIELDS
 from apps.gateway.dialects.tool_names import adapt_tool_names
 from apps.gateway.dialects.unsupported_fields import (
     note_dropped,
+    note_made_pictures,
     note_unsupported_fields,
     repair_tool_results,
     unsupported_feature,
@@ -105,6 +106,8 @@ def _written(chat: Chat, target: Target) -> Record:
     refuse_unsupported_fields(chat)
     same_dialect = chat.dialect == NAME
     note_unsupported_fields(chat, target, NAME, marks=True, names=False, details=False, thinking=is_signed)
+    if Image in chat.kinds:
+        note_made_pictures(chat, target)
     if not same_dialect:
         chat = adapt_tool_names(chat, target, _NAMES, _LONGEST_NAME)
     chat, schema = with_form(chat, target, same_dialect=same_dialect)

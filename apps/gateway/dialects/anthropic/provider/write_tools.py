@@ -78,8 +78,8 @@ def _parameters(tool: FunctionTool, place: str) -> Record:
 
 def _search(tool: WebSearchTool, place: str, target: Target, *, same_dialect: bool) -> Record:
     wire: Record = {**_WEB_SEARCH, **((tool.extra or {}) if same_dialect else {})}
-    if tool.max_uses is not None:
-        wire["max_uses"] = tool.max_uses
+    if (most := tool.max_uses or target.max_searches) is not None:
+        wire["max_uses"] = most
     if tool.user_location is not None:
         wire["user_location"] = tool.user_location if same_dialect else {"type": "approximate", **tool.user_location}
     if tool.search_context_size is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from apps.gateway.canonical.service_tier import FAST, USUAL
-from apps.gateway.dialects.told_counts import count_at
+from apps.gateway.dialects.told_counts import count_at, has_odd_count
 from apps.kernel.usage import ModelPass, Usage, total_usage
 
 Record = dict[str, Any]
@@ -30,6 +30,7 @@ COUNTS = frozenset(
 )
 # Passes over models that a bill keeps one by one; of more than these, those over one model are added up.
 MAX_PASSES = 100
+_MAIN = ("input_tokens", "output_tokens")
 _SPEEDS = {"fast": FAST, "standard": USUAL}
 
 
@@ -90,7 +91,14 @@ def _tokens(reported: Record) -> Usage:
     )
     output = count_at(reported, "output_tokens")
     thought = min(count_at(reported.get("output_tokens_details"), "thinking_tokens"), output)
+    odd = (
+        has_odd_count(reported, "cache_creation_input_tokens", "cache_read_input_tokens", main=_MAIN)
+        or has_odd_count(split, "ephemeral_1h_input_tokens", "ephemeral_5m_input_tokens")
+        or has_odd_count(reported.get("output_tokens_details"), "thinking_tokens")
+        or has_odd_count(reported.get("server_tool_use"), "web_search_requests", "web_fetch_requests")
+    )
     return Usage(
+        estimated=odd,
         input=count_at(reported, "input_tokens"),
         cache_read=count_at(reported, "cache_read_input_tokens"),
         cache_write=written - hour,

@@ -23,7 +23,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
 )
 from apps.gateway.dialects.anthropic.shared.wire import SIGNATURE_FORMAT
-from apps.gateway.dialects.bedrock.provider.read_citation import read_citation
+from apps.gateway.dialects.bedrock.provider.citations import read_citation
 from apps.gateway.dialects.bedrock.shared.wire import NAME, Record, encode
 
 _SERVER_TOOL = "server_tool_use"

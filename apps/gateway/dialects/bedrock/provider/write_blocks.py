@@ -22,6 +22,7 @@ from apps.gateway.canonical.chat import (
     ToolResult,
 )
 from apps.gateway.dialects.anthropic.shared.wire import SIGNATURE_FORMAT, read_input
+from apps.gateway.dialects.bedrock.provider.citations import write_cited_text
 from apps.gateway.dialects.bedrock.provider.flavor import Flavor
 from apps.gateway.dialects.bedrock.provider.write_media import Documents, write_audio, write_file, write_image
 from apps.gateway.dialects.bedrock.shared.wire import Record, refused, write_id
@@ -71,7 +72,7 @@ class Blocks:
     def _block(self, part: Part, role: str, at: str) -> Record | None:
         match part:
             case Text() | Refusal():
-                return {"text": part.text} if part.text.strip() else None
+                return self._text(part, role) if part.text.strip() else None
             case Reasoning():
                 return self._thinking(part)
             case ToolCall():
@@ -90,6 +91,13 @@ class Blocks:
                 return self._file(part, at)
             case _:
                 raise refused(f"{at}: holds content that this model's provider has no form for", at)
+
+    def _text(self, part: Text | Refusal, role: str) -> Record:
+        """Return text; that of an earlier answer with its citations of documents, to a model that cites."""
+        cited = None
+        if part.extra and role == "assistant" and "citations" in self._flavor.takes:
+            cited = write_cited_text(part.text, part.extra.get("citations"))
+        return {"text": part.text} if cited is None else cited
 
     def _file(self, file: File, at: str) -> Record:
         """Return a file; of a document also what it is about, and that the answer is to cite it."""
@@ -125,6 +133,8 @@ class Blocks:
         for part in result.parts:
             if isinstance(part, Audio):
                 raise refused(f"{at}: a tool's answer cannot hold sound for this model's provider", at)
+            if part.cache is not None:
+                self._target.note_dropped(f"{at}.cache_control", "this provider takes no cache mark inside of a result")
             block = self._block(part, "tool", at)
             if block is not None:
                 content.append(block)

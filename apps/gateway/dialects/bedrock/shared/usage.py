@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.gateway.dialects.told_counts import read_count
+from apps.gateway.dialects.told_counts import has_odd_count, read_count
 from apps.kernel.usage import Usage
+
+_MAIN = ("inputTokens", "outputTokens")
 
 
 def read_usage(reported: Any) -> Usage | None:
@@ -32,5 +34,7 @@ def read_usage(reported: Any) -> Usage | None:
         cache_write=max(read_count(reported.get("cacheWriteInputTokens")) - hour, shorter),
         cache_write_1h=hour,
         output=read_count(reported.get("outputTokens")),
+        estimated=has_odd_count(reported, "cacheReadInputTokens", "cacheWriteInputTokens", main=_MAIN)
+        or any(has_odd_count(detail, "inputTokens") for detail in (details if isinstance(details, list) else ())),
     )
     return usage if usage.total_tokens else None

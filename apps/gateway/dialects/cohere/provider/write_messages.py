@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from apps.gateway.canonical.chat import (
+    Chat,
     Image,
-    Message,
     Opaque,
     Part,
     Reasoning,
@@ -22,17 +22,16 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.cohere.shared.wire import NAME, PLAN_FORMAT, Record, refused, without_none
 from apps.gateway.dialects.signed_call_ids import split_signature
+from apps.gateway.dialects.unsupported_fields import message_path
 
 
-def write_messages(messages: Sequence[Message], target: Target, *, thinks: bool) -> list[Record]:
+def write_messages(chat: Chat, target: Target, *, thinks: bool) -> list[Record]:
     """Return all messages; `thinks` tells whether the model reads earlier thinking. Raises InvalidRequest naming the
     part that cannot be said."""
     written: list[Record] = []
     shown: list[Record] = []
-    for number, message in enumerate(messages):
-        place = f"messages[{number}]"
-        if message.name is not None:
-            target.note_dropped(f"{place}.name", "messages have no names at this model's provider")
+    for number, message in enumerate(chat.messages):
+        place = message_path(chat, number)
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         if shown and not results:
             written.append({"role": "user", "content": shown})

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from apps.gateway.canonical.chat import Chat, Effort, Message, Target, Text
+from apps.gateway.canonical.chat import Chat, Effort, Message, Reasoning, Target, Text, ToolCall
 from apps.gateway.dialects.cohere.provider.flavor import Flavor, flavor_of
 from apps.gateway.dialects.cohere.provider.write_messages import write_messages
 from apps.gateway.dialects.cohere.provider.write_tools import write_tools
-from apps.gateway.dialects.cohere.shared.wire import NAME, Record, encode, refused, without_none
+from apps.gateway.dialects.cohere.shared.wire import NAME, PLAN_FORMAT, Record, encode, refused, without_none
 from apps.gateway.dialects.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.structured_output_tool import add_structured_output_tool
-from apps.gateway.dialects.unsupported_fields import note_dropped
+from apps.gateway.dialects.unsupported_fields import note_dropped, note_unsupported_fields, repair_tool_results
 
 # The bounds that Cohere states.
 _RANGES: Final = {
@@ -39,6 +39,7 @@ _WITHOUT_WORDS: Final = (
     "verbosity",
     "prediction",
     "store",
+    "audio",
 )
 # What share of the answer's limit an effort may think.
 _SHARES: Final[dict[Effort, float]] = {"minimal": 0.1, "low": 0.2, "medium": 0.5, "high": 0.8}
@@ -55,13 +56,13 @@ def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
     flavor = flavor_of(target)
     _refuse_unspeakable(chat)
-    chat = drop_foreign_blocks(chat, target, NAME)
-    _lose_wishes(chat, target)
+    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=False)
+    _lose_wishes(chat, flavor, target)
     if _needs_tool(chat, flavor):
         chat = add_structured_output_tool(chat, target)
     wire = without_none(
         model=target.model_name,
-        messages=write_messages(chat.messages, target, thinks=flavor.thinks),
+        messages=write_messages(chat, target, thinks=flavor.thinks),
         stream=chat.stream or None,
         **write_tools(chat, target),
         **_sampling(chat, flavor, target),
@@ -85,12 +86,16 @@ def _refuse_unspeakable(chat: Chat) -> None:
             raise refused(f"{param} is not available from this model's provider", param)
 
 
-def _lose_wishes(chat: Chat, target: Target) -> None:
+def _lose_wishes(chat: Chat, flavor: Flavor, target: Target) -> None:
     for name in _WITHOUT_WORDS:
         if getattr(chat, name) is not None:
             note_dropped(chat, target, name, f"{name} {_NO_FIELD}")
-    for name in chat.extra or ():
-        target.note_dropped(name, f"{name} {_NO_FIELD}")
+
+    def goes_back(block: Reasoning) -> bool:
+        planned = block.format == PLAN_FORMAT or ToolCall in chat.kinds
+        return bool(block.text) and (flavor.thinks or planned)
+
+    note_unsupported_fields(chat, target, NAME, marks=False, names=False, details=True, thinking=goes_back)
 
 
 def _needs_tool(chat: Chat, flavor: Flavor) -> bool:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from apps.gateway.dialects.cohere.shared.wire import Record
-from apps.gateway.dialects.told_counts import count_at
+from apps.gateway.dialects.told_counts import count_at, has_odd_count
 from apps.kernel.usage import Usage
+
+_MAIN = ("input_tokens", "output_tokens")
 
 
 def read_usage(reported: Any) -> Usage | None:
@@ -29,7 +31,8 @@ def read_usage(reported: Any) -> Usage | None:
         return None
     free = max(count_at(all_of_it, "input_tokens") - prompt, 0)
     cached = min(max(count_at(reported, "cached_tokens") - free, 0), prompt)
-    return Usage(input=prompt - cached, cache_read=cached, output=written)
+    odd = has_odd_count(counts, main=_MAIN) or has_odd_count(reported, "cached_tokens")
+    return Usage(input=prompt - cached, cache_read=cached, output=written, estimated=odd)
 
 
 def _inside(record: Record, name: str) -> Record:

@@ -22,7 +22,7 @@ from apps.gateway.dialects.fields import (
     record,
     string,
 )
-from apps.gateway.dialects.google.client.read_schema import json_schema_of
+from apps.gateway.dialects.google.client.read_schema import json_schema_of, ordered
 
 MAX_STOPS, MAX_LISTED = 1_000, 100
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
@@ -64,6 +64,8 @@ def _form(wire: Record) -> tuple[ResponseFormat | None, Record]:
     schema = optional(wire, "responseJsonSchema", record)
     if stated is not None and schema is not None:
         raise Malformed("contradicts responseJsonSchema", "responseSchema")
+    if schema is not None:
+        schema = ordered(schema)
     if stated is not None:
         schema = json_schema_of(stated)
     if media_type == JSON:

@@ -164,5 +164,6 @@ def _read_result(value: Any) -> ToolResult:
         name=required(wire, "name", filled_string),
         parts=parts,
         is_error=is_error,
+        json_field=None if isinstance(said, str) else name or "",
         extra={"functionResponse": extra} if extra else None,
     )

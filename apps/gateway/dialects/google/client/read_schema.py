@@ -12,11 +12,14 @@ from apps.gateway.dialects.fields import Record
 
 _COUNTS = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
 _RENAMED = {"ref": "$ref", "defs": "$defs"}
-_NAMED_PARTS = frozenset({"properties", "defs", "$defs"})
+_NAMED_PARTS = frozenset({"properties", "defs", "$defs", "definitions", "patternProperties"})
 _PARTS = frozenset({"items", "additionalProperties"})
 _LISTED_PARTS = frozenset({"anyOf", "prefixItems"})
+_ORDER = "propertyOrdering"
 # What only orders fields, or says nothing.
-_LEFT_OUT = frozenset({"nullable", "propertyOrdering"})
+_LEFT_OUT = frozenset({"nullable", _ORDER})
+# Values, in which nothing is a keyword.
+_VALUES = frozenset({"enum", "const", "default", "example", "examples"})
 
 
 def json_schema_of(schema: Record) -> Record:
@@ -28,12 +31,35 @@ def json_schema_of(schema: Record) -> Record:
         said = _said(name, value)
         if said is not None:
             wire[_RENAMED.get(name, name)] = said
-    order = schema.get("propertyOrdering")
+    _put_in_order(wire, schema.get(_ORDER))
+    return _nullable(wire) if schema.get("nullable") is True else wire
+
+
+def ordered(schema: Record) -> Record:
+    """Return a JSON Schema with fields in the order of `propertyOrdering`, and without that keyword of Google's:
+    other providers refuse schemas with keywords that they do not know."""
+    wire = {name: _ordered(name, value) for name, value in schema.items() if name != _ORDER}
+    _put_in_order(wire, schema.get(_ORDER))
+    return wire
+
+
+def _ordered(name: str, value: Any) -> Any:
+    if name in _VALUES:
+        return value
+    if isinstance(value, list):
+        return [ordered(part) if isinstance(part, dict) else part for part in value]
+    if not isinstance(value, dict):
+        return value
+    if name in _NAMED_PARTS:
+        return {key: ordered(part) if isinstance(part, dict) else part for key, part in value.items()}
+    return ordered(value)
+
+
+def _put_in_order(wire: Record, order: Any) -> None:
     properties = wire.get("properties")
     if isinstance(order, list) and isinstance(properties, dict):
         first = {name: properties[name] for name in order if isinstance(name, str) and name in properties}
         wire["properties"] = {**first, **properties}
-    return _nullable(wire) if schema.get("nullable") is True else wire
 
 
 def _said(name: str, value: Any) -> Any:

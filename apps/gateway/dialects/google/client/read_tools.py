@@ -20,7 +20,7 @@ from apps.gateway.dialects.fields import (
     required,
     string,
 )
-from apps.gateway.dialects.google.client.read_schema import json_schema_of
+from apps.gateway.dialects.google.client.read_schema import json_schema_of, ordered
 from apps.gateway.dialects.google.shared.wire import NAME
 from apps.gateway.dialects.schemas import UnsupportedSchema, object_root
 
@@ -65,15 +65,19 @@ def _function(value: Any) -> FunctionTool:
     stated = optional(wire, "parameters", record)
     if schema is not None and stated is not None:
         raise Malformed("contradicts parametersJsonSchema", "parameters")
-    parameters = json_schema_of(stated) if stated is not None else schema
+    if schema is not None:
+        schema = ordered(schema)
+    if stated is not None:
+        # A call always has an object of arguments, be it an empty one.
+        schema = json_schema_of({name: value for name, value in stated.items() if name != "nullable"})
     try:
-        object_root(parameters)
+        object_root(schema)
     except UnsupportedSchema:
         raise Malformed("must be of the type object", "parameters" if stated else "parametersJsonSchema") from None
     return FunctionTool(
         name=required(wire, "name", filled_string),
         description=optional(wire, "description", string),
-        parameters=parameters,
+        parameters=schema,
         extra=fields.rest_of(wire, _FUNCTION_FIELDS),
     )
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from apps.gateway.dialects.document_citations import LOCATIONS
 from apps.gateway.dialects.google.shared.wire import Record
 
 
 def write_grounding(citations: list[Record], text: str, queries: list[str]) -> Record:
     """Return what was searched for and what pieces of a text rest on: each source once, and the pieces that it
-    supports; empty for nothing."""
+    supports; pieces of documents that are cited; empty for nothing."""
     sources: dict[tuple[str, str], int] = {}
     supports: dict[tuple[int, int], list[int]] = {}
+    documents: list[Record] = []
     for citation in citations:
+        if citation.get("type") in LOCATIONS and (document := _document(citation)) not in documents:
+            documents.append(document)
         page = citation.get("url_citation")
         if not isinstance(page, dict) or not isinstance(url := page.get("url"), str):
             continue
@@ -27,17 +31,25 @@ def write_grounding(citations: list[Record], text: str, queries: list[str]) -> R
         if source not in supported:
             supported.append(source)
     searched: Record = {"webSearchQueries": asked} if (asked := list(filter(None, queries))) else {}
-    if not sources:
+    if not sources and not documents:
         return searched
     return {
         **searched,
-        "groundingChunks": [{"web": {"uri": url, "title": title}} for url, title in sources],
+        "groundingChunks": [*({"web": {"uri": url, "title": title}} for url, title in sources), *documents],
         "groundingSupports": [
             {"segment": _segment(text, start, end), "groundingChunkIndices": indices}
             for (start, end), indices in supports.items()
             if start < end
         ],
     }
+
+
+def _document(citation: Record) -> Record:
+    """Return the piece of a document or of a client's search result that is cited; it supports no certain piece of the
+    answer."""
+    title, text = citation.get("document_title") or citation.get("title"), citation.get("cited_text")
+    stated = {"uri": citation.get("source"), "title": title, "text": text}
+    return {"retrievedContext": {name: value for name, value in stated.items() if isinstance(value, str) and value}}
 
 
 def _place(value: Any) -> int:

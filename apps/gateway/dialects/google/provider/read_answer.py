@@ -131,11 +131,12 @@ class _Answer:
 
     def _count(self, events: list[Event]) -> None:
         """Report the counts where they have changed."""
-        searches = len(set().union(*(reader.queries for reader in self._candidates.values())))
-        usage = read_usage(self._reported, searches)
-        if usage is not None and any(reader.uses_maps for reader in self._candidates.values()):
-            # Paid once for an answer, whatever was looked for.
-            usage = replace(usage, tool_calls={"google_maps": 1})
+        readers = self._candidates.values()
+        searches = set().union(*(reader.queries | reader.called_queries for reader in readers))
+        pictures = set().union(*(reader.picture_queries for reader in readers))
+        usage = read_usage(self._reported, len(searches) + len(pictures))
+        if usage is not None and (maps := sum(reader.map_queries for reader in readers)):
+            usage = replace(usage, tool_calls={"google_maps": maps})
         if usage is not None and usage != self._usage:
             self._usage = usage
             events.append(UsageReported(usage=usage))

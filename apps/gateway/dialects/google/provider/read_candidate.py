@@ -46,8 +46,13 @@ class CandidateReader:
         self.finish_word: str | None = None
         # The provider's words for why its filter ended the answer.
         self.explanation: str | None = None
+        # What was searched for, as the metadata of the answer say, and beside that as calls of the search say.
         self.queries: set[str] = set()
-        self.uses_maps = False
+        self.called_queries: set[str] = set()
+        # What pictures were searched for, which costs what other searches do.
+        self.picture_queries: set[str] = set()
+        self._uses_maps = False
+        self._map_calls = 0
         self.has_calls = False
         self._index = index
         self._texts: list[str] = []
@@ -60,6 +65,11 @@ class CandidateReader:
         self._draft: tuple[Record, str | None] | None = None
         # Searches that were told in the middle of the text.
         self._late: list[Event] = []
+
+    @property
+    def map_queries(self) -> int:
+        """How often Google Maps was asked: as often as is told, else once where the answer names places."""
+        return self._map_calls or int(self._uses_maps)
 
     def read(self, candidate: Record, events: list[Event]) -> None:
         """Add the events of a candidate, or of more of it: what is said of its parts comes before them."""
@@ -103,10 +113,12 @@ class CandidateReader:
             if query not in self.queries:
                 self.queries.add(query)
                 (self._late if self._texts else events).append(Searched(choice=self._index, query=query))
+        self.picture_queries.update(read_queries(grounding, "imageSearchQueries"))
+        self._uses_maps = self._uses_maps or bool(grounding.get("googleMapsWidgetContextToken"))
         if chunks := grounding.get("groundingChunks"):
             self._grounding = grounding
             listed = chunks if isinstance(chunks, list) else []
-            self.uses_maps = self.uses_maps or any(isinstance(chunk, dict) and "maps" in chunk for chunk in listed)
+            self._uses_maps = self._uses_maps or any(isinstance(chunk, dict) and "maps" in chunk for chunk in listed)
 
     def _read_part(self, part: Record, events: list[Event]) -> None:
         signature = part.get("thoughtSignature")
@@ -131,8 +143,21 @@ class CandidateReader:
         elif part:
             if isinstance(blob, dict):
                 self._draft = blob, signature
+            if isinstance(call := part.get("toolCall"), dict):
+                self._count_queries(call)
             self._layout.add_own(part)
             events.append(OpaqueDelta(choice=self._index, dialect=NAME, data={"part": part}, of="stream"))
+
+    def _count_queries(self, call: Record) -> None:
+        """Count the queries of a call of one of Google's own tools: with functions the metadata do not have them."""
+        kind, asked = call.get("toolType"), call.get("args")
+        queries = read_queries(asked, "queries") if isinstance(asked, dict) else []
+        if kind == "GOOGLE_MAPS":
+            self._map_calls += max(len(queries), 1)
+        elif kind == "GOOGLE_SEARCH_WEB":
+            self.called_queries.update(queries)
+        elif kind == "GOOGLE_SEARCH_IMAGE":
+            self.picture_queries.update(queries)
 
     def _think(self, text: str, signature: str | None, events: list[Event]) -> None:
         """Add thinking; a signature on it ends its block."""

@@ -24,9 +24,9 @@ def read_citations(grounding: Record, text: str) -> Iterator[Record]:
                 yield _citation(source, start, end)
 
 
-def read_queries(grounding: Record) -> list[str]:
+def read_queries(grounding: Record, name: str = "webSearchQueries") -> list[str]:
     """Return what was searched for."""
-    return [query for query in _entries(grounding, "webSearchQueries") if isinstance(query, str) and query]
+    return [query for query in _entries(grounding, name) if isinstance(query, str) and query]
 
 
 def _source(chunk: Any) -> Record | None:

@@ -8,14 +8,19 @@ calls. Instructions in mid-conversation stay where they are, as marked text of t
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
+
+import msgspec
 
 from apps.gateway.canonical.chat import Message, Part, Refusal, Text, ToolCall, ToolResult
+from apps.gateway.dialects.fields import BOUNDS
 from apps.gateway.dialects.google.provider.function_names import write_name
 from apps.gateway.dialects.google.provider.passthrough import merged
 from apps.gateway.dialects.google.provider.write_parts import write_answer, write_part
 from apps.gateway.dialects.google.shared.wire import Record
 from apps.gateway.dialects.signed_call_ids import split_signature
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.json_bounds import decode_text_within
 
 
 def write_contents(messages: list[Message], *, signed: bool, ours: bool = False) -> tuple[list[Record], list[Record]]:
@@ -83,25 +88,43 @@ class _Turns:
 
     def _add_part(self, part: Part, turn: _Turn) -> None:
         if isinstance(part, ToolResult):
-            turn.results.append(self._result(part))
-            # What is not text stands beside: the field for it inside of a result is not understood by every model.
-            turn.parts.extend(
-                write_part(inner, ours=self._ours) for inner in part.parts if not isinstance(inner, Text | Refusal)
-            )
+            media = [write_part(it, ours=self._ours) for it in part.parts if not isinstance(it, Text | Refusal)]
+            # What is not text stands beside, unless the client put it into the result: not every model looks there.
+            turn.results.append(self._result(part, media if self._ours else []))
+            turn.parts.extend([] if self._ours else media)
         elif not isinstance(part, Text) or part.text:
             turn.parts.append(write_part(part, ours=self._ours))
 
-    def _result(self, result: ToolResult) -> tuple[int, Record]:
+    def _result(self, result: ToolResult, media: list[Record]) -> tuple[int, Record]:
         """Return a result and its call's place. Raises InvalidRequest where nobody says which function answered."""
         call_id = split_signature(result.call_id)[0]
         place, name = self._calls.get(call_id, (next(self._places), result.name))
         if name is None:
             raise InvalidRequest(f"messages: no call has the id {call_id[:64]} that a tool answers", param="messages")
-        text = "\n".join(part.text for part in result.parts if isinstance(part, Text | Refusal))
-        # Always as text: inside of an object, Google follows a `$ref`.
-        said = {"error" if result.is_error else "output": text}
-        wire = {"functionResponse": {"id": call_id, "name": write_name(name), "response": said}}
+        answer: Record = {"id": call_id, "name": write_name(name), "response": _response(result, ours=self._ours)}
+        wire = {"functionResponse": {**answer, "parts": media} if media else answer}
         return place, merged(wire, result.extra) if self._ours and result.extra else wire
+
+
+def _response(result: ToolResult, *, ours: bool) -> Any:
+    """Return what a function answered: the object that a client of this format sent, in every other case the text,
+    because inside of an object Google follows a `$ref`."""
+    texts = [part.text for part in result.parts if isinstance(part, Text | Refusal)]
+    text = "\n".join(texts)
+    field = result.json_field
+    if not ours or field is None or not _is_json(text, dict if field == "" else object):
+        return {"error" if result.is_error else "output": text}
+    # The bytes keep every digit of its numbers.
+    said = msgspec.Raw(text.encode())
+    return {field: said} if field else said
+
+
+def _is_json(text: str, kind: type) -> bool:
+    """Return whether a text is a JSON value of a kind: what a guardrail has changed may be none any more."""
+    try:
+        return isinstance(decode_text_within(text, BOUNDS), kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
 
 
 class _Turn:

@@ -12,11 +12,13 @@ from apps.gateway.canonical.events import Summary
 from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects.google.shared.wire import Record
 from apps.gateway.dialects.openai.shared.wire import exact_number
-from apps.gateway.dialects.told_counts import read_count
+from apps.gateway.dialects.told_counts import has_odd_count, read_count
 from apps.kernel.usage import Usage
 
 # The counts that make up the total.
 _PARTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
+_MAIN, _BESIDE = _PARTS[:2], (*_PARTS[2:], "cachedContentTokenCount")
+_DETAILS = ("promptTokensDetails", "cacheTokensDetails", "candidatesTokensDetails")
 
 
 def read_usage(reported: Any, searches: int) -> Usage | None:
@@ -53,8 +55,17 @@ def read_usage(reported: Any, searches: int) -> Usage | None:
         audio_output=audio_out,
         image_output=images_out,
         web_searches=searches,
+        estimated=has_odd_count(reported, *_BESIDE, main=_MAIN) or _has_odd_details(reported),
         service_tier=_tier(reported),
     )
+
+
+def _has_odd_details(reported: Record) -> bool:
+    for name in _DETAILS:
+        details = reported.get(name)
+        if any(has_odd_count(detail, "tokenCount") for detail in (details if isinstance(details, list) else ())):
+            return True
+    return False
 
 
 def _tier(reported: Any) -> str:

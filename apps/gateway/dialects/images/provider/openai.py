@@ -26,7 +26,7 @@ from apps.gateway.dialects.images.provider.image_request import Asked, asked_of,
 from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
-from apps.gateway.dialects.told_counts import count_at
+from apps.gateway.dialects.told_counts import count_at, read_ticks
 from apps.kernel.usage import Usage, total_usage
 
 NAME: Final = "openai"
@@ -100,7 +100,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
 
     Counts come with each picture. One that cannot be read, or holds an error, ends with `Failed`.
     """
-    begun, made, used = False, 0, Usage()
+    begun, made, counts = False, 0, list[Usage]()
     for piece in _pieces_in(frames):
         if isinstance(piece, Event):
             yield piece
@@ -123,11 +123,11 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
             yield Finished(choice=made, reason="stop")
             made += 1
             if (more := _read_usage(piece.get("usage"), 1)) is not None:
-                used = total_usage((used, more))
+                counts.append(more)
     if not made:
         yield truncated_answer()
-    elif used.total_tokens:
-        yield UsageReported(usage=used)
+    elif counts:
+        yield UsageReported(usage=total_usage(counts))
 
 
 def _pieces_in(frames: Iterable[bytes]) -> Iterator[Any]:
@@ -191,8 +191,9 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
     if not isinstance(reported, dict):
         return None
     read, written = count_at(reported, "input_tokens"), count_at(reported, "output_tokens")
+    told = read_ticks(reported)
     if not read and not written:
-        return None
+        return None if told is None else Usage(images=made, told_cost=told)
     read_parts, written_parts = reported.get("input_tokens_details"), reported.get("output_tokens_details")
     pictures_in = min(count_at(read_parts, "image_tokens"), read)
     cached = min(count_at(read_parts, "cached_tokens"), read - pictures_in)
@@ -204,6 +205,7 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
         output=text_out,
         image_output=written - text_out,
         images=made,
+        told_cost=told,
     )
 
 

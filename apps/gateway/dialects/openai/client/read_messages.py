@@ -107,6 +107,10 @@ def _assistant(wire: Record) -> Message:
     parts: list[Part] = [*_reasoning(wire), *(content or ())]
     if refusal := optional(wire, "refusal", string):
         parts.append(Refusal(text=refusal))
+    audio = wire.get("audio")
+    if content is None and isinstance(audio, dict) and isinstance(words := audio.get("transcript"), str) and words:
+        # What was said, for models that cannot look the sound up by its id.
+        parts.append(Text(text=words))
     parts.extend(optional(wire, "images", _parts) or ())
     parts.extend(optional(wire, "tool_calls", _calls) or ())
     if call := optional(wire, "function_call", _function_call):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from apps.gateway.canonical.chat import Chat, ReasoningRequest, ResponseFormat, Source
 from apps.gateway.dialects import fields
 from apps.gateway.dialects.fields import (
@@ -33,7 +35,7 @@ from apps.gateway.dialects.openai.client.read_tools import (
     read_tool_choice,
     read_tools,
 )
-from apps.gateway.dialects.openai.shared.wire import EFFORTS, NAME
+from apps.gateway.dialects.openai.shared.wire import EFFORTS, NAME, SUMMARIES
 from apps.gateway.dialects.router_fields import take_router_fields
 
 MAX_STOPS, MAX_LISTED = 4, 100
@@ -102,7 +104,7 @@ def _settle_reasoning(known: dict[str, Any]) -> None:
     asked: ReasoningRequest = known.get("reasoning") or ReasoningRequest()
     if asked.effort not in (None, effort):
         raise Malformed("contradicts reasoning.effort", "reasoning_effort")
-    known["reasoning"] = ReasoningRequest(effort=effort, max_tokens=asked.max_tokens, exclude=asked.exclude)
+    known["reasoning"] = replace(asked, effort=effort)
 
 
 def _settle_functions(known: dict[str, Any]) -> None:
@@ -144,6 +146,7 @@ def _reasoning(value: Any) -> ReasoningRequest:
         effort=effort,
         max_tokens=optional(wire, "max_tokens", integer(1, MOST_TOKENS)),
         exclude=optional(wire, "exclude", boolean),
+        summary=optional(wire, "summary", one_of(*SUMMARIES)),
     )
 
 

@@ -72,7 +72,7 @@ def write_image(url: str) -> Record:
 
 def write_annotations(annotations: list[Record], length: int) -> Record:
     """Return citations; notes of other kinds, which strict clients refuse, are parked. A citation that has no place is
-    one of all `length` characters that were said."""
+    one of all `length` characters that were said; a page without a title is called by its address."""
     citations = [_placed(note, length) for note in annotations if note.get("type") == "url_citation"]
     others = [note for note in annotations if note.get("type") != "url_citation"]
     wire: Record = {"annotations": citations} if citations else {}
@@ -81,9 +81,15 @@ def write_annotations(annotations: list[Record], length: int) -> Record:
 
 def _placed(note: Record, length: int) -> Record:
     page = note.get("url_citation")
-    if not isinstance(page, dict) or all(isinstance(page.get(name), int) for name in ("start_index", "end_index")):
+    if not isinstance(page, dict):
         return note
-    return {**note, "url_citation": {**page, "start_index": 0, "end_index": length}}
+    placed = all(isinstance(page.get(name), int) for name in ("start_index", "end_index"))
+    titled = isinstance(page.get("title"), str)
+    if placed and titled:
+        return note
+    title: Record = {} if titled else {"title": page.get("url", "")}
+    place: Record = {} if placed else {"start_index": 0, "end_index": length}
+    return {**note, "url_citation": {**page, **title, **place}}
 
 
 def write_audio(audio: AudioDelta) -> Record:

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import (
     Chat,
     FunctionTool,
-    Image,
     Reasoning,
     ReasoningRequest,
     Target,
@@ -31,8 +30,8 @@ from apps.gateway.dialects.structured_output import emulate_structured_output
 from apps.gateway.dialects.tool_names import adapt_tool_names
 from apps.gateway.dialects.unsupported_fields import (
     is_default_value,
-    message_path,
     note_dropped,
+    note_made_pictures,
     note_unsupported_fields,
     repair_tool_results,
     unsupported_feature,
@@ -55,7 +54,7 @@ def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     marks = "cache_control" in flavor.takes
     note_unsupported_fields(chat, target, NAME, marks=marks, names=True, details=True, thinking=_taken_thinking(flavor))
     if "images" not in flavor.takes:
-        _lose_pictures(chat, target)
+        note_made_pictures(chat, target)
     if chat.dialect != NAME:
         chat = adapt_tool_names(_with_objects(shorten_user(chat, target)), target, _NAMES, _LONGEST_NAME)
         if "stop" not in flavor.unsupported and chat.stop is not None:
@@ -123,15 +122,6 @@ def _taken_thinking(flavor: Flavor) -> Any:
         return flavor.reasoning_field is not None and bool(block.text or block.data is None)
 
     return taken
-
-
-def _lose_pictures(chat: Chat, target: Target) -> None:
-    for number, message in enumerate(chat.messages):
-        if message.role == "assistant" and any(isinstance(part, Image) for part in message.parts):
-            target.note_dropped(
-                f"{message_path(chat, number)}.images", "pictures in earlier answers are not taken back"
-            )
-            return
 
 
 def _with_objects(chat: Chat) -> Chat:

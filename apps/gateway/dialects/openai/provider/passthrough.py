@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from apps.gateway.canonical.chat import Chat, Message, Tool, ToolResult, WebSearchTool
+from apps.gateway.canonical.chat import Chat, Message, Reasoning, Tool, ToolResult, WebSearchTool
 from apps.gateway.dialects.openai.provider.flavor import Flavor
 from apps.gateway.dialects.openai.provider.write_messages import fill_reasoning
 from apps.gateway.dialects.openai.shared.wire import PARKED
@@ -68,7 +68,7 @@ def _message(raw: msgspec.Raw, message: Message, flavor: Flavor) -> msgspec.Raw 
     wire: Record = {**read_fields(raw)}
     before = wire.copy()
     if message.role == "assistant":
-        _adapt_answer(wire, flavor)
+        _adapt_answer(wire, message, flavor)
     if _is_renamed(message, flavor):
         wire["role"] = "system"
     if _is_marked(message, flavor):
@@ -76,9 +76,13 @@ def _message(raw: msgspec.Raw, message: Message, flavor: Flavor) -> msgspec.Raw 
     return raw if wire == before else wire
 
 
-def _adapt_answer(wire: Record, flavor: Flavor) -> None:
+def _adapt_answer(wire: Record, message: Message, flavor: Flavor) -> None:
     """Leave what the provider takes of an answer that comes back: thinking under its name for it, empty or not."""
     thoughts = [name for name in _THOUGHTS if name in wire]
+    if not thoughts and "reasoning_details" in wire and "reasoning_details" not in flavor.takes:
+        # Some clients keep the details alone.
+        wire["reasoning"] = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
+        thoughts = ["reasoning"]
     if flavor.reasoning_field == "any":
         if thoughts == ["reasoning"]:
             wire["reasoning_content"] = wire["reasoning"]

@@ -78,6 +78,9 @@ def write_request(chat: Chat, target: Target) -> bytes:
     chat = adapt_request(drop_unsupported_fields(chat, flavor, target), flavor, target)
     if chat.source is not None and chat.source.dialect == NAME:
         wire = pass_on(chat.source.body, chat, flavor)
+        if chat.service_tier is not None:
+            # The gateway names one where the client did not.
+            wire.setdefault("service_tier", chat.service_tier)
     else:
         wire = written(chat, flavor)
     wire["model"] = target.model_name
@@ -120,7 +123,9 @@ def written(chat: Chat, flavor: Flavor) -> Record:
         wire["tool_choice"] = tool_choice_of(chat.tool_choice, _custom_names(chat))
     if chat.reasoning is not None:
         asked = chat.reasoning
-        wire["reasoning"] = _stated(effort=asked.effort, max_tokens=asked.max_tokens, exclude=asked.exclude)
+        wire["reasoning"] = _stated(
+            effort=asked.effort, max_tokens=asked.max_tokens, exclude=asked.exclude, summary=asked.summary
+        )
     if chat.plugins is not None:
         wire["plugins"] = [{"id": plugin} for plugin in chat.plugins]
     if chat.extra and chat.dialect == NAME:

@@ -32,6 +32,9 @@ def say_thinking(wire: Record, chat: Chat, flavor: Flavor, target: Target) -> No
         return
     if asked is None or "reasoning" in flavor.takes:
         return
+    if asked.summary is not None and asked.effort is None and asked.max_tokens is None:
+        # It says how the reasoning is told, not whether the model reasons.
+        return
     if flavor.thinking_switch == "enable_thinking":
         word = None
         _say_switch(wire, asked, flavor)

@@ -11,14 +11,24 @@ from typing import Any
 
 from apps.gateway.canonical.events import Summary
 from apps.gateway.dialects.openai.shared.wire import exact_number
-from apps.gateway.dialects.told_counts import read_count
+from apps.gateway.dialects.told_counts import has_odd_count, read_count, read_ticks
 from apps.kernel.usage import Usage
 
 Record = dict[str, Any]
 
 # What says nothing of what is inside.
 _TOTALS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
+# The counts that an answer always has, and those beside them and inside them that are read.
+_MAIN = ("prompt_tokens", "completion_tokens")
+_BESIDE = (
+    *("reasoning_tokens", "prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens"),
+    *("cache_creation_input_tokens", "num_search_queries"),
+)
+_INSIDE = ("cached_tokens", "cache_write_tokens", "audio_tokens", "image_tokens", "reasoning_tokens")
+# Anthropic's word for what was written into a cache.
+_STORED = "cache_creation_input_tokens"
 _FREE = Decimal(0)
+_SERVER_TOOLS = ("server_tool_use_details", "server_tool_use")
 # USD: no search costs more.
 _MAX_TOLD_COST = 100
 
@@ -32,12 +42,12 @@ def read_usage(reported: Any) -> Usage | None:
         both = reported.get("prompt_tokens"), reported.get("completion_tokens")
         return Usage() if all(type(told) is int and not told for told in both) else None
     if reported.keys() <= _TOTALS:
-        return Usage(input=prompt, output=completion)
+        return Usage(input=prompt, output=completion, estimated=has_odd_count(reported, main=_MAIN))
     read, written = _inside(reported, "prompt_tokens_details"), _inside(reported, "completion_tokens_details")
     cached = _first(read, "cached_tokens") or _first(
         reported, "prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens"
     )
-    stored = _first(read, "cache_write_tokens") or _first(reported, "cache_creation_input_tokens")
+    stored = _first(read, "cache_write_tokens", _STORED) or _first(reported, _STORED)
     if max(cached, stored) > prompt:
         # Whoever counts like Anthropic leaves both out of the prompt.
         prompt += cached + stored
@@ -74,13 +84,26 @@ def read_usage(reported: Any) -> Usage | None:
         image_output=images_out,
         web_searches=_searches(reported),
         search_size=size if isinstance(size := reported.get("search_context_size"), str) and len(size) < 20 else "",
-        told_search_cost=_told_cost(reported),
+        estimated=_has_odd_counts(reported, read, written),
+        told_search_cost=told_cost(reported.get("cost"), "request_cost"),
+        told_cost=read_ticks(reported),
     )
 
 
-def _told_cost(reported: Record) -> Decimal | None:
+def _has_odd_counts(reported: Record, read: Record, written: Record) -> bool:
+    """Return whether some count is none: then the bill is an estimate."""
+    return (
+        has_odd_count(reported, *_BESIDE, main=_MAIN)
+        or has_odd_count(read, *_INSIDE)
+        or has_odd_count(written, *_INSIDE)
+        or has_odd_count(read.get("cached_tokens_details"), *_INSIDE)
+        or any(has_odd_count(reported.get(name), "web_search_requests") for name in _SERVER_TOOLS)
+    )
+
+
+def told_cost(report: Any, name: str) -> Decimal | None:
     """Return what Perplexity says that it takes for its search, in USD, beside what it takes for tokens."""
-    told = _inside(reported, "cost").get("request_cost")
+    told = report.get(name) if isinstance(report, dict) else None
     if not isinstance(told, int | float | Decimal) or isinstance(told, bool) or not 0 <= told <= _MAX_TOLD_COST:
         return None
     return Decimal(str(told))
@@ -88,9 +111,10 @@ def _told_cost(reported: Record) -> Decimal | None:
 
 def _searches(reported: Record) -> int:
     """Return the web searches: by number, or one where only their extent is told."""
-    inner = _inside(reported, "server_tool_use_details") or _inside(reported, "server_tool_use")
+    inner = next((tools for name in _SERVER_TOOLS if (tools := _inside(reported, name))), {})
     found = _first(inner, "web_search_requests") or count_of(reported, "num_search_queries")
-    return found or int(isinstance(reported.get("search_context_size"), str) or _told_cost(reported) is not None)
+    priced = told_cost(reported.get("cost"), "request_cost") is not None
+    return found or int(priced or isinstance(reported.get("search_context_size"), str))
 
 
 def write_usage(summary: Summary, *, live: bool = False, details: bool = False) -> Record:

@@ -18,6 +18,8 @@ NAME: Final = "openai"
 FRAMING: Final = "sse"
 
 EFFORTS: Final[tuple[Effort, ...]] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# How much of the reasoning a summary tells.
+SUMMARIES: Final = ("auto", "concise", "detailed")
 
 # Fields of a request that are same_dialect, not OpenAI's: sent on only to providers that take them as they are.
 OWN_FIELDS: Final = frozenset(

@@ -31,6 +31,7 @@ from apps.gateway.dialects.responses.client.encrypted_reasoning import (
     is_encrypted_here,
 )
 from apps.gateway.dialects.responses.client.read_parts import read_content
+from apps.gateway.dialects.responses.shared.hosted_calls import is_hosted_call
 from apps.gateway.dialects.responses.shared.wire import NAME, REASONING_ID, SIGNATURE_FORMAT, UNSIGNED_FORMAT, encode
 
 # Bounds far beyond any model's context.
@@ -40,7 +41,8 @@ _MODELS_OWN: Final = frozenset(
     {
         *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "computer_call"),
         *("local_shell_call", "shell_call", "apply_patch_call", "mcp_call", "mcp_list_tools", "mcp_approval_request"),
-        *("tool_search_call", "compaction", "program"),
+        *("tool_search_call", "compaction", "program", "x_search_call"),
+        *("search_results", "fetch_url_results", "people_search_results", "finance_results", "sandbox_results"),
     }
 )
 # Items that a client answers with, and that only this format has.
@@ -93,7 +95,7 @@ def _item(value: Any, cipher: ReasoningCipher | None) -> _Read:
         return _Read("assistant", list(_reasoning(wire, cipher)))
     if kind == CONFIGURATION_UPDATE:
         optional(wire, "reasoning", _check_effort)
-    if kind in _MODELS_OWN:
+    if kind in _MODELS_OWN or is_hosted_call(wire):
         return _Read("assistant", [Opaque(dialect=NAME, data=wire)])
     if kind in _CLIENTS_OWN:
         return _Read("user", [Opaque(dialect=NAME, data=wire)])

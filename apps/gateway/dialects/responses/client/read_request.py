@@ -26,7 +26,7 @@ from apps.gateway.dialects.fields import (
     required,
     string,
 )
-from apps.gateway.dialects.openai.shared.wire import EFFORTS
+from apps.gateway.dialects.openai.shared.wire import EFFORTS, SUMMARIES
 from apps.gateway.dialects.responses.client.asked import Asked, keep_asked
 from apps.gateway.dialects.responses.client.read_items import read_input
 from apps.gateway.dialects.responses.client.read_tools import read_tool_choice, read_tools
@@ -109,7 +109,7 @@ def _chat_of(known: dict[str, Any], extra: Record, wire: Record) -> Chat:
         known["logprobs"] = True
     if included := [word for word in include if word not in _INCLUDED]:
         extra["include"] = included
-    if "reasoning" in known and (more := fields.rest_of(wire["reasoning"], frozenset({"effort"}))):
+    if "reasoning" in known and (more := fields.rest_of(wire["reasoning"], frozenset({"effort", "summary"}))):
         extra["reasoning"] = more
     known |= known.pop("text", {})
     if "text" in wire and wire["text"] and (rest := fields.rest_of(wire["text"], frozenset({"format", "verbosity"}))):
@@ -131,10 +131,9 @@ def _model(value: Any) -> str:
 
 def _reasoning(value: Any) -> ReasoningRequest | None:
     wire = record(value)
-    for name in ("summary", "generate_summary"):
-        optional(wire, name, one_of("auto", "concise", "detailed"))
-    effort = optional(wire, "effort", _effort)
-    return None if effort is None else ReasoningRequest(effort=effort)
+    effort, summary = optional(wire, "effort", _effort), optional(wire, "summary", _summary)
+    former = optional(wire, "generate_summary", _summary)
+    return None if effort is summary is former is None else ReasoningRequest(effort=effort, summary=summary)
 
 
 def _text(value: Any) -> dict[str, Any]:
@@ -171,6 +170,7 @@ def _kept(read: Reader[Any]) -> Callable[[Any], Any]:
 
 
 _effort = one_of(*EFFORTS)
+_summary = one_of(*SUMMARIES)
 
 _FIELDS: dict[str, Reader[Any]] = {
     "model": _model,

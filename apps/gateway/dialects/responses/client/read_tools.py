@@ -32,7 +32,7 @@ _SEARCHES: Final = (SEARCH, "web_search_preview")
 # Tools that a provider runs, or that a model was trained to call, by type.
 _NATIVE: Final = (
     *("file_search", "code_interpreter", "image_generation", "mcp", "local_shell", "shell", "apply_patch"),
-    *("computer", "computer_use_preview", "tool_search", "programmatic_tool_calling"),
+    *("computer", "computer_use_preview", "tool_search", "programmatic_tool_calling", "x_search"),
 )
 _KNOWN: Final = ("function", "custom", "namespace", *_SEARCHES, *_NATIVE)
 _FUNCTION_FIELDS: Final = frozenset({"type", "name", "description", "parameters", "strict"})
@@ -106,7 +106,8 @@ def read_tool_choice(value: Any) -> ToolChoice:
     if kind == "allowed_tools":
         mode = required(wire, "mode", one_of("auto", "required"))
         return ToolChoice(mode=mode, allowed=tuple(required(wire, "tools", _names)))
-    return ToolChoice(mode="named", name=_chosen(wire))
+    tool = optional(wire, "name", filled_string) if kind == "mcp" else None
+    return ToolChoice(mode="named", name=_chosen(wire), server_tool=tool)
 
 
 def _chosen(value: Any) -> str:

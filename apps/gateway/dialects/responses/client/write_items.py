@@ -34,6 +34,7 @@ from apps.gateway.dialects.responses.client.output_items import (
 )
 from apps.gateway.dialects.responses.client.reasoning_item import ReasoningItem
 from apps.gateway.dialects.responses.client.search_item import SearchItem
+from apps.gateway.dialects.responses.shared.hosted_calls import is_hosted_call
 from apps.gateway.dialects.responses.shared.item_marks import SAID
 from apps.gateway.dialects.responses.shared.wire import NAME
 
@@ -197,7 +198,7 @@ class OutputItems:
         self._announced, placed = None, self._placed.get(at)
         if placed is not None:
             self._current = placed
-        elif wire.get("type") in SAID:
+        elif wire.get("type") in SAID and not is_hosted_call(wire):
             self._announced, self._place = wire, at
         else:
             self._place = at

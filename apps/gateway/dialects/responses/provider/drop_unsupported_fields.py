@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Chat, Reasoning, Target, WebSearchTool
+from apps.gateway.canonical.chat import Chat, OpaqueTool, Reasoning, Target, Tool, WebSearchTool
+from apps.gateway.canonical.hosted_tools import X_SEARCH
 from apps.gateway.dialects.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.responses.provider.flavor import Flavor
 from apps.gateway.dialects.responses.shared.wire import BREAKPOINT, NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT
@@ -46,6 +47,13 @@ _HINTS: Final = (
 _SHARED: Final = ("safety_identifier", "prompt_cache_retention", "prompt_cache_options", "moderation")
 # What a model that chooses its words alone refuses, and the value that asks for what happens anyway.
 _CHOICE_OF_WORDS: Final = {"temperature": 1, "top_p": 1}
+# What limits a search at providers that take a `search_domain_filter`; their clients state it beside the messages.
+SEARCH_FILTERS: Final = frozenset(
+    {
+        *("search_domain_filter", "search_recency_filter", "search_after_date_filter", "search_before_date_filter"),
+        *("last_updated_after_filter", "last_updated_before_filter"),
+    }
+)
 # Fields without which the client would get something else than what it asks for.
 _NEEDED: Final = frozenset({"logprobs"})
 
@@ -63,16 +71,23 @@ def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
         if asked:
             raise unsupported_feature(chat, param, f"{param} is not available from this model's provider")
     emulate_stop_sequences(chat, target)
-    chat = _with_search(chat)
+    chat = _with_shared_tools(_with_search(chat, flavor))
     chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     # A client of this format marks in its own words, which are kept.
     marks = chat.dialect == NAME or BREAKPOINT in flavor.takes
     foreign = chat
-    if shared := shared_fields(chat):
+    if shared := {**shared_fields(chat, flavor), **search_filters(chat, flavor)}:
         foreign = replace(chat, extra={name: it for name, it in (chat.extra or {}).items() if name not in shared})
     written = frozenset({BREAKPOINT})
     note_unsupported_fields(
-        foreign, target, NAME, marks=marks, names=False, details=True, thinking=is_returnable, written=written
+        foreign,
+        target,
+        NAME,
+        marks=marks,
+        names=False,
+        details=not flavor.strict,
+        thinking=lambda block: not flavor.strict and is_returnable(block),
+        written=written,
     )
     note_unsupported_hints(chat, target, *_HINTS)
     if chat.dialect != NAME:
@@ -80,30 +95,55 @@ def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     return emulate_structured_output(adapt_tool_names(chat, target, _NAMES, _LONGEST_NAME), target)
 
 
-def _with_search(chat: Chat) -> Chat:
-    """Return the chat with a tool for the web search that an OpenAI client asks for with an option."""
+def _with_search(chat: Chat, flavor: Flavor) -> Chat:
+    """Return the chat with a tool for the web search that an OpenAI client asks for with an option, or that is made
+    for each answer."""
     options = (chat.extra or {}).get(_SEARCH_OPTIONS) if chat.dialect == _OPENAI else None
-    if not isinstance(options, dict):
-        return chat
-    extra = {name: value for name, value in (chat.extra or {}).items() if name != _SEARCH_OPTIONS}
+    stated = isinstance(options, dict)
     tools = list(chat.tools or ())
-    if not any(isinstance(tool, WebSearchTool) for tool in tools):
-        place, size = options.get("user_location"), options.get("search_context_size")
+    searches = any(isinstance(tool, WebSearchTool) for tool in tools)
+    if not stated and (searches or not flavor.always_searches):
+        return chat
+    extra = chat.extra
+    if stated:
+        extra = {name: value for name, value in (chat.extra or {}).items() if name != _SEARCH_OPTIONS}
+    if not searches:
+        wish = options if isinstance(options, dict) else {}
+        place, size = wish.get("user_location"), wish.get("search_context_size")
         tools.append(
             WebSearchTool(user_location=place if isinstance(place, dict) else None, search_context_size=_size(size))
         )
     return replace(chat, extra=extra, tools=tools, source=None)
 
 
+def _with_shared_tools(chat: Chat) -> Chat:
+    """Return the chat with searches of X that an OpenAI client asks for, which are asked for in the same words here."""
+    if chat.dialect != _OPENAI or not any(map(_searches_x, chat.tools or ())):
+        return chat
+    tools = [replace(tool, dialect=NAME) if _searches_x(tool) else tool for tool in chat.tools or ()]
+    return replace(chat, tools=tools, source=None)
+
+
+def _searches_x(tool: Tool) -> bool:
+    return isinstance(tool, OpaqueTool) and isinstance(tool.data, dict) and tool.data.get("type") == X_SEARCH
+
+
 def _size(value: Any) -> Literal["low", "medium", "high"] | None:
     return value if value in ("low", "medium", "high") else None
 
 
-def shared_fields(chat: Chat) -> dict[str, Any]:
+def shared_fields(chat: Chat, flavor: Flavor) -> dict[str, Any]:
     """Return what an OpenAI client says that is said here in the same words."""
-    if chat.dialect != _OPENAI or not chat.extra:
+    if chat.dialect != _OPENAI or not chat.extra or flavor.strict:
         return {}
     return {name: chat.extra[name] for name in _SHARED if name in chat.extra}
+
+
+def search_filters(chat: Chat, flavor: Flavor) -> dict[str, Any]:
+    """Return the filters of its search that an OpenAI client states as the provider's chat format has them."""
+    if chat.dialect != _OPENAI or not chat.extra or flavor.search_limits != "domain_filter":
+        return {}
+    return {name: chat.extra[name] for name in SEARCH_FILTERS & chat.extra.keys()}
 
 
 def is_returnable(block: Reasoning) -> bool:

@@ -135,6 +135,8 @@ class _Answer:
         if kind in _BEGINNINGS or kind in _ENDS:
             response = wire.get("response")
             answered: Record = response if isinstance(response, dict) else {}
+            # Some tell of a failure beside the response.
+            answered = answered if answered.get("error") else {**answered, "error": wire.get("error")}
             return self.begin(answered) if kind in _BEGINNINGS else self._finish(kind, answered)
         events: list[Event] = []
         self._read_item(kind or "", wire, events)
@@ -197,6 +199,8 @@ class _Answer:
         if not self._items.seen and isinstance(output, list):
             for index, item in enumerate(output):
                 self._items.end(index, item, events)
+        elif isinstance(output, list):
+            self._items.end_waiting(output, events)
         self._items.close(events)
         if usage := read_usage(response.get("usage"), self._items.searches, self._items.tool_calls):
             tier = served_tier(response.get("service_tier"))

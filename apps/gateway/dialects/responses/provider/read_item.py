@@ -23,6 +23,8 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
+from apps.gateway.dialects.openai.shared.listed_pages import citations_of
+from apps.gateway.dialects.responses.shared.hosted_calls import is_hosted_call
 from apps.gateway.dialects.responses.shared.item_marks import SAID, around_of, mark, unplaced
 from apps.gateway.dialects.responses.shared.wire import (
     NAME,
@@ -63,17 +65,24 @@ class _Piece:
 class _Item:
     """An item that has begun."""
 
-    __slots__ = ("around", "call", "done", "id", "index", "kind", "part", "pieces")
+    __slots__ = ("around", "call", "done", "hosted", "id", "index", "kind", "part", "pieces", "told")
 
     def __init__(self, index: int, wire: Record) -> None:
         self.index = index
         self.around = around_of(wire)
         self.kind = text_of(wire.get("type")) or ""
         self.id = text_of(wire.get("id"))
+        self.hosted = is_hosted_call(wire)
         self.call: int | None = None
-        self.done = False
+        # Whether clients of this format were told of it as an item that only this format has.
+        self.told = self.done = False
         self.part: tuple[str, int] | None = None
         self.pieces: dict[tuple[str, int], _Piece] = {}
+
+    @property
+    def said(self) -> bool:
+        """Whether the canonical language has words for what it says."""
+        return self.kind in SAID and not self.hosted
 
 
 class ItemReader:
@@ -81,18 +90,25 @@ class ItemReader:
 
     def __init__(self) -> None:
         self.calls = self.searches = 0
-        self._files_searched = 0
+        self._files_searched = self._x_searches = 0
         self._containers: set[str] = set()
         self._items: dict[int, _Item] = {}
         self._blocks = self._written = 0
         self._foreign: list[Record] = []
+        # Pages that a search listed, by address; they become citations where the text has none.
+        self._pages: dict[str, Record] = {}
+        self._cited = False
         # The item that clients of this format were told of last.
         self._shown: _Item | None = None
 
     @property
     def tool_calls(self) -> dict[str, int] | None:
-        """What tools that the provider runs are paid for: searches of files, and containers that code ran in."""
-        counts = {"file_search": self._files_searched, "code_interpreter": len(self._containers)}
+        """What tools that the provider runs are paid for: searches of files and of X, containers that code ran in."""
+        counts = {
+            "file_search": self._files_searched,
+            "x_search": self._x_searches,
+            "code_interpreter": len(self._containers),
+        }
         return {name: count for name, count in counts.items() if count} or None
 
     @property
@@ -104,12 +120,18 @@ class ItemReader:
         """Add the events of an item that begins."""
         if isinstance(wire, dict) and index not in self._items:
             item = self._items[index] = _Item(index, wire)
-            if item.kind in SAID:
+            if not item.said:
+                self._tell_foreign(item, wire, events)
+            elif item.kind != "function_call" or wire.get("status") != "completed":
                 self._name_call(item, wire, events)
-            else:
-                # Nothing else tells of it while it lasts.
-                events.append(mark(item.index, item=wire))
-                self._shown = item
+            # A call that is complete as it begins may be one that the provider runs: its end tells.
+
+    def _tell_foreign(self, item: _Item, wire: Record, events: list[Event]) -> None:
+        """Tell clients of this format of an item that only it has, once: nothing else does while it lasts."""
+        if not item.told:
+            item.told = True
+            self._shown = item
+            events.append(mark(item.index, item=wire))
 
     def go_on(self, index: int, kind: str, number: Any, wire: Record, events: list[Event]) -> None:
         """Add the events of a delta: more of the piece `number` of an item."""
@@ -119,12 +141,15 @@ class ItemReader:
             item = self._items.get(index)
             if item is None:
                 item = self._items[index] = _Item(index, {})
+            if item.hosted:
+                events.append(mark(index, event=unplaced(wire)))
+                return
             self._say(item, kind, number if isinstance(number, int) else 0, delta, events, likely)
 
     def note(self, index: int, wire: Record, events: list[Event]) -> None:
         """Add how an item comes along that only this format has, for clients of this format."""
         item = self._items.get(index)
-        if item is not None and item.kind not in SAID:
+        if item is not None and not item.said:
             events.append(mark(index, event=unplaced(wire)))
 
     def annotate(self, index: int, number: Any, annotation: Any, events: list[Event]) -> None:
@@ -146,10 +171,25 @@ class ItemReader:
         item.done = True
         item.around |= around_of(wire)
         item.kind, item.id = text_of(wire.get("type")) or item.kind, item.id or text_of(wire.get("id"))
-        self._end_said(item, wire, events)
-        if item.kind in SAID:
+        item.hosted = item.hosted or is_hosted_call(wire)
+        if not item.said:
+            self._tell_foreign(item, wire, events)
+            self._end_foreign(item, wire)
+        else:
+            self._end_said(item, wire, events)
             self._show(item, events)
-        events.append(mark(item.index, done=item.around if item.kind in SAID else wire))
+        events.append(mark(item.index, done=item.around if item.said else wire))
+
+    def end_waiting(self, output: list[Any], events: list[Event]) -> None:
+        """Add the calls that were complete as they began and whose end did not stream, from the answer's output."""
+        waiting = {
+            item.id: item
+            for item in self._items.values()
+            if item.kind == "function_call" and item.call is None and not item.done
+        }
+        for wire in output if waiting else ():
+            if isinstance(wire, dict) and (item := waiting.get(text_of(wire.get("id")))) is not None:
+                self.end(item.index, wire, events)
 
     def _end_said(self, item: _Item, wire: Record, events: list[Event]) -> None:
         """Add what a whole item says."""
@@ -169,8 +209,6 @@ class ItemReader:
             media_type = text_of(wire.get("output_format")) or "png"
             self._show(item, events)
             events.append(ImageMade(url=f"data:image/{media_type};base64,{picture}"))
-        elif item.kind != "image_generation_call":
-            self._end_foreign(item, wire)
 
     def _show(self, item: _Item, events: list[Event]) -> None:
         """Tell clients of this format that what follows is of this item."""
@@ -179,7 +217,9 @@ class ItemReader:
             events.append(mark(item.index, item=item.around))
 
     def close(self, events: list[Event]) -> None:
-        """Add what no other format has words for."""
+        """Add the pages that were found where none was cited, and what no other format has words for."""
+        if self._written and not self._cited:
+            events += (Annotated(annotation=page) for page in self._pages.values())
         if self._foreign:
             events.append(OpaqueDelta(dialect=NAME, data={"output": self._foreign}))
 
@@ -287,6 +327,7 @@ class ItemReader:
         for name in ("start_index", "end_index"):
             if isinstance(page.get(name), int):
                 page[name] += piece.at
+        self._cited = True
         events.append(Annotated(annotation={"type": "url_citation", "url_citation": page}))
 
     def _end_reasoning(self, item: _Item, wire: Record, events: list[Event]) -> None:
@@ -311,6 +352,12 @@ class ItemReader:
             self.searches += kind in (None, "search")
         elif item.kind == "file_search_call":
             self._files_searched += 1
+        elif item.kind == "search_results":
+            self.searches += 1
+            for source in citations_of(wire.get("results")):
+                self._pages.setdefault(source["url_citation"]["url"], source)
+        elif item.hosted or item.kind == "x_search_call":
+            self._x_searches += 1
         elif item.kind == "code_interpreter_call":
             self._containers.add(text_of(wire.get("container_id")) or "")
 

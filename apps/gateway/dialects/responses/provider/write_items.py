@@ -114,7 +114,7 @@ class _Input:
         for (kind, _), group in groupby(message.parts, self._kind_and_message):
             parts: list[Any] = list(group)
             if kind == "thinking":
-                self.items += _thinking(parts)
+                self.items += [] if self._flavor.strict else _thinking(parts)
             elif kind == "call":
                 self.items += [self._call(part) for part in parts]
             elif kind == "image":
@@ -127,11 +127,13 @@ class _Input:
             self.items.append({"role": "assistant", "content": ""})
 
     def _is_lost(self, part: Opaque, at: str) -> bool:
-        """Return whether an item only refers to thinking that nobody has kept, which is noted."""
-        lost = bool(part.data.get("type") == "item_reference")
-        if lost:
+        """Return whether an item is dropped, with a note: thinking that is not kept, or what is not taken back."""
+        if part.data.get("type") == "item_reference":
             self._target.note_dropped(at, "an item of reasoning that is not stored")
-        return lost
+            return True
+        if self._flavor.strict:
+            self._target.note_dropped(at, "this model's provider takes back messages and calls alone")
+        return self._flavor.strict
 
     def _call(self, call: ToolCall) -> Record:
         """Return a call; no arguments at all are an empty object."""
@@ -173,7 +175,9 @@ class _Input:
             citations = [note for part in said for note in (part.extra or {}).get("annotations", ())]
             stated = (said[0].extra or {}).get("phase")
             phase = {"phase": stated} if stated is not None and phase else {}
-        if citations or any(isinstance(part, Refusal) for part in said):
+        if self._flavor.strict:
+            self.items.append({"role": "assistant", "content": "".join(part.text for part in said)})
+        elif citations or any(isinstance(part, Refusal) for part in said):
             place = len(self.items) if self._own else number
             self.items.append({**_whole_message(said, text, citations, place), **phase})
         elif text:

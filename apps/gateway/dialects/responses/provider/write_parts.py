@@ -44,7 +44,9 @@ def _write_part(part: Part, flavor: Flavor, at: str) -> Record:
         case Text() | Refusal():
             wire: Record = {"type": "input_text", "text": part.text}
         case Image():
-            wire = {"type": "input_image", "image_url": _corrected(part.url), "detail": part.detail or "auto"}
+            wire = {"type": "input_image", "image_url": _corrected(part.url)}
+            if not flavor.strict:
+                wire["detail"] = part.detail or "auto"
         case Audio():
             wire = _write_audio(part, at)
         case File():

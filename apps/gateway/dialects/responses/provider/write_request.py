@@ -55,7 +55,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     flavor = flavor_of(target)
     chat = drop_unsupported_fields(chat, flavor, target)
     wire: Record = {
-        "model": target.model_name,
+        flavor.model_field: target.model_name,
         **_own_fields(chat, flavor, target),
         **write_instructions(chat),
         "input": write_input(chat, flavor, target),
@@ -69,12 +69,13 @@ def write_request(chat: Chat, target: Target) -> bytes:
             reasoning=_thinking(chat, flavor, target) or None,
             text=_form(chat, flavor, target) or None,
         ),
+        **_response_format(chat, flavor),
         **write_tools(chat, flavor, target),
         **_plain(chat, _BOOKKEEPING, flavor, target),
         **_tier(chat, flavor, target),
-        **shared_fields(chat),
+        **shared_fields(chat, flavor),
     }
-    return encode(wire)
+    return encode({**flavor.adds, **wire})
 
 
 def _own_fields(chat: Chat, flavor: Flavor, target: Target) -> Record:
@@ -82,7 +83,7 @@ def _own_fields(chat: Chat, flavor: Flavor, target: Target) -> Record:
     if chat.dialect != NAME or not chat.extra:
         return {}
     own = {name: value for name, value in chat.extra.items() if name not in _HALF_UNDERSTOOD}
-    for name in flavor.unsupported & own.keys():
+    for name in own.keys() - flavor.takes if flavor.strict else flavor.unsupported & own.keys():
         del own[name]
         note_dropped(chat, target, name, "not available from this model's provider")
     return own
@@ -127,20 +128,23 @@ def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record:
     if effort is not None:
         effort = nearest_known_effort(effort, chat, target)
     if chat.dialect == NAME:
-        own: Record = dict((chat.extra or {}).get("reasoning", {}))
+        own: Record = (chat.extra or {}).get("reasoning", {})
         if "reasoning_summary" in flavor.unsupported:
-            own.pop("summary", None)
-        return {**without_none(effort=effort), **own}
+            return without_none(effort=effort)
+        return {**without_none(effort=effort, summary=asked.summary if asked is not None else None), **own}
     if asked is None and effort is None:
         return {}
     hidden = effort == "none" or "reasoning_summary" in flavor.unsupported or (asked is not None and asked.exclude)
-    return without_none(effort=effort, summary=None if hidden else "auto")
+    summary = (asked.summary if asked is not None else None) or "auto"
+    return without_none(effort=effort, summary=None if hidden else summary)
 
 
 def _form(chat: Chat, flavor: Flavor, target: Target) -> Record:
     """Return the form that the answer must have, and how long it may be."""
     wire: Record = dict((chat.extra or {}).get("text", {})) if chat.dialect == NAME else {}
     form = chat.response_format
+    if flavor.form_field != "text":
+        return _plain(chat, ("verbosity",), flavor, target)
     if form is not None and form.kind == "json_object":
         wire["format"] = {"type": "json_object"}
     elif form is not None and form.kind == "json_schema":
@@ -150,6 +154,18 @@ def _form(chat: Chat, flavor: Flavor, target: Target) -> Record:
             **without_none(name=form.name or "answer", description=form.description, schema=schema, strict=form.strict),
         }
     return wire | _plain(chat, ("verbosity",), flavor, target)
+
+
+def _response_format(chat: Chat, flavor: Flavor) -> Record:
+    """Return the form that the answer must have where it is stated beside `text`."""
+    form = chat.response_format
+    if flavor.form_field == "text" or form is None or form.kind == "text":
+        return {}
+    if form.kind == "json_object":
+        return {"response_format": {"type": "json_object"}}
+    schema = form.schema if form.schema is not None else {"type": "object"}
+    inner = without_none(name=form.name or "answer", description=form.description, schema=schema, strict=form.strict)
+    return {"response_format": {"type": "json_schema", "json_schema": inner}}
 
 
 def _tier(chat: Chat, flavor: Flavor, target: Target) -> Record:

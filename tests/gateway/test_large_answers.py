@@ -1,0 +1,132 @@
+"""Large answers: what is done with one as a whole is done beside the event loop, and what is paid is never refused."""
+
+from __future__ import annotations
+
+import time
+from threading import get_ident
+from typing import Any
+
+import gevent
+import pytest
+
+from apps.gateway import embedding_cache, response_cache
+from apps.gateway.access import policy
+from apps.gateway.dialects import openai
+from apps.gateway.settlement import record
+from apps.kernel import offload
+from apps.kernel.errors import Overloaded
+from apps.logs.models import RequestLog
+from apps.organizations.models import Organization, Project
+from tests.support.upstream import Caller, settle_all
+
+pytestmark = pytest.mark.django_db
+
+# As much as the sandbox's models write, and the size from which work leaves the loop here.
+LARGE_KB, LARGE = 60, 32 * 1024
+
+
+@pytest.fixture
+def keeping(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Caller:
+    """A caller whose organization retains content and whose project keeps answers."""
+    Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
+    Project.objects.filter(pk=caller.key.project_id).update(caching_enabled=True, cache_duration_seconds=60)
+    policy.forget_all()
+    monkeypatch.setattr(offload, "LARGE", LARGE)
+    return caller
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, threads: dict[str, list[bool]]) -> None:
+    """Note for each call whether it was made beside the event loop."""
+    work, loop = getattr(owner, name), get_ident()
+
+    def noting(*args: Any, **fields: Any) -> Any:
+        threads.setdefault(name, []).append(get_ident() != loop)
+        return work(*args, **fields)
+
+    monkeypatch.setattr(owner, name, noting)
+
+
+@pytest.mark.parametrize(("kb", "beside"), [(1, False), (LARGE_KB, True)])
+def test_a_large_answer_is_kept_logged_and_written_beside_the_event_loop(
+    keeping: Caller, monkeypatch: pytest.MonkeyPatch, kb: int, beside: bool
+) -> None:
+    threads: dict[str, list[bool]] = {}
+    for owner, name in (
+        *((response_cache, "encrypt_content"), (response_cache, "decrypt_content")),
+        *((record, "encode"), (openai, "write_reply")),
+    ):
+        watch(monkeypatch, owner, name, threads)
+    content = f"go on [[sandbox kb={kb}]]"
+    first = keeping.chat(content)
+    assert (first.status_code, first["x-gateway-cache"]) == (200, "miss")
+    assert threads == {"encrypt_content": [beside], "encode": [beside], "write_reply": [beside]}
+    assert keeping.chat(content)["x-gateway-cache"] == "hit"
+    assert threads["decrypt_content"] == [beside]
+    assert settle_all() == 2
+    written = first.json()["choices"][0]["message"]["content"]
+    assert len(written) >= kb * 1000
+    assert [row.content for row in RequestLog.objects.all()] == [written, written]
+
+
+@pytest.mark.parametrize(("size", "beside"), [(1_000, False), (40_000, True)])
+def test_a_large_question_is_logged_beside_the_event_loop(
+    keeping: Caller, monkeypatch: pytest.MonkeyPatch, size: int, beside: bool
+) -> None:
+    threads: dict[str, list[bool]] = {}
+    for name in ("keep_request", "encode"):
+        watch(monkeypatch, record, name, threads)
+    assert keeping.chat("a " * (size // 2)).status_code == 200
+    assert threads == {"keep_request": [beside], "encode": [beside]}
+    assert settle_all() == 1
+    assert len(RequestLog.objects.get().messages[0]["content"]) == size
+
+
+def test_a_large_vector_is_encoded_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[str, list[bool]] = {}
+    watch(monkeypatch, embedding_cache, "_seal_all", threads)
+    kept: list[Any] = []
+    share: Any = type("Share", (), {"keep": lambda self, sealed, seconds: kept.extend(sealed)})()
+    for dimensions in (8, 40_000):
+        entry = embedding_cache.EmbeddingCacheEntry.__new__(embedding_cache.EmbeddingCacheEntry)
+        entry.share, entry.seconds = share, 60
+        entry._write(["key"], [embedding_cache._KeptVector(1, [0.5] * dimensions)])
+    assert threads == {"_seal_all": [False, True]}
+    assert [key for key, _ in kept] == ["key", "key"]
+
+
+def test_without_a_free_thread_what_is_paid_is_done_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offload, "PATIENCE", 0.05)
+    slow = [gevent.spawn(offload.offload, offload.LARGE, lambda: time.sleep(0.5)) for _ in range(2)]
+    gevent.sleep(0)
+    with pytest.raises(Overloaded):
+        offload.offload(offload.LARGE, lambda: None)
+    assert offload.offload_or_run(offload.LARGE, get_ident) == get_ident()
+    gevent.joinall(slow)
+    assert offload.offload_or_run(offload.LARGE, get_ident) != get_ident()
+
+
+def test_without_a_free_thread_a_large_stream_is_recorded_and_not_kept(
+    keeping: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offload, "PATIENCE", 0.05)
+    slow: list[Any] = []
+    store = response_cache.CacheEntry.store
+
+    def store_under_load(self: response_cache.CacheEntry, model_id: str, size: int) -> None:
+        slow.extend(gevent.spawn(offload.offload, offload.LARGE, lambda: time.sleep(0.5)) for _ in range(2))
+        gevent.sleep(0)
+        store(self, model_id, size)
+
+    monkeypatch.setattr(response_cache.CacheEntry, "store", store_under_load)
+    content = f"go on [[sandbox kb={LARGE_KB} chunk=8192]]"
+    answers = []
+    for _ in range(2):
+        answer = keeping.chat(content, stream=True)
+        b"".join(answer.streaming_content)
+        answers.append(answer["x-gateway-cache"])
+        gevent.joinall(slow)
+    assert answers == ["miss", "miss"]
+    assert settle_all() == 2
+    assert [(row.status_code, len(row.content) >= LARGE_KB * 1000) for row in RequestLog.objects.all()] == [
+        (200, True)
+    ] * 2
