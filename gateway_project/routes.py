@@ -15,6 +15,7 @@ from django.views.generic import RedirectView
 from apps.batches import batch_endpoints as batches
 from apps.batches import file_endpoints as files
 from apps.batches import message_batch_endpoints as message_batches
+from apps.batches import upload_endpoints as uploads
 from apps.batches.picture_endpoint import read_picture
 from apps.billing import payment_views as payments
 from apps.billing import views as billing
@@ -113,6 +114,10 @@ _MODEL_ROUTES = [
     Route("v1/files/<str:file_id>", files.retrieve_file, Family.OPENAI, method="GET"),
     Route("v1/files/<str:file_id>", files.delete_file, Family.OPENAI, method="DELETE"),
     Route("v1/files/<str:file_id>/content", files.read_file_content, Family.OPENAI, method="GET"),
+    Route("v1/uploads", uploads.create_upload, Family.OPENAI, method="POST"),
+    Route("v1/uploads/<str:upload_id>/parts", uploads.add_part, Family.OPENAI, method="POST"),
+    Route("v1/uploads/<str:upload_id>/complete", uploads.complete_upload, Family.OPENAI, method="POST"),
+    Route("v1/uploads/<str:upload_id>/cancel", uploads.cancel_upload, Family.OPENAI, method="POST"),
     Route("v1/batches", batches.create_batch, Family.OPENAI, method="POST"),
     Route("v1/batches", batches.list_batches, Family.OPENAI, method="GET"),
     Route("v1/batches/<str:batch_id>", batches.retrieve_batch, Family.OPENAI, method="GET"),

@@ -352,6 +352,8 @@ DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "gateway@localhost")
 # --- the gateway --------------------------------------------------------------------------------------------------
 # Largest request body in bytes; past it 413.
 BODY_LIMIT = DATA_UPLOAD_MAX_MEMORY_SIZE = CLIENT_LIMITS.body
+# Largest file of lines for a batch, which is never in memory as a whole.
+FILE_UPLOAD_LIMIT = CLIENT_LIMITS.file
 # Bytes of large requests and answers held in memory at a time, by one worker and for one organization; beyond them new
 # large requests get 503 and 429.
 WORKER_BYTES_IN_FLIGHT = env.integer("WORKER_BYTES_IN_FLIGHT", 512 * 1024 * 1024, 1024, 1024**4)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from apps.batches.models import Batch, BatchLine, FileChunk, NativeJob, StoredFile
+from apps.batches.models import Batch, BatchLine, FileChunk, NativeJob, StoredFile, Upload
 from apps.responses.public_id_admin import PublicIdAdmin
 
 
@@ -16,14 +16,31 @@ class StoredFileAdmin(PublicIdAdmin):
     """One row a file."""
 
     list_display = ("id", "created_at", "expires_at", "purpose", "size", "is_complete", "organization_id", "project_id")
-    exclude = ("sealed_name",)
+    exclude = ("sealed_name", "sealed_parts")
     ordering = ("-created_at",)
     owners = ("organization_id", "project_id")
     help_texts = {
         "expires_at": "When it is deleted with its content (UTC).",
         "purpose": "What it was uploaded or written for, in the words of the API.",
         "lines": "Number of lines of a batch's input; 0 where that is not known.",
-        "is_complete": "Whether all of its parts have arrived; until then nobody can use it.",
+        "is_complete": "Whether all of it has arrived; until then it cannot be used.",
+        "upload": "The upload that it is a part of; empty for a file.",
+    }
+
+
+@admin.register(Upload)
+class UploadAdmin(PublicIdAdmin):
+    """One row an upload in parts."""
+
+    list_display = ("id", "created_at", "expires_at", "status", "purpose", "size", "organization_id", "project_id")
+    exclude = ("sealed_name",)
+    ordering = ("-created_at",)
+    owners = ("organization_id", "project_id")
+    help_texts = {
+        "expires_at": "When it stops to take parts (UTC).",
+        "status": "Pending, completed or cancelled.",
+        "purpose": "What its file is for, in the words of the API.",
+        "file_id": "Its file, which can be used once the upload is completed.",
     }
 
 

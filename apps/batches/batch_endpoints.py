@@ -21,7 +21,7 @@ from apps.batches.models import Batch, BatchFormat, BatchStatus, FilePurpose, Li
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects import openai
+from apps.gateway.dialects.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel import database
 from apps.kernel.errors import InvalidRequest
@@ -139,7 +139,7 @@ def _find(policy: Policy, request: ClientRequest) -> Batch:
 
 
 def _authenticated(request: ClientRequest, work: Callable[[Policy], ClientResponse]) -> ClientResponse:
-    return answer_authenticated(request, "batches", openai, lambda token: work(find_current_policy(token)))
+    return answer_authenticated(request, "batches", OPENAI, lambda token: work(find_current_policy(token)))
 
 
 def _answer(body: Record) -> ClientResponse:

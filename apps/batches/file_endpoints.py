@@ -3,7 +3,7 @@ its clients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from itertools import chain
@@ -13,21 +13,30 @@ from urllib.parse import quote
 import msgspec
 from django.utils import timezone
 
+from apps.batches import refusals
 from apps.batches.access import access_file, insist_on_keeping, visible_files
 from apps.batches.anthropic_files import anthropic_deletion, anthropic_file, anthropic_page
-from apps.batches.file_fields import PURPOSES, Upload, read_anthropic_upload, read_listing, read_upload
+from apps.batches.file_fields import (
+    PURPOSES,
+    max_bytes,
+    read_anthropic_fields,
+    read_file_fields,
+    read_listing,
+    read_name,
+)
+from apps.batches.incoming_files import IncomingFile, receive
 from apps.batches.lists import page_of
 from apps.batches.models import FilePurpose, StoredFile
 from apps.batches.stored_files import FileOwner, FileWriter, chunks_of, name_of
 from apps.gateway.access.policy import Policy, find_current_policy
-from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.client.multipart import MULTIPART, read_form
-from apps.gateway.dialects import ClientErrorWriter, anthropic, openai
+from apps.gateway.client.multipart import PartHead
+from apps.gateway.dialects import ClientErrorWriter
+from apps.gateway.dialects.anthropic import CLIENT as ANTHROPIC
+from apps.gateway.dialects.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel import database
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.offload import offload
 from apps.responses.paging import list_object
 from apps.responses.retention import expiry_of
 
@@ -37,16 +46,34 @@ _USUAL_PAGE = 10_000
 
 
 def create_file(request: ClientRequest) -> ClientResponse:
-    """Store a file that a form brings."""
-    request.accepted_content_types = (MULTIPART,)
+    """Store a file that a form brings, as it arrives."""
+    read = read_anthropic_fields if _is_anthropics(request) else read_file_fields
 
     def create(policy: Policy) -> ClientResponse:
         insist_on_keeping(policy)
-        body, _ = read_body(request, policy.organization_id)
-        form = offload(len(body), partial(read_form, body, request.content_type_header))
-        del body
-        read = read_anthropic_upload if _is_anthropics(request) else read_upload
-        return _told(request, _store(policy, read(form)))
+        now = timezone.now()
+        latest = database.read(partial(expiry_of, policy.organization_id, now))
+
+        def begin(head: PartHead, fields: Mapping[str, str]) -> tuple[FileWriter, int]:
+            if head.filename is None:
+                raise refusals.no_file_in_form("file")
+            name = read_name(head.filename, "file", "The name of file")
+            # What the file is for may follow it.
+            is_known = _is_anthropics(request) or "purpose" in fields
+            purpose = read(fields).purpose if is_known else None
+            owner = FileOwner(policy.organization_id, policy.project_id)
+            writer = FileWriter(owner, name, purpose or FilePurpose.USER_DATA, now=now, expires_at=latest)
+            return writer, max_bytes(purpose)
+
+        def finish(file: IncomingFile, fields: Mapping[str, str]) -> None:
+            said, writer = read(fields), file.writer
+            file.insist_on_size(max_bytes(said.purpose))
+            writer.row.purpose = said.purpose
+            writer.row.lines = file.line_ends + 1 if said.purpose == FilePurpose.BATCH else 0
+            if said.lifetime is not None:
+                writer.expires_at = min(latest, now + timedelta(seconds=said.lifetime))
+
+        return _told(request, receive(request, policy, "file", max_bytes(None), begin, finish).row)
 
     return _authenticated(request, create)
 
@@ -121,19 +148,6 @@ def file_object(row: StoredFile) -> Record:
     }
 
 
-def _store(policy: Policy, upload: Upload) -> StoredFile:
-    now = timezone.now()
-    expires_at = database.read(partial(expiry_of, policy.organization_id, now))
-    if upload.lifetime is not None:
-        expires_at = min(expires_at, now + timedelta(seconds=upload.lifetime))
-    owner = FileOwner(policy.organization_id, policy.project_id)
-    lines = upload.content.count(b"\n") + 1 if upload.purpose == FilePurpose.BATCH else 0
-    writer = FileWriter(owner, upload.name, upload.purpose, now=now, expires_at=expires_at, lines=lines)
-    writer.begin(len(upload.content))
-    writer.add(upload.content)
-    return writer.close()
-
-
 def _find(policy: Policy, request: ClientRequest) -> StoredFile:
     """Return the file that the path names. Raises NotFound."""
     return access_file(policy, request.parameters["file_id"])
@@ -149,7 +163,7 @@ def _told(request: ClientRequest, row: StoredFile) -> ClientResponse:
 
 
 def _authenticated(request: ClientRequest, work: Callable[[Policy], ClientResponse]) -> ClientResponse:
-    dialect: ClientErrorWriter = anthropic if _is_anthropics(request) else openai
+    dialect: ClientErrorWriter = ANTHROPIC if _is_anthropics(request) else OPENAI
     return answer_authenticated(request, "files", dialect, lambda token: work(find_current_policy(token)))
 
 

@@ -1,4 +1,4 @@
-"""Fields of `/v1/files`: the form of an upload and the query of a list, validated and bounded. Pure.
+"""Fields of `/v1/files`: what a form says beside its file, and the query of a list, validated and bounded.
 
 Bounds: OpenAI's API (purposes, 1 hour to 30 days of life, 10,000 files a page).
 """
@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from django.conf import settings
+
 from apps.batches.models import FilePurpose
-from apps.gateway.dialects.images.client.image_inputs import FormField
 from apps.kernel.errors import InvalidRequest
 from apps.responses.paging import last_of
 
@@ -27,12 +28,10 @@ _ANCHOR, _SECONDS = "expires_after[anchor]", "expires_after[seconds]"
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
-    """A file as a client sends it; `lifetime` is in seconds, None where nothing is said."""
+class FileFields:
+    """What a client says of a file; `lifetime` is in seconds, None where nothing is said."""
 
-    name: str
     purpose: FilePurpose
-    content: bytes
     lifetime: int | None
 
 
@@ -46,49 +45,44 @@ class Listing:
     purpose: str | None = None
 
 
-def read_upload(form: Sequence[FormField]) -> Upload:
-    """Return the file of a form. Raises InvalidRequest naming the field."""
-    fields = _fields_of(form)
-    name, content = _file_of(fields)
-    purpose = _text(fields, "purpose")
-    if purpose not in PURPOSES:
-        raise InvalidRequest(f"purpose must be one of {', '.join(PURPOSES)}", param="purpose")
-    return Upload(name, FilePurpose(purpose), content, _read_lifetime(fields))
+def read_file_fields(fields: Mapping[str, str]) -> FileFields:
+    """Return what the fields beside a file say. Raises InvalidRequest naming the field."""
+    return FileFields(read_purpose(fields.get("purpose")), _read_lifetime(fields))
 
 
-def read_anthropic_upload(form: Sequence[FormField]) -> Upload:
-    """Return the file of a form of Anthropic's, which has no purposes. Raises InvalidRequest naming the field."""
-    fields = _fields_of(form)
-    name, content = _file_of(fields)
+def read_anthropic_fields(fields: Mapping[str, str]) -> FileFields:
+    """Return what the fields of Anthropic's form say, which has no purposes. Raises InvalidRequest naming the field."""
     lifetime = None
     if _LIFETIME in fields:
-        lifetime = read_number(_text(fields, _LIFETIME) or "")
+        lifetime = read_number(fields[_LIFETIME])
         if lifetime is None or not LEAST_LIFETIME <= lifetime <= _MOST_LIFETIME:
             words = f"{_LIFETIME} must be a whole number from {LEAST_LIFETIME} to {_MOST_LIFETIME}"
             raise InvalidRequest(words, param=_LIFETIME)
-    return Upload(name, FilePurpose.USER_DATA, content, lifetime)
+    return FileFields(FilePurpose.USER_DATA, lifetime)
 
 
-def _fields_of(form: Sequence[FormField]) -> dict[str, FormField]:
-    fields: dict[str, FormField] = {}
-    for field in form:
-        if field.name in fields:
-            raise InvalidRequest(f"{field.name} is given twice", param=field.name)
-        fields[field.name] = field
-    return fields
+def read_purpose(value: object) -> FilePurpose:
+    """Return a purpose that a client may give a file. Raises InvalidRequest."""
+    if value not in PURPOSES:
+        raise InvalidRequest(f"purpose must be one of {', '.join(PURPOSES)}", param="purpose")
+    return FilePurpose(value)
 
 
-def _file_of(fields: Mapping[str, FormField]) -> tuple[str, bytes]:
-    """Return the name and the content of the file that every upload brings."""
-    file = fields.get("file")
-    if file is None or file.filename is None:
-        raise InvalidRequest("file is required, as a file with a name", param="file")
-    name = file.filename
-    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise InvalidRequest(f"The name of file must be 1 to {_LONGEST_NAME} printable characters", param="file")
-    if not file.data:
-        raise InvalidRequest("file is empty", param="file")
-    return name, file.data
+def read_name(name: object, param: str, what: str) -> str:
+    """Return the name of a file. Raises InvalidRequest naming the field, in the words of `what`."""
+    if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
+        raise InvalidRequest(f"{what} must be 1 to {_LONGEST_NAME} printable characters", param=param)
+    return name
+
+
+def max_bytes(purpose: FilePurpose | None) -> int:
+    """Return the most bytes that a file may have; without a purpose, the most for any.
+
+    The lines of a batch are read a piece at a time; a file of another purpose goes into a request as a whole.
+    """
+    body, file = settings.BODY_LIMIT, settings.FILE_UPLOAD_LIMIT
+    most: int = max(body, file) if purpose is None else file if purpose == FilePurpose.BATCH else body
+    return most
 
 
 def read_listing(query: Mapping[str, Sequence[str]], *, usual: int, most: int = _MOST_PAGE) -> Listing:
@@ -119,21 +113,14 @@ def read_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
-def _read_lifetime(fields: Mapping[str, FormField]) -> int | None:
+def _read_lifetime(fields: Mapping[str, str]) -> int | None:
     if _ANCHOR not in fields and _SECONDS not in fields:
         return None
-    if _text(fields, _ANCHOR) != "created_at":
+    if fields.get(_ANCHOR) != "created_at":
         raise InvalidRequest(f"{_ANCHOR} must be created_at", param=_ANCHOR)
-    seconds = read_number(_text(fields, _SECONDS) or "")
+    seconds = read_number(fields.get(_SECONDS, ""))
     if seconds is None or not LEAST_LIFETIME <= seconds <= MOST_LIFETIME:
         raise InvalidRequest(
             f"{_SECONDS} must be a whole number from {LEAST_LIFETIME} to {MOST_LIFETIME}", param=_SECONDS
         )
     return seconds
-
-
-def _text(fields: Mapping[str, FormField], name: str) -> str | None:
-    field = fields.get(name)
-    if field is None or field.filename is not None:
-        return None
-    return field.data[:_LONGEST_NAME].decode("utf-8", "replace")

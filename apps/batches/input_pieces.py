@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
+from django.conf import settings
+
 from apps.batches.line_format import (
     MAX_LINES,
     LineError,
@@ -25,6 +27,8 @@ from apps.kernel.encryption import UnreadableSecretError
 # Lines and bytes of a piece. One line may have more bytes.
 MAX_PIECE_LINES: Final = 500
 MAX_PIECE_BYTES: Final = 4 * 1024 * 1024
+# Bytes of a line around its body, which is bounded as that of a request.
+_LINE_ROOM: Final = 64 * 1024
 # Programs of Windows begin a text in UTF-8 with it.
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -79,9 +83,14 @@ def _read(row: Batch, file: StoredFile) -> InputPiece:
     if piece.bytes_read >= file.size:
         piece.is_last = True
         return piece
-    for line in lines_of(chunks_of(file, piece.bytes_read)):
+    most = settings.BODY_LIMIT + _LINE_ROOM
+    for line in lines_of(chunks_of(file, piece.bytes_read), most):
         if piece.lines_read - row.lines_read >= MAX_PIECE_LINES or piece.bytes_read - row.bytes_read >= MAX_PIECE_BYTES:
             return piece
+        if len(line) > most:
+            # A line is in memory as a whole. Where this one ends is not known, nor what follows it.
+            said = f"This line is larger than {most} bytes"
+            raise WrongInput(LineError("invalid_json_line", said, line=piece.lines_read + 1))
         text = line.removeprefix(_BYTE_ORDER_MARK) if not piece.bytes_read else line
         piece.bytes_read += len(line) + 1
         piece.lines_read += 1

@@ -103,12 +103,22 @@ def find_wrong_flag(body: dict[str, Any]) -> str | None:
     return next((name for name in ("stream", "background") if body.get(name)), None)
 
 
-def lines_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a content that comes in chunks, without their ends; the last may have none."""
+def lines_of(chunks: Iterable[bytes], most: int | None = None) -> Iterator[bytes]:
+    """Yield the lines of a content that comes in chunks, without their ends; the last may have none.
+
+    One that is longer than `most` bytes is cut a chunk or so behind that, and nothing follows it.
+    """
     rest: list[bytes] = []
+    size = 0
     for chunk in chunks:
         first, *others = chunk.split(b"\n")
         rest.append(first)
+        size += len(first)
+        if most is not None and size > most:
+            yield b"".join(rest)
+            return
+        if others:
+            size = len(others[-1])
         for line in others:
             yield b"".join(rest)
             rest = [line]

@@ -36,7 +36,8 @@ from apps.billing import reservations
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import find_policy, token_of_key
 from apps.gateway.client.http_request import ClientResponse
-from apps.gateway.dialects import anthropic, openai
+from apps.gateway.dialects.anthropic import CLIENT as ANTHROPIC
+from apps.gateway.dialects.openai import CLIENT as OPENAI
 from apps.gateway.settlement import worker_lease
 from apps.gateway.upstream.batch_exchange import BatchAnswer, BatchHandover, HandedOver
 from apps.kernel import database
@@ -203,7 +204,7 @@ class LineJob:
         self._insist(partial(line_leases.put_off, line, worker_name(), wait, pause, turned_away=turned_away))
 
     def _end_failed(self, error: ApiError) -> None:
-        dialect = anthropic if self.line.batch.format == BatchFormat.ANTHROPIC else openai
+        dialect = ANTHROPIC if self.line.batch.format == BatchFormat.ANTHROPIC else OPENAI
         is_held = self.line.native_state == NativeState.ANSWERED
         self._end(LineResult(error.status, msgspec.Raw(dialect.write_error(error))), is_held=is_held)
 

@@ -15,7 +15,7 @@ _ID_LENGTH = 80
 
 
 class FilePurpose(models.TextChoices):
-    """What a file is for, in OpenAI's words; the last three are our own and are shown to nobody."""
+    """What a file is for, in OpenAI's words; the last four are our own, and no client sees them."""
 
     ASSISTANTS = "assistants"
     BATCH = "batch"
@@ -27,10 +27,48 @@ class FilePurpose(models.TextChoices):
     MESSAGE_BATCH = "message_batch"
     MESSAGE_BATCH_RESULTS = "message_batch_results"
     IMAGE_LINK = "image_link"
+    UPLOAD_PART = "upload_part"
 
 
-# Files of these are parts of a batch, or behind a link, and reached through it alone.
-HIDDEN_PURPOSES = (FilePurpose.MESSAGE_BATCH, FilePurpose.MESSAGE_BATCH_RESULTS, FilePurpose.IMAGE_LINK)
+# Files of these are parts of a batch or an upload, or behind a link, and reached through it alone.
+HIDDEN_PURPOSES = (
+    FilePurpose.MESSAGE_BATCH,
+    FilePurpose.MESSAGE_BATCH_RESULTS,
+    FilePurpose.IMAGE_LINK,
+    FilePurpose.UPLOAD_PART,
+)
+
+
+class UploadStatus(models.TextChoices):
+    """The state of an upload in OpenAI's words; one that is pending past its time is `expired`."""
+
+    PENDING = "pending"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+class Upload(models.Model):
+    """A file that arrives in parts. Its file takes room from the beginning, and its parts become that file's chunks."""
+
+    # As clients see it, `upload_…`.
+    id = models.CharField(primary_key=True, max_length=_ID_LENGTH, editable=False)
+    created_at = models.DateTimeField()
+    # No part is taken after this.
+    expires_at = models.DateTimeField(db_index=True)
+    organization_id = models.UUIDField(db_index=True)
+    project_id = models.UUIDField()
+    status = models.CharField(max_length=16, choices=UploadStatus.choices, default=UploadStatus.PENDING)
+    purpose = models.CharField(max_length=32, choices=FilePurpose.choices)
+    size = models.BigIntegerField(help_text="bytes that its parts must have together")
+    sealed_name = models.TextField()
+    file_id = models.CharField(max_length=_ID_LENGTH)
+    lifetime = models.PositiveIntegerField(null=True, help_text="seconds that its file is kept, if said")
+
+    class Meta:
+        db_table = "file_upload"
+
+    def __str__(self) -> str:
+        return self.id
 
 
 class StoredFile(models.Model):
@@ -49,6 +87,10 @@ class StoredFile(models.Model):
     lines = models.PositiveIntegerField(default=0, db_default=0)
     # Until all chunks are there nobody sees it.
     is_complete = models.BooleanField(default=False)
+    # The upload that it is a part of.
+    upload = models.ForeignKey(Upload, models.CASCADE, null=True, related_name="parts")
+    # Of a file that arrived in parts: their ids and sizes in order, encrypted. Its chunks are theirs.
+    sealed_parts = models.TextField(blank=True, default="", db_default="")
 
     class Meta:
         db_table = "stored_file"

@@ -7,7 +7,7 @@ from django.utils import timezone
 from apps.batches.file_endpoints import content_answer
 from apps.batches.kept_pictures import find_picture
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects import openai
+from apps.gateway.dialects.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_with_errors
 
 
@@ -23,4 +23,4 @@ def read_picture(request: ClientRequest) -> ClientResponse:
         answer.cache_control = f"private, max-age={max(left, 0)}, immutable"
         return answer
 
-    return answer_with_errors(request, "images_files", openai, read)
+    return answer_with_errors(request, "images_files", OPENAI, read)

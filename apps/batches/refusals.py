@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.kernel.errors import InvalidRequest, NotFound, PaymentRequired, RateLimited
+from apps.kernel.errors import BodyTooLarge, InvalidRequest, NotFound, PaymentRequired, RateLimited
 
 # Characters of an id that are repeated: what a client wrote may be anything.
 _SHOWN = 128
@@ -11,6 +11,35 @@ _SHOWN = 128
 def no_file(file_id: str, param: str | None = None) -> NotFound:
     """Return the refusal of a file that is not there, or not the caller's."""
     return NotFound(f"No such File object: {file_id[:_SHOWN]}", param=param)
+
+
+def no_file_in_form(field: str) -> InvalidRequest:
+    """Return the refusal of a form without its file."""
+    return InvalidRequest(f"{field} is required, as a file with a name", param=field)
+
+
+def too_large_file(most: int, param: str) -> BodyTooLarge:
+    """Return the refusal of a file, or of a part of one, that is larger than it may be."""
+    return BodyTooLarge(f"{param} is larger than {most} bytes", param=param)
+
+
+def no_upload(upload_id: str) -> NotFound:
+    """Return the refusal of an upload that is not there, or not the caller's."""
+    return NotFound(f"No such Upload object: {upload_id[:_SHOWN]}")
+
+
+def upload_is_over(upload_id: str, status: str) -> InvalidRequest:
+    """Return the refusal of what can only be done with a pending upload."""
+    return InvalidRequest(f"Upload {upload_id} is {status}: this can only be done while it is pending")
+
+
+def too_many_parts(most: int, size: int) -> InvalidRequest:
+    """Return the refusal of a part beyond what an upload takes."""
+    return InvalidRequest(
+        f"An upload may have {most} parts, and this one was created with {size} bytes: its parts may not have more "
+        "than twice that",
+        param="data",
+    )
 
 
 def no_batch(batch_id: str) -> NotFound:

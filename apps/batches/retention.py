@@ -5,19 +5,21 @@ Knows levels and days. Must never know what files say.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import Model, QuerySet
 
-from apps.batches.models import Batch, StoredFile
+from apps.batches.models import Batch, StoredFile, Upload
 from apps.logs.retention import visible_to
 from apps.organizations.models import Organization, RetentionLevel
 
 # Rows removed by one statement. Each may have many lines or chunks.
 BATCH: Final = 20
-_KINDS: Final[tuple[type[Model], ...]] = (StoredFile, Batch)
+# How long a client is told that its upload's time is over.
+_UPLOADS_TOLD_FOR: Final = timedelta(days=1)
+_KINDS: Final[tuple[type[Model], ...]] = (StoredFile, Batch, Upload)
 
 
 def purge(now: datetime) -> int:
@@ -27,6 +29,7 @@ def purge(now: datetime) -> int:
     """
     removed = _remove(StoredFile.objects.filter(expires_at__lte=now))
     removed += _remove(Batch.objects.filter(kept_until__lte=now))
+    removed += _remove(Upload.objects.filter(expires_at__lte=now - _UPLOADS_TOLD_FOR))
     organizations = _organizations()
     # What was on its way when an organization was deleted arrived after its erasure.
     keeping = Organization.objects.filter(id__in=organizations, retention_level=RetentionLevel.RETAIN)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 import gevent
@@ -21,7 +20,7 @@ from apps.gateway.admission import admit
 from apps.gateway.admission.worst_case import estimate_least
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.gateway.dialects import find_dialect
+from apps.gateway.dialects import ProviderDialect, find_dialect
 from apps.gateway.dialects.emulated_tools import emulate_tools
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.guard.request_guard import RequestGuard
@@ -57,7 +56,7 @@ def count_tokens(policy: Policy, chat: Chat, token: str, body: bytes, reserve: C
         RequestGuard(policy.guardrails, policy.retention).screen(chat, body)
     try:
         preferred = preferences.resolve_preferred(policy, catalog, chat, estimate)
-        asked = next((one for one in preferred.eligible if hasattr(_dialect_of(one), "count_request")), None)
+        asked = next((one for one in preferred.eligible if _counts(one)), None)
         if asked is not None and has_addresses(chat):
             # Who could not ask a model has nothing fetched.
             least = estimate_least(chat, preferred, estimate, policy.retention)
@@ -70,9 +69,14 @@ def count_tokens(policy: Policy, chat: Chat, token: str, body: bytes, reserve: C
     return estimate if counted is None else counted
 
 
-def _dialect_of(candidate: Candidate) -> Any:
-    """Return the format in which a provider counts: its own unless its data file says otherwise; not all can."""
+def _dialect_of(candidate: Candidate) -> ProviderDialect | None:
+    """Return the format in which a provider counts: its own unless its data file says otherwise."""
     return find_dialect(candidate.offer.facts.get("count_dialect", candidate.offer.dialect))
+
+
+def _counts(candidate: Candidate) -> bool:
+    dialect = _dialect_of(candidate)
+    return dialect is not None and dialect.token_counter is not None
 
 
 def _asked_alone(chat: Chat) -> Chat:
@@ -83,20 +87,20 @@ def _asked_alone(chat: Chat) -> Chat:
 def _ask(candidate: Candidate, chat: Chat, size: int, owner: UUID) -> int | None:
     """Return a provider's count, or None when it has none to give. Raises UpstreamFailure, InvalidRequest."""
     dialect, target = _dialect_of(candidate), target_of(candidate)
+    if dialect is None or (counter := dialect.token_counter) is None:
+        return None
     chat = RemoteMedia(owner).inline(_asked_alone(chat), dialect, target.facts)
-    chat = emulate_tools(chat, dialect.NAME, target)
-    path, body = offload(size, partial(dialect.count_request, chat, target))
-    count_url = getattr(dialect, "count_url", None)
+    chat = emulate_tools(chat, dialect, target)
+    path, body = offload(size, partial(counter.write_request, chat, target))
     request = ProviderRequest(
-        dialect, chat, target, body, lambda base: base + path if count_url is None else str(count_url(base, path))
+        dialect, chat, target, body, lambda base: base + path if counter.url is None else counter.url(base, path)
     )
     try:
         response = _open(candidate, request)
     except StaleConnection:
         response = _open(candidate, request, new_connection=True)
     try:
-        counted = dialect.read_count(response.read(_MAX_BYTES))
-        return None if counted is None else int(counted)
+        return counter.read_count(response.read(_MAX_BYTES))
     finally:
         response.close()
 

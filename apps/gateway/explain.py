@@ -21,7 +21,6 @@ from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.admission.worst_case import estimate_worst_case
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest
-from apps.gateway.dialects import optional_attribute
 from apps.gateway.dialects.emulated_tools import emulate_tools
 from apps.gateway.routing import preferences
 from apps.gateway.routing.candidates import AUTO, Candidate
@@ -91,8 +90,7 @@ def _losses(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[st
     target = target_of(candidate)
     try:
         if dialect is not None:
-            name = str(optional_attribute(dialect, "NAME"))
-            dialect.write_request(emulate_tools(chat, name, target), target)
+            dialect.write_request(emulate_tools(chat, dialect, target), target)
     except InvalidRequest as error:
         if candidate.provider_id == named:
             raise

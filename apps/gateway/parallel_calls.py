@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.dialects import optional_attribute
 from apps.gateway.tasks import task_of
 
 
@@ -20,7 +19,7 @@ def calls_of(chat: Chat, offer: Offer) -> int:
     if answers is None or answers < 2 or not task.writes_tokens:
         return 1
     dialect = task.find_dialect(chat, offer)
-    if dialect is None or (optional_attribute(dialect, "SEVERAL_ANSWERS") and not _is_refused("n", offer)):
+    if dialect is None or (dialect.takes_several_answers and not _is_refused("n", offer)):
         return 1
     return answers
 

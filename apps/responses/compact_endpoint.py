@@ -13,7 +13,7 @@ import msgspec
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects import openai
+from apps.gateway.dialects.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.gateway.endpoints.response_state import ResponseState, items_of
 from apps.gateway.endpoints.responses import answer
@@ -54,7 +54,7 @@ class _Answer(ResponseState):
 
 def compact_response(request: ClientRequest) -> ClientResponse:
     """Answer with the user's messages and one compaction item that stands for all else."""
-    return answer_authenticated(request, "responses", openai, lambda token: _compact(request, token))
+    return answer_authenticated(request, "responses", OPENAI, lambda token: _compact(request, token))
 
 
 def _compact(request: ClientRequest, token: str) -> ClientResponse:

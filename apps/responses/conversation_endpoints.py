@@ -11,8 +11,9 @@ import msgspec
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects import openai
-from apps.gateway.dialects.responses import Asked, read_wire
+from apps.gateway.dialects.openai import CLIENT as OPENAI
+from apps.gateway.dialects.responses.client.asked import Asked
+from apps.gateway.dialects.responses.client.read_request import read_wire
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
 from apps.kernel import database
@@ -120,7 +121,7 @@ def _authenticated(request: ClientRequest, work: Callable[[Policy], Record]) -> 
     def answer_for(token: str) -> ClientResponse:
         return json_response(msgspec.json.encode(work(find_current_policy(token))))
 
-    return answer_authenticated(request, "conversations", openai, answer_for)
+    return answer_authenticated(request, "conversations", OPENAI, answer_for)
 
 
 def _conversation_id(request: ClientRequest) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects import openai
+from apps.gateway.dialects.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel import database
 from apps.kernel.errors import InvalidRequest
@@ -93,7 +93,7 @@ def list_input_items(request: ClientRequest) -> ClientResponse:
 
 
 def _authenticated(request: ClientRequest, work: Callable[[Policy], ClientResponse]) -> ClientResponse:
-    return answer_authenticated(request, "responses", openai, lambda token: work(find_current_policy(token)))
+    return answer_authenticated(request, "responses", OPENAI, lambda token: work(find_current_policy(token)))
 
 
 def _find(policy: Policy, request: ClientRequest) -> StoredResponse:

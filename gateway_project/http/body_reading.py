@@ -1,4 +1,7 @@
-"""A request's body, read whole before anything else happens: within its route's bytes, its time and a minimum rate."""
+"""A request's body, read within its route's bytes, its time and a minimum rate.
+
+It is read whole before anything else happens, or by its endpoint as it arrives.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,15 @@ from typing import Protocol
 
 from apps.kernel.errors import BodyTooLarge, Overloaded, RequestTimeout
 from gateway_project.http.client_limits import ClientLimits
-from gateway_project.http.request_parser import IncomingRequest
+from gateway_project.http.request_parser import BadRequest, IncomingRequest
 from gateway_project.http.route_limits import SMALLEST
 
 # Seconds before a body must have kept to the minimum rate.
 _GRACE = 10.0
+# Seconds that a body may take at most, however large it is.
+_MAX_TIMEOUT = 1800.0
+# Bytes of memory for a body that is read as it arrives, with its endpoint's use of them.
+STREAMED_MEMORY = 4 * 1024 * 1024
 
 
 class BodyAborted(OSError):
@@ -90,9 +97,79 @@ def read_body(
                 raise TimeoutError
             arrived = source.receive(patience)
         except TimeoutError:
-            raise _too_slow(limits, clock() - began) from None
+            raise _too_slow(limits, clock() - began, limits.body_timeout) from None
         except OSError as error:
             raise BodyAborted(str(error)) from error
+        if not arrived:
+            raise BodyAborted("The client closed the connection before its request was complete")
+
+
+class StreamedBody:
+    """A body whose endpoint reads it as it comes (`wsgi.input`): the client is waited for when more is asked for.
+
+    The time that the endpoint takes between two reads is not the client's. A body that is larger than the largest that
+    is read whole may take longer in proportion.
+    """
+
+    def __init__(
+        self,
+        source: BodySource,
+        request: IncomingRequest,
+        length: int,
+        limits: ClientLimits,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._request = request
+        self._limits = limits
+        self._timeout = min(
+            limits.body_timeout * max(1.0, length / limits.body), max(_MAX_TIMEOUT, limits.body_timeout)
+        )
+        self._clock = clock
+        self._waited = 0.0
+
+    def read(self, size: int = -1) -> bytes:
+        """Return so many bytes, fewer at the end only. Raises RequestTimeout, BodyAborted."""
+        pieces: list[bytes] = []
+        left = size
+        while left and (piece := self._next_piece(left)):
+            pieces.append(piece)
+            if left > 0:
+                left -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _next_piece(self, size: int) -> bytes:
+        """Return the next bytes, at most `size` unless that is negative; empty at the end."""
+        body = self._request.body
+        self._source.go_on()
+        while not body:
+            if self._request.complete:
+                return b""
+            self._receive()
+        piece = body.popleft()
+        if 0 <= size < len(piece):
+            body.appendleft(piece[size:])
+            piece = piece[:size]
+        return piece
+
+    def _receive(self) -> None:
+        began, limits = self._clock(), self._limits
+        patience = min(self._timeout, _GRACE + self._request.received / limits.body_rate) - self._waited
+        try:
+            if patience <= 0:
+                raise TimeoutError
+            arrived = self._source.receive(patience)
+        except TimeoutError:
+            raise _too_slow(limits, self._waited + self._clock() - began, self._timeout) from None
+        except OSError as error:
+            raise BodyAborted(str(error)) from error
+        except BadRequest as error:
+            # It is in what follows the body, of which nothing will be read.
+            self._request.keep_alive = False
+            if not self._request.complete:
+                raise BodyAborted(error.message) from error
+            return
+        self._waited += self._clock() - began
         if not arrived:
             raise BodyAborted("The client closed the connection before its request was complete")
 
@@ -102,7 +179,7 @@ def too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"The request body is larger than {limit} bytes")
 
 
-def _too_slow(limits: ClientLimits, passed: float) -> RequestTimeout:
-    if passed >= limits.body_timeout:
-        return RequestTimeout(f"The request body did not arrive within {limits.body_timeout:g} s")
+def _too_slow(limits: ClientLimits, passed: float, timeout: float) -> RequestTimeout:
+    if passed >= timeout:
+        return RequestTimeout(f"The request body did not arrive within {timeout:g} s")
     return RequestTimeout(f"The request body arrived at less than {limits.body_rate} bytes a second")

@@ -15,6 +15,8 @@ class ClientLimits:
 
     # For a model route's body; other routes have less (`route_limits`).
     body: int
+    # For a file that is read as it arrives, not whole like a body.
+    file: int
     # For all of a body, and what it must bring a second on average once its grace is over.
     body_timeout: float
     body_rate: int
@@ -35,6 +37,7 @@ class ClientLimits:
         """Read the variables. Raises ImproperlyConfigured naming the one that is wrong."""
         return cls(
             body=env.integer("BODY_LIMIT", 32 * _MEGABYTE, 1024, 1024**3),
+            file=env.integer("FILE_UPLOAD_LIMIT", 200 * _MEGABYTE, 1024, 1024**4),
             body_timeout=env.seconds("BODY_TIMEOUT", 120),
             body_rate=env.integer("BODY_MIN_RATE", 1024, 1, _MEGABYTE),
             body_memory=env.integer("BODY_MEMORY_LIMIT", 512 * _MEGABYTE, _MEGABYTE, 1024**4),

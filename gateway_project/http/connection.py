@@ -188,7 +188,8 @@ class ClientConnection:
         answer: ResponseWriter | None = None
         body: Iterable[bytes] = ()
         try:
-            environ["wsgi.input"] = BytesIO(_take_body(request))
+            if request.complete:
+                environ["wsgi.input"] = BytesIO(_take_body(request))
             answer = ResponseWriter(
                 self._send,
                 method=environ["REQUEST_METHOD"],
@@ -196,7 +197,8 @@ class ClientConnection:
                 keep_alive=request.keep_alive and not self._stopping(),
             )
             body = self._settings.application(environ, answer.start)
-            answer.keep_alive = request.keep_alive and not self._stopping()
+            # The unread rest of a body would be taken for the next request.
+            answer.keep_alive = request.keep_alive and request.complete and not self._stopping()
             answer.send(body)
         except OSError:
             return False
@@ -210,6 +212,9 @@ class ClientConnection:
             leave()
             if close := getattr(body, "close", None):
                 close()
+        if not request.complete:
+            self._drain_and_close()
+            return False
         self._reader.requests.popleft()
         return answer.keep_alive and not self._stopping()
 

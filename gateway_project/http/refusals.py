@@ -15,7 +15,6 @@ import msgspec
 
 from apps.kernel.errors import NO_RETRY, ApiError, Overloaded
 from apps.kernel.request_id import HEADER, request_id_of
-from apps.kernel.rest.envelopes import body_of
 from apps.kernel.rest.routes import family_of
 from gateway_project.http.response_writer import date_line
 
@@ -40,7 +39,7 @@ class MalformedRequest(ApiError):
 def refusal(environ: dict[str, Any], error: ApiError) -> tuple[str, list[tuple[str, str]], bytes]:
     """Return status line, headers and body that tell a client of the error."""
     family = family_of(environ.get("PATH_INFO", ""))
-    body = msgspec.json.encode(body_of(family, error))
+    body = msgspec.json.encode(family.body_of(error))
     headers = [
         ("Content-Type", "application/json"),
         ("Content-Length", str(len(body))),
@@ -78,7 +77,7 @@ def shed_answer(
 @lru_cache(maxsize=128)
 def _shed(path: str, head_only: bool, message: str) -> tuple[bytes, bytes]:
     """Return status line and headers that are the same for all who are shed at a path, and the body."""
-    body = msgspec.json.encode(body_of(family_of(path), Overloaded(message)))
+    body = msgspec.json.encode(family_of(path).body_of(Overloaded(message)))
     status = _status_line(Overloaded.status)
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     return head.encode("latin-1"), b"" if head_only else body

@@ -11,15 +11,24 @@ from apps.kernel.client_address import believed_address
 from apps.kernel.errors import ApiError, Unauthenticated
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import family_of, route_table
+from apps.kernel.upload_bounds import FORM_ROOM
 from apps.keys.api_key_header import KEY_HEADERS, MISSING
 from gateway_project.http.address_rate_limiter import AddressRateLimiter
 from gateway_project.http.admission_control import SHED, AdmissionControl
-from gateway_project.http.body_reading import BodyAborted, BodyMemory, BodySource, read_body, too_large
+from gateway_project.http.body_reading import (
+    STREAMED_MEMORY,
+    BodyAborted,
+    BodyMemory,
+    BodySource,
+    StreamedBody,
+    read_body,
+    too_large,
+)
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.plain_request import path_of_plain
 from gateway_project.http.refusals import shed_answer
 from gateway_project.http.request_parser import HeadLimits, IncomingRequest
-from gateway_project.http.route_limits import SMALLEST, is_model_route, is_workspace_page, limit_of
+from gateway_project.http.route_limits import SMALLEST, is_model_route, is_workspace_page, limit_of, streamed_limit_of
 
 # A browser's session, under the names that `apps.console.browser_session` gives its cookie.
 _SESSION_COOKIE = re.compile("(?:^|; ?)(?:__Host-)?gateway-session=[^; ]")
@@ -53,6 +62,8 @@ class RequestIntake:
 
     def enter(self, source: BodySource, request: IncomingRequest) -> Callable[[], object]:
         """Let a request in whose head has arrived, with all of its body; the caller calls the result at its end.
+
+        A body that its endpoint reads as it comes is in the environment (`wsgi.input`), and the request not complete.
 
         Raises ApiError, BadRequest; OSError when the client left.
         """
@@ -91,13 +102,14 @@ class RequestIntake:
         # Another form of a path has the limits of the path that it stands for.
         route_table().normalize(environ)
         path = environ["PATH_INFO"]
-        limit = limit_of(path, self._limits.body)
+        streamed_limit = self._streamed_limit_of(request)
+        limit = limit_of(path, self._limits.body) if streamed_limit is None else streamed_limit
         if path.startswith("/auth/") and environ["REQUEST_METHOD"] == "POST":
             self._count_try(environ)
         announced = environ.get("CONTENT_LENGTH", "")
         # A length that is not a number was rejected with the head; one with many digits is too large.
         if announced and (len(announced) > 18 or int(announced) > limit):
-            raise too_large(limit)
+            raise too_large(limit if streamed_limit is None else limit - FORM_ROOM)
         exempt = path in _ALWAYS_ANSWERED
         if not exempt and not request.complete:
             self._admission.check(self._client_of(environ))
@@ -120,7 +132,11 @@ class RequestIntake:
 
         entered = False
         try:
-            read_body(source, request, limit, self._limits, hold)
+            if streamed_limit is None:
+                read_body(source, request, limit, self._limits, hold)
+            else:
+                hold(min(int(announced), STREAMED_MEMORY))
+                environ["wsgi.input"] = StreamedBody(source, request, int(announced), self._limits)
             if not exempt:
                 self._enter(source, environ)
                 entered = True
@@ -128,6 +144,19 @@ class RequestIntake:
             leave()
             raise
         return leave
+
+    def _streamed_limit_of(self, request: IncomingRequest) -> int | None:
+        """Return the most bytes of a request's body if its endpoint reads it as it comes, None if it is read whole.
+
+        A small one is, and one that is packed, or does not say how long it is.
+        """
+        environ = request.environ
+        announced = environ.get("CONTENT_LENGTH", "")
+        if environ["REQUEST_METHOD"] != "POST" or request.complete or "HTTP_CONTENT_ENCODING" in environ:
+            return None
+        if not announced or (len(announced) <= 18 and int(announced) <= SMALLEST):
+            return None
+        return streamed_limit_of(environ["PATH_INFO"], self._limits.body, self._limits.file)
 
     def _enter(self, source: BodySource, environ: dict[str, Any]) -> None:
         """Let the request in, in its turn when there is no time at once.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from apps.kernel.upload_bounds import FORM_ROOM, MAX_FILE_PART
+
 _KILOBYTE = 1024
 _MEGABYTE = 1024 * _KILOBYTE
 
@@ -29,6 +31,8 @@ _LIMITS: tuple[tuple[str, int | None], ...] = (
     ("/app/", SMALLEST),
 )
 
+# Where bodies are read by their endpoint as they come: forms that bring a file, or a part of one.
+_FILES, _FILE_PARTS = re.compile("/v1/files"), re.compile("/v1/uploads/[^/]+/parts")
 # The playground's pictures, and a text to try guardrails on.
 _LARGE_FORMS = re.compile("/app/o/[^/]+/(?:playground/[^/]+|guardrails/try)")
 _LARGE_FORM = 8 * _MEGABYTE
@@ -42,6 +46,14 @@ def limit_of(path: str, model_limit: int) -> int:
         if path.startswith(prefix):
             return model_limit if limit is None else min(limit, model_limit)
     return min(_ANY_OTHER, model_limit)
+
+
+def streamed_limit_of(path: str, model_limit: int, file_limit: int) -> int | None:
+    """Return the most bytes that a body may have whose endpoint reads it as it comes; None where it is read whole."""
+    largest = max(model_limit, file_limit)
+    if _FILES.fullmatch(path):
+        return largest + FORM_ROOM
+    return min(largest, MAX_FILE_PART) + FORM_ROOM if _FILE_PARTS.fullmatch(path) else None
 
 
 def is_model_route(path: str) -> bool:

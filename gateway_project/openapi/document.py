@@ -61,17 +61,6 @@ _WORDS = {
 # Where content is generated, and the other paths of the same operation by the names that it has there.
 _GENERATES, _OTHER_PATHS = "/v1beta/models/{name}", "otherPaths"
 _ANTHROPIC_VERSION = "anthropic-version"
-_BODIES = {
-    Family.OPENAI: "OpenAIError",
-    Family.ANTHROPIC: "AnthropicError",
-    Family.GOOGLE: "GoogleError",
-    Family.MCP: "McpError",
-    Family.LOGS: "GatewayError",
-    Family.MANAGEMENT: "ManagementError",
-    Family.OAUTH: "OAuthError",
-}
-
-
 # libyaml's reader takes a tenth of the time.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Not a thread's lock: who waits for it are greenlets of one thread.
@@ -225,7 +214,7 @@ def _families_of(family: Family, parameters: list[Record]) -> list[Family]:
 
 
 def _refusal(status: int, *families: Family) -> Record:
-    bodies = ["InvalidFields" if status == 400 and one is Family.MANAGEMENT else _BODIES[one] for one in families]
+    bodies = ["InvalidFields" if status == 400 and one is Family.MANAGEMENT else one.schema for one in families]
     schemas: list[Record] = [{"$ref": f"#/components/schemas/{body}"} for body in bodies]
     schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     refusal: Record = {"description": _WORDS[status], "content": {"application/json": {"schema": schema}}}

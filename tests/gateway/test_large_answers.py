@@ -8,10 +8,12 @@ from typing import Any
 
 import gevent
 import pytest
+from msgspec.structs import replace
 
 from apps.gateway import embedding_cache, response_cache
 from apps.gateway.access import policy
-from apps.gateway.dialects import openai
+from apps.gateway.dialects.openai import CLIENT
+from apps.gateway.endpoints import chat_completions
 from apps.gateway.settlement import record
 from apps.kernel import offload
 from apps.kernel.errors import Overloaded
@@ -37,13 +39,18 @@ def keeping(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Caller:
 
 def watch(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, threads: dict[str, list[bool]]) -> None:
     """Note for each call whether it was made beside the event loop."""
-    work, loop = getattr(owner, name), get_ident()
+    monkeypatch.setattr(owner, name, noting(getattr(owner, name), name, threads))
 
-    def noting(*args: Any, **fields: Any) -> Any:
+
+def noting(work: Any, name: str, threads: dict[str, list[bool]]) -> Any:
+    """Return the work, which notes for each call whether it is made beside the event loop."""
+    loop = get_ident()
+
+    def noted(*args: Any, **fields: Any) -> Any:
         threads.setdefault(name, []).append(get_ident() != loop)
         return work(*args, **fields)
 
-    monkeypatch.setattr(owner, name, noting)
+    return noted
 
 
 @pytest.mark.parametrize(("kb", "beside"), [(1, False), (LARGE_KB, True)])
@@ -53,9 +60,11 @@ def test_a_large_answer_is_kept_logged_and_written_beside_the_event_loop(
     threads: dict[str, list[bool]] = {}
     for owner, name in (
         *((response_cache, "encrypt_content"), (response_cache, "decrypt_content")),
-        *((record, "encode"), (openai, "write_reply")),
+        (record, "encode"),
     ):
         watch(monkeypatch, owner, name, threads)
+    write_reply = noting(CLIENT.write_reply, "write_reply", threads)
+    monkeypatch.setattr(chat_completions, "CLIENT", replace(CLIENT, write_reply=write_reply))
     content = f"go on [[sandbox kb={kb}]]"
     first = keeping.chat(content)
     assert (first.status_code, first["x-gateway-cache"]) == (200, "miss")

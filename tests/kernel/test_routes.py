@@ -82,6 +82,10 @@ def test_every_model_route_that_admits_requests_has_a_rate_family() -> None:
         "v1/conversations/<str:conversation_id>",
         "v1/conversations/<str:conversation_id>/items",
         "v1/files",
+        "v1/uploads",
+        "v1/uploads/<str:upload_id>/parts",
+        "v1/uploads/<str:upload_id>/complete",
+        "v1/uploads/<str:upload_id>/cancel",
         # What tools ask of models and servers is counted.
         "mcp",
         "mcp/<str:server>",

@@ -12,7 +12,7 @@ from django.test import Client
 from apps.catalog.models import Provider
 from apps.kernel import errors
 from apps.kernel.errors import ApiError
-from apps.kernel.rest.envelopes import Family, InvalidFields, Issue, body_of
+from apps.kernel.rest.envelopes import Family, InvalidFields, Issue
 from apps.organizations import actions
 from apps.organizations.actions import create_operator
 from gateway_project.routes import TABLE
@@ -22,7 +22,7 @@ from tests.support.cast import PASSWORD, Caller, World, signed_in
 class TestBodies:
     def test_the_openai_family(self) -> None:
         error = errors.InvalidRequest("temperature: must be at most 2", param="temperature")
-        assert body_of(Family.OPENAI, error) == {
+        assert Family.OPENAI.body_of(error) == {
             "error": {
                 "message": "temperature: must be at most 2",
                 "type": "invalid_request_error",
@@ -52,7 +52,7 @@ class TestBodies:
         ],
     )
     def test_the_anthropic_family(self, error: ApiError, expected: str) -> None:
-        assert body_of(Family.ANTHROPIC, error) == {
+        assert Family.ANTHROPIC.body_of(error) == {
             "type": "error",
             "error": {"type": expected, "message": "x"},
             "status": error.status,
@@ -61,7 +61,7 @@ class TestBodies:
 
     def test_the_google_family(self) -> None:
         domain = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "domain": "gateway"}
-        assert body_of(Family.GOOGLE, errors.InvalidRequest("contents: Required", param="contents")) == {
+        assert Family.GOOGLE.body_of(errors.InvalidRequest("contents: Required", param="contents")) == {
             "error": {
                 "code": 400,
                 "message": "contents: Required",
@@ -75,7 +75,7 @@ class TestBodies:
                 ],
             }
         }
-        assert body_of(Family.GOOGLE, errors.RateLimited("slower", retry_after=1.2)) == {
+        assert Family.GOOGLE.body_of(errors.RateLimited("slower", retry_after=1.2)) == {
             "error": {
                 "code": 429,
                 "message": "slower",
@@ -104,18 +104,18 @@ class TestBodies:
         ],
     )
     def test_the_google_family_has_a_word_for_every_status(self, error: ApiError, expected: str) -> None:
-        assert body_of(Family.GOOGLE, error)["error"]["status"] == expected
+        assert Family.GOOGLE.body_of(error)["error"]["status"] == expected
 
     def test_the_logs_family(self) -> None:
-        assert body_of(Family.LOGS, errors.Gone("archived")) == {"error": True, "status": 410, "message": "archived"}
+        assert Family.LOGS.body_of(errors.Gone("archived")) == {"error": True, "status": 410, "message": "archived"}
 
     def test_the_management_family_adds_issues_to_a_validation(self) -> None:
         error = InvalidFields([Issue("name", "Required"), Issue("items[0].id", "Required")])
-        assert body_of(Family.MANAGEMENT, error) == {
+        assert Family.MANAGEMENT.body_of(error) == {
             "message": "Invalid request parameters: name: Required",
             "issues": [{"path": "name", "message": "Required"}, {"path": "items[0].id", "message": "Required"}],
         }
-        assert body_of(Family.MANAGEMENT, errors.Forbidden("no")) == {"message": "no"}
+        assert Family.MANAGEMENT.body_of(errors.Forbidden("no")) == {"message": "no"}
 
     @pytest.mark.parametrize(
         ("path", "family"),

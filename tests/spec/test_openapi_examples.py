@@ -24,6 +24,7 @@ BODIES = {
 # They are about things that a stranger does not have: a file, a stored conversation, a batch, a code of one's own.
 OF_THINGS = {"createBatch", "cancelBatch", "cancelMessageBatch", "cancelResponse", "updateConversation"}
 OF_THINGS |= {"createConversation", "createConversationItems", "createMessageBatch", "exchangeKeyCode"}
+OF_THINGS |= {"createUpload", "completeUpload", "cancelUpload"}
 TO_MODELS = [key for key in BODIES if key[0].startswith("/v") and key[1] not in OF_THINGS]
 # What stands for a name in a path of Google's.
 NAMED = {

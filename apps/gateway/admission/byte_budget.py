@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Final
 from uuid import UUID
 
@@ -27,6 +28,10 @@ _FOR_ANSWERS: Final = 2
 
 # Bytes from which it is worth a look whether they are garbage, some seconds after the request.
 _MUCH, _COLLECT_AFTER = 4 * 1024 * 1024, 2.0
+# Bytes that a body takes up which is read as it comes, however large it is: pieces, and what is made of them.
+STREAMED_BYTES: Final = 4 * 1024 * 1024
+# Bytes of a piece of a body that had to be read whole.
+_PIECE: Final = 64 * 1024
 _collecting = False
 _held: defaultdict[UUID, int] = defaultdict(int)
 
@@ -114,3 +119,29 @@ def read_body(request: ClientRequest, organization_id: UUID) -> tuple[bytes, Byt
     if len(body) > max(LARGE, hold.size):
         hold.reserve(len(body) - hold.size)
     return body, hold
+
+
+class IncomingBody:
+    """A call's body, read as it comes. `left` is how many of its bytes are still to come."""
+
+    def __init__(self, request: ClientRequest, organization_id: UUID, limit: int) -> None:
+        """Count what it takes up; one that is packed, or does not say how long it is, is read whole.
+
+        Raises as `ClientRequest.body_pieces` and `read_body` do.
+        """
+        if request.is_streamable:
+            request.byte_reservation = hold = ByteReservation(organization_id)
+            self.left = request.content_length or 0
+            if self.left > LARGE:
+                hold.reserve(min(self.left, STREAMED_BYTES))
+            self._pieces = request.body_pieces(limit)
+        else:
+            body, _ = read_body(request, organization_id)
+            self.left = len(body)
+            self._pieces = (body[start : start + _PIECE] for start in range(0, len(body), _PIECE))
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield its pieces."""
+        for piece in self._pieces:
+            self.left -= len(piece)
+            yield piece

@@ -24,7 +24,7 @@ from apps.gateway.access.credentials import CREDITS
 from apps.gateway.admission.offline_hold import OfflineHold
 from apps.gateway.canonical.chat import Audio, Chat, Image
 from apps.gateway.canonical.service_tier import AUTO, asked_region, asked_service_tier
-from apps.gateway.dialects import find_dialect, optional_attribute
+from apps.gateway.dialects import find_dialect
 from apps.gateway.model_passes import beside_answer
 from apps.gateway.parallel_calls import calls_of
 from apps.gateway.routing.candidates import Candidate, Candidates
@@ -301,7 +301,7 @@ def _thinks_unseen(chat: Chat, candidate: Candidate) -> bool:
     if offer.facts.get("reasoning_field") not in (None, "any") or asked is False:
         return False
     dialect = find_dialect(offer.dialect)
-    return bool(asked) or dialect is None or not optional_attribute(dialect, "THINKS_WHEN_ASKED")
+    return bool(asked) or dialect is None or not dialect.thinks_when_asked
 
 
 def _asks_to_think(chat: Chat) -> bool | None:

@@ -6,7 +6,7 @@ Knows HTTP and WSGI. Must never know what the body means.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
 from io import BytesIO
 from typing import Any, Protocol
@@ -34,8 +34,11 @@ _BODY_LIMIT = CachedSetting("BODY_LIMIT")
 # Parameters of a query that are read.
 _MAX_PARAMETERS = 100
 _JSON = "application/json"
+_GONE = "The client closed the connection before its request was complete"
 # Digits of a length that is taken for one.
 _MAX_DIGITS = 16
+# Bytes of a piece of a body that is read as it comes.
+_PIECE = 64 * 1024
 
 
 class Releasable(Protocol):
@@ -185,8 +188,7 @@ class ClientRequest:
 
         Raises UnsupportedMediaType (415), BodyTooLarge (413), RequestTimeout (408), InvalidRequest, ClientGone.
         """
-        if self.content_type not in self.accepted_content_types:
-            raise UnsupportedMediaType(f"Content-Type must be {' or '.join(self.accepted_content_types)}")
+        self._insist_on_content_type()
         limit: int = _BODY_LIMIT.value
         stated = self._environ.get("CONTENT_LENGTH") or None
         if stated is None and not self._environ.get("wsgi.input_terminated"):
@@ -201,12 +203,41 @@ class ClientRequest:
         if len(body) > limit:
             raise _too_large(limit)
         if length is not None and len(body) < length:
-            raise ClientGone("The client closed the connection before its request was complete")
+            raise ClientGone(_GONE)
         if (coding := self._environ.get("HTTP_CONTENT_ENCODING")) is not None:
             body = unpack(body, str(coding), limit)
         if self.deployment is not None and self.content_type == _JSON:
             return offload(len(body), partial(_with_model, body, self.deployment))
         return body
+
+    @property
+    def is_streamable(self) -> bool:
+        """Whether `body_pieces` can read it: a body that says how long it is, and is not packed."""
+        return self.content_length is not None and self.header("content-encoding") is None
+
+    def body_pieces(self, limit: int) -> Iterator[bytes]:
+        """Return a body as it comes, in pieces of 64 KB.
+
+        Raises UnsupportedMediaType (415), BodyTooLarge (413) before anything is read; as it is read RequestTimeout
+        (408), ClientGone.
+        """
+        self._insist_on_content_type()
+        length = self.content_length or 0
+        if length > limit:
+            raise _too_large(limit)
+        return self._pieces_of(length)
+
+    def _pieces_of(self, left: int) -> Iterator[bytes]:
+        while left:
+            piece = self._read(min(left, _PIECE))
+            if not piece:
+                raise ClientGone(_GONE)
+            left -= len(piece)
+            yield piece
+
+    def _insist_on_content_type(self) -> None:
+        if self.content_type not in self.accepted_content_types:
+            raise UnsupportedMediaType(f"Content-Type must be {' or '.join(self.accepted_content_types)}")
 
     def _read(self, size: int) -> bytes:
         source = self._environ["wsgi.input"]
@@ -217,7 +248,7 @@ class ClientRequest:
             with gevent.Timeout(settings.BODY_TIMEOUT, _body_timeout()):
                 return bytes(source.read(size))
         except OSError as error:
-            raise ClientGone("The client closed the connection before its request was complete") from error
+            raise ClientGone(_GONE) from error
 
 
 def _with_model(body: bytes, model: str) -> bytes:

@@ -1,21 +1,24 @@
-"""Dialects (wire formats): the protocols of their client and provider sides, and how a dialect is found by name.
+"""Dialects (wire formats): the client side and the provider side of one as values, and how each is found by name.
 
-Nobody keeps a list: a dialect is found by its name, which the catalog's providers state.
+A format's own folder defines its sides, `CLIENT` and `PROVIDER`, so a field of these structs is every hook that exists
+and its default. There is no list of formats: the catalog's providers name the dialect that they are called in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol, cast
+from typing import Any, TypeVar
 
 import msgspec
 
-from apps.gateway.canonical.chat import Chat, Target, ToolChoice
+from apps.gateway.canonical.chat import Chat, Target, Tool, ToolChoice
 from apps.gateway.canonical.events import Event, Reply, Summary
 from apps.kernel.errors import ApiError
+
+_Side = TypeVar("_Side")
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -32,102 +35,175 @@ class Failure(msgspec.Struct, frozen=True):
     retry_after: float | None = None
 
 
-class ClientErrorWriter(Protocol):
-    """What writes errors for clients."""
+class ClientErrorWriter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Writes errors for the clients of an endpoint."""
 
-    def write_error(self, error: ApiError) -> bytes:
-        """Return an error's body."""
-
-
-class ClientReplyWriter(ClientErrorWriter, Protocol):
-    """What writes plain answers and errors for clients: all that a client side without streams needs."""
-
-    def write_reply(self, reply: Reply, summary: Summary, chat: Chat) -> bytes:
-        """Return a whole answer."""
+    # Returns an error's body.
+    write_error: Callable[[ApiError], bytes]
+    # Returns an error with the status that the format has for it; None where the gateway's own are used.
+    client_error: Callable[[ApiError], ApiError] | None = None
+    # The header in which the format's clients look for the request's id, beside the gateway's own.
+    request_id_header: str | None = None
 
 
-class ClientDialect(ClientReplyWriter, Protocol):
-    """The client side of a dialect: reads requests of clients, writes their answers and errors."""
+class ClientDialect(ClientErrorWriter, frozen=True, kw_only=True, eq=False):
+    """The client side of a chat format: reads clients' requests, writes their answers and errors."""
 
-    def read_request(self, body: bytes) -> Chat:
-        """Return the chat that a body asks for. Raises InvalidRequest naming the field."""
+    # Returns the chat that a body asks for. Raises InvalidRequest, which names the field as the client does.
+    read_request: Callable[[bytes], Chat]
+    # Returns a whole answer.
+    write_reply: Callable[[Reply, Summary, Chat], bytes]
+    # Yields a streamed answer. Consumes every event, also those after the last one that it writes.
+    write_events: Callable[[Iterable[Event], Chat], Iterator[bytes]]
 
-    def write_events(self, events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
-        """Yield a streamed answer."""
+    # --- what the request log keeps, as the client writes it
 
-    def logged_request(self, chat: Chat) -> dict[str, Any]:
-        """Return what is there of `messages`, `tools`, `tool_choice` and `response_format` as the client writes them;
-        values may be JSON's bytes. Raises InvalidRequest for what the format has no words for."""
+    # Returns those of `messages`, `tools`, `tool_choice` and `response_format` that the chat has; a value may be JSON's
+    # bytes. Raises InvalidRequest for what the format cannot express.
+    logged_request: Callable[[Chat], dict[str, Any]]
+    # Returns a choice of tools with nothing in it but names. The second argument says whether calls may be parallel.
+    logged_choice: Callable[[ToolChoice, bool | None], str | dict[str, Any]]
+    # Returns the tool results within messages.
+    logged_results: Callable[[list[Any]], list[Any]]
 
-    def logged_choice(self, choice: ToolChoice, parallel: bool | None) -> str | dict[str, Any]:
-        """Return a choice of tools in the client's words, with nothing in it but names."""
+    # --- how errors and dropped fields are named
 
-    def logged_results(self, messages: list[Any]) -> list[Any]:
-        """Return what tools answered within messages as the client writes them."""
+    # The client's names of the fields that the canonical language (and OpenAI's format) names otherwise.
+    field_names: Mapping[str, str] = {}
+    # Whether `messages[3]` is the same message for the client as in the canonical language.
+    counts_messages_alike: bool = True
+    # The field of a message that has its content.
+    content_field: str = "content"
+    # The field of the instructions, where losses within them are told under it.
+    instructions_field: str | None = None
+    # Whether a call of a tool, and its result, are items of their own beside the messages.
+    has_call_items: bool = False
+    # Returns where the client finds a tool; None where each is an entry of `tools`.
+    tool_path: Callable[[Tool], str] | None = None
+    # Fields kept whole of which some members are read: from a field's value, the paths of the members that are not.
+    partly_read_fields: Mapping[str, Callable[[dict[str, Any]], Iterator[str]]] = {}
+    # Fields that no other format has and without which the answer would be to another question.
+    essential_fields: frozenset[str] = frozenset()
+
+    # --- tools that other formats lack
+
+    # The provider dialects, by name, that take this format's custom tools and namespaces; towards all others functions
+    # emulate them. None for a format without such tools.
+    custom_tool_dialects: frozenset[str] | None = None
+    # Whether clients offer a web search among other tools to every model, so that one without it answers all the same.
+    has_optional_search: bool = False
 
 
-class ProviderDialect(Protocol):
-    """The provider side of a dialect: writes requests to providers, reads their answers and failures.
+class TokenCounter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """How a provider is asked how many tokens a prompt has."""
 
-    What it may have beside this, `optional_attribute` finds: `docs/adding-a-dialect.md` lists it.
+    # Returns path and body of the question. Raises InvalidRequest as `write_request` does.
+    write_request: Callable[[Chat, Target], tuple[str, bytes]]
+    # Returns the count of an answer; None where it has none.
+    read_count: Callable[[bytes], int | None]
+    # Returns the address, from the base URL and the path; None where the path is appended.
+    url: Callable[[str, str], str] | None = None
+
+
+class JobReader(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """How the answer of a provider is read that takes a request as a job, to be asked after at another address."""
+
+    # Returns the address of the job that a first answer names; None where it names none.
+    read_address: Callable[[bytes], str | None]
+    # Returns whether an answer says that the job still runs.
+    is_pending: Callable[[bytes], bool]
+    # Returns the hosts, beside the one that was asked, at which jobs and results may lie.
+    hosts: Callable[[Target], Collection[str]]
+
+
+def _no_headers(chat: Chat, target: Target) -> dict[str, str]:
+    return {}
+
+
+def _no_signatures(chat: Chat, target: Target) -> str | None:
+    return None
+
+
+class ProviderDialect(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The provider side of a format: writes requests to providers, reads their answers and failures.
+
+    A format that differs from another in a few hooks is that one with those replaced (`msgspec.structs.replace`).
     """
 
-    FRAMING: str
+    # The name that data files state.
+    name: str
+    # Returns the path after the provider's base URL.
+    path: Callable[[Chat, Target], str]
+    # Returns the request's body. Raises InvalidRequest (`unsupported_feature`) for what the format cannot express.
+    write_request: Callable[[Chat, Target], bytes]
+    # Yields the events of a whole answer, as it would have been streamed.
+    read_reply: Callable[[bytes], Iterator[Event]]
+    # Yields the events of a streamed answer; an empty frame is silence and becomes `Waiting`.
+    read_events: Callable[[Iterable[bytes]], Iterator[Event]]
+    # Returns the failure that an answer other than 2xx (its status, its body) reports.
+    read_failure: Callable[[int, bytes], Failure]
 
-    def __hash__(self) -> int:
-        """Modules have one."""
+    # --- hooks that most formats leave as they are
 
-    def path(self, chat: Chat, target: Target) -> str:
-        """Return the path after the provider's base URL."""
+    # How streamed answers are cut into frames: the name of a module of `apps.gateway.framing`.
+    framing: str = "sse"
+    # The facts that a data file may state for the format, as annotated fields; None for a format that reads none.
+    facts: type[msgspec.Struct] | None = None
+    # Returns the whole address of a request, from the base URL; None where the path is appended.
+    url: Callable[[str, Chat, Target], str] | None = None
+    # Returns headers that belong to the format itself, such as its version; those of the credential do not.
+    headers: Callable[[Chat, Target], dict[str, str]] = _no_headers
+    # Returns the format of the thinking signatures that the target wants back for a request; None for none.
+    signature_format: Callable[[Chat, Target], str | None] = _no_signatures
+    token_counter: TokenCounter | None = None
+    jobs: JobReader | None = None
 
-    def write_request(self, chat: Chat, target: Target) -> bytes:
-        """Return the body of the request to the provider."""
+    # --- what the format can express
 
-    def read_reply(self, body: bytes) -> Iterator[Event]:
-        """Yield the events of a whole answer."""
+    # Images and documents by address; otherwise bytes only. The fact `media_urls` overrides it.
+    takes_media_urls: bool = True
+    # Several answers from one call (`n`).
+    takes_several_answers: bool = False
+    # The probabilities of tokens.
+    has_logprobs: bool = True
+    # A web search beside other tools. The fact `takes` overrides it with `search_with_tools`.
+    takes_search_with_tools: bool = True
+    # Models think only when the request asks for it.
+    thinks_when_asked: bool = False
 
-    def read_events(self, frames: Iterable[bytes]) -> Iterator[Event]:
-        """Yield the events of a streamed answer; an empty frame is silence and becomes `Waiting`."""
-
-    def read_failure(self, status: int, body: bytes) -> Failure:
-        """Return what a provider says in an answer that is not 2xx."""
-
-
-def url_of(dialect: ProviderDialect, base_url: str, chat: Chat, target: Target) -> str:
-    """Return where a request goes: below the base URL, or wherever the optional `url(base_url, chat, target)` says."""
-    url = optional_attribute(dialect, "url")
-    return base_url + dialect.path(chat, target) if url is None else str(url(base_url, chat, target))
-
-
-def headers_of(dialect: ProviderDialect, chat: Chat, target: Target) -> dict[str, str]:
-    """Return the headers that belong to a format itself: what its optional `headers(chat, target)` says."""
-    headers = optional_attribute(dialect, "headers")
-    return {} if headers is None else dict(headers(chat, target))
-
-
-def signature_format_of(dialect: ProviderDialect, chat: Chat, target: Target) -> str | None:
-    """Return the format of the thinking signatures that a target wants back for this request; None for none.
-
-    A dialect says so with its optional `signature_format(chat, target)`.
-    """
-    signature_format = optional_attribute(dialect, "signature_format")
-    return None if signature_format is None else signature_format(chat, target)
-
-
-@cache
-def optional_attribute(dialect: ProviderDialect, name: str) -> Any:
-    """Return an optional attribute of a dialect, None where it has none. Cached: looking for what is not there takes
-    ten times as long."""
-    return getattr(dialect, name, None)
+    def url_of(self, base_url: str, chat: Chat, target: Target) -> str:
+        """Return where a request goes."""
+        return base_url + self.path(chat, target) if self.url is None else self.url(base_url, chat, target)
 
 
-@cache
 def find_dialect(name: str) -> ProviderDialect | None:
-    """Return the provider side of a dialect, or None when the gateway does not speak it."""
-    module = f"{__name__}.{name}"
-    return cast(ProviderDialect, import_module(module)) if find_spec(module) else None
+    """Return the provider side of a chat format; None when the gateway does not speak it to providers."""
+    return find_provider_dialect(__name__, name)
+
+
+@cache
+def find_provider_dialect(package: str, name: str) -> ProviderDialect | None:
+    """Return the `PROVIDER` of the module `name` of a package; None where there is none. `name` is a data file's."""
+    return _find(package, name, "PROVIDER", ProviderDialect)
+
+
+@cache
+def find_client_dialect(name: str) -> ClientDialect | None:
+    """Return the client side of a chat format; None where it has none."""
+    return _find(__name__, name, "CLIENT", ClientDialect)
 
 
 def client_dialect_of(name: str) -> ClientDialect:
-    """Return the client side of the dialect that a chat was read from."""
-    return cast(ClientDialect, find_dialect(name))
+    """Return the client side of the format that a chat was read from. Raises LookupError for any other name."""
+    dialect = find_client_dialect(name)
+    if dialect is None:
+        raise LookupError(f"There is no client format {name!r}")
+    return dialect
+
+
+def _find(package: str, name: str, attribute: str, kind: type[_Side]) -> _Side | None:
+    module = f"{package}.{name}"
+    if not name.isidentifier() or find_spec(module) is None:
+        return None
+    found = getattr(import_module(module), attribute, None)
+    return found if isinstance(found, kind) else None

@@ -9,45 +9,13 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
+from msgspec.structs import replace
+
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects.anthropic import (
-    FRAMING,
-    THINKS_WHEN_ASKED,
-    Facts,
-    count_request,
-    headers,
-    path,
-    read_count,
-    read_events,
-    read_failure,
-    read_reply,
-    signature_format,
-    write_request,
-)
-
-__all__ = [
-    "FRAMING",
-    "LOGPROBS",
-    "NAME",
-    "THINKS_WHEN_ASKED",
-    "Facts",
-    "count_request",
-    "count_url",
-    "headers",
-    "path",
-    "read_count",
-    "read_events",
-    "read_failure",
-    "read_reply",
-    "signature_format",
-    "url",
-    "write_request",
-]
-
-# The format cannot ask for the probabilities of tokens.
-LOGPROBS = False
-
-NAME: Final = "azure_anthropic"
+from apps.gateway.dialects import TokenCounter
+from apps.gateway.dialects.anthropic import PROVIDER as ANTHROPIC
+from apps.gateway.dialects.anthropic.provider.count_tokens import count_request, read_count
+from apps.gateway.dialects.anthropic.provider.write_request import path
 
 _OPENAIS_PATH, _ANTHROPICS_PATH = "/openai/v1", "/anthropic/v1"
 _OPENAIS_HOST, _ANTHROPICS_HOST = ".openai.azure.com", ".services.ai.azure.com"
@@ -69,3 +37,11 @@ def count_url(base_url: str, place: str) -> str:
     if above.endswith(_OPENAIS_PATH):
         above = above[: -len(_OPENAIS_PATH)] + _ANTHROPICS_PATH
     return urlunsplit(parts._replace(netloc=f"{name}{colon}{port}", path=above)) + place
+
+
+PROVIDER: Final = replace(
+    ANTHROPIC,
+    name="azure_anthropic",
+    url=url,
+    token_counter=TokenCounter(write_request=count_request, read_count=read_count, url=count_url),
+)

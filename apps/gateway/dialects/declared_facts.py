@@ -11,12 +11,10 @@ from typing import Final
 
 import msgspec
 
-from apps.gateway.dialects import find_dialect, optional_attribute
+from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.images import IN_CHAT, find_image_format
 from apps.gateway.dialects.images.provider.abilities import Abilities
 
-# Dialects that data files may name before the gateway speaks them: their models are listed, and never asked.
-NOT_SPOKEN: Final[frozenset[str]] = frozenset()
 # Dialects of speech and transcripts alone.
 OF_AUDIO: Final = frozenset({"deepgram", "elevenlabs"})
 
@@ -28,14 +26,12 @@ class NoFacts(msgspec.Struct, frozen=True):
 @cache
 def find_facts(dialect: str) -> type[msgspec.Struct] | None:
     """Return what a dialect declares, None when there is no such dialect."""
-    module = find_dialect(dialect) if dialect.isidentifier() else None
-    if module is None or not hasattr(module, "NAME"):
-        spoken = dialect in NOT_SPOKEN | OF_AUDIO or (dialect.isidentifier() and find_image_format(dialect) is not None)
-        return NoFacts if spoken else None
-    declared: type[msgspec.Struct] | None = optional_attribute(module, "Facts")
-    return declared or NoFacts
+    provider = find_dialect(dialect)
+    if provider is None:
+        return NoFacts if dialect in OF_AUDIO or find_image_format(dialect) is not None else None
+    return provider.facts or NoFacts
 
 
 def find_image_facts(dialect: str) -> type[msgspec.Struct] | None:
     """Return what the facts under `images` may state, None when there is no such image dialect."""
-    return Abilities if dialect == IN_CHAT or (dialect.isidentifier() and find_image_format(dialect)) else None
+    return Abilities if dialect == IN_CHAT or find_image_format(dialect) is not None else None

@@ -26,16 +26,12 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.canonical.events import Event, Finished, ToolCallDelta, ToolCallStarted
 from apps.gateway.canonical.rewrites import EmulatedTool
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.free_text_input import FIELD, FreeTextInput
-from apps.gateway.dialects.unsupported_fields import unsupported_feature
+from apps.gateway.dialects.unsupported_fields import client_of, unsupported_feature
 
 Record = dict[str, Any]
 
-RESPONSES: Final = "responses"
-# By the format of a client that has such tools: the formats that take them from it.
-_HAVE_THEM: Final = {RESPONSES: frozenset({RESPONSES}), "openai": frozenset({"openai", RESPONSES})}
-# Formats in which a web search stands alone, unless a model takes `search_with_tools`.
-_SEARCH_ALONE: Final = frozenset({"google", "vertex"})
 _SEPARATOR: Final = "__"
 # Fields of tools that only OpenAI's formats have, and the values that ask for nothing.
 _ONLY_THERE: Final[Record] = {
@@ -47,14 +43,14 @@ _ONLY_THERE: Final[Record] = {
 _encode = msgspec.json.Encoder().encode
 
 
-def emulate_tools(chat: Chat, dialect: str, target: Target) -> Chat:
+def emulate_tools(chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
     """Return the chat with functions in the place of tools that the format `dialect` has no words for; one without
     such tools is returned as it is.
 
     Raises InvalidRequest for a tool of OpenAI's formats that can neither be sent nor be emulated.
     """
-    having = _HAVE_THEM.get(chat.dialect or "")
-    if having is None or dialect in having:
+    client = client_of(chat)
+    if client is None or client.custom_tool_dialects is None or dialect.name in client.custom_tool_dialects:
         return chat
     opaque = any(type(tool) is OpaqueTool for tool in chat.tools or ())
     if not opaque and (ToolCall not in chat.kinds or not any(map(_has_emulated_call, chat.messages))):
@@ -75,17 +71,18 @@ def emulate_tools(chat: Chat, dialect: str, target: Target) -> Chat:
 def is_optional_search(chat: Chat) -> bool:
     """Return whether a web search is one tool among others that nobody insists on: agents offer it to every model."""
     tools = chat.tools or ()
-    if chat.dialect != RESPONSES or not any(isinstance(tool, WebSearchTool) for tool in tools):
+    client = client_of(chat)
+    if client is None or not client.has_optional_search or not any(isinstance(tool, WebSearchTool) for tool in tools):
         return False
     choice = chat.tool_choice
     insisted = choice is not None and (choice.mode == "named" or bool(choice.allowed))
     return not insisted and not all(isinstance(tool, WebSearchTool) for tool in tools)
 
 
-def _without_optional_search(chat: Chat, dialect: str, target: Target) -> Chat:
+def _without_optional_search(chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
     """Return the chat without a web search that the target lacks and the client can do without, which is noted."""
     facts = target.facts
-    alone = dialect in _SEARCH_ALONE and "search_with_tools" not in facts.get("takes", ())
+    alone = not dialect.takes_search_with_tools and "search_with_tools" not in facts.get("takes", ())
     if (facts.get("web_search", True) and not alone) or not is_optional_search(chat):
         return chat
     number = next(at for at, tool in enumerate(chat.tools or ()) if isinstance(tool, WebSearchTool))

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import (
     Chat,
     File,
-    FunctionTool,
     Image,
     Message,
     OpaqueTool,
@@ -28,20 +27,19 @@ from apps.gateway.canonical.chat import (
     ToolResult,
 )
 from apps.gateway.canonical.tool_result_pairing import has_paired_results, pair
-from apps.gateway.dialects.client_field_names import FIELD_NAMES
+from apps.gateway.dialects import ClientDialect, find_client_dialect
 from apps.gateway.dialects.document_citations import wants_citations
 from apps.kernel.errors import InvalidRequest
 
 Record = dict[str, Any]
 
-# Fields without which the answer would be to something else.
-_ESSENTIAL: Final = frozenset({"cachedContent"})
 # Kinds of thinking that are understood; between calls of tools alone, only Anthropic's models think.
 _THINKING: Final = ("enabled", "disabled", "adaptive")
 # What is understood of how to think; whether it is shown is up to the gateway.
 _THINKING_FIELDS: Final = frozenset({"type", "budget_tokens", "display"})
-# Fields kept beside what is understood of them: what else is in them, and nothing where all of it is.
-_HALF_UNDERSTOOD: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
+# Fields of several formats that are kept whole, of which some members are read: the paths of the members that are not.
+# Those of one format stand with it (`ClientDialect.partly_read_fields`).
+_PARTLY_READ: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
     "thinking": lambda value: (
         f"thinking.{name}"
         for name in value
@@ -49,17 +47,9 @@ _HALF_UNDERSTOOD: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
     ),
     # How much is told of the thinking is up to each model.
     "reasoning": lambda value: (f"reasoning.{name}" for name in value if name not in ("summary", "generate_summary")),
-    "text": lambda value: (f"text.{name}" for name in value),
     "web_search_options": lambda value: (f"web_search_options.{name}" for name in value),
     "metadata": lambda value: (f"metadata.{name}" for name in value if name != "user_id"),
-    "generationConfig": lambda value: (f"generationConfig.{name}" for name in value),
-    "toolConfig": lambda value: (f"toolConfig.{name}" for name in value),
-    "output_config": lambda value: (
-        f"output_config.{name}" for name in value if name not in ("format", "effort") or _is_strange(name, value[name])
-    ),
 }
-# The format whose clients send parts of contents, and several tools in one entry.
-_GOOGLE: Final = "google"
 # The kind of tool that is emulated where a format lacks it (`emulated_tools.py`).
 _CUSTOM: Final = "custom"
 # The caller of a tool that is the model itself, as both formats that name callers have it.
@@ -112,17 +102,22 @@ _USUAL: Final[dict[str, tuple[Any, ...]]] = {
     "verbosity": ("medium",),
     "top_k": (-1,),
 }
-_EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 
 
-def _is_strange(name: str, value: Any) -> bool:
-    """Return whether a field that is understood says what is not."""
-    return name == "effort" and value is not None and value not in _EFFORTS
+def all_members(field: str) -> Callable[[Record], Iterator[str]]:
+    """Return a function from the value of a field of which nothing is read to the paths of its members."""
+    return lambda value: (f"{field}.{name}" for name in value)
+
+
+def client_of(chat: Chat) -> ClientDialect | None:
+    """Return the client side of the format that a chat was read from; None for a chat that the gateway made."""
+    return find_client_dialect(chat.dialect or "")
 
 
 def client_name_of(chat: Chat, field: str) -> str:
-    """Return what the client calls a field of the canonical language."""
-    return FIELD_NAMES.get(chat.dialect or "", {}).get(field, field)
+    """Return the client's name of a field of the canonical language."""
+    client = client_of(chat)
+    return field if client is None else client.field_names.get(field, field)
 
 
 def note_dropped(chat: Chat, target: Target, field: str, why: str) -> None:
@@ -165,8 +160,9 @@ def repair_tool_results(chat: Chat, target: Target, *, runs: bool) -> Chat:
 def message_path(chat: Chat, number: int) -> str:
     """Return where the client finds a message: Anthropic's has fewer of them than the canonical language, and an item
     of the Responses format may be a part of one."""
-    if chat.dialect == _GOOGLE and chat.messages[number].role == "system":
-        return "systemInstruction"
+    client = client_of(chat)
+    if client is not None and client.instructions_field is not None and chat.messages[number].role == "system":
+        return client.instructions_field
     return f"messages[{number}]" if _counts_alike(chat) else client_name_of(chat, "messages")
 
 
@@ -182,17 +178,16 @@ def note_made_pictures(chat: Chat, target: Target) -> None:
 
 def content_path(chat: Chat, place: str) -> str:
     """Return where the client finds the content of the message at `place`."""
-    return f"{place}.{'parts' if chat.dialect == _GOOGLE else 'content'}"
+    client = client_of(chat)
+    return f"{place}.{'content' if client is None else client.content_field}"
 
 
 def tool_path(chat: Chat, number: int) -> str:
-    """Return where the client finds a tool: one entry of Google's may hold many."""
-    if chat.dialect != _GOOGLE:
+    """Return where the client finds a tool."""
+    client = client_of(chat)
+    if client is None or client.tool_path is None:
         return f"tools[{number}]"
-    tool = (chat.tools or [])[number]
-    if isinstance(tool, OpaqueTool):
-        return f"tools.{kind_of(tool.data)}"
-    return "tools.functionDeclarations" if isinstance(tool, FunctionTool) else "tools.googleSearch"
+    return client.tool_path((chat.tools or [])[number])
 
 
 def note_unsupported_fields(
@@ -216,8 +211,10 @@ def note_unsupported_fields(
     foreign = chat.dialect != dialect
     if foreign:
         _refuse_essential(chat, dialect)
+        client = client_of(chat)
+        partly_read = {} if client is None else client.partly_read_fields
         for field, value in (chat.extra or {}).items():
-            _note_field(field, value, target)
+            _note_field(field, value, target, partly_read.get(field) or _PARTLY_READ.get(field))
         if chat.betas:
             target.note_dropped("anthropic-beta", f"previews of another format: {', '.join(chat.betas)[:200]}")
     walk = _Walk(chat, target, foreign=foreign, details=not details, thinking=thinking)
@@ -232,7 +229,9 @@ def note_unsupported_fields(
 
 def _refuse_essential(chat: Chat, dialect: str) -> None:
     """Raise InvalidRequest for what only the client's format has and the answer depends on; it is named."""
-    for name in _ESSENTIAL & (chat.extra or {}).keys():
+    client = client_of(chat)
+    essential = frozenset[str]() if client is None else client.essential_fields
+    for name in essential & (chat.extra or {}).keys():
         raise unsupported_feature(chat, name, f"{name} is not available from this model's provider")
     config = (chat.extra or {}).get("generationConfig")
     if isinstance(config, dict) and (form := config.get("responseMimeType")) is not None:
@@ -250,7 +249,7 @@ def kind_of(data: Any) -> str:
     return str(kind)[:_MAX_KIND]
 
 
-def _note_field(field: str, value: Any, target: Target) -> None:
+def _note_field(field: str, value: Any, target: Target, unread: Callable[[Record], Iterator[str]] | None) -> None:
     if field in _TOOLS_ELSEWHERE and value:
         # Without its tools the model would be another one.
         raise InvalidRequest(
@@ -258,17 +257,17 @@ def _note_field(field: str, value: Any, target: Target) -> None:
             code="unsupported_feature",
             param=field,
         )
-    half = _HALF_UNDERSTOOD.get(field)
-    if half is None or not isinstance(value, dict):
+    if unread is None or not isinstance(value, dict):
         target.note_dropped(field, "a field that is not known to this model's provider")
         return
-    for name in half(value):
+    for name in unread(value):
         target.note_dropped(name, "a field that is not known to this model's provider")
 
 
 def _counts_alike(chat: Chat) -> bool:
     """Return whether the client counts messages as the canonical language does."""
-    return chat.dialect not in ("anthropic", "responses", "google")
+    client = client_of(chat)
+    return client is None or client.counts_messages_alike
 
 
 class _Walk:
@@ -330,8 +329,7 @@ class _Walk:
         # A mark that was read as one is looked at as one.
         understood = self.written | ({_BREAKPOINT} if part.cache is not None else set())
         if isinstance(part, ToolCall | ToolResult):
-            if self._chat.dialect == "responses":
-                # There a call is an item of its own, not content of a message.
+            if (client := client_of(self._chat)) is not None and client.has_call_items:
                 place = place.removesuffix(".content")
             self._look_at_call(place, part.extra)
             understood |= {"async", *_OWN_CALLS}

@@ -8,32 +8,17 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.service_tier import asked_service_tier
-from apps.gateway.dialects.google import Facts, read_count, read_events, read_failure, read_reply
+from apps.gateway.dialects import TokenCounter
+from apps.gateway.dialects.google import PROVIDER as GOOGLE
+from apps.gateway.dialects.google.provider.count_tokens import read_count
 from apps.gateway.dialects.google.provider.write_request import write_fields
-from apps.gateway.dialects.google.shared.wire import FRAMING, Record, encode
+from apps.gateway.dialects.google.shared.wire import Record, encode
 from apps.gateway.dialects.vertex_address import model_path
 from apps.gateway.dialects.vertex_address import url_of_path as count_url
-
-__all__ = [
-    "FRAMING",
-    "NAME",
-    "Facts",
-    "count_request",
-    "count_url",
-    "headers",
-    "path",
-    "read_count",
-    "read_events",
-    "read_failure",
-    "read_reply",
-    "url",
-    "write_request",
-]
-
-NAME: Final = "vertex"
 
 _TIER = "serviceTier"
 _PAID_APART = frozenset({"flex", "priority"})
@@ -84,3 +69,14 @@ def _fields(chat: Chat, target: Target) -> Record:
         if not config:
             del wire["toolConfig"]
     return wire
+
+
+PROVIDER: Final = replace(
+    GOOGLE,
+    name="vertex",
+    path=path,
+    url=url,
+    headers=headers,
+    write_request=write_request,
+    token_counter=TokenCounter(write_request=count_request, read_count=read_count, url=count_url),
+)

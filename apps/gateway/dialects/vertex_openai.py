@@ -11,30 +11,13 @@ from typing import Annotated, Final
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects import openai
 from apps.gateway.dialects.fact import fact
-from apps.gateway.dialects.openai import read_events, read_failure, read_reply
-from apps.gateway.dialects.openai.shared.wire import FRAMING
+from apps.gateway.dialects.openai import PROVIDER as OPENAI
+from apps.gateway.dialects.openai.provider.flavor import Facts as OpenAIFacts
 from apps.gateway.dialects.vertex_address import model_path, url_of_path
 
-__all__ = [
-    "FRAMING",
-    "NAME",
-    "SEVERAL_ANSWERS",
-    "Facts",
-    "path",
-    "read_events",
-    "read_failure",
-    "read_reply",
-    "url",
-    "write_request",
-]
 
-NAME: Final = "vertex_openai"
-SEVERAL_ANSWERS: Final = True
-
-
-class Facts(openai.Facts, frozen=True, kw_only=True):
+class Facts(OpenAIFacts, frozen=True, kw_only=True):
     """What a data file may state: OpenAI's facts, and the publisher."""
 
     publisher: Annotated[
@@ -54,7 +37,7 @@ def path(chat: Chat, target: Target) -> str:
     if publisher := target.facts.get("publisher"):
         method = "streamRawPredict" if chat.stream else "rawPredict"
         return model_path(publisher, target.model_name.removeprefix(f"{publisher}/"), method)
-    return f"/endpoints/openapi{openai.path(chat, target)}"
+    return f"/endpoints/openapi{OPENAI.path(chat, target)}"
 
 
 def url(base_url: str, chat: Chat, target: Target) -> str:
@@ -68,4 +51,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
         name = target.model_name.removeprefix(f"{publisher}/").partition("@")[0]
         # Dropped fields and rewrites are noted in the same lists as before.
         target = replace(target, model_name=name)
-    return openai.write_request(chat, target)
+    return OPENAI.write_request(chat, target)
+
+
+PROVIDER: Final = replace(OPENAI, name="vertex_openai", facts=Facts, path=path, url=url, write_request=write_request)

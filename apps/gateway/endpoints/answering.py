@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from math import ceil
-from typing import Any, Protocol, cast
 from urllib.parse import quote
 
 import structlog
@@ -17,7 +16,7 @@ from apps.gateway.admission.admit import rate_headers
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary
 from apps.gateway.client.http_request import ClientRequest, ClientResponse, Releasable
-from apps.gateway.dialects import ClientDialect, ClientErrorWriter, ClientReplyWriter, optional_attribute
+from apps.gateway.dialects import ClientDialect, ClientErrorWriter
 from apps.gateway.framing.sse import escape_separators
 from apps.gateway.pipeline import open_chat
 from apps.gateway.response_cache import CacheEntry
@@ -29,6 +28,9 @@ from apps.kernel.request_id import HEADER
 
 log = structlog.get_logger(__name__)
 
+ReplyWriter = Callable[[Reply, Summary, Chat], bytes]
+EventWriter = Callable[[Iterable[Event], Chat], Iterator[bytes]]
+
 # Statuses that say that every provider has been tried.
 _EXHAUSTED = frozenset({502, 504})
 # Of the fields that were left out: how many a header names, with how many characters of each.
@@ -38,13 +40,6 @@ EVENTS = "text/event-stream; charset=utf-8"
 _JSON = "application/json"
 # Proxies that buffer would hold a stream back.
 _UNBUFFERED = ("X-Accel-Buffering", "no")
-
-
-class EventWriter(Protocol):
-    """What writes streamed answers."""
-
-    def write_events(self, events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
-        """Yield a streamed answer."""
 
 
 def answer_chat(
@@ -60,7 +55,9 @@ def answer_chat(
 
     def run_chat(token: str) -> ClientResponse:
         run = open_chat(request, route, token, read_request or read)
-        return stream_response(run, dialect) if run.chat.stream else complete_response(run, dialect)
+        if run.chat.stream:
+            return stream_response(run, dialect.write_events)
+        return complete_response(run, dialect.write_reply)
 
     return answer_authenticated(request, route, dialect, run_chat)
 
@@ -94,8 +91,8 @@ def answer_with_errors(
         log.exception("endpoint.failed", route=route, request_id=request.request_id)
         answer = _error_response(InternalError("The gateway failed to answer this request"), dialect)
     answer.headers.append((HEADER, request.request_id))
-    if (own_header := optional_attribute(cast(Any, dialect), "REQUEST_ID_HEADER")) is not None:
-        answer.headers.append((own_header, request.request_id))
+    if dialect.request_id_header is not None:
+        answer.headers.append((dialect.request_id_header, request.request_id))
     if (hold := request.byte_reservation) is not None:
         if isinstance(answer.body, StreamBody):
             answer.body.byte_reservation = hold
@@ -106,7 +103,7 @@ def answer_with_errors(
 
 def complete_response(
     run: ChatRun | ToolLoop,
-    dialect: ClientReplyWriter,
+    write_reply: ReplyWriter,
     content_type: str = _JSON,
     change_reply: Callable[[Reply], None] | None = None,
 ) -> ClientResponse:
@@ -125,7 +122,7 @@ def complete_response(
     reply = run.reply()
     if change_reply is not None:
         change_reply(reply)
-    body = offload_or_run(run.answer_bytes, partial(dialect.write_reply, reply, summary, run.chat))
+    body = offload_or_run(run.answer_bytes, partial(write_reply, reply, summary, run.chat))
     answer = whole_response(body, content_type)
     answer.headers += headers_about(run)
     return answer
@@ -141,10 +138,10 @@ def whole_response(body: bytes, content_type: str) -> ClientResponse:
     return ClientResponse(200, [("Content-Type", content_type), ("Content-Length", str(len(body)))], [body])
 
 
-def stream_response(run: ChatRun | ToolLoop, dialect: EventWriter, content_type: str = EVENTS) -> ClientResponse:
+def stream_response(run: ChatRun | ToolLoop, write_events: EventWriter, content_type: str = EVENTS) -> ClientResponse:
     """Return a streamed answer. Its status waits for the first bytes: until then a failure is a plain error."""
     events = run.events()
-    pieces = dialect.write_events(events, run.chat)
+    pieces = write_events(events, run.chat)
     if content_type == EVENTS:
         pieces = map(escape_separators, pieces)
     first = next(pieces, b"")
@@ -203,10 +200,8 @@ class StreamBody:
 
 
 def _error_response(error: ApiError, dialect: ClientErrorWriter) -> ClientResponse:
-    in_its_words = getattr(dialect, "error_for_clients", None)
-    if in_its_words is not None:
-        # Some formats have another status for the same.
-        error = in_its_words(error)
+    if dialect.client_error is not None:
+        error = dialect.client_error(error)
     body = dialect.write_error(error)
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
     headers += error.headers

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from apps.gateway.canonical.audio import Speech
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.events import Event
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.images.client.image_inputs import FormField
+from apps.gateway.dialects.openai import CLIENT as OPENAI
 from apps.gateway.dialects.speech.client import openai as speech
 from apps.gateway.dialects.transcription.client import openai as transcription
 from apps.gateway.dialects.transcription.client import write_transcript
@@ -20,14 +20,6 @@ from apps.gateway.pipeline import open_chat
 from apps.kernel.offload import offload
 
 _SPEECH: Final = "audio_speech"
-
-
-class _Sound:
-    """A writer of sound as the bytes of a file."""
-
-    def write_events(self, events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
-        """Yield the sound."""
-        return speech.write_bytes(events)
 
 
 def audio_speech(request: ClientRequest) -> ClientResponse:
@@ -40,10 +32,11 @@ def audio_speech(request: ClientRequest) -> ClientResponse:
         run = open_chat(request, _SPEECH, token, read)
         asked = run.chat.speech or Speech(voice="")
         if asked.events:
-            return stream_response(run, speech)
-        return stream_response(run, _Sound(), speech.CONTENT_TYPES[asked.response_format])
+            return stream_response(run, speech.write_events)
+        content_type = speech.CONTENT_TYPES[asked.response_format]
+        return stream_response(run, lambda events, chat: speech.write_bytes(events), content_type)
 
-    return answer_authenticated(request, _SPEECH, speech, run_chat)
+    return answer_authenticated(request, _SPEECH, OPENAI, run_chat)
 
 
 def audio_transcriptions(request: ClientRequest) -> ClientResponse:
@@ -67,12 +60,12 @@ def _transcribe(
     def run_chat(token: str) -> ClientResponse:
         run = open_chat(request, route, token, read)
         if run.chat.stream:
-            return stream_response(run, write_transcript)
+            return stream_response(run, write_transcript.write_events)
         asked = run.chat.transcription
         content_type = write_transcript.CONTENT_TYPES[asked.response_format if asked is not None else "json"]
-        return complete_response(run, write_transcript, content_type)
+        return complete_response(run, write_transcript.write_reply, content_type)
 
-    return answer_authenticated(request, route, write_transcript, run_chat)
+    return answer_authenticated(request, route, OPENAI, run_chat)
 
 
 def _form_of(request: ClientRequest, body: bytes) -> list[FormField]:

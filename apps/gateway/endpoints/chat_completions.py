@@ -6,7 +6,7 @@ from functools import partial
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects import openai
+from apps.gateway.dialects.openai import CLIENT
 from apps.gateway.endpoints.answering import answer_chat
 from apps.kernel.offload import offload
 
@@ -17,12 +17,12 @@ _TYPED_SINCE = (3, 3)
 
 def chat_completions(request: ClientRequest) -> ClientResponse:
     """Answer a chat request, whole or streamed."""
-    return answer_chat(request, "chat_completions", openai, partial(_read, request))
+    return answer_chat(request, "chat_completions", CLIENT, partial(_read, request))
 
 
 def _read(request: ClientRequest, body: bytes) -> Chat:
     """Return the chat that a body asks for. Raises InvalidRequest."""
-    chat = offload(len(body), partial(openai.read_request, body))
+    chat = offload(len(body), partial(CLIENT.read_request, body))
     chat.metadata_as_text = warns_of_structures(
         request.header("x-stainless-lang"), request.header("x-stainless-package-version")
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects import completions as dialect
+from apps.gateway.dialects.completions import CLIENT
 from apps.gateway.endpoints.answering import answer_chat
 
 
 def completions(request: ClientRequest) -> ClientResponse:
     """Answer a prompt, whole or streamed."""
-    return answer_chat(request, "completions", dialect)
+    return answer_chat(request, "completions", CLIENT)

@@ -7,9 +7,11 @@ from functools import partial
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects import ClientReplyWriter
+from apps.gateway.dialects import ClientErrorWriter
 from apps.gateway.dialects.embeddings.client import cohere, google, openai
-from apps.gateway.endpoints.answering import answer_authenticated, complete_response
+from apps.gateway.dialects.google import CLIENT as GOOGLE
+from apps.gateway.dialects.openai import CLIENT as OPENAI
+from apps.gateway.endpoints.answering import ReplyWriter, answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
 from apps.kernel.offload import offload
 
@@ -18,42 +20,33 @@ ROUTE = "embeddings"
 
 def embeddings(request: ClientRequest) -> ClientResponse:
     """Answer a request for embeddings."""
-    return _answer(request, openai, openai.read_request)
+    return _answer(request, OPENAI, openai.write_reply, openai.read_request)
 
 
 def embed(request: ClientRequest) -> ClientResponse:
     """Answer a request for embeddings, in Cohere's format."""
-    return _answer(request, cohere, cohere.read_request)
+    return _answer(request, OPENAI, cohere.write_reply, cohere.read_request)
 
 
 def embed_content(request: ClientRequest, model: str) -> ClientResponse:
     """Answer a request for the vector of one content, in Google's format."""
-    return _answer(request, _Single(), partial(google.read_single, model=model))
+    return _answer(request, GOOGLE, google.write_single, partial(google.read_single, model=model))
 
 
 def batch_embed_contents(request: ClientRequest, model: str) -> ClientResponse:
     """Answer a request for the vectors of many contents, in Google's format."""
-    return _answer(request, _Batch(), partial(google.read_batch, model=model))
+    return _answer(request, GOOGLE, google.write_batch, partial(google.read_batch, model=model))
 
 
-class _Single:
-    """Google's format, one vector."""
-
-    write_reply = staticmethod(google.write_single)
-    write_error = staticmethod(google.write_error)
-    error_for_clients = staticmethod(google.error_for_clients)
-
-
-class _Batch(_Single):
-    """Google's format, many vectors."""
-
-    write_reply = staticmethod(google.write_batch)
-
-
-def _answer(request: ClientRequest, dialect: ClientReplyWriter, read: Callable[[bytes], Chat]) -> ClientResponse:
+def _answer(
+    request: ClientRequest, errors: ClientErrorWriter, write_reply: ReplyWriter, read: Callable[[bytes], Chat]
+) -> ClientResponse:
     def read_apart(body: bytes) -> Chat:
         return offload(len(body), partial(read, body))
 
     return answer_authenticated(
-        request, ROUTE, dialect, lambda token: complete_response(open_chat(request, ROUTE, token, read_apart), dialect)
+        request,
+        ROUTE,
+        errors,
+        lambda token: complete_response(open_chat(request, ROUTE, token, read_apart), write_reply),
     )

@@ -10,13 +10,16 @@ from collections.abc import Callable
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from apps.gateway.access.policy import find_current_policy, find_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens as prompt_tokens
-from apps.gateway.dialects import google
+from apps.gateway.dialects.google import CLIENT
+from apps.gateway.dialects.google.client.read_request import read_prompt, read_request
+from apps.gateway.dialects.google.client.write_reply import write_array
 from apps.gateway.endpoints.answering import answer_authenticated, answer_chat, json_response
 from apps.gateway.endpoints.embeddings import batch_embed_contents, embed_content
 from apps.gateway.endpoints.raw_predict import PUBLISHER, raw_predict
@@ -31,17 +34,8 @@ _MOST_TOLD = 64
 _ARRAY_TYPE = "application/json; charset=UTF-8"
 
 
-class _Array:
-    """Google's format, streams as one JSON array: what clients get that do not ask for events."""
-
-    write_reply = staticmethod(google.write_reply)
-    write_events = staticmethod(google.write_array)
-    write_error = staticmethod(google.write_error)
-    error_for_clients = staticmethod(google.error_for_clients)
-    read_request = staticmethod(google.read_request)
-    logged_request = staticmethod(google.logged_request)
-    logged_choice = staticmethod(google.logged_choice)
-    logged_results = staticmethod(google.logged_results)
+# Streams as one JSON array, for clients that do not ask for events.
+_ARRAY = replace(CLIENT, write_events=write_array)
 
 
 def model_method(request: ClientRequest) -> ClientResponse:
@@ -54,7 +48,7 @@ def model_method(request: ClientRequest) -> ClientResponse:
         return raw_predict(request, name)
     answer = _METHODS.get(method)
     if answer is None:
-        return answer_authenticated(request, "generate_content", google, partial(_refuse, method))
+        return answer_authenticated(request, "generate_content", CLIENT, partial(_refuse, method))
     return answer(request, _model_of(name, request.parameters.get("publisher")))
 
 
@@ -74,14 +68,14 @@ def _refuse(method: str, token: str) -> ClientResponse:
 
 
 def _generate(request: ClientRequest, model: str) -> ClientResponse:
-    return answer_chat(request, "generate_content", google, _reader(model, stream=False))
+    return answer_chat(request, "generate_content", CLIENT, _reader(model, stream=False))
 
 
 def _stream(request: ClientRequest, model: str) -> ClientResponse:
     read = _reader(model, stream=True)
     if request.query_parameter("alt") == "sse":
-        return answer_chat(request, "generate_content", google, read)
-    answer = answer_chat(request, "generate_content", _Array(), read)
+        return answer_chat(request, "generate_content", CLIENT, read)
+    answer = answer_chat(request, "generate_content", _ARRAY, read)
     if answer.status == 200:
         others = [(name, value) for name, value in answer.headers if name.lower() != "content-type"]
         answer.headers = [("Content-Type", _ARRAY_TYPE), *others]
@@ -90,7 +84,7 @@ def _stream(request: ClientRequest, model: str) -> ClientResponse:
 
 def _reader(model: str, *, stream: bool) -> Callable[[bytes], Chat]:
     def read(body: bytes) -> Chat:
-        return offload(len(body), partial(google.read_request, body, model, stream=stream))
+        return offload(len(body), partial(read_request, body, model, stream=stream))
 
     return read
 
@@ -101,12 +95,12 @@ def _count(request: ClientRequest, model: str) -> ClientResponse:
     def count(token: str) -> ClientResponse:
         policy = find_policy(token)
         body, hold = read_body(request, policy.organization_id)
-        chat = offload(len(body), partial(google.read_prompt, body, model))
+        chat = offload(len(body), partial(read_prompt, body, model))
         tokens = prompt_tokens(policy, chat, token, body, hold.reserve)
         details = [{"modality": "TEXT", "tokenCount": tokens}]
         return json_response(msgspec.json.encode({"totalTokens": tokens, "promptTokensDetails": details}))
 
-    return answer_authenticated(request, "generate_content", google, count)
+    return answer_authenticated(request, "generate_content", CLIENT, count)
 
 
 # Methods of Vertex AI's that are asked in a publisher's own format.

@@ -16,7 +16,7 @@ from apps.catalog import catalog_cache
 from apps.catalog.google_listing import build_google_entry, list_google_models
 from apps.catalog.resolve import resolve
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects import google
+from apps.gateway.dialects.google import CLIENT as GOOGLE
 from apps.gateway.endpoints.answering import answer_with_errors, json_response
 from apps.gateway.endpoints.public import check_key
 from apps.gateway.endpoints.serving import view_of
@@ -44,7 +44,7 @@ def list_models(request: ClientRequest) -> ClientResponse:
             msgspec.json.encode({"models": models, **({"nextPageToken": following} if following else {})})
         )
 
-    return answer_with_errors(request, "google_models", google, page)
+    return answer_with_errors(request, "google_models", GOOGLE, page)
 
 
 def read_model(request: ClientRequest) -> ClientResponse:
@@ -65,7 +65,7 @@ def read_model(request: ClientRequest) -> ClientResponse:
         live = [offer for offer in resolved.offers if offer.is_live(today)]
         return json_response(msgspec.json.encode(build_google_entry(resolved.model, live)))
 
-    return answer_with_errors(request, "google_models", google, model)
+    return answer_with_errors(request, "google_models", GOOGLE, model)
 
 
 def unless_google(view: Callable[..., HttpResponseBase], endpoint: Endpoint) -> Callable[..., HttpResponseBase]:

@@ -11,6 +11,7 @@ from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.images.client import openai, openai_stream
 from apps.gateway.dialects.images.client.image_inputs import FormField
+from apps.gateway.dialects.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
 from apps.gateway.endpoints.picture_links import check_links, link_pictures, wants_links
 from apps.gateway.pipeline import open_chat
@@ -46,11 +47,11 @@ def _answer(request: ClientRequest, route: str, read: Callable[[bytes], Chat]) -
 
         run = open_chat(request, route, token, read_with_links)
         if run.chat.stream:
-            return stream_response(run, openai_stream)
+            return stream_response(run, openai_stream.write_events)
         change_reply = partial(link_pictures, run) if wants_links(run.chat) else None
-        return complete_response(run, openai, change_reply=change_reply)
+        return complete_response(run, openai.write_reply, change_reply=change_reply)
 
-    return answer_authenticated(request, route, openai, answer)
+    return answer_authenticated(request, route, OPENAI, answer)
 
 
 def _read_form(request: ClientRequest, body: bytes) -> list[FormField]:

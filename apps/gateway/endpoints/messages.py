@@ -14,7 +14,9 @@ from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat, DroppedField, FunctionTool
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens as prompt_tokens
-from apps.gateway.dialects import anthropic, fields
+from apps.gateway.dialects import fields
+from apps.gateway.dialects.anthropic import CLIENT
+from apps.gateway.dialects.anthropic.client.read_request import read_prompt
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, json_response, stream_response
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
@@ -45,7 +47,7 @@ _MAX_BETAS = 50
 
 def messages(request: ClientRequest, translate: Translation | None = None) -> ClientResponse:
     """Answer a chat request, whole or streamed. `translate` makes a body of this format of another form of it."""
-    return answer_authenticated(request, ROUTE, anthropic, partial(_answer, request, translate))
+    return answer_authenticated(request, ROUTE, CLIENT, partial(_answer, request, translate))
 
 
 def count_tokens(request: ClientRequest, translate: Translation | None = None) -> ClientResponse:
@@ -56,18 +58,20 @@ def count_tokens(request: ClientRequest, translate: Translation | None = None) -
         body, hold = read_body(request, policy.organization_id)
         if translate is not None:
             body, _ = offload(len(body), partial(translate, body))
-        chat = _Asked(request, token, anthropic.read_prompt).read_first(body)
+        chat = _Asked(request, token, read_prompt).read_first(body)
         return json_response(
             msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token, body, hold.reserve)})
         )
 
-    return answer_authenticated(request, ROUTE, anthropic, count)
+    return answer_authenticated(request, ROUTE, CLIENT, count)
 
 
 def _answer(request: ClientRequest, translate: Translation | None, token: str) -> ClientResponse:
-    asked = _Asked(request, token, anthropic.read_request, translate)
+    asked = _Asked(request, token, CLIENT.read_request, translate)
     run = asked.with_tools(open_chat(request, ROUTE, token, asked.read_first))
-    return stream_response(run, anthropic) if run.chat.stream else complete_response(run, anthropic)
+    if run.chat.stream:
+        return stream_response(run, CLIENT.write_events)
+    return complete_response(run, CLIENT.write_reply)
 
 
 class _Asked:

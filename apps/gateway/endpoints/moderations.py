@@ -7,6 +7,7 @@ from functools import partial
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.moderations.client import openai
+from apps.gateway.dialects.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
 from apps.kernel.offload import offload
@@ -20,6 +21,7 @@ def moderations(request: ClientRequest) -> ClientResponse:
     def read(body: bytes) -> Chat:
         return offload(len(body), partial(openai.read_request, body))
 
-    return answer_authenticated(
-        request, ROUTE, openai, lambda token: complete_response(open_chat(request, ROUTE, token, read), openai)
-    )
+    def answer(token: str) -> ClientResponse:
+        return complete_response(open_chat(request, ROUTE, token, read), openai.write_reply)
+
+    return answer_authenticated(request, ROUTE, OPENAI, answer)

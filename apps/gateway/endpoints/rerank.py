@@ -6,6 +6,7 @@ from functools import partial
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.dialects.openai import CLIENT as OPENAI
 from apps.gateway.dialects.rerank.client import cohere
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
@@ -20,6 +21,7 @@ def rerank(request: ClientRequest) -> ClientResponse:
     def read(body: bytes) -> Chat:
         return offload(len(body), partial(cohere.read_request, body))
 
-    return answer_authenticated(
-        request, ROUTE, cohere, lambda token: complete_response(open_chat(request, ROUTE, token, read), cohere)
-    )
+    def answer(token: str) -> ClientResponse:
+        return complete_response(open_chat(request, ROUTE, token, read), cohere.write_reply)
+
+    return answer_authenticated(request, ROUTE, OPENAI, answer)

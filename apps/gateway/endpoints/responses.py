@@ -16,8 +16,12 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens
-from apps.gateway.dialects import fields, responses
+from apps.gateway.dialects import fields
 from apps.gateway.dialects.openai.shared.wire import encode
+from apps.gateway.dialects.responses import CLIENT
+from apps.gateway.dialects.responses.client.asked import Asked
+from apps.gateway.dialects.responses.client.read_request import read_wire
+from apps.gateway.dialects.responses.client.write_reply import response_of, write_events
 from apps.gateway.endpoints.answering import (
     EVENTS,
     answer_authenticated,
@@ -50,7 +54,7 @@ TOO_LONG: Final = "context_length_exceeded"
 
 def create_response(request: ClientRequest) -> ClientResponse:
     """Answer a request, whole or streamed."""
-    return answer_authenticated(request, "responses", responses, partial(answer, request))
+    return answer_authenticated(request, "responses", CLIENT, partial(answer, request))
 
 
 def answer(request: ClientRequest, token: str) -> ClientResponse:
@@ -58,7 +62,7 @@ def answer(request: ClientRequest, token: str) -> ClientResponse:
     teller = _Teller()
     try:
         run = _with_tools(open_chat(request, ROUTE, token, partial(_read, request, token, teller)), teller)
-        return stream_response(run, teller) if run.chat.stream else _whole(run, teller)
+        return stream_response(run, teller.write_events) if run.chat.stream else _whole(run, teller)
     except AnsweredElsewhere as elsewhere:
         return elsewhere.answer
     except ApiError as error:
@@ -74,7 +78,7 @@ def answer(request: ClientRequest, token: str) -> ClientResponse:
 def _failed_stream(error: ApiError, chat: Chat) -> ClientResponse:
     """Return a stream that fails at once. OpenAI fails a prompt that is too long in this way: Codex, which sums up
     what was said when it learns of it, looks for it nowhere else."""
-    return whole_response(b"".join(responses.write_events([Failed(error=error)], chat)), EVENTS)
+    return whole_response(b"".join(write_events([Failed(error=error)], chat)), EVENTS)
 
 
 def count_input_tokens(request: ClientRequest) -> ClientResponse:
@@ -87,7 +91,7 @@ def count_input_tokens(request: ClientRequest) -> ClientResponse:
         counted = count_tokens(policy, chat, token, body, hold.reserve)
         return json_response(msgspec.json.encode({"object": "response.input_tokens", "input_tokens": counted}))
 
-    return answer_authenticated(request, "responses", responses, count)
+    return answer_authenticated(request, "responses", CLIENT, count)
 
 
 def _read(request: ClientRequest, token: str, teller: _Teller, body: bytes, *, is_asked: bool = True) -> Chat:
@@ -105,13 +109,13 @@ def _read(request: ClientRequest, token: str, teller: _Teller, body: bytes, *, i
     wire = _with_functions(request, token, policy, wire, teller)
     if wire.keys() != given.keys() or any(wire[name] is not value for name, value in given.items()):
         body = offload(len(body), partial(encode, wire))
-    asked = teller.asked = responses.Asked(
+    asked = teller.asked = Asked(
         fields=said,
         cipher=OrganizationCipher(policy.organization_id),
         response_id=state.response_id,
         echo=state.echo,
     )
-    teller.chat = offload(len(body), partial(responses.read_wire, wire, body, asked))
+    teller.chat = offload(len(body), partial(read_wire, wire, body, asked))
     return teller.chat
 
 
@@ -135,14 +139,14 @@ def _with_tools(run: ChatRun, teller: _Teller) -> ChatRun | ToolLoop:
 
     def read(body: bytes) -> Chat:
         wire = offload(len(body), partial(fields.read_json, body))
-        return offload(len(body), partial(responses.read_wire, wire, body, teller.asked))
+        return offload(len(body), partial(read_wire, wire, body, teller.asked))
 
     return teller.tools.loop(run, teller.form, read)
 
 
 def _whole(run: ChatRun | ToolLoop, teller: _Teller) -> ClientResponse:
     """Run to the end and return the whole answer. Raises ApiError."""
-    response = responses.response_of(run.events(), run.chat)
+    response = response_of(run.events(), run.chat)
     teller.finish(response)
     whole = json_response(encode(response))
     whole.headers += headers_about(run)
@@ -155,7 +159,7 @@ class _Teller:
     def __init__(self) -> None:
         self.state: ResponseState | None = None
         # What the response says of itself, and how the gateway calls tools for it; None where it does not.
-        self.asked: responses.Asked | None = None
+        self.asked: Asked | None = None
         self.chat: Chat | None = None
         self.tools: ServerToolRequest | None = None
         self.form: ResponsesForm | None = None
@@ -164,7 +168,7 @@ class _Teller:
     def write_events(self, events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
         """Yield a streamed answer. A client that leaves before its end breaks it off."""
         try:
-            yield from responses.write_events(events, chat, self._hear)
+            yield from write_events(events, chat, self._hear)
         finally:
             self.fail(ClientGone("The client closed the connection"))
 

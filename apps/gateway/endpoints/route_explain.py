@@ -8,7 +8,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects import openai
+from apps.gateway.dialects.openai import CLIENT
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.gateway.explain import explain
 from apps.kernel.offload import offload
@@ -16,7 +16,7 @@ from apps.kernel.offload import offload
 
 def read_request(body: bytes) -> Chat:
     """Return the chat that a body asks for; a large one is read beside the event loop."""
-    return offload(len(body), partial(openai.read_request, body))
+    return offload(len(body), partial(CLIENT.read_request, body))
 
 
 def route_explain(request: ClientRequest) -> ClientResponse:
@@ -25,4 +25,4 @@ def route_explain(request: ClientRequest) -> ClientResponse:
     def answer_for(token: str) -> ClientResponse:
         return json_response(msgspec.json.encode(explain(request, token, read_request)))
 
-    return answer_authenticated(request, "route_explain", openai, answer_for)
+    return answer_authenticated(request, "route_explain", CLIENT, answer_for)

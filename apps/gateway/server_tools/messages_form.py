@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Choice, Event, Finished, OpaqueDelta, Reply
 from apps.gateway.canonical.fold import ReplyBuilder
-from apps.gateway.dialects import anthropic
 from apps.gateway.dialects.anthropic.client.write_blocks import write_image
+from apps.gateway.dialects.anthropic.client.write_reply import write_reply
 from apps.gateway.dialects.anthropic.shared.wire import NAME, encode, new_id, read_input
 from apps.gateway.dialects.fields import Record
 from apps.gateway.server_tools.calls import CallOutcome, ServerCall
@@ -169,7 +169,7 @@ class MessagesTranscript:
         """Return the blocks of the turn, which has come to its end."""
         if turn.summary is None:
             return []
-        message = msgspec.json.decode(anthropic.write_reply(self.reply(), turn.summary, self._chat))
+        message = msgspec.json.decode(write_reply(self.reply(), turn.summary, self._chat))
         return list(message["content"])
 
 

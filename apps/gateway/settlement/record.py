@@ -19,7 +19,7 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, FunctionTool, ToolResult
 from apps.gateway.canonical.events import Reply
 from apps.gateway.client.http_request import ClientRequest
-from apps.gateway.dialects import ClientDialect, client_dialect_of, openai
+from apps.gateway.dialects import ClientDialect, client_dialect_of
 from apps.gateway.routing.candidates import Candidate
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO
@@ -66,7 +66,7 @@ def keep_request(entry: Entry, chat: Chat, retention: str) -> None:
     if retention == "none":
         return
     # The images API is OpenAI's too.
-    dialect = client_dialect_of(chat.dialect or openai.NAME)
+    dialect = client_dialect_of(chat.dialect or "openai")
     if chat.tool_choice is not None:
         entry.tool_choice = dialect.logged_choice(chat.tool_choice, chat.parallel_tool_calls)
     if chat.tools:

@@ -13,7 +13,7 @@ from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, Opaque
 from apps.gateway.canonical.hosted_tools import X_SEARCH, count_searches, hosted_tools
 from apps.gateway.canonical.service_tier import FAST, asked_region, asked_service_tier
 from apps.gateway.dialect_facts import supports_structured_output
-from apps.gateway.dialects import ProviderDialect, find_dialect, optional_attribute
+from apps.gateway.dialects import ProviderDialect, find_dialect
 from apps.gateway.dialects.emulated_tools import is_optional_search
 from apps.gateway.dialects.unsupported_fields import client_name_of
 from apps.gateway.model_modes import hint_of
@@ -80,7 +80,7 @@ def _prices_tool(name: str) -> Callable[[Offer], bool]:
 def _tells_logprobs(offer: Offer) -> bool:
     """Return whether the probabilities of tokens can be asked for, and are told."""
     dialect = find_dialect(offer.dialect)
-    if dialect is None or optional_attribute(dialect, "LOGPROBS") is False:
+    if dialect is None or not dialect.has_logprobs:
         return False
     return "logprobs" not in offer.facts.get("unsupported", ())
 

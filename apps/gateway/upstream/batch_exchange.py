@@ -20,7 +20,6 @@ from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.gateway.dialects import headers_of, optional_attribute
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.routing.ranking import Ranking
@@ -107,7 +106,7 @@ class BatchHandover:
 
     def _take(self, candidate: Candidate, request: ProviderRequest) -> HandedOver | None:
         terms, path = find_terms(candidate.offer), request.url_for("")
-        previews = headers_of(request.dialect, request.chat, request.target)
+        previews = request.dialect.headers(request.chat, request.target)
         if (
             terms is None
             or not _TAKEN[terms.format].fullmatch(path)
@@ -121,7 +120,7 @@ class BatchHandover:
             provider_id=candidate.provider_id,
             mapping=candidate.mapping,
             model_name=candidate.model_name,
-            dialect=str(optional_attribute(request.dialect, "NAME")),
+            dialect=request.dialect.name,
             credential=candidate.credential.name,
             is_own_key=candidate.credential.own is not None,
             discount=candidate.discount,

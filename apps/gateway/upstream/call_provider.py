@@ -19,10 +19,11 @@ from apps.gateway.canonical.hosted_tools import DEFAULT_CALLS
 from apps.gateway.canonical.service_tier import USUAL
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialect_facts import facts_of
-from apps.gateway.dialects import ProviderDialect, optional_attribute, signature_format_of, url_of
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.emulated_tools import emulate_tools
 from apps.gateway.dialects.signature_owner import add_signature_owner, client_signature_format, remove_signature_owner
 from apps.gateway.dialects.undo_rewrites import undo_rewrites
+from apps.gateway.dialects.unsupported_fields import client_name_of, note_dropped
 from apps.gateway.failures import UpstreamFailure, failure_from_error
 from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.parallel_calls import parallel_chats
@@ -221,7 +222,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         chat = self._with_media_and_thinking(adapted, dialect, target)
         body = offload(self.size, lambda: dialect.write_request(chat, target))
         self._take_losses(target)
-        return ProviderRequest(dialect, chat, target, body, lambda base_url: url_of(dialect, base_url, chat, target))
+        return ProviderRequest(dialect, chat, target, body, lambda base_url: dialect.url_of(base_url, chat, target))
 
     def _with_media_and_thinking(self, chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
         """Return the chat with what the target needs inside of it: files in place of addresses, its thinking back.
@@ -233,10 +234,10 @@ class ProviderCall(msgspec.Struct, eq=False):
         provider_id = self.candidate.provider_id
         if self.thought_signatures is not None:
             chat = self.thought_signatures.restore_thinking(
-                chat, client_signature_format(signature_format_of(dialect, chat, target), provider_id)
+                chat, client_signature_format(dialect.signature_format(chat, target), provider_id)
             )
         chat = remove_signature_owner(chat, provider_id, target)
-        return emulate_tools(chat, str(optional_attribute(dialect, "NAME")), target)
+        return emulate_tools(chat, dialect, target)
 
     def _within_limits(self, target: Target) -> Chat:
         """Return the chat with a limit on its answer that the model can keep, and that what is held covers.
@@ -245,11 +246,11 @@ class ProviderCall(msgspec.Struct, eq=False):
         """
         chat, most = self.chat, target.max_output
         if most is not None and chat.max_tokens is not None and chat.max_tokens > most:
-            target.note_dropped("max_tokens", f"this model writes at most {most} tokens; that is the limit now")
+            note_dropped(chat, target, "max_tokens", f"this model writes at most {most} tokens; that is the limit now")
             chat = replace(chat, max_tokens=most)
         if self.token_limit is not None and (chat.max_tokens is None or chat.max_tokens > self.token_limit):
             words = f"what is left to spend covers an answer of {self.token_limit} tokens; that is the limit now"
-            self.notices = [DroppedField("max_tokens", words)]
+            self.notices = [DroppedField(client_name_of(chat, "max_tokens"), words)]
             chat = replace(chat, max_tokens=self.token_limit)
         return chat
 
@@ -284,7 +285,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             return
         pieces, look = self._interruptible(opened.response), partial(check_event, bounds=bounds)
         try:
-            yield from request.dialect.read_events(frames_of(request.dialect.FRAMING)(pieces, bounds.event, look))
+            yield from request.dialect.read_events(frames_of(request.dialect.framing)(pieces, bounds.event, look))
         except BrokenFrames as error:
             raise UpstreamFailure("network", str(error)) from error
 

@@ -9,7 +9,7 @@ states. Knows addresses and times. Must never know a wire format, nor send a req
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.events import Event, ImageMade, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.gateway.dialects import ProviderDialect, optional_attribute
+from apps.gateway.dialects import JobReader
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.upstream.http_response import Timeouts
@@ -33,12 +33,8 @@ _MOST_BYTES: Final = 1024 * 1024
 _LONGEST_ADDRESS: Final = 2_000
 
 
-def works_in_jobs(dialect: ProviderDialect) -> bool:
-    """Return whether a dialect's provider takes jobs."""
-    return optional_attribute(dialect, "read_job") is not None
-
-
 def follow_job(
+    jobs: JobReader,
     body: bytes,
     request: ProviderRequest,
     opened: OpenExchange,
@@ -53,12 +49,11 @@ def follow_job(
     Yields `Waiting` while it goes on. Raises UpstreamFailure, also when it is not over `until` then (monotonic), and
     ClientGone: a client that leaves ends the looks, not the job, which no such provider can be told to drop.
     """
-    address: str | None = optional_attribute(request.dialect, "read_job")(body)
+    address = jobs.read_address(body)
     if address is None:
         return body
-    check_address(address, opened.url, optional_attribute(request.dialect, "provider_hosts")(request.target))
+    check_address(address, opened.url, jobs.hosts(request.target))
     look = replace(request, method="GET", body=b"", url_for=lambda _: address)
-    is_pending: Callable[[bytes], bool] = optional_attribute(request.dialect, "is_pending")
     pause, failed, told_at = _FIRST_PAUSE, 0, time.monotonic()
     while True:
         if time.monotonic() + pause >= until:
@@ -78,13 +73,15 @@ def follow_job(
                 raise _as_final(failure) from failure
             continue
         failed = 0
-        if not is_pending(answer):
+        if not jobs.is_pending(answer):
             return answer
 
 
-def check_made(events: Iterable[Event], request: ProviderRequest, opened: OpenExchange) -> Iterator[Event]:
+def check_made(
+    jobs: JobReader, events: Iterable[Event], request: ProviderRequest, opened: OpenExchange
+) -> Iterator[Event]:
     """Yield an answer's events. Raises UpstreamFailure where an image is said to lie at a host of somebody else's."""
-    hosts = optional_attribute(request.dialect, "provider_hosts")(request.target)
+    hosts = jobs.hosts(request.target)
     for event in events:
         if type(event) is ImageMade and not event.url.startswith("data:"):
             check_address(event.url, opened.url, hosts)

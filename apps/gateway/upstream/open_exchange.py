@@ -20,7 +20,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Waiting
 from apps.gateway.client import loop_detection
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.gateway.dialects import ProviderDialect, headers_of
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.context_overflow import status_of
 from apps.gateway.failures import UpstreamFailure, error_type_for_status
 from apps.gateway.retry_after import first_of, retry_after_in, retry_after_of
@@ -139,7 +139,7 @@ def _headers_of(request: ProviderRequest) -> dict[str, str]:
         "Content-Type": "application/json",
         "Accept": "text/event-stream" if request.chat.stream else "application/json",
         "User-Agent": "model-gateway",
-        **headers_of(request.dialect, request.chat, request.target),
+        **request.dialect.headers(request.chat, request.target),
     }
 
 

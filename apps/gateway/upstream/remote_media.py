@@ -17,7 +17,7 @@ from gevent.pool import Pool
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Part, ToolResult
-from apps.gateway.dialects import ProviderDialect, optional_attribute
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.image_type import image_type_of
 from apps.gateway.upstream.remote_file import FetchTimeouts, UnfetchableError, fetch_file
 from apps.kernel.errors import ApiError, InvalidRequest
@@ -49,7 +49,7 @@ class RemoteMedia(msgspec.Struct, eq=False):
     def inline(self, chat: Chat, dialect: ProviderDialect, facts: dict[str, object]) -> Chat:
         """Return the chat with every picture and document in it inline where the target takes no addresses, which the
         fact `media_urls` says, else the format. Raises InvalidRequest that names the part, and RateLimited."""
-        if facts.get("media_urls", optional_attribute(dialect, "MEDIA_URLS") is not False):
+        if facts.get("media_urls", dialect.takes_media_urls):
             return chat
         named = dict(_addresses(chat))
         wanted = {url: param for url, param in named.items() if url not in self._fetched}

@@ -5,27 +5,35 @@ The route table (`apps.kernel.rest.routes`) assigns families to routes.
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from apps.kernel.errors import ApiError, InvalidRequest
 
 
-class Family(Enum):
-    """A family of routes whose clients expect one format of errors."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Family:
+    """A family of routes whose clients expect one format of errors; a client format may bring its own."""
 
-    OPENAI = "openai"
-    ANTHROPIC = "anthropic"
-    GOOGLE = "google"
+    name: str
+    # Returns an error's body.
+    body_of: Callable[[ApiError], dict[str, Any]]
+    # The body's name among the schemas of the OpenAPI document.
+    schema: str
+
+    OPENAI: ClassVar[Family]
+    ANTHROPIC: ClassVar[Family]
+    GOOGLE: ClassVar[Family]
     # JSON-RPC.
-    MCP = "mcp"
+    MCP: ClassVar[Family]
     # Logs, health, metrics, and paths outside of every API.
-    LOGS = "logs"
-    MANAGEMENT = "management"
-    OAUTH = "oauth"
+    LOGS: ClassVar[Family]
+    MANAGEMENT: ClassVar[Family]
+    OAUTH: ClassVar[Family]
     # Browsers: errors are pages.
-    PAGES = "pages"
+    PAGES: ClassVar[Family]
 
 
 class Issue(NamedTuple):
@@ -86,30 +94,35 @@ _GOOGLE_TYPE = "type.googleapis.com/google.rpc."
 _RPC_INVALID_REQUEST, _RPC_INTERNAL_ERROR = -32600, -32603
 
 
-def body_of(family: Family, error: ApiError) -> dict[str, Any]:
-    """Return the error's body for a family's clients."""
-    match family:
-        case Family.OPENAI:
-            detail = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
-            return {"error": detail, "status": error.status, "message": error.message}
-        case Family.ANTHROPIC:
-            detail = {"type": anthropic_type(error.status), "message": error.message}
-            return {"type": "error", "error": detail, "status": error.status, "message": error.message}
-        case Family.GOOGLE:
-            return {"error": _google_error(error)}
-        case Family.MCP:
-            # The request was not read, so its id is unknown.
-            code = _RPC_INVALID_REQUEST if error.status < 500 else _RPC_INTERNAL_ERROR
-            data = {"status": error.status, "type": error.type, "code": error.code}
-            return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message, "data": data}}
-        case Family.LOGS | Family.PAGES:
-            return {"error": True, "status": error.status, "message": error.message}
-        case Family.OAUTH:
-            return {"error": _oauth_word(error), "error_description": error.message}
-        case Family.MANAGEMENT if isinstance(error, InvalidFields):
-            return {"message": error.message, "issues": [issue._asdict() for issue in error.issues]}
-        case Family.MANAGEMENT:
-            return {"message": error.message}
+def _openai_body(error: ApiError) -> dict[str, Any]:
+    detail = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
+    return {"error": detail, "status": error.status, "message": error.message}
+
+
+def _anthropic_body(error: ApiError) -> dict[str, Any]:
+    detail = {"type": anthropic_type(error.status), "message": error.message}
+    return {"type": "error", "error": detail, "status": error.status, "message": error.message}
+
+
+def _mcp_body(error: ApiError) -> dict[str, Any]:
+    """Return JSON-RPC's error. The request was not read, so its id is unknown."""
+    code = _RPC_INVALID_REQUEST if error.status < 500 else _RPC_INTERNAL_ERROR
+    data = {"status": error.status, "type": error.type, "code": error.code}
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message, "data": data}}
+
+
+def _plain_body(error: ApiError) -> dict[str, Any]:
+    return {"error": True, "status": error.status, "message": error.message}
+
+
+def _management_body(error: ApiError) -> dict[str, Any]:
+    if isinstance(error, InvalidFields):
+        return {"message": error.message, "issues": [issue._asdict() for issue in error.issues]}
+    return {"message": error.message}
+
+
+def _oauth_body(error: ApiError) -> dict[str, Any]:
+    return {"error": _oauth_word(error), "error_description": error.message}
 
 
 def _oauth_word(error: ApiError) -> str:
@@ -126,8 +139,8 @@ def anthropic_type(status: int) -> str:
     return _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
 
 
-def _google_error(error: ApiError) -> dict[str, Any]:
-    """Return Google's `Status`, with reason, invalid field, and retry time in its details."""
+def _google_body(error: ApiError) -> dict[str, Any]:
+    """Return Google's `Status` as a body, with reason, invalid field, and retry time in its details."""
     info = {"@type": f"{_GOOGLE_TYPE}ErrorInfo", "reason": error.code.upper(), "domain": _GOOGLE_DOMAIN}
     details: list[dict[str, Any]] = [info]
     if error.param:
@@ -137,4 +150,14 @@ def _google_error(error: ApiError) -> dict[str, Any]:
         details.append({"@type": f"{_GOOGLE_TYPE}RetryInfo", "retryDelay": f"{max(1, ceil(error.retry_after))}s"})
     usual = "FAILED_PRECONDITION" if error.status < 500 else "INTERNAL"
     word = _GOOGLE_STATUSES.get(error.status, usual)
-    return {"code": error.status, "message": error.message, "status": word, "details": details}
+    return {"error": {"code": error.status, "message": error.message, "status": word, "details": details}}
+
+
+Family.OPENAI = Family("openai", _openai_body, "OpenAIError")
+Family.ANTHROPIC = Family("anthropic", _anthropic_body, "AnthropicError")
+Family.GOOGLE = Family("google", _google_body, "GoogleError")
+Family.MCP = Family("mcp", _mcp_body, "McpError")
+Family.LOGS = Family("logs", _plain_body, "GatewayError")
+Family.MANAGEMENT = Family("management", _management_body, "ManagementError")
+Family.OAUTH = Family("oauth", _oauth_body, "OAuthError")
+Family.PAGES = Family("pages", _plain_body, "GatewayError")

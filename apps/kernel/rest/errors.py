@@ -24,7 +24,7 @@ from rest_framework.response import Response
 
 from apps.kernel import errors
 from apps.kernel.errors import ApiError
-from apps.kernel.rest.envelopes import Family, InvalidFields, Issue, body_of
+from apps.kernel.rest.envelopes import Family, InvalidFields, Issue
 from apps.kernel.rest.error_pages import show_error
 from apps.kernel.rest.field_words import reword
 from apps.kernel.rest.routes import family_of
@@ -48,7 +48,7 @@ def answer(request: HttpRequest, error: ApiError) -> HttpResponse:
     if is_for_people(request, family):
         response: HttpResponse = show_error(request, error)
     else:
-        response = JsonResponse(body_of(family, error), status=error.status)
+        response = JsonResponse(family.body_of(error), status=error.status)
     for name, value in _headers_of(error).items():
         response[name] = value
     return response
@@ -63,7 +63,7 @@ def answer_exception(exception: Exception, context: dict[str, Any]) -> Response 
     headers = _headers_of(error)
     if isinstance(exception, exceptions.MethodNotAllowed):
         headers["Allow"] = ", ".join(context["view"].allowed_methods)
-    return Response(body_of(family_of_request(request), error), status=error.status, headers=headers)
+    return Response(family_of_request(request).body_of(error), status=error.status, headers=headers)
 
 
 def family_of_request(request: HttpRequest) -> Family:

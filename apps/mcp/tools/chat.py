@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary, TextDelta, Waiting
 from apps.gateway.canonical.fold import ReplyBuilder
-from apps.gateway.dialects import openai
+from apps.gateway.dialects.openai import CLIENT as OPENAI
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
 from apps.kernel.errors import InternalError
@@ -76,7 +76,7 @@ def chat(caller: Caller, arguments: ChatArguments, progress: Progress | None, ca
     wire = {**msgspec.to_builtins(arguments), "stream": progress is not None}
     call = ToolRequest(caller, _PATH, {name: value for name, value in wire.items() if value is not None}, cancelled)
     try:
-        reply, summary = _run(open_chat(call, _ROUTE, caller.token, openai.read_request), progress)
+        reply, summary = _run(open_chat(call, _ROUTE, caller.token, OPENAI.read_request), progress)
     finally:
         call.release_bytes()
     return _result(reply, summary)

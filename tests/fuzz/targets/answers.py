@@ -7,14 +7,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
 from apps.gateway import dialects
 from apps.gateway.canonical.events import Event, Failed, UsageReported
 from apps.gateway.canonical.fold import fold
-from apps.gateway.dialects import Failure
+from apps.gateway.dialects import Failure, ProviderDialect, TokenCounter, find_client_dialect, find_provider_dialect
 from apps.gateway.dialects.images import provider as image_providers
 from apps.gateway.dialects.images.client.openai import write_reply as write_pictures
 from apps.gateway.framing import BrokenFrames, sse
@@ -25,15 +24,15 @@ from tests.fuzz.target import Target, pieces_of
 from tests.gateway.dialects.test_laws import QUESTION, SUMMARY
 
 
-def _formats(package: Any) -> dict[str, Any]:
-    modules = {name: import_module(f"{package.__name__}.{name}") for _, name, _ in iter_modules(package.__path__)}
-    return {name: module for name, module in modules.items() if hasattr(module, "NAME")}
+def _formats(package: Any) -> dict[str, ProviderDialect]:
+    found = {name: find_provider_dialect(package.__name__, name) for _, name, _ in iter_modules(package.__path__)}
+    return {name: dialect for name, dialect in found.items() if dialect is not None}
 
 
 _MADE_IDS = re.compile(r"(?:call|toolu|tooluse|fc)_[0-9A-Za-z]{16,}")
 DIALECTS = _formats(dialects)
 PICTURES = _formats(image_providers)
-CLIENTS = [module for module in DIALECTS.values() if hasattr(module, "write_events")]
+CLIENTS = [client for name in DIALECTS if (client := find_client_dialect(name)) is not None]
 
 
 def _hold(events: Iterable[Event]) -> list[Event]:
@@ -116,15 +115,15 @@ def run_failure(dialect: Any, data: bytes) -> None:
         assert failure.status is None or 400 <= failure.status <= 599
 
 
-def run_count(dialect: Any, data: bytes) -> None:
+def run_count(counter: TokenCounter, data: bytes) -> None:
     """Read a count of tokens."""
-    count = dialect.read_count(data)
+    count = counter.read_count(data)
     assert count is None or (isinstance(count, int) and count >= 0)
 
 
 def _targets() -> Iterator[Target]:
     for name, dialect in DIALECTS.items():
-        binary = dialect.FRAMING == "aws_eventstream"
+        binary = dialect.framing == "aws_eventstream"
         frames = lines_as_frames if binary else sse.frames
         whole, streamed = partial(seeds.answers, name), partial(seeds.streams, name)
         yield Target(f"{name}_reply", partial(run_reply, dialect), whole, shape="json", runs=250)
@@ -132,9 +131,9 @@ def _targets() -> Iterator[Target]:
         yield Target(f"{name}_events", partial(run_events, dialect, frames), streamed, shape=shape, runs=100)
         failed = partial(seeds.failures, name)
         yield Target(f"{name}_failure", partial(run_failure, dialect), failed, shape="json", runs=250)
-        if hasattr(dialect, "read_count"):
+        if (counter := dialect.token_counter) is not None:
             counts = [b'{"input_tokens":3}', b'{"totalTokens":3}', b'{"inputTokens":3}']
-            yield Target(f"{name}_count", partial(run_count, dialect), lambda counts=counts: counts, "json", runs=100)
+            yield Target(f"{name}_count", partial(run_count, counter), lambda counts=counts: counts, "json", runs=100)
     for name, dialect in PICTURES.items():
         made = [
             b'{"created":1,"data":[{"b64_json":"iVBORw0KGgo=","revised_prompt":"a"}],"usage":{"input_tokens":1,'

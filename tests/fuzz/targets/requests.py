@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.chat import Target as Place
-from apps.gateway.dialects import anthropic, google, headers_of, openai, signature_format_of
+from apps.gateway.dialects import client_dialect_of
+from apps.gateway.dialects.anthropic.client.read_request import read_prompt
 from apps.gateway.guard.chat_texts import ChatTexts
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import ApiError, InvalidRequest
@@ -41,8 +42,8 @@ def run_request(dialect: Any, data: bytes) -> None:
                 written = other.write_request(asked, place)
                 assert isinstance(json.loads(written), dict)
                 assert isinstance(other.path(asked, place), str)
-                headers_of(other, asked, place)
-                signature_format_of(other, asked, place)
+                other.headers(asked, place)
+                other.signature_format(asked, place)
     for passage in ChatTexts(chat).texts:
         assert isinstance(passage.text, str)
 
@@ -50,13 +51,25 @@ def run_request(dialect: Any, data: bytes) -> None:
 def run_prompt(data: bytes) -> None:
     """Read a question how many tokens a prompt has."""
     with contextlib.suppress(InvalidRequest):
-        assert isinstance(anthropic.read_prompt(data), Chat)
+        assert isinstance(read_prompt(data), Chat)
 
 
 _ANTHROPIC = partial(seeds.requests, "anthropic")
 TARGETS = [
-    Target("openai_request", partial(run_request, openai), partial(seeds.requests, "openai"), "json", runs=250),
-    Target("anthropic_request", partial(run_request, anthropic), _ANTHROPIC, "json", runs=250),
-    Target("google_request", partial(run_request, google), partial(seeds.requests, "google"), "json", runs=250),
+    Target(
+        "openai_request",
+        partial(run_request, client_dialect_of("openai")),
+        partial(seeds.requests, "openai"),
+        "json",
+        runs=250,
+    ),
+    Target("anthropic_request", partial(run_request, client_dialect_of("anthropic")), _ANTHROPIC, "json", runs=250),
+    Target(
+        "google_request",
+        partial(run_request, client_dialect_of("google")),
+        partial(seeds.requests, "google"),
+        "json",
+        runs=250,
+    ),
     Target("anthropic_prompt", run_prompt, _ANTHROPIC, shape="json", runs=100),
 ]

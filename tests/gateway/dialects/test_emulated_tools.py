@@ -49,7 +49,7 @@ def asked(**fields: Any) -> Chat:
 
 def test_each_tool_becomes_a_function_of_its_own_name() -> None:
     where = target()
-    chat = emulate_tools(asked(tools=TOOLS, tool_choice={"type": "custom", "name": "patch"}), "openai", where)
+    chat = emulate_tools(asked(tools=TOOLS, tool_choice={"type": "custom", "name": "patch"}), openai.PROVIDER, where)
     functions = [tool for tool in chat.tools or () if isinstance(tool, FunctionTool)]
     assert [tool.name for tool in functions] == ["agents__spawn", "patch", "agents__spawn_", "agents__say"]
     assert functions[1].description == 'Patches.\n\nThe input must match this grammar (lark):\nstart: "x"'
@@ -62,11 +62,11 @@ def test_each_tool_becomes_a_function_of_its_own_name() -> None:
 
 def test_a_format_that_has_them_gets_them_as_they_are() -> None:
     chat = asked(tools=TOOLS)
-    assert emulate_tools(chat, "responses", target()) is chat
+    assert emulate_tools(chat, responses.PROVIDER, target()) is chat
     of_openai = asked_in_chat()
     # OpenAI's chat format has custom tools of its own, which the Responses format takes, too.
-    assert emulate_tools(of_openai, "openai", target()) is of_openai
-    assert emulate_tools(of_openai, "responses", target()) is of_openai
+    assert emulate_tools(of_openai, openai.PROVIDER, target()) is of_openai
+    assert emulate_tools(of_openai, responses.PROVIDER, target()) is of_openai
 
 
 def test_a_custom_tool_of_chat_completions_is_a_function_elsewhere() -> None:
@@ -77,7 +77,7 @@ def test_a_custom_tool_of_chat_completions_is_a_function_elsewhere() -> None:
         {"role": "tool", "tool_call_id": "1", "content": "done"},
     ]
     choice = {"type": "custom", "custom": {"name": "patch"}}
-    chat = emulate_tools(asked_in_chat(*turns, tool_choice=choice), "anthropic", where)
+    chat = emulate_tools(asked_in_chat(*turns, tool_choice=choice), anthropic.PROVIDER, where)
     wire = json.loads(anthropic.write_request(chat, where))
     assert [(tool["name"], tool["description"]) for tool in wire["tools"]] == [
         ("patch", 'Patches.\n\nThe input must match this grammar (lark):\nstart: "x"')
@@ -100,7 +100,7 @@ def test_a_custom_tool_of_chat_completions_is_a_function_elsewhere() -> None:
 def test_a_tool_that_only_another_maker_runs_is_refused_by_name() -> None:
     chat = asked_in_chat(tools=[{"type": "code_interpreter"}])
     with pytest.raises(InvalidRequest) as refusal:
-        emulate_tools(chat, "anthropic", target())
+        emulate_tools(chat, anthropic.PROVIDER, target())
     assert (refusal.value.code, refusal.value.param) == ("unsupported_feature", "tools[0]")
     assert "code_interpreter" in refusal.value.message
 
@@ -117,7 +117,9 @@ def test_earlier_calls_are_written_as_they_would_be_made_now() -> None:
         {"type": "custom_tool_call", "call_id": "1", "name": "patch", "input": 'a "b"'},
         {"type": "function_call", "call_id": "2", "namespace": "agents", "name": "spawn", "arguments": "{}"},
     ]
-    chat = emulate_tools(asked(input=[{"role": "user", "content": "?"}, *items], tools=TOOLS), "anthropic", target())
+    chat = emulate_tools(
+        asked(input=[{"role": "user", "content": "?"}, *items], tools=TOOLS), anthropic.PROVIDER, target()
+    )
     calls = [part for message in chat.messages for part in message.parts if isinstance(part, ToolCall)]
     assert [(call.name, call.arguments, call.extra) for call in calls] == [
         ("patch", '{"input":"a \\"b\\""}', None),
@@ -127,7 +129,7 @@ def test_earlier_calls_are_written_as_they_would_be_made_now() -> None:
 
 def test_calls_come_back_under_the_clients_names() -> None:
     where = target()
-    emulate_tools(asked(tools=TOOLS), "openai", where)
+    emulate_tools(asked(tools=TOOLS), openai.PROVIDER, where)
     told: list[Event] = [
         ToolCallStarted(index=0, id="1", name="agents__say"),
         ToolCallDelta(index=0, arguments='{"input": "hi'),
@@ -185,7 +187,7 @@ def test_what_a_function_cannot_say_of_a_custom_or_namespaced_tool_is_told() -> 
         {"type": "custom", "name": "patch", "allowed_callers": ["programmatic"], "async": True},
         {"type": "namespace", "name": "agents", "tools": [{"type": "custom", "name": "say"}, inner]},
     ]
-    emulate_tools(asked(tools=tools), "anthropic", where)
+    emulate_tools(asked(tools=tools), anthropic.PROVIDER, where)
     assert [dropped.param for dropped in where.dropped_fields] == [
         "tools[0].allowed_callers",
         "tools[0].async",
@@ -197,5 +199,5 @@ def test_what_a_function_cannot_say_of_a_custom_or_namespaced_tool_is_told() -> 
 def test_what_asks_for_what_happens_anyway_is_no_loss() -> None:
     where = target()
     usual = {"allowed_callers": ["direct"], "async": False, "defer_loading": False, "output_schema": None}
-    emulate_tools(asked(tools=[{"type": "custom", "name": "patch", **usual}]), "anthropic", where)
+    emulate_tools(asked(tools=[{"type": "custom", "name": "patch", **usual}]), anthropic.PROVIDER, where)
     assert where.dropped_fields == []

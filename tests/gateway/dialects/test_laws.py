@@ -40,12 +40,15 @@ from tests.support.unfolding import unfold
 
 WIRE = Path(__file__).parent / "wire"
 DIALECTS = {
-    name: module
+    name: dialect
     for _, name, _ in iter_modules(dialects.__path__)
-    if hasattr(module := import_module(f"{dialects.__name__}.{name}"), "NAME")
+    if (dialect := dialects.find_dialect(name)) is not None
 }
 # The laws about clients' requests hold for formats with both sides.
-TWO_SIDED = {name: module for name, module in DIALECTS.items() if hasattr(module, "read_request")}
+CLIENTS: dict[str, Any] = {
+    name: client for name in DIALECTS if (client := dialects.find_client_dialect(name)) is not None
+}
+TWO_SIDED = {name: DIALECTS[name] for name in CLIENTS}
 # Formats whose requests do not name the model themselves.
 MODEL_IN_PATH = {"google"}
 FRAMINGS = {"sse": sse.frames, "aws_eventstream": aws_eventstream.frames}
@@ -72,12 +75,12 @@ def cases_with(*files: str) -> list[Any]:
 def read_stream(dialect: Any, data: bytes, size: int | None = None) -> Iterator[Event]:
     """Yield the events of a streamed answer that arrives in pieces of `size` bytes."""
     step = size or len(data)
-    return dialect.read_events(FRAMINGS[dialect.FRAMING](data[at : at + step] for at in range(0, len(data), step)))
+    return dialect.read_events(FRAMINGS[dialect.framing](data[at : at + step] for at in range(0, len(data), step)))
 
 
 def side_towards_clients(dialect: Any, folder: Path | None = None) -> Any:
     """Return the dialect that clients speak in its cases: what the case says, else itself, or OpenAI's."""
-    return TWO_SIDED.get(side_of(folder) if folder else dialect.NAME, TWO_SIDED["openai"])
+    return CLIENTS.get(side_of(folder) if folder else dialect.name, CLIENTS["openai"])
 
 
 def side_of(folder: Path) -> str:
@@ -182,34 +185,35 @@ def test_unfolding_and_folding_changes_nothing(reply: Reply) -> None:
 @pytest.mark.parametrize("dialect", TWO_SIDED.values(), ids=TWO_SIDED)
 @given(data=st.data())
 def test_a_request_written_and_read_again_is_the_same(dialect: Any, data: st.DataObject) -> None:
-    chat = data.draw(sayable(dialect).chats(dialect.NAME))
+    chat = data.draw(sayable(dialect).chats(dialect.name))
     target = Target(model_name=chat.model, facts=dialect_facts(dialect))
     written = dialect.write_request(chat, target)
-    if dialect.NAME in MODEL_IN_PATH:
-        again: Chat = dialect.read_request(written, chat.model, stream=chat.stream)
+    if dialect.name in MODEL_IN_PATH:
+        again: Chat = CLIENTS[dialect.name].read_request(written, chat.model, stream=chat.stream)
     else:
-        again = dialect.read_request(written)
+        again = CLIENTS[dialect.name].read_request(written)
     assert again.source is not None
     assert replace(again, source=None, include_usage=None) == chat
 
 
 def sayable(dialect: Any) -> Any:
     """Return the module that draws what a format can say: one of its own, or that which draws all there is."""
-    own = f"tests.support.canonical_{dialect.NAME}_chats"
+    own = f"tests.support.canonical_{dialect.name}_chats"
     return import_module(own if find_spec(own) else "tests.support.canonical_chats")
 
 
 def dialect_facts(dialect: Any) -> dict[str, Any]:
     """Return the facts of a provider that takes everything its format can say."""
-    return dict(json.loads((WIRE / dialect.NAME / "takes-everything.json").read_text()))
+    return dict(json.loads((WIRE / dialect.name / "takes-everything.json").read_text()))
 
 
 @pytest.mark.parametrize("dialect", TWO_SIDED.values(), ids=TWO_SIDED)
 @given(data=st.data())
 def test_a_reply_written_plain_or_streamed_reads_as_the_same(dialect: Any, data: st.DataObject) -> None:
-    reply = data.draw(sayable(dialect).replies(dialect.NAME))
-    plain = fold(dialect.read_reply(dialect.write_reply(reply, SUMMARY, QUESTION)))
-    written = b"".join(dialect.write_events([*unfold(reply), SUMMARY], QUESTION))
+    reply = data.draw(sayable(dialect).replies(dialect.name))
+    client = CLIENTS[dialect.name]
+    plain = fold(dialect.read_reply(client.write_reply(reply, SUMMARY, QUESTION)))
+    written = b"".join(client.write_events([*unfold(reply), SUMMARY], QUESTION))
     size = data.draw(st.integers(1, len(written)))
     streamed = fold(read_stream(dialect, written, size))
     for read in (plain, streamed):
@@ -217,7 +221,7 @@ def test_a_reply_written_plain_or_streamed_reads_as_the_same(dialect: Any, data:
         assert (read.usage.prompt_tokens, read.usage.completion_tokens) == (17, 7)
         read.usage, read.model = reply.usage, reply.model
         for own in ("metadata", "gateway", "service_tier"):
-            read.extra.get(dialect.NAME, {}).pop(own, None)
+            read.extra.get(dialect.name, {}).pop(own, None)
         read.extra = {name: extra for name, extra in read.extra.items() if extra}
     assert plain == reply
     assert streamed == reply
@@ -228,7 +232,7 @@ def test_a_reply_written_plain_or_streamed_reads_as_the_same(dialect: Any, data:
 @given(data=st.data())
 def test_no_answer_is_too_strange_to_be_read(dialect: Any, data: st.DataObject) -> None:
     """Readers of answers never raise: what makes no sense is left out, or ends the answer."""
-    answer = data.draw(strange_answers(WIRE / dialect.NAME))
+    answer = data.draw(strange_answers(WIRE / dialect.name))
     body = msgspec.json.encode(answer)
     for events in (list(dialect.read_reply(body)), list(dialect.read_events([body, body]))):
         assert all(isinstance(event, Event) for event in events)
@@ -238,7 +242,7 @@ def test_no_answer_is_too_strange_to_be_read(dialect: Any, data: st.DataObject) 
                 assert min(getattr(event.usage, name) for name in COUNTS) >= 0
         if not isinstance(events[-1] if events else None, Failed):
             client = side_towards_clients(dialect)
-            written = list(FRAMINGS[client.FRAMING](client.write_events([*events, SUMMARY], QUESTION)))
+            written = list(sse.frames(client.write_events([*events, SUMMARY], QUESTION)))
             assert all(has_no_doubles(payload) for payload in written if payload != b"[DONE]")
 
 
@@ -259,7 +263,7 @@ ANYTHING = st.recursive(
 @st.composite
 def strange_requests(draw: st.DrawFn, dialect: Any) -> bytes:
     """Draw the request of a case with one value in it replaced by anything."""
-    cases = sorted(it for it in (WIRE / dialect.NAME).glob("*/request.json") if side_of(it.parent) == dialect.NAME)
+    cases = sorted(it for it in (WIRE / dialect.name).glob("*/request.json") if side_of(it.parent) == dialect.name)
     request = value = json.loads(draw(st.sampled_from(cases)).read_text())
     while True:
         at = draw(st.sampled_from(sorted(value) if isinstance(value, dict) else range(len(value))))
@@ -275,14 +279,14 @@ def strange_requests(draw: st.DrawFn, dialect: Any) -> bytes:
 def test_a_request_is_taken_or_refused_by_the_name_of_its_field(dialect: Any, data: st.DataObject) -> None:
     body = data.draw(strange_requests(dialect))
     try:
-        chat = dialect.read_request(body)
+        chat = CLIENTS[dialect.name].read_request(body)
     except InvalidRequest as error:
         refusal = error
     else:
         target = Target(model_name="m", facts=dialect_facts(dialect))
         for source in (chat.source, None):
             written = dialect.write_request(replace(chat, source=source), target)
-            assert dialect.NAME in MODEL_IN_PATH or json.loads(written)["model"] == "m"
+            assert dialect.name in MODEL_IN_PATH or json.loads(written)["model"] == "m"
         return
     assert (refusal.status, refusal.code) == (400, "invalid_parameters")
     assert refusal.param is not None
@@ -297,4 +301,4 @@ def test_a_request_is_taken_or_refused_by_the_name_of_its_field(dialect: Any, da
 @given(body=st.binary(max_size=60))
 def test_bytes_that_are_no_request_are_refused(dialect: Any, body: bytes) -> None:
     with pytest.raises(InvalidRequest):
-        dialect.read_request(body)
+        CLIENTS[dialect.name].read_request(body)

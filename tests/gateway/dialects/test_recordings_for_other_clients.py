@@ -25,6 +25,9 @@ from apps.gateway.canonical.events import Choice, Event, Failed, Reply, Summary
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import anthropic, cohere, responses
 from apps.gateway.dialects.openai.shared.wire import encode
+from apps.gateway.dialects.responses.client.asked import Asked
+from apps.gateway.dialects.responses.client.read_request import read_wire
+from apps.gateway.dialects.responses.client.write_reply import response_of
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
 from tests.gateway.dialects.anthropic import test_recordings_anthropic as anthropics
@@ -70,8 +73,8 @@ class Cipher:
         return base64.b64decode(text)
 
 
-ASKED = responses.Asked(cipher=Cipher())
-RESPONSES = responses.read_wire({"model": "m", "input": "?"}, b"{}", ASKED)
+ASKED = Asked(cipher=Cipher())
+RESPONSES = read_wire({"model": "m", "input": "?"}, b"{}", ASKED)
 
 
 def answers_of(provider: str) -> Iterator[tuple[str, list[Event]]]:
@@ -133,7 +136,7 @@ def test_an_answer_says_the_same_to_clients_of_the_responses_format(provider: st
     for name, events in answers_of(provider):
         reply = fold(list(events))
         summary, choice = summary_of(reply), reply.choices[0]
-        plain = json.loads(encode(responses.response_of([*events, summary], RESPONSES)))
+        plain = json.loads(encode(response_of([*events, summary], RESPONSES)))
         written = list(frames(responses.write_events([*events, summary], RESPONSES)))
         told = [json.loads(data) for data in written]
         Response.model_validate(plain)
@@ -182,7 +185,7 @@ def without_ids(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def check_thinking(name: str, plain: dict[str, Any], choice: Choice) -> None:
     """A client that sends the answer back as input brings the thinking as its maker gave it: signed, and in order."""
     body = encode({"model": "m", "input": plain["output"] or "?"})
-    chat = responses.read_wire(json.loads(body), body, ASKED)
+    chat = read_wire(json.loads(body), body, ASKED)
     brought = [part for message in chat.messages for part in message.parts if isinstance(part, Reasoning)]
     signed = [block for block in choice.reasoning if block.signature or block.data]
     kept = [block for block in brought if block.signature or block.data]

@@ -52,7 +52,7 @@ ANSWERS: dict[str, Any] = {
 def read(name: str, answer: Any) -> list[Any]:
     """Return the events of an answer of `task.format`."""
     task, wire_format = name.split(".")
-    half = import_module(f"apps.gateway.dialects.{task}.provider.{wire_format}")
+    half = import_module(f"apps.gateway.dialects.{task}.provider.{wire_format}").PROVIDER
     return list(half.read_reply(json.dumps(answer).encode()))
 
 

@@ -19,7 +19,7 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects import find_dialect, signature_format_of
+from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.signed_call_ids import join_signature
 
 SEALS = {
@@ -112,4 +112,4 @@ def test_whose_seals_are_asked_of_the_store(dialect: str) -> None:
     assert found is not None
     target = Target(model_name="model", facts=FACTS.get(dialect, {}), max_output=8_000)
     expected = {"anthropic": SEALS["anthropic"], "responses": SEALS["responses"]}.get(TAKES[dialect] or "")
-    assert signature_format_of(found, conversation(), target) == expected
+    assert found.signature_format(conversation(), target) == expected

@@ -10,7 +10,7 @@ import pytest
 from apps.catalog import catalog_cache
 from apps.gateway.access.credentials import CREDITS, Credential
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.dialects import anthropic, google, openai, url_of
+from apps.gateway.dialects import anthropic, google, openai
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.tasks import task_of
 from apps.gateway.upstream.call_provider import target_of
@@ -58,7 +58,7 @@ def path_and_body(chat: Chat, model: str, provider: str) -> tuple[str, dict[str,
     candidate = Candidate(offer, Credential(CREDITS, service_secret="x"), offer.model_name)
     dialect, target = task_of(chat).find_dialect(chat, offer), target_of(candidate)
     assert dialect is not None
-    return url_of(dialect, "", chat, target), json.loads(dialect.write_request(chat, target))
+    return dialect.url_of("", chat, target), json.loads(dialect.write_request(chat, target))
 
 
 @pytest.mark.django_db

@@ -62,7 +62,7 @@ def opened(base_url: str, path: str, *, stream: bool = False) -> OpenExchange:
     one = offer("studio", "m", provider=provider("studio", base_url=base_url))
     chat = Chat(model="m", messages=[], stream=stream)
     target = Target(model_name="m", facts={})
-    request = ProviderRequest(openai, chat, target, b"{}", lambda base: f"{base}/{path}")
+    request = ProviderRequest(openai.PROVIDER, chat, target, b"{}", lambda base: f"{base}/{path}")
     candidate = Candidate(one, Credential(CREDITS, service_secret=SECRET, label="studio#1"), "m")
     with closing(open_exchange(candidate, request, BUDGET, ClientDisconnect(None))) as opening:
         while True:

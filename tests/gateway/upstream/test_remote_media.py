@@ -93,7 +93,7 @@ def chat_with(*parts: Any) -> Chat:
     )
 
 
-def inlined(chat: Chat, dialect: Any = vertex_anthropic, **facts: Any) -> Chat:
+def inlined(chat: Chat, dialect: Any = vertex_anthropic.PROVIDER, **facts: Any) -> Chat:
     return RemoteMedia(OWNER).inline(chat, dialect, facts)
 
 
@@ -132,7 +132,9 @@ def test_what_a_tool_shows_is_put_inline_too(files: str) -> None:
     assert result == ToolResult(call_id="c", parts=[Text(text="see"), Image(url=data_url("image/png", PNG))])
 
 
-@pytest.mark.parametrize("dialect", [openai, anthropic, google])
+@pytest.mark.parametrize(
+    "dialect", [openai.PROVIDER, anthropic.PROVIDER, google.PROVIDER], ids=["openai", "anthropic", "google"]
+)
 def test_a_format_that_takes_addresses_gets_them(dialect: Any) -> None:
     chat = chat_with(Image(url="https://pictures.example/one.png"))
     assert inlined(chat, dialect) is chat
@@ -140,9 +142,9 @@ def test_a_format_that_takes_addresses_gets_them(dialect: Any) -> None:
 
 def test_a_fact_goes_before_the_format() -> None:
     chat = chat_with(Image(url="https://127.0.0.1/one.png"))
-    assert inlined(chat, vertex_anthropic, media_urls=True) is chat
+    assert inlined(chat, vertex_anthropic.PROVIDER, media_urls=True) is chat
     with pytest.raises(InvalidRequest):
-        inlined(chat, anthropic, media_urls=False)
+        inlined(chat, anthropic.PROVIDER, media_urls=False)
 
 
 def test_a_chat_without_addresses_stays_as_it_is() -> None:
@@ -230,10 +232,10 @@ def test_an_address_that_does_not_answer_in_time_is_refused(monkeypatch: pytest.
 def test_a_file_is_fetched_once_for_a_request_whoever_is_asked(files: str) -> None:
     media = RemoteMedia(OWNER)
     chat = chat_with(Image(url=f"{files}/one.png"), Image(url=f"{files}/one.png"))
-    first = media.inline(chat, vertex_anthropic, {})
+    first = media.inline(chat, vertex_anthropic.PROVIDER, {})
     FILES["/one.png"], kept = (500, "text/plain", b""), FILES["/one.png"]
     try:
-        assert media.inline(chat, vertex_anthropic, {}) == first
+        assert media.inline(chat, vertex_anthropic.PROVIDER, {}) == first
     finally:
         FILES["/one.png"] = kept
 

@@ -11,15 +11,16 @@ from apps.console.browser_session import COOKIE
 from apps.kernel.errors import ApiError, BodyTooLarge, Overloaded, RateLimited, RequestTimeout
 from gateway_project.http.address_rate_limiter import AddressRateLimiter
 from gateway_project.http.admission_control import AdmissionControl
-from gateway_project.http.body_reading import BodyAborted, BodyMemory, read_body
+from gateway_project.http.body_reading import STREAMED_MEMORY, BodyAborted, BodyMemory, StreamedBody, read_body
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection_table import ConnectionTable, Idle
 from gateway_project.http.request_intake import RequestIntake
-from gateway_project.http.request_parser import HeadLimits, IncomingRequest
-from gateway_project.http.route_limits import SMALLEST, limit_of
+from gateway_project.http.request_parser import BadRequest, HeadLimits, IncomingRequest
+from gateway_project.http.route_limits import SMALLEST, limit_of, streamed_limit_of
 
 LIMITS = ClientLimits(
     body=1_000_000,
+    file=5_000_000,
     body_timeout=120,
     body_rate=1024,
     body_memory=300_000,
@@ -199,6 +200,154 @@ def test_forgetting_addresses_keeps_the_latest(monkeypatch: pytest.MonkeyPatch) 
 def test_every_route_has_a_limit(path: str, limit: int) -> None:
     assert limit_of(path, 32 * 1024 * 1024) == limit
     assert limit_of(path, 1000) == 1000
+
+
+@pytest.mark.parametrize(
+    ("path", "limit"),
+    [
+        ("/v1/files", 200 * 1024 * 1024 + 64 * 1024),
+        ("/v1/uploads/upload_1/parts", 64 * 1024 * 1024 + 64 * 1024),
+        ("/v1/uploads/upload_1/complete", None),
+        ("/v1/uploads", None),
+        ("/v1/files/", None),
+        ("/v1/files/file-1/content", None),
+        ("/v1/chat/completions", None),
+    ],
+)
+def test_only_bodies_with_files_are_read_as_they_come(path: str, limit: int | None) -> None:
+    assert streamed_limit_of(path, 32 * 1024 * 1024, 200 * 1024 * 1024) == limit
+    assert streamed_limit_of(path, 1_000, 2_000) == (None if limit is None else 2_000 + 64 * 1024)
+    assert streamed_limit_of(path, 2_000, 1_000) == (None if limit is None else 2_000 + 64 * 1024)
+
+
+def environ_of(**changes: str) -> dict[str, Any]:
+    environ = {"PATH_INFO": "/v1/files", "REQUEST_METHOD": "POST", "CONTENT_LENGTH": "5000000"}
+    return {**environ, "REMOTE_ADDR": "10.0.0.1", "HTTP_AUTHORIZATION": "Bearer gw", **changes}
+
+
+def test_a_body_that_is_read_as_it_comes_is_let_in_unread_and_takes_little_memory() -> None:
+    limits, told = replace(LIMITS, body_memory=3 * STREAMED_MEMORY), list[str]()
+    intake = RequestIntake(limits, AdmissionControl(10, 1), lambda _: False, told.append)
+    request, second = IncomingRequest(), IncomingRequest()
+    request.environ, second.environ = environ_of(), environ_of()
+    leave = intake.enter(Unread(), request)
+    assert isinstance(request.environ["wsgi.input"], StreamedBody)
+    # An address has half of the memory.
+    with pytest.raises(Overloaded):
+        intake.enter(Unread(), second)
+    leave()
+    intake.enter(Unread(), second)()
+    assert told == ["overloaded"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"CONTENT_LENGTH": "5065537"}, 413),
+        ({"CONTENT_LENGTH": "9" * 19}, 413),
+        ({"HTTP_AUTHORIZATION": ""}, 401),
+        # It has to be unpacked as a whole.
+        ({"HTTP_CONTENT_ENCODING": "gzip"}, 413),
+        ({"PATH_INFO": "/v1/chat/completions"}, 413),
+    ],
+)
+def test_a_body_with_a_file_is_refused_unread_too(changes: dict[str, str], status: int) -> None:
+    intake = RequestIntake(LIMITS, AdmissionControl(10, 1), lambda _: False, lambda _: None)
+    request = IncomingRequest()
+    request.environ = environ_of(**changes)
+    with pytest.raises(ApiError) as refused:
+        intake.enter(Unread(), request)
+    assert refused.value.status == status
+
+
+class Pieces(Sender):
+    """A client that sends what it is given, a piece every second; nothing more after the last."""
+
+    def __init__(self, clock: Clock, *pieces: bytes, every: float = 1.0) -> None:
+        super().__init__(clock, 0, every, 0)
+        self._pieces = list(pieces)
+        self.told = 0
+
+    def receive(self, patience: float | None = None) -> bool:
+        assert patience is not None
+        if patience < self._every or not self._pieces:
+            self._clock.now += patience
+            raise TimeoutError
+        self._clock.now += self._every
+        piece = self._pieces.pop(0)
+        self.request.body.append(piece)
+        self.request.received += len(piece)
+        return True
+
+    def go_on(self) -> None:
+        self.told += 1
+
+
+def streamed(sender: Sender, clock: Clock, length: int) -> StreamedBody:
+    return StreamedBody(sender, sender.request, length, LIMITS, clock)
+
+
+def test_a_streamed_body_is_read_in_pieces_of_any_size() -> None:
+    clock = Clock()
+    sender = Pieces(clock, b"abcde", b"fg", b"hij")
+    body = streamed(sender, clock, 10)
+    assert sender.told == 0
+    assert [body.read(3), body.read(1), body.read(4)] == [b"abc", b"d", b"efgh"]
+    assert (clock.now, sender.told > 0) == (1003.0, True)
+    sender.request.complete = True
+    assert [body.read(5), body.read(5), body.read()] == [b"ij", b"", b""]
+
+
+def test_the_time_of_a_streamed_body_is_what_its_client_took() -> None:
+    clock = Clock()
+    body = streamed(Pieces(clock, *[b"x" * 1_100] * 200), clock, 1_000_000)
+    for _ in range(119):
+        assert body.read(1_100)
+        # What is done with it in between does not count.
+        clock.now += 100
+    with pytest.raises(RequestTimeout, match=r"^The request body did not arrive within 120 s$"):
+        body.read(2_200)
+
+
+def test_a_streamed_body_that_is_larger_may_take_longer() -> None:
+    clock = Clock()
+    body = streamed(Pieces(clock, *[b"x" * 1_100] * 2_000), clock, 2_000_000)
+    assert len(body.read(230 * 1_100)) == 230 * 1_100
+    with pytest.raises(RequestTimeout, match=r"^The request body did not arrive within 240 s$"):
+        body.read(1_100_000)
+    body = streamed(Pieces(clock, b"x"), clock, 10**9)
+    with pytest.raises(RequestTimeout, match=r"^The request body arrived at less than 1024 bytes a second$"):
+        body.read(2)
+
+
+def test_a_streamed_body_whose_client_leaves_ends() -> None:
+    class Leaver(Sender):
+        def receive(self, patience: float | None = None) -> bool:
+            return False
+
+    clock = Clock()
+    with pytest.raises(BodyAborted):
+        streamed(Leaver(clock, 1, 1, 10), clock, 10).read(5)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_what_is_malformed_behind_a_streamed_body_ends_its_connection(complete: bool) -> None:
+    class Malformed(Sender):
+        def receive(self, patience: float | None = None) -> bool:
+            self.request.complete = complete
+            self.request.body.append(b"ab")
+            raise BadRequest(400, "The request is not valid HTTP/1.1")
+
+    clock = Clock()
+    sender = Malformed(clock, 1, 1, 10)
+    sender.request.keep_alive = True
+    body = streamed(sender, clock, 2)
+    if complete:
+        assert body.read() == b"ab"
+    else:
+        with pytest.raises(BodyAborted):
+            body.read()
+    assert sender.request.keep_alive is False
 
 
 @pytest.mark.parametrize(

@@ -1,46 +1,57 @@
-"""Anthropic Messages: client side and provider side of the dialect. Pure functions."""
+"""Anthropic Messages: client side and provider side of the dialect."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from apps.gateway.dialects import ClientDialect, ProviderDialect, TokenCounter
 from apps.gateway.dialects.anthropic.client.logged_request import logged_choice, logged_request, logged_results
-from apps.gateway.dialects.anthropic.client.read_request import read_prompt, read_request
+from apps.gateway.dialects.anthropic.client.read_request import read_request, unread_output_config
 from apps.gateway.dialects.anthropic.client.write_reply import write_events, write_reply
 from apps.gateway.dialects.anthropic.provider.count_tokens import count_request, read_count
-from apps.gateway.dialects.anthropic.provider.flavor import Flavor as Facts
+from apps.gateway.dialects.anthropic.provider.flavor import Flavor
 from apps.gateway.dialects.anthropic.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.anthropic.provider.thinking_signatures import signature_format
 from apps.gateway.dialects.anthropic.provider.write_request import headers, path, write_request
 from apps.gateway.dialects.anthropic.shared.failures import read_failure, write_error
-from apps.gateway.dialects.anthropic.shared.wire import FRAMING, NAME, THINKS_WHEN_ASKED
+from apps.gateway.dialects.anthropic.shared.wire import FRAMING, NAME
 from apps.kernel.request_id import OF_ANTHROPIC
 
-__all__ = [
-    "FRAMING",
-    "LOGPROBS",
-    "NAME",
-    "REQUEST_ID_HEADER",
-    "THINKS_WHEN_ASKED",
-    "Facts",
-    "count_request",
-    "headers",
-    "logged_choice",
-    "logged_request",
-    "logged_results",
-    "path",
-    "read_count",
-    "read_events",
-    "read_failure",
-    "read_prompt",
-    "read_reply",
-    "read_request",
-    "signature_format",
-    "write_error",
-    "write_events",
-    "write_reply",
-    "write_request",
-]
-
-# Where clients of this format look for the request's id.
-REQUEST_ID_HEADER = OF_ANTHROPIC
-# The format cannot ask for the probabilities of tokens.
-LOGPROBS = False
+CLIENT: Final = ClientDialect(
+    read_request=read_request,
+    write_reply=write_reply,
+    write_events=write_events,
+    write_error=write_error,
+    request_id_header=OF_ANTHROPIC,
+    logged_request=logged_request,
+    logged_choice=logged_choice,
+    logged_results=logged_results,
+    field_names={
+        "stop": "stop_sequences",
+        "user": "metadata.user_id",
+        "reasoning": "thinking",
+        "reasoning.max_tokens": "thinking.budget_tokens",
+        "reasoning_effort": "thinking",
+        "effort": "output_config.effort",
+        "response_format": "output_config.format",
+        "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+        "web_search": "tools",
+    },
+    counts_messages_alike=False,
+    partly_read_fields={"output_config": unread_output_config},
+)
+PROVIDER: Final = ProviderDialect(
+    name=NAME,
+    framing=FRAMING,
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    facts=Flavor,
+    headers=headers,
+    signature_format=signature_format,
+    token_counter=TokenCounter(write_request=count_request, read_count=read_count),
+    has_logprobs=False,
+    thinks_when_asked=True,
+)

@@ -1,21 +1,23 @@
-"""OpenAI's legacy completions: a client side only, for clients that send a prompt in place of messages. Pure functions.
+"""OpenAI's legacy completions: the client side of the dialect, for clients that send a prompt in place of messages.
 
-Each prompt is a chat of one message, so that every provider of chats answers it; the log keeps them as its messages.
+Each prompt is a chat of one message, so every chat provider can answer it; the log keeps the prompts as messages.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from msgspec.structs import replace
+
+from apps.gateway.dialects import openai
 from apps.gateway.dialects.completions.read_request import read_request
 from apps.gateway.dialects.completions.write_reply import write_events, write_reply
-from apps.gateway.dialects.openai.client.logged_request import logged_choice, logged_request, logged_results
-from apps.gateway.dialects.openai.shared.failures import write_error
 
-__all__ = [
-    "logged_choice",
-    "logged_request",
-    "logged_results",
-    "read_request",
-    "write_error",
-    "write_events",
-    "write_reply",
-]
+CLIENT: Final = replace(
+    openai.CLIENT,
+    read_request=read_request,
+    write_reply=write_reply,
+    write_events=write_events,
+    field_names={"messages": "prompt", "top_logprobs": "logprobs"},
+    custom_tool_dialects=None,
+)

@@ -8,19 +8,17 @@ state under `images`. A model that makes images when it is chatted to is asked i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, cast
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects import ProviderDialect, find_dialect
+from apps.gateway.dialects import ProviderDialect, find_dialect, find_provider_dialect
 from apps.gateway.dialects.images.provider.abilities import abilities_of
 from apps.gateway.dialects.images.provider.chat import image_request_as_chat
 
-IN_CHAT = "chat"
+IN_CHAT: Final = "chat"
+_PACKAGE: Final = f"{__name__}.provider"
 
 
 def find_image_dialect(facts: Mapping[str, Any], chat_dialect: str) -> ProviderDialect | None:
@@ -42,11 +40,6 @@ def prepare_for_target(chat: Chat, target: Target) -> Chat:
     return image_request_as_chat(chat, target) if abilities.dialect == IN_CHAT else chat
 
 
-@cache
 def find_image_format(name: str) -> ProviderDialect | None:
     """Return the image dialect of this name, None when the gateway does not speak it."""
-    module = f"{__name__}.provider.{name}"
-    if find_spec(module) is None:
-        return None
-    found = import_module(module)
-    return cast(ProviderDialect, found) if hasattr(found, "NAME") else None
+    return find_provider_dialect(_PACKAGE, name)

@@ -1,7 +1,10 @@
-"""OpenAI Chat Completions: client side and provider side of the dialect. Pure functions."""
+"""OpenAI Chat Completions: client side and provider side of the dialect."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from apps.gateway.dialects import ClientDialect, ProviderDialect
 from apps.gateway.dialects.openai.client.logged_request import logged_choice, logged_request, logged_results
 from apps.gateway.dialects.openai.client.read_request import read_request
 from apps.gateway.dialects.openai.client.write_reply import write_events, write_reply
@@ -11,24 +14,24 @@ from apps.gateway.dialects.openai.provider.write_request import path, write_requ
 from apps.gateway.dialects.openai.shared.failures import read_failure, write_error
 from apps.gateway.dialects.openai.shared.wire import FRAMING, NAME
 
-__all__ = [
-    "FRAMING",
-    "NAME",
-    "SEVERAL_ANSWERS",
-    "Facts",
-    "logged_choice",
-    "logged_request",
-    "logged_results",
-    "path",
-    "read_events",
-    "read_failure",
-    "read_reply",
-    "read_request",
-    "write_error",
-    "write_events",
-    "write_reply",
-    "write_request",
-]
-
-# A call may ask for several answers (`n`).
-SEVERAL_ANSWERS = True
+CLIENT: Final = ClientDialect(
+    read_request=read_request,
+    write_reply=write_reply,
+    write_events=write_events,
+    write_error=write_error,
+    logged_request=logged_request,
+    logged_choice=logged_choice,
+    logged_results=logged_results,
+    custom_tool_dialects=frozenset({NAME, "responses"}),
+)
+PROVIDER: Final = ProviderDialect(
+    name=NAME,
+    framing=FRAMING,
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    facts=Facts,
+    takes_several_answers=True,
+)

@@ -8,13 +8,12 @@ dialect where the two go together.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from importlib import import_module
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from apps.gateway.dialects import ProviderDialect
+from apps.gateway.dialects import ProviderDialect, find_provider_dialect
 from apps.gateway.dialects.rerank.provider.abilities import abilities_of
 
+_PACKAGE: Final = f"{__name__}.provider"
 # Providers of these chat dialects are asked for rankings in the format of the same name, without saying so.
 _SAME_NAME: Final = frozenset({"cohere"})
 
@@ -22,9 +21,4 @@ _SAME_NAME: Final = frozenset({"cohere"})
 def find_rerank_dialect(facts: Mapping[str, Any], chat_dialect: str) -> ProviderDialect | None:
     """Return the format in which an offer is asked to rank documents; None where none is stated or known."""
     name = abilities_of(facts).dialect or (chat_dialect if chat_dialect in _SAME_NAME else None)
-    return None if name is None else _find(name)
-
-
-@cache
-def _find(name: str) -> ProviderDialect:
-    return cast(ProviderDialect, import_module(f"{__name__}.provider.{name}"))
+    return None if name is None else find_provider_dialect(_PACKAGE, name)

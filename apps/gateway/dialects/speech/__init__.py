@@ -7,14 +7,13 @@ such chats, found by the name that the data files state under `speech`. Sound is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from importlib import import_module
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from apps.gateway.canonical.audio import SoundFormat
-from apps.gateway.dialects import ProviderDialect
+from apps.gateway.dialects import ProviderDialect, find_provider_dialect
 from apps.gateway.dialects.speech.provider.abilities import abilities_of
 
+_PACKAGE: Final = f"{__name__}.provider"
 # Which samples alone are sent in one format, and made a file here.
 _MADE_HERE: Final = {("google", "wav"): "google_wav"}
 
@@ -22,9 +21,6 @@ _MADE_HERE: Final = {("google", "wav"): "google_wav"}
 def find_speech_dialect(facts: Mapping[str, Any], form: SoundFormat) -> ProviderDialect | None:
     """Return the dialect in which an offer is asked to read aloud in a format; None where none is stated."""
     abilities = abilities_of(facts)
-    return None if abilities is None else _find(_MADE_HERE.get((abilities.dialect, form), abilities.dialect))
-
-
-@cache
-def _find(name: str) -> ProviderDialect:
-    return cast(ProviderDialect, import_module(f"{__name__}.provider.{name}"))
+    if abilities is None:
+        return None
+    return find_provider_dialect(_PACKAGE, _MADE_HERE.get((abilities.dialect, form), abilities.dialect))

@@ -8,12 +8,12 @@ the format of that name with `_stream` behind it where the client takes a stream
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from importlib import import_module
-from typing import Any, cast
+from typing import Any, Final
 
-from apps.gateway.dialects import ProviderDialect
+from apps.gateway.dialects import ProviderDialect, find_provider_dialect
 from apps.gateway.dialects.transcription.provider.abilities import abilities_of
+
+_PACKAGE: Final = f"{__name__}.provider"
 
 
 def find_transcription_dialect(facts: Mapping[str, Any], *, streamed: bool) -> ProviderDialect | None:
@@ -21,9 +21,5 @@ def find_transcription_dialect(facts: Mapping[str, Any], *, streamed: bool) -> P
     abilities = abilities_of(facts)
     if abilities is None:
         return None
-    return _find(f"{abilities.dialect}_stream" if streamed and "stream" in abilities.takes else abilities.dialect)
-
-
-@cache
-def _find(name: str) -> ProviderDialect:
-    return cast(ProviderDialect, import_module(f"{__name__}.provider.{name}"))
+    name = f"{abilities.dialect}_stream" if streamed and "stream" in abilities.takes else abilities.dialect
+    return find_provider_dialect(_PACKAGE, name)

@@ -15,7 +15,7 @@ from apps.gateway.access.schemes import SignableRequest, authorize
 from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Finished, OpaqueDelta, Started, Summary, TextDelta
 from apps.gateway.canonical.fold import fold
-from apps.gateway.dialects import azure_anthropic, find_dialect, openai, url_of
+from apps.gateway.dialects import azure_anthropic, find_dialect, openai
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
 from tests.support.anthropic_requests import ask as ask_messages
@@ -104,7 +104,7 @@ def test_a_prompt_that_was_filtered_is_a_refusal_with_its_reason(dialect: str) -
     ],
 )
 def test_anthropics_models_are_beside_openais_of_the_same_resource(base_url: str, expected: str) -> None:
-    assert url_of(azure_anthropic, base_url, CHAT, TARGET) == expected
+    assert azure_anthropic.PROVIDER.url_of(base_url, CHAT, TARGET) == expected
 
 
 def test_tokens_are_counted_there_too_and_thinking_comes_back_under_anthropics_seal() -> None:
@@ -115,7 +115,7 @@ def test_tokens_are_counted_there_too_and_thinking_comes_back_under_anthropics_s
     thinking = openai.read_request(
         b'{"model": "m", "messages": [{"role": "user", "content": "?"}], "reasoning_effort": "low"}'
     )
-    assert azure_anthropic.signature_format(thinking, TARGET) == "anthropic-claude-v1"
+    assert azure_anthropic.PROVIDER.signature_format(thinking, TARGET) == "anthropic-claude-v1"
 
 
 def test_the_key_is_presented_as_each_of_the_two_wants_it() -> None:

@@ -27,7 +27,7 @@ CHAT = Chat(
 
 def written(name: str, facts: dict[str, Any]) -> tuple[str, Any, list[str]]:
     """Return the path, the body, and the fields that were left out."""
-    half = import_module(f"apps.gateway.dialects.embeddings.provider.{name}")
+    half = import_module(f"apps.gateway.dialects.embeddings.provider.{name}").PROVIDER
     target = Target(model_name="m:0", facts={"embeddings": facts})
     body = json.loads(half.write_request(CHAT, target))
     return half.path(CHAT, target), body, [dropped.param for dropped in target.dropped_fields]
@@ -35,7 +35,7 @@ def written(name: str, facts: dict[str, Any]) -> tuple[str, Any, list[str]]:
 
 def read(name: str, answer: Any) -> list[Any]:
     """Return the events of an answer."""
-    half = import_module(f"apps.gateway.dialects.embeddings.provider.{name}")
+    half = import_module(f"apps.gateway.dialects.embeddings.provider.{name}").PROVIDER
     return list(half.read_reply(json.dumps(answer).encode() if not isinstance(answer, bytes) else answer))
 
 

@@ -36,6 +36,7 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import anthropic, google, openai
 from apps.gateway.dialects.google.client.read_schema import json_schema_of
 from apps.gateway.dialects.google.client.signature_carrier import MOST_BYTES, is_carrier, read_carrier, write_carrier
+from apps.gateway.dialects.google.client.write_reply import write_array
 from apps.gateway.dialects.google.shared.part_layout import laid_out
 from apps.kernel.errors import AllProvidersFailed, InvalidRequest
 from tests.gateway.dialects.test_laws import SUMMARY
@@ -64,7 +65,7 @@ SHOWN = asked(generationConfig={"thinkingConfig": {"includeThoughts": True}})
 
 def parts_of(events: list[Event], chat: Chat = SHOWN) -> list[dict[str, Any]]:
     """Return the parts of a streamed answer."""
-    written = b"".join(google.write_array([Started(id="r", model="m"), *events, SUMMARY], chat))
+    written = b"".join(write_array([Started(id="r", model="m"), *events, SUMMARY], chat))
     return [part for chunk in json.loads(written) for part in chunk["candidates"][0]["content"]["parts"]]
 
 
@@ -282,7 +283,7 @@ def test_silence_is_no_event_and_a_failure_ends_either_kind_of_stream() -> None:
     assert pieces[0] == b"\r\n"
     assert len(pieces) == 3
     assert json.loads(pieces[2].removeprefix(b"data: "))["error"]["status"] == "UNAVAILABLE"
-    first, last = json.loads(b"".join(google.write_array(events, SHOWN)))
+    first, last = json.loads(b"".join(write_array(events, SHOWN)))
     assert (first["candidates"][0]["content"]["parts"], last["error"]["code"]) == ([{"text": "a"}], 502)
 
 

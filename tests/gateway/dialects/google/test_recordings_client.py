@@ -18,6 +18,7 @@ from apps.gateway.canonical.events import Event, Failed, Started
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import cohere, google, vertex
 from apps.gateway.dialects.google.client.field_names import camel_cased
+from apps.gateway.dialects.google.client.write_reply import write_array
 from apps.gateway.framing.sse import frames
 from tests.gateway.dialects.anthropic.test_recordings_anthropic import events_of as anthropic_events
 from tests.gateway.dialects.anthropic.test_recordings_anthropic import exchanges as anthropic_exchanges
@@ -106,7 +107,7 @@ def written(events: list[Event]) -> tuple[list[dict[str, Any]], list[dict[str, A
             event.model, event.id = "the-model", event.id or "the-id"
     plain = json.loads(google.write_reply(fold(list(events)), SUMMARY, CLIENT))
     chunks = [json.loads(payload) for payload in frames(google.write_events([*events, SUMMARY], CLIENT))]
-    assert json.loads(b"".join(google.write_array([*events, SUMMARY], CLIENT)))[:-1] == chunks[:-1]
+    assert json.loads(b"".join(write_array([*events, SUMMARY], CLIENT)))[:-1] == chunks[:-1]
     for response in (plain, *chunks):
         types.GenerateContentResponse._from_response(response=json.loads(json.dumps(response)), kwargs={})
     return [plain], chunks

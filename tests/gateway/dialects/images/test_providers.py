@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
@@ -16,7 +15,7 @@ from apps.gateway.canonical.chat import Chat, DroppedField, Image, Message, Targ
 from apps.gateway.canonical.events import Event, Failed, Finished, ImageMade, OpaqueDelta, Started, UsageReported
 from apps.gateway.canonical.images import Drawing
 from apps.gateway.client.multipart import read_form
-from apps.gateway.dialects.images import find_image_dialect, prepare_for_target
+from apps.gateway.dialects.images import find_image_dialect, find_image_format, prepare_for_target
 from apps.gateway.dialects.images import provider as image_providers
 from apps.gateway.dialects.images.provider import dashscope, openai, stability
 from apps.gateway.dialects.images.provider.abilities import Abilities, needs_of, shape_of
@@ -34,9 +33,9 @@ EVERYTHING = {
     "sizes": ["1024x1024", "1536x1024"],
 }
 FORMATS = {
-    name: module
+    name: dialect
     for _, name, _ in iter_modules(image_providers.__path__)
-    if hasattr(module := import_module(f"{image_providers.__name__}.{name}"), "NAME")
+    if (dialect := find_image_format(name)) is not None
 }
 
 
@@ -68,7 +67,7 @@ def test_every_format_is_found_by_its_name() -> None:
     assert find_image_dialect({}, "openai") is None
     assert find_image_dialect({"images": {"dialect": "image_request"}}, "openai") is None
     chatting = find_image_dialect({"images": {"dialect": "chat"}}, "google")
-    assert getattr(chatting, "NAME", None) == "google"
+    assert getattr(chatting, "name", None) == "google"
 
 
 def test_new_pictures_are_asked_for_in_json() -> None:

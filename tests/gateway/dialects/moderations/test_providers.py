@@ -19,7 +19,7 @@ PIXEL = "data:image/png;base64,AA=="
 
 def written(name: str, parts: list[Any], *, together: bool) -> tuple[str, Any]:
     """Return the path and the body."""
-    half = import_module(f"apps.gateway.dialects.moderations.provider.{name}")
+    half = import_module(f"apps.gateway.dialects.moderations.provider.{name}").PROVIDER
     message = Message(role="user", parts=parts)
     chat = Chat(model="m", messages=[message], task="moderations", moderation=Moderation(together=together))
     target = Target(model_name="m:0", facts={})
@@ -28,7 +28,7 @@ def written(name: str, parts: list[Any], *, together: bool) -> tuple[str, Any]:
 
 def read(name: str, answer: Any) -> list[Any]:
     """Return the events of an answer."""
-    half = import_module(f"apps.gateway.dialects.moderations.provider.{name}")
+    half = import_module(f"apps.gateway.dialects.moderations.provider.{name}").PROVIDER
     return list(half.read_reply(json.dumps(answer).encode() if not isinstance(answer, bytes) else answer))
 
 

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from apps.gateway.canonical.chat import Target
 from apps.gateway.dialects import responses
 from apps.gateway.dialects.openai.shared.wire import encode
+from apps.gateway.dialects.responses.client.write_reply import response_of as write_response
 from apps.gateway.framing.sse import frames
 from apps.kernel.errors import InvalidRequest
 from tests.gateway.dialects.responses.test_recordings_responses import (
@@ -55,7 +56,7 @@ def test_recorded_answers_come_out_as_they_were(host: str) -> None:
     counts: Counter[bool] = Counter()
     for exchange in filter(asked_now, exchanges(host)):
         events, response = events_of(exchange), response_of(exchange)
-        plain = json.loads(encode(responses.response_of([*events, SUMMARY], ASKED)))
+        plain = json.loads(encode(write_response([*events, SUMMARY], ASKED)))
         assert bare(plain["output"]) == bare(response["output"]), exchange["name"]
         assert (plain["status"], plain["object"]) == ("completed", "response")
         told = [json.loads(data) for data in frames(responses.write_events([*events, SUMMARY], ASKED))]

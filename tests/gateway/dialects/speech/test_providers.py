@@ -29,7 +29,7 @@ ALL = ["instructions", "speed", "custom_voice"]
 
 def written(name: str, takes: list[str], chat: Chat = CHAT) -> tuple[str, Any, list[str]]:
     """Return the path, the body, and the fields that were left out."""
-    half = import_module(f"apps.gateway.dialects.speech.provider.{name}")
+    half = import_module(f"apps.gateway.dialects.speech.provider.{name}").PROVIDER
     target = Target(model_name="m-1", facts={"speech": {"dialect": name, "takes": takes}})
     body = json.loads(half.write_request(chat, target))
     return half.path(chat, target), body, [dropped.param for dropped in target.dropped_fields]
@@ -37,7 +37,7 @@ def written(name: str, takes: list[str], chat: Chat = CHAT) -> tuple[str, Any, l
 
 def read(name: str, *frames: bytes) -> list[Event]:
     """Return the events of a streamed answer."""
-    return list(import_module(f"apps.gateway.dialects.speech.provider.{name}").read_events(iter(frames)))
+    return list(import_module(f"apps.gateway.dialects.speech.provider.{name}").PROVIDER.read_events(iter(frames)))
 
 
 def test_what_each_is_sent() -> None:

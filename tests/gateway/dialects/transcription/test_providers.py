@@ -42,7 +42,7 @@ FORMATS = ("openai", "deepgram", "elevenlabs")
 
 def half_of(name: str) -> Any:
     """Return the provider's side."""
-    return import_module(f"apps.gateway.dialects.transcription.provider.{name}")
+    return import_module(f"apps.gateway.dialects.transcription.provider.{name}").PROVIDER
 
 
 def target_of(name: str, takes: list[str], **facts: Any) -> Target:

@@ -79,10 +79,10 @@ def test_recorded_answers_are_read_with_all_of_their_tokens(host: str) -> None:
         if "countTokens" in exchange["url"] or exchange["status"] != 200:
             continue
         if exchange["json"] is None:
-            events = list(vertex.read_events(frames([exchange["text"].encode()])))
+            events = list(vertex.PROVIDER.read_events(frames([exchange["text"].encode()])))
             last = [json.loads(line[5:]) for line in exchange["text"].splitlines() if line.startswith("data:")][-1]
         else:
-            events, last = list(vertex.read_reply(json.dumps(exchange["json"]).encode())), exchange["json"]
+            events, last = list(vertex.PROVIDER.read_reply(json.dumps(exchange["json"]).encode())), exchange["json"]
         if isinstance(events[-1], Failed):
             # An answer that the model itself spoilt, in Google's own words.
             assert events[-1].error.message == last["candidates"][0]["finishMessage"]

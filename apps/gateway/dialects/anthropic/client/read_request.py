@@ -6,6 +6,7 @@ models, providers or limits of an account.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from apps.gateway.canonical.chat import Chat, Message, ReasoningRequest, ResponseFormat, Source
@@ -172,3 +173,11 @@ _FIELDS: dict[str, Reader[Any]] = {
     "service_tier": string,
     "thread": _no_thread,
 }
+
+
+def unread_output_config(value: dict[str, Any]) -> Iterator[str]:
+    """Yield the paths of the members of `output_config` that are not read."""
+    for name, member in value.items():
+        is_read = name == "format" or (name == "effort" and (member is None or str(member) in _EFFORTS))
+        if not is_read:
+            yield f"output_config.{name}"

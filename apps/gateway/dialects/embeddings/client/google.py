@@ -15,11 +15,8 @@ from apps.gateway.dialects.embeddings.client.openai import MOST_DIMENSIONS, MOST
 from apps.gateway.dialects.embeddings.provider.google import TASK_TYPES
 from apps.gateway.dialects.embeddings.provider.vectors import to_numbers
 from apps.gateway.dialects.fields import Malformed, Record, integer, list_of, one_of, optional, record, required
-from apps.gateway.dialects.google.client.errors import error_for_clients, write_error
 from apps.gateway.dialects.google.client.field_names import camel_cased
 from apps.gateway.dialects.google.shared.wire import encode
-
-__all__ = ["error_for_clients", "read_batch", "read_single", "write_batch", "write_error", "write_single"]
 
 _MOST_MODEL: Final = 512
 _MOST_PARTS: Final = 64

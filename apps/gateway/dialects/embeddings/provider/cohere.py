@@ -13,14 +13,13 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.embeddings import InputType
 from apps.gateway.canonical.events import Event, Failed
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.cohere.provider.failures import read_failure
 from apps.gateway.dialects.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
 from apps.gateway.dialects.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.told_counts import count_at
 
-NAME: Final = "cohere"
-FRAMING: Final = "sse"
 # Cohere's words for what vectors are for; a purpose that it has no word for is the nearest that it has.
 _INPUT_TYPES: Final[dict[InputType, str]] = {
     "query": "search_query",
@@ -33,8 +32,6 @@ _INPUT_TYPES: Final[dict[InputType, str]] = {
     "code_query": "search_query",
 }
 _UNSAID: Final = "search_document"
-
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -77,3 +74,13 @@ class _Answer(msgspec.Struct):
 
 
 read_events = never_streamed
+
+
+PROVIDER: Final = ProviderDialect(
+    name="cohere",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+)

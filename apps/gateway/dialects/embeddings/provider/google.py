@@ -13,14 +13,13 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.embeddings import InputType
 from apps.gateway.canonical.events import Event, Failed
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
 from apps.gateway.dialects.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 from apps.gateway.dialects.google.provider.failures import read_failure
 from apps.gateway.dialects.google.shared.wire import encode
 from apps.gateway.dialects.told_counts import count_at
 
-NAME: Final = "google"
-FRAMING: Final = "sse"
 # Google's words for what vectors are for.
 TASK_TYPES: Final[dict[InputType, str]] = {
     "query": "RETRIEVAL_QUERY",
@@ -32,8 +31,6 @@ TASK_TYPES: Final[dict[InputType, str]] = {
     "fact_verification": "FACT_VERIFICATION",
     "code_query": "CODE_RETRIEVAL_QUERY",
 }
-
-__all__ = ["FRAMING", "NAME", "TASK_TYPES", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -74,3 +71,13 @@ class _Answer(msgspec.Struct):
 
 
 read_events = never_streamed
+
+
+PROVIDER: Final = ProviderDialect(
+    name="google",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+)

@@ -8,16 +8,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
 from apps.gateway.dialects.embeddings.provider.openai import path, read_reply
 from apps.gateway.dialects.embeddings.provider.vectors import never_streamed, note_options
 from apps.gateway.dialects.openai.shared.failures import read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
-
-NAME: Final = "jina"
-FRAMING: Final = "sse"
-
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def write_request(chat: Chat, target: Target) -> bytes:
@@ -39,3 +35,13 @@ def write_request(chat: Chat, target: Target) -> bytes:
 
 
 read_events = never_streamed
+
+
+PROVIDER: Final = ProviderDialect(
+    name="jina",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+)

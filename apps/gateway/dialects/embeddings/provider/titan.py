@@ -14,16 +14,12 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.bedrock.provider.failures import read_failure
 from apps.gateway.dialects.bedrock.shared.wire import encode
 from apps.gateway.dialects.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
 from apps.gateway.dialects.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 from apps.gateway.dialects.told_counts import read_count
-
-NAME: Final = "titan"
-FRAMING: Final = "sse"
-
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -56,3 +52,13 @@ class _Answer(msgspec.Struct):
 
 
 read_events = never_streamed
+
+
+PROVIDER: Final = ProviderDialect(
+    name="titan",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+)

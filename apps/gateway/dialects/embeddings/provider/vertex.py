@@ -13,6 +13,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
 from apps.gateway.dialects.embeddings.provider.google import TASK_TYPES
 from apps.gateway.dialects.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
@@ -20,11 +21,6 @@ from apps.gateway.dialects.google.provider.failures import read_failure
 from apps.gateway.dialects.google.shared.wire import encode
 from apps.gateway.dialects.told_counts import count_at
 from apps.gateway.dialects.vertex_address import model_path, url_of_path
-
-NAME: Final = "vertex"
-FRAMING: Final = "sse"
-
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "url", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -77,3 +73,14 @@ class _Answer(msgspec.Struct):
 
 
 read_events = never_streamed
+
+
+PROVIDER: Final = ProviderDialect(
+    name="vertex",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    url=url,
+)

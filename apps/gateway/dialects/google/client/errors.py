@@ -5,7 +5,7 @@ from __future__ import annotations
 from apps.gateway.dialects.context_overflow import google_message
 from apps.gateway.dialects.google.shared.wire import Record, encode
 from apps.kernel.errors import ApiError, NotFound
-from apps.kernel.rest.envelopes import Family, body_of
+from apps.kernel.rest.envelopes import Family
 
 
 def error_for_clients(error: ApiError) -> ApiError:
@@ -22,5 +22,5 @@ def write_error(error: ApiError) -> bytes:
 
 def write_error_object(error: ApiError) -> Record:
     """Return what clients of this format look for in an error: the reason, the field at fault, when to come back."""
-    status: Record = body_of(Family.GOOGLE, error)["error"]
+    status: Record = Family.GOOGLE.body_of(error)["error"]
     return status | {"message": google_message(error)}

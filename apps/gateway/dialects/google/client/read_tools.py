@@ -23,6 +23,7 @@ from apps.gateway.dialects.fields import (
 from apps.gateway.dialects.google.client.read_schema import json_schema_of, ordered
 from apps.gateway.dialects.google.shared.wire import NAME
 from apps.gateway.dialects.schemas import UnsupportedSchema, object_root
+from apps.gateway.dialects.unsupported_fields import kind_of
 
 # Far beyond any model's.
 MAX_TOOLS = 1_000
@@ -110,3 +111,10 @@ def _choice(value: Any) -> tuple[ToolChoice | None, Record | None]:
 _functions = list_of(_function, MAX_TOOLS)
 _names = list_of(filled_string, MAX_TOOLS)
 _entries = list_of(_entry, MAX_TOOLS)
+
+
+def tool_path(tool: Tool) -> str:
+    """Return where the client finds a tool: one entry of `tools` may hold many."""
+    if isinstance(tool, OpaqueTool):
+        return f"tools.{kind_of(tool.data)}"
+    return "tools.functionDeclarations" if isinstance(tool, FunctionTool) else "tools.googleSearch"

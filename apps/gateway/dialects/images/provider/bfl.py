@@ -14,29 +14,13 @@ from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, UsageReported
-from apps.gateway.dialects import Failure
+from apps.gateway.dialects import Failure, JobReader, ProviderDialect
 from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, failure_event, read_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.abilities import abilities_of
 from apps.gateway.dialects.images.provider.image_request import asked_of
 from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.kernel.usage import Usage
-
-NAME: Final = "bfl"
-FRAMING: Final = "sse"
-
-__all__ = [
-    "FRAMING",
-    "NAME",
-    "is_pending",
-    "path",
-    "provider_hosts",
-    "read_events",
-    "read_failure",
-    "read_job",
-    "read_reply",
-    "write_request",
-]
 
 # The latter two are not in its description: other words for the same do no harm.
 _PENDING: Final = frozenset({"Pending", "Queued", "Processing"})
@@ -129,3 +113,14 @@ def _why(answer: dict[str, Any]) -> str:
     """Return what the provider adds to how a job ended."""
     details = answer.get("details")
     return f": {encode(details).decode()[:MAX_ERROR_LENGTH]}" if isinstance(details, dict) and details else ""
+
+
+PROVIDER: Final = ProviderDialect(
+    name="bfl",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    jobs=JobReader(read_address=read_job, is_pending=is_pending, hosts=provider_hosts),
+)

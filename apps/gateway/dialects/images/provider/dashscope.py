@@ -11,16 +11,12 @@ from urllib.parse import urlsplit
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, UsageReported
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.answer_errors import read_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.image_request import asked_of
 from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.kernel.usage import Usage
-
-NAME: Final = "dashscope"
-FRAMING: Final = "sse"
-
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "url", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -80,3 +76,14 @@ def _addresses_in(choice: Any) -> Iterator[str]:
     for part in content if isinstance(content, list) else ():
         if isinstance(part, dict) and isinstance(address := part.get("image"), str) and address:
             yield address
+
+
+PROVIDER: Final = ProviderDialect(
+    name="dashscope",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    url=url,
+)

@@ -20,6 +20,7 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.answer_errors import read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.image_answer import ECHOED, NAME_OF_EXTRAS, media_type_of
 from apps.gateway.dialects.images.provider.image_request import Asked, asked_of, drawing_of
@@ -29,11 +30,7 @@ from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.told_counts import count_at, read_ticks
 from apps.kernel.usage import Usage, total_usage
 
-NAME: Final = "openai"
-FRAMING: Final = "sse"
 _DONE: Final = b"[DONE]"
-
-__all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -218,3 +215,14 @@ def _created(record: dict[str, Any], name: str) -> int:
 def _word(record: Any, name: str) -> str | None:
     value = record.get(name) if isinstance(record, dict) else None
     return value if isinstance(value, str) and value else None
+
+
+PROVIDER: Final = ProviderDialect(
+    name="openai",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    headers=headers,
+)

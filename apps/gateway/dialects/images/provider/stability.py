@@ -13,7 +13,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, UsageReported
-from apps.gateway.dialects import Failure
+from apps.gateway.dialects import Failure, ProviderDialect
 from apps.gateway.dialects.answer_errors import read_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.image_answer import media_type_of, sniff_base64
 from apps.gateway.dialects.images.provider.image_request import asked_of, drawing_of
@@ -21,8 +21,6 @@ from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Fiel
 from apps.gateway.dialects.openai.shared.failures import find_failure
 from apps.kernel.usage import Usage
 
-NAME: Final = "stability"
-FRAMING: Final = "sse"
 _FILTERED = "CONTENT_FILTERED"
 _MOST_WORDS = 2_000
 # How far an edit goes away from its image, by the client's `input_fidelity`; there is no usual one.
@@ -106,3 +104,14 @@ def _fields(chat: Chat, target: Target) -> list[Field]:
     if drawing.edits:
         fields += [("image", asked.inputs[0]), ("strength", _STRENGTHS.get(fidelity, _STRENGTHS["low"]))]
     return fields + [(name, str(value)) for name, value in options.items()]
+
+
+PROVIDER: Final = ProviderDialect(
+    name="stability",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    headers=headers,
+)

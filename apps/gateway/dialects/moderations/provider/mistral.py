@@ -14,19 +14,16 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.canonical.moderation import Judgement
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.moderations.provider.abilities import moderation_of, texts_of
 from apps.gateway.dialects.moderations.provider.judgements import events_of
 from apps.gateway.dialects.openai.shared.failures import read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.whole_answers import never_streamed, read_whole
 
-NAME: Final = "mistral"
-FRAMING: Final = "sse"
 # Mistral's name of a category, and OpenAI's of the same one. `sexual` is called so by both; what is wider or narrower
 # at the other (`hate_and_discrimination`, `violence_and_threats`) is not the same, and keeps its own name alone.
 _SAME: Final = {"selfharm": "self-harm"}
-
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 T = TypeVar("T")
 
@@ -77,3 +74,13 @@ class _Answer(msgspec.Struct):
 
 
 read_events = never_streamed
+
+
+PROVIDER: Final = ProviderDialect(
+    name="mistral",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+)

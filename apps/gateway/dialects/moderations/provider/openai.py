@@ -14,16 +14,12 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Image, Part, Target, Text
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.canonical.moderation import Judgement
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.moderations.provider.abilities import moderation_of, texts_of
 from apps.gateway.dialects.moderations.provider.judgements import events_of
 from apps.gateway.dialects.openai.shared.failures import read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.whole_answers import never_streamed, read_whole
-
-NAME: Final = "openai"
-FRAMING: Final = "sse"
-
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -78,3 +74,13 @@ class _Answer(msgspec.Struct):
 
 
 read_events = never_streamed
+
+
+PROVIDER: Final = ProviderDialect(
+    name="openai",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+)

@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.bedrock.provider.failures import read_failure
 from apps.gateway.dialects.bedrock.shared.wire import encode
-from apps.gateway.dialects.rerank.provider.cohere import fields_of, read_events, read_reply
+from apps.gateway.dialects.rerank.provider.cohere import PROVIDER as COHERE
+from apps.gateway.dialects.rerank.provider.cohere import fields_of
 
-NAME: Final = "bedrock"
-FRAMING: Final = "sse"
 _VERSION: Final = 2
-
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -29,3 +28,6 @@ def path(chat: Chat, target: Target) -> str:
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request."""
     return encode({**fields_of(chat, target), "api_version": _VERSION})
+
+
+PROVIDER: Final = replace(COHERE, name="bedrock", path=path, write_request=write_request, read_failure=read_failure)

@@ -13,17 +13,13 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.cohere.provider.failures import read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.rerank.provider.abilities import documents_of, query_of, reranking_of
 from apps.gateway.dialects.rerank.provider.scores import Score, events_of, options_of
 from apps.gateway.dialects.told_counts import count_at
 from apps.gateway.dialects.whole_answers import never_streamed, read_whole
-
-NAME: Final = "cohere"
-FRAMING: Final = "sse"
-
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -66,3 +62,13 @@ def read_answer(body: bytes) -> Answer | Failed:
 
 
 read_events = never_streamed
+
+
+PROVIDER: Final = ProviderDialect(
+    name="cohere",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+)

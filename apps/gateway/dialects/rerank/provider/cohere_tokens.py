@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from apps.gateway.canonical.events import Event, Failed
-from apps.gateway.dialects.rerank.provider.cohere import path, read_answer, read_events, read_failure, write_request
+from apps.gateway.dialects.rerank.provider.cohere import PROVIDER as COHERE
+from apps.gateway.dialects.rerank.provider.cohere import read_answer
 from apps.gateway.dialects.rerank.provider.scores import events_of
 from apps.gateway.dialects.told_counts import count_at
-
-NAME: Final = "cohere_tokens"
-FRAMING: Final = "sse"
-
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def read_reply(body: bytes) -> Iterator[Event]:
@@ -26,3 +24,6 @@ def read_reply(body: bytes) -> Iterator[Event]:
         yield answer
     else:
         yield from events_of(answer.results, tokens=count_at(answer.meta, "billed_units", "input_tokens"))
+
+
+PROVIDER: Final = replace(COHERE, name="cohere_tokens", read_reply=read_reply)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects.anthropic import read_count
+from apps.gateway.dialects.anthropic.provider.count_tokens import read_count
 from apps.gateway.dialects.responses.provider.write_request import write_request
 from apps.gateway.dialects.responses.shared.wire import encode
 

@@ -11,14 +11,13 @@ from urllib.parse import urlencode
 
 from apps.gateway.canonical.audio import SoundFormat
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects import Failure
+from apps.gateway.dialects import Failure, ProviderDialect
 from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, read_refusal
 from apps.gateway.dialects.openai.shared.failures import find_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.speech.provider.abilities import speech_of, text_of
 from apps.gateway.dialects.speech.provider.sound import never_whole, options_of, read_sound
 
-NAME: Final = "deepgram"
 FRAMING: Final = "raw"
 _FORMATS: Final[dict[SoundFormat, dict[str, str]]] = {
     "mp3": {"encoding": "mp3"},
@@ -28,8 +27,6 @@ _FORMATS: Final[dict[SoundFormat, dict[str, str]]] = {
     "wav": {"encoding": "linear16", "container": "wav", "sample_rate": "24000"},
     "pcm": {"encoding": "linear16", "container": "none", "sample_rate": "24000"},
 }
-
-__all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -67,3 +64,15 @@ def _find_failure(answer: Any) -> Failure | None:
 
 read_events = read_sound
 read_reply = never_whole
+
+
+PROVIDER: Final = ProviderDialect(
+    name="deepgram",
+    framing=FRAMING,
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    headers=headers,
+)

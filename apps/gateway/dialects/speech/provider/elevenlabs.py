@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 from apps.gateway.canonical.audio import SoundFormat
 from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.openai.shared.failures import read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.speech.provider.abilities import speech_of, text_of
 from apps.gateway.dialects.speech.provider.sound import never_whole, options_of, read_sound
 
-NAME: Final = "elevenlabs"
 FRAMING: Final = "raw"
 # As OpenAI's formats: MP3 of 128 kbit/s, Opus of 128 kbit/s, samples of 16 bits at 24 kHz.
 _FORMATS: Final[dict[SoundFormat, str]] = {
@@ -24,8 +24,6 @@ _FORMATS: Final[dict[SoundFormat, str]] = {
     "opus": "opus_48000_128",
     "pcm": "pcm_24000",
 }
-
-__all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -51,3 +49,15 @@ def write_request(chat: Chat, target: Target) -> bytes:
 
 read_events = read_sound
 read_reply = never_whole
+
+
+PROVIDER: Final = ProviderDialect(
+    name="elevenlabs",
+    framing=FRAMING,
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    headers=headers,
+)

@@ -24,6 +24,7 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.answer_errors import unreadable_answer
 from apps.gateway.dialects.google.provider.failures import read_failure
 from apps.gateway.dialects.google.provider.read_answer import read_events as read_answers
@@ -31,11 +32,6 @@ from apps.gateway.dialects.google.shared.wire import encode
 from apps.gateway.dialects.speech.provider.abilities import instructions_of, speech_of, text_of
 from apps.gateway.dialects.speech.provider.sound import never_whole, options_of
 from apps.kernel.usage import Usage
-
-NAME: Final = "google"
-FRAMING: Final = "sse"
-
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -84,3 +80,13 @@ def _spoken(usage: Usage) -> Usage:
 
 
 read_reply = never_whole
+
+
+PROVIDER: Final = ProviderDialect(
+    name="google",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+)

@@ -9,12 +9,11 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from apps.gateway.canonical.events import Event, SoundDelta, Started
-from apps.gateway.dialects.speech.provider import google
-from apps.gateway.dialects.speech.provider.google import path, read_failure, read_reply, write_request
+from msgspec.structs import replace
 
-NAME: Final = "google_wav"
-FRAMING: Final = google.FRAMING
+from apps.gateway.canonical.events import Event, SoundDelta, Started
+from apps.gateway.dialects.speech.provider.google import PROVIDER as GOOGLE
+
 _RATE: Final = 24_000
 _BYTES: Final = 2
 _UNKNOWN: Final = 0xFFFF_FFFF
@@ -24,12 +23,13 @@ WAV_HEAD: Final = (
     + struct.pack("<4sI", b"data", _UNKNOWN)
 )
 
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
-
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of the answer, a head ahead of its sound."""
-    for event in google.read_events(frames):
+    for event in GOOGLE.read_events(frames):
         yield event
         if type(event) is Started:
             yield SoundDelta(data=WAV_HEAD)
+
+
+PROVIDER: Final = replace(GOOGLE, name="google_wav", read_events=read_events)

@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.openai.shared.failures import read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.speech.provider.abilities import abilities_of, instructions_of, speech_of, text_of
 from apps.gateway.dialects.speech.provider.sound import never_whole, options_of, read_sound
 
-NAME: Final = "openai"
 FRAMING: Final = "raw"
-
-__all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -55,3 +53,15 @@ def fields_of(chat: Chat, target: Target) -> dict[str, Any]:
 
 read_events = read_sound
 read_reply = never_whole
+
+
+PROVIDER: Final = ProviderDialect(
+    name="openai",
+    framing=FRAMING,
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    headers=headers,
+)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed, Finished, SoundDelta, Started, UsageReported, Waiting
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
@@ -19,11 +20,6 @@ from apps.gateway.dialects.speech.provider.openai import fields_of, path
 from apps.gateway.dialects.speech.provider.sound import never_whole
 from apps.gateway.dialects.told_counts import read_count
 from apps.kernel.usage import Usage
-
-NAME: Final = "openai_events"
-FRAMING: Final = "sse"
-
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def write_request(chat: Chat, target: Target) -> bytes:
@@ -94,3 +90,13 @@ def _usage_of(reported: Any) -> Usage | None:
 
 
 read_reply = never_whole
+
+
+PROVIDER: Final = ProviderDialect(
+    name="openai_events",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+)

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, TranscriptTimed
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.answer_errors import read_answer, unreadable_answer
 from apps.gateway.dialects.speech.provider.deepgram import read_failure
 from apps.gateway.dialects.transcription.provider.abilities import transcription_of
@@ -26,10 +27,7 @@ from apps.gateway.dialects.transcription.provider.transcripts import (
     usage_of_seconds,
 )
 
-NAME: Final = "deepgram"
 FRAMING: Final = "raw"
-
-__all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -89,3 +87,15 @@ def _word(given: Any) -> Record | None:
 
 
 read_events = as_whole(read_reply)
+
+
+PROVIDER: Final = ProviderDialect(
+    name="deepgram",
+    framing=FRAMING,
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    headers=headers,
+)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, TranscriptTimed
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.answer_errors import read_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Field, FormFile, boundary_of, write_form
 from apps.gateway.dialects.openai.shared.failures import read_failure
@@ -26,11 +27,8 @@ from apps.gateway.dialects.transcription.provider.transcripts import (
     usage_of_seconds,
 )
 
-NAME: Final = "elevenlabs"
 FRAMING: Final = "raw"
 _SPEAKER: Final = "speaker_"
-
-__all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -99,3 +97,15 @@ def _word(given: Any) -> Record | None:
 
 
 read_events = as_whole(read_reply)
+
+
+PROVIDER: Final = ProviderDialect(
+    name="elevenlabs",
+    framing=FRAMING,
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    headers=headers,
+)

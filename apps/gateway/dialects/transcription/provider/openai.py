@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed, Logprobs, TranscriptTimed
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.answer_errors import read_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Field, FormFile, boundary_of, write_form
 from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
@@ -33,10 +34,7 @@ from apps.gateway.dialects.transcription.provider.transcripts import (
 )
 from apps.kernel.usage import Usage
 
-NAME: Final = "openai"
 FRAMING: Final = "raw"
-
-__all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -155,3 +153,15 @@ def _form_of(chat: Chat, abilities: TranscriptionAbilities) -> str:
 
 
 read_events = as_whole(read_reply)
+
+
+PROVIDER: Final = ProviderDialect(
+    name="openai",
+    framing=FRAMING,
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    headers=headers,
+)

@@ -20,6 +20,7 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
+from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.openai.shared.failures import read_failure
@@ -32,11 +33,6 @@ from apps.gateway.dialects.transcription.provider.openai import (
     usage_of,
 )
 from apps.gateway.dialects.transcription.provider.transcripts import options_of
-
-NAME: Final = "openai_stream"
-FRAMING: Final = "sse"
-
-__all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:
@@ -99,3 +95,14 @@ def _logprobs_of(event: dict[str, Any]) -> Iterator[Event]:
     logprobs = event.get("logprobs")
     if isinstance(logprobs, list) and logprobs:
         yield Logprobs(logprobs={"content": logprobs})
+
+
+PROVIDER: Final = ProviderDialect(
+    name="openai_stream",
+    path=path,
+    write_request=write_request,
+    read_reply=read_reply,
+    read_events=read_events,
+    read_failure=read_failure,
+    headers=headers,
+)
