@@ -2,7 +2,6 @@
 
 Two servers side by side, or one at two times, differ by more than a feature that takes a twentieth of a request. Blocks
 of a tenth of a second, in an order of chance, share the machine's pace; what counts is the difference within a round.
-Knows clients and processor time. Must never know what is asked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Forms in which a secret is written beside its name, and texts made from an expression.
-
-Knows how programs, settings and documents assign values. Must never know a rule of ours.
-"""
+"""Forms in which a secret is written beside its name, and texts made from an expression."""
 
 from __future__ import annotations
 

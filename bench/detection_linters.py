@@ -1,7 +1,6 @@
 """Test material of linters and of further scanners, of which nobody has looked at a missed text.
 
-Knows how they write down what is to be found: examples beside rules, comments above lines, folders, lists of results.
-Must never know a rule. Read as `detection_sources` reads the others.
+Read as `detection_sources` reads the others.
 """
 
 from __future__ import annotations

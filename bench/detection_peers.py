@@ -2,8 +2,6 @@
 
 detect-secrets, alone and with the plugins of llm-guard; the expressions of presidio; the patterns of LiteLLM's content
 filter; the secret keys of openai-guardrails.
-
-Knows how each is asked. Must never know what is measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Public test material for personal data, read from copies of its repositories, as `detection_sources` is.
-
-Knows the forms in which other projects keep their tests. Must never know a rule.
-"""
+"""Public test material for personal data, read from copies of its repositories, as `detection_sources` is."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Public test material for detection of secrets and personal data, read from copies of its repositories.
 
-Knows the forms in which other projects keep their tests. Must never know a rule. The copies stand outside of this
-repository, one folder for each source as `owner+name`; none of their texts is kept here. A source that is not there
-is left out.
+The copies stand outside of this repository, one folder for each source as `owner+name`; none of their texts is kept
+here. A source that is not there is left out.
 
 `tuning` sources may be looked at to improve rules. Of `held-out` ones only figures were, until on 2026-11-25 what was
 missed of them was read; nobody reads what is missed of those in `detection_linters`.

@@ -1,9 +1,7 @@
 """Test material of further detectors, read as `detection_sources` reads the others.
 
 What was missed of secrets was read on 2026-11-25, once; of personal data nobody looked at a text to improve a rule.
-Knows the forms in which further projects keep their tests, and how numbers of people are made up. Must never know a
-rule. What is made up needs the libraries that make it (Faker, phonenumbers); where they are not installed, it is left
-out.
+Generated material needs its libraries (Faker, phonenumbers); where they are not installed, it is left out.
 """
 
 from __future__ import annotations

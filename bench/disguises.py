@@ -1,7 +1,6 @@
 """How many attacks the rules still find in disguise: thirty of the project's own corpus, in each of the disguises here.
 
-`script/bench disguises` prints a row for each. Knows the disguises as attackers write them. Must never share code with
-what undoes them.
+`script/bench disguises` prints a row for each. Shares no code with the functions that undo disguises.
 """
 
 from __future__ import annotations

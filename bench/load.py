@@ -1,6 +1,6 @@
 """Keep-alive HTTP clients on plain sockets, one thread each process: asks the same request again and again.
 
-Knows sockets and clocks. Must never know what is asked. Run as its own process, so that its CPU is not the server's.
+Run as its own process, so that its CPU is not the server's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What is asked of a large log, and how long the answers take.
-
-Knows questions and clocks. Must never know how rows come about.
-"""
+"""What is asked of a large log, and how long the answers take."""
 
 from __future__ import annotations
 

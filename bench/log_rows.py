@@ -1,7 +1,4 @@
-"""Rows of the log by the million, made inside PostgreSQL: organizations of very different sizes, weeks of days.
-
-Knows what a large log looks like. Must never measure.
-"""
+"""Rows of the log by the million, made inside PostgreSQL: organizations of very different sizes, weeks of days."""
 
 from __future__ import annotations
 

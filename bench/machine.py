@@ -1,7 +1,4 @@
-"""The machine that measures: its cores and who runs on which, what a process has used, and the clients.
-
-Knows processes. Must never know what is compared with what.
-"""
+"""The machine that measures: its cores and who runs on which, what a process has used, and the clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures for people: a table, bars, a comparison with an earlier run, a drawing. Knows rows; measures nothing."""
+"""Figures for people: a table, bars, a comparison with an earlier run, a drawing."""
 
 from __future__ import annotations
 

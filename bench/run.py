@@ -1,8 +1,8 @@
 """`script/bench`: the gateway beside its own upstream, a gateway that does nothing, and its rivals, in one run.
 
 Who is measured has one core for itself; clients, upstream and stores share the other. Everything of the product is on:
-authentication, limits, reservation, routing, the log, settlement. Knows how to measure; what it measures is in
-`subjects.py`, how figures are shown in `report.py`.
+authentication, limits, reservation, routing, the log, settlement. `subjects.py` has the measured servers, `report.py`
+shows the figures.
 """
 
 from __future__ import annotations

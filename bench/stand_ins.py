@@ -1,12 +1,11 @@
 """Values that stand for a secret in examples: words that say so, one letter over and over, a user's own name.
 
-Knows words and texts. Must never know a rule of ours, nor what one finds: the definition is the same for every source
-and split, and for whatever scanner is measured. It is narrower than what scanners leave out. gitleaks leaves a value
-out that only *contains* one of 1,400 words, such as "password", "token", "secure", "server"
-(`cmd/generate/config/rules/stopwords.go`); trufflehog one that contains a word of its lists, such as "value", "name",
-"root", "user" (`pkg/detectors/fp_badlist.txt`), or "example", "sample", "xxxxxx", "abcde" (`falsepositives.go`);
-detect-secrets a piece of the alphabet, or a template (its heuristic filters). Here a value must be *nothing but* such
-words. What somebody might choose is none: `hunter2`, `admin123`, `Sommer2024`, `letmein!`, `supersecret`.
+It is narrower than what scanners leave out. gitleaks leaves a value out that only *contains* one of 1,400 words, such
+as "password", "token", "secure", "server" (`cmd/generate/config/rules/stopwords.go`); trufflehog one that contains a
+word of its lists, such as "value", "name", "root", "user" (`pkg/detectors/fp_badlist.txt`), or "example", "sample",
+"xxxxxx", "abcde" (`falsepositives.go`); detect-secrets a piece of the alphabet, or a template (its heuristic filters).
+Here a value must be *nothing but* such words. What somebody might choose is none: `hunter2`, `admin123`, `Sommer2024`,
+`letmein!`, `supersecret`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is measured: each a server on a port of its own with a way to be asked, and the processes that do its work.
 
-Knows how each is started. Must never measure. Rivals are installed from their registries into folders of their own
-under the bench's cache; where one cannot be had, it says so and is left out.
+Rivals are installed from their registries into folders of their own under the bench's cache; where one cannot be had,
+it says so and is left out.
 """
 
 from __future__ import annotations

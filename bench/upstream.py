@@ -1,7 +1,7 @@
 """A fixed upstream: always the same answer, as quickly as one thread of Python can give it.
 
 `python -m bench.upstream PORT`. Plain answers, streams of 50 chunks, each sent on its own as providers do, and vectors.
-Knows sockets. Must never compute anything for a request: what is measured is whoever stands before it.
+It computes nothing for a request, so that only the server in front of it is measured.
 """
 
 from __future__ import annotations

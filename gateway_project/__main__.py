@@ -1,6 +1,6 @@
 """The command `gateway`; in a checkout `python -m gateway_project`.
 
-No command's module, nor Django, is loaded before it is asked for.
+Django and the modules of commands are only loaded by the commands that need them.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 
 _USAGE = """usage: gateway COMMAND
 
-  server [reload]   start everything and serve; with `reload`, replace the web process of the server that runs
+  server [reload]   start everything and serve; with `reload`, replace the web process of the running server
   manage COMMAND    Django's commands: prepare, demo, create_operator, grant_credits, … (`gateway manage help`)
-  doctor [--json]   say what is wrong with this deployment, and what would mend it
-  drain [SECONDS]   take this node out of the load balancer (`/readyz`), and wait so long (15)
-  remove-home       say what of this home is on the machine; with `--yes`, remove it
+  doctor [--json]   report problems of this deployment and how to fix them
+  drain [SECONDS]   take this node out of the load balancer (`/readyz`), and wait (default: 15 seconds)
+  remove-home       list the folders of this home; with `--yes`, remove them
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit code, 2 for one that there is not."""
+    """Run a command; return its exit code, 2 for an unknown command."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
     command = _COMMANDS.get(name)
     if command is None:
@@ -31,9 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def manage(arguments: Sequence[str]) -> int:
-    """Run a command of Django's; return its exit code. Exits with what is wrong, in words, when it cannot run."""
+    """Run a Django command; return its exit code. Exits with an error message when it cannot run."""
     if arguments[:1] == ["doctor"]:
-        # It has to tell of settings with which Django does not even start.
+        # It also reports settings with which Django does not start.
         return _doctor(arguments[1:])
     if arguments[:1] == ["drain"]:
         return _drain(arguments[1:])

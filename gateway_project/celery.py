@@ -1,7 +1,7 @@
-"""Celery app and beat schedule: everything that happens by the clock, on one page.
+"""Celery app and beat schedule: all scheduled tasks in one place.
 
-Knows when. Must never know what a task does: each app's `tasks.py` says that. `celery --app gateway_project` finds this
-module by its name; the package itself must not import it, or every process would.
+The tasks are in each app's `tasks.py`. `celery --app gateway_project` finds this module by its name; the package itself
+must not import it, or every process would load Celery.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _begin(**_: Any) -> None:
     # Here and not above: it reaches for the settings.
     from gateway_project import task_metrics
 
-    # What is sent is dropped when the next is due.
+    # A task is dropped when the next one of its kind is due.
     task_metrics.plan({task: expires for task, _, expires in _SCHEDULE.values()})
     try:
         app.send_task("logs.make_partitions", expires=3600)

@@ -110,7 +110,7 @@ def _errors_of_production() -> Iterator[CheckMessage]:
 def _errors_of_secrets() -> Iterator[CheckMessage]:
     if any(map(_is_weak_fernet_key, settings.ENCRYPTION_KEYS)):
         yield Error(
-            "ENCRYPTION_KEYS has a key that nobody drew at random.",
+            "ENCRYPTION_KEYS has a key that is not random.",
             hint="`Fernet.generate_key()` makes one.",
             id="gateway.E007",
         )
@@ -130,7 +130,7 @@ def _errors_of_secrets() -> Iterator[CheckMessage]:
     elif not settings.METRICS_PUBLIC:
         yield Error(
             "METRICS_TOKEN is not set: /metrics would answer anyone.",
-            hint="Set it, or METRICS_PUBLIC=true where nobody else can reach /metrics.",
+            hint="Set it, or set METRICS_PUBLIC=true if only trusted clients can reach /metrics.",
             id="gateway.E009",
         )
 
@@ -186,11 +186,11 @@ def _warnings_of_production() -> Iterator[CheckMessage]:
 
 
 def why_weak(secret: str, shortest: int) -> str | None:
-    """Return what is wrong with a secret, without a word of it; None for one that was drawn at random."""
+    """Return what is wrong with a secret, without repeating it; None for a random one."""
     if len(secret) < shortest:
         return f"must have at least {shortest} characters"
     if any(word in secret.lower() for word in _GIVEN_AWAY):
-        return "is one of those that stand in examples"
+        return "is a value from an example"
     counts = Counter(secret)
     bits = -sum(count * log2(count / len(secret)) for count in counts.values())
     if bits < _FEWEST_BITS * shortest or secret in (secret * 2)[1:-1] or _is_a_row(secret):

@@ -1,7 +1,7 @@
 """Configuration reference: `python -m gateway_project.configuration_reference [--write]` makes docs/configuration.md.
 
-What a variable may be is read from the calls that read it, what it means from the table in docs/operations.md; neither
-is written twice. Without `--write` it exits with 1 when the document is not current. Must never load a setting.
+The allowed values of a variable come from the calls that read it, its meaning from the table in docs/operations.md;
+neither is written twice. Without `--write` it exits with 1 when the document is not current. Must never load a setting.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Cors:
         if own and origin not in own:
             words = "This API key may not be used by pages of %s: its allowedOrigins do not name it"
             return _refuse(environ, words, origin, start_response)
-        # Whose key does not work learns that, at pages where somebody's does.
+        # Pages of origins that any valid key allows may read the error for an invalid key.
         is_admitted = bool(own) or self._deployment.admit(origin) or (own is None and origin in known_origins)
         added = self._headers(origin) if is_admitted else []
 

@@ -1,7 +1,4 @@
-"""The deployment's CORS origins, from the environment: the pages that may call the model APIs with any key.
-
-Knows the variable. Must never know a request.
-"""
+"""The deployment's CORS origins, from the environment: the pages that may call the model APIs with any key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The data directory, GATEWAY_HOME: the one folder that holds what the product keeps on this machine.
+"""The data directory, GATEWAY_HOME: the one folder for all data of the product on this machine.
 
-Knows the folder's layout, who may read it, and which server holds it. Must never know Django, nor what the stores
-keep: the settings read this module, and so does everything that runs before there are settings.
+It also sets who may read the folder and locks it for one server. Does not import Django: the settings import this
+module, and so do commands that run without settings.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def _default() -> Path:
 def create(home: Path) -> None:
     """Make the home and the folders that are for its owner only. Raises OSError.
 
-    The home itself may be passed through but not listed: PostgreSQL, which refuses to be root, is run as `nobody`
-    when root starts the server, and has its data inside.
+    The home itself may be passed through but not listed: PostgreSQL does not run as root, so it runs as an unprivileged
+    user when root starts the server, and has its data inside.
     """
     if not home.exists():
         home.mkdir(parents=True)

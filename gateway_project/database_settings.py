@@ -1,6 +1,6 @@
 """Database settings: Django's description of the primary and of its read replicas, from their URLs.
 
-Knows what every connection to PostgreSQL is given. Must never read the environment.
+Does not read the environment.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class DatabaseSettings:
         options = {
             **words.get("OPTIONS", {}),
             "connect_timeout": self.connect_timeout,
-            # A server that has vanished from the network is found out within half a minute, whoever waits for it.
+            # A server that has vanished from the network is detected within half a minute.
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
             "tcp_user_timeout": 20_000,
         }
         if self.pool_size and self.url:
-            # A connection that cannot be made is not waited for: it is tried again when somebody needs one.
+            # A failed connection is not retried in the background: the next query tries again.
             options["pool"] = {"min_size": fewest, "max_size": self.pool_size, "timeout": 10, "reconnect_timeout": 2}
         return {
             **words,

@@ -1,7 +1,7 @@
-"""Node draining: a node that is about to stop says so first, and load balancers send their requests elsewhere.
+"""Node draining: a node says that it is about to stop, so that load balancers send requests to other nodes.
 
 `gateway drain [SECONDS]` leaves a mark in the home and waits; `/readyz` answers 503 while the mark is there. A web
-process that starts takes it away. Knows the mark. Must never stop anything: who asked for it does that afterwards.
+process that starts takes it away. This module stops nothing; the caller stops the server afterwards.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from gateway_project import data_directory
 from gateway_project.terminal_output import print_line
 
 # Seconds: longer than what load balancers usually need to notice, twice five and a little.
-_USUAL_PATIENCE, _MOST_PATIENCE = 15, 3600
+_USUAL_PATIENCE, _MAX_PATIENCE = 15, 3600
 
 
 def main(arguments: Sequence[str]) -> int:
     """Begin to drain, wait for so many seconds, and return the exit code."""
     text = arguments[0] if arguments else str(_USUAL_PATIENCE)
-    if len(arguments) > 1 or not text.isdecimal() or int(text) > _MOST_PATIENCE:
-        print_line(f"usage: gateway drain [SECONDS], at most {_MOST_PATIENCE}")
+    if len(arguments) > 1 or not text.isdecimal() or int(text) > _MAX_PATIENCE:
+        print_line(f"usage: gateway drain [SECONDS], at most {_MAX_PATIENCE}")
         return 2
     try:
         begin()
     except OSError as error:
         print_line(f"this node cannot be drained: {error}")
         return 1
-    print_line(f"/readyz says 503 from now on; waiting {text} s until nobody sends requests any more")
+    print_line(f"/readyz answers 503 from now on; waiting {text} s until no more requests arrive")
     time.sleep(int(text))
     return 0
 
@@ -44,7 +44,7 @@ def end() -> None:
     try:
         _mark().unlink(missing_ok=True)
     except OSError:
-        # Of a home that cannot be written, which the start itself tells of.
+        # The home is not writable; the start reports that itself.
         pass
 
 

@@ -1,8 +1,7 @@
-"""Environment variables, validated: a bad value names itself and says what would be right.
+"""Environment variables, validated: the error for a bad value names the variable and the allowed values.
 
-The first bad value is raised; whoever wants to hear of all of them at once collects problems, and each reader then
-returns something that stands in. Knows how a variable is read and where development secrets are kept. Must never know
-what the settings mean.
+The first bad value is raised. To report all of them at once, a caller collects problems; each reader then
+returns a placeholder. Also keeps the secrets of development.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from apps.kernel.redis_sentinel_url import celery_url, is_sentinel_url, read_sen
 env = environ.Env()
 
 DEVELOPMENT, PRODUCTION = "development", "production"
-# What the optional parts of the package bring, as in `pyproject.toml`.
+# Modules of the package's optional extras, as in `pyproject.toml`.
 EXTRAS = {"clickhouse": "clickhouse-connect>=1.12,<2"}
 
 
@@ -51,7 +50,7 @@ def collect_problems() -> Iterator[list[str]]:
 
 
 def refuse(problem: str, stand_in: Value, cause: Exception | None = None) -> Value:
-    """Raise ImproperlyConfigured; while problems are collected, return what stands in for the bad value."""
+    """Raise ImproperlyConfigured; while problems are collected, return a placeholder for the bad value."""
     problems = _collected.get()
     if problems is None:
         raise ImproperlyConfigured(problem) from cause

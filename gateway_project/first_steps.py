@@ -1,6 +1,6 @@
-"""First steps: what the terminal is told last, once the server is ready: where to go, and with which key.
+"""First steps: the last lines in the terminal once the server is ready, with the addresses and a key.
 
-Knows what `manage.py demo` keeps in the home of a server in development. Must never know Django.
+Uses the values that `manage.py demo` keeps in the home of a development server. Does not import Django.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gateway_project.server_config import ServerConfig
 
 
 def first_steps(config: ServerConfig) -> list[str]:
-    """Return the lines; none in production, whose addresses and keys are nobody's to print."""
+    """Return the lines; none in production, where addresses and keys are not printed."""
     if config.mode != "development":
         return []
     lines = [

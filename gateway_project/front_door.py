@@ -1,6 +1,6 @@
-"""`GET /`: the start page for who opens it in a browser, the health check for everything else.
+"""`GET /`: the start page for browsers, the health check for all other clients.
 
-Knows both. Must never let one's answer depend on the other's.
+The answers of the two do not depend on each other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Garbage collection tuning: cycles are looked for less often than Python does by itself.
+"""Garbage collection tuning: it runs less often than Python's default.
 
-A process that starts makes hundreds of thousands of objects that stay; to look through them again and again takes a
-fifth of the time until it is ready. What it does later leaves few cycles behind. Must never know a request.
+A process creates hundreds of thousands of permanent objects at its start; scanning them repeatedly takes a
+fifth of the start time. Later work leaves few cycles behind.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-# How many more objects there are than at the last look when cycles are looked for among the new ones: more than the
-# requests hold that a worker answers at a time. Nobody is answered meanwhile.
+# The number of new objects that starts a collection of the youngest generation: more than the
+# requests hold that a worker answers at a time. The worker answers no requests during a collection.
 THRESHOLD: Final = 10_000
 # After so many looks at new objects, those that outlived one are looked through as well. Ten looks' worth of twice as
 # many objects, as it was, held a worker up for 183 to 218 ms when a thousand streams had begun; two looks' worth, 35 to

@@ -1,7 +1,4 @@
-"""Graceful reload: a new web process takes over while the old one finishes its answers.
-
-Knows which of them serves, begins and ends. Must never know how one is started, nor what it serves.
-"""
+"""Graceful reload: a new web process takes over while the old one finishes its answers."""
 
 from __future__ import annotations
 

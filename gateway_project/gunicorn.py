@@ -1,6 +1,6 @@
 """gunicorn's configuration: addresses, workers, timeouts, limits.
 
-Knows gunicorn's words. Must never import what opens sockets or starts threads: the worker patches those first.
+Does not import modules that open sockets or start threads: the worker has to patch those first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ bind = f"fd://{_listening}" if _listening else _place
 
 worker_class = "gateway_project.gunicorn_worker.GatewayWorker"
 workers = _count("WEB_WORKERS", min(os.cpu_count() or 1, 4))
-_DESCRIPTORS = 256  # Of a worker, besides those of its connections.
+_DESCRIPTORS = 256  # For one worker, besides those of its connections.
 
 
 def _connections(wanted: int) -> int:
@@ -66,7 +66,7 @@ limit_request_line = 8190
 limit_request_fields = 100
 limit_request_field_size = 16384
 
-# Whose word about the client's address and scheme is taken; nobody's unless the operator says so.
+# Proxies that are trusted to state the client's address and scheme; none by default.
 forwarded_allow_ips = os.environ.get("FORWARDED_ALLOW_IPS", "")
 
 # Requests are in the request log and the metrics; the control interface would be one more way in.

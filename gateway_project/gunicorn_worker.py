@@ -45,7 +45,7 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
         self._most_patience = STOP_TIMEOUT
 
     def handle(self, listener: Any, client: Any, addr: Any) -> None:
-        """Serve a connection. TLS and what else gunicorn can be told to speak here stays gunicorn's own."""
+        """Serve a connection. TLS and the other protocols that gunicorn supports are left to gunicorn."""
         if self.cfg.is_ssl or self.cfg.proxy_protocol != "off":
             super().handle(listener, client, addr)
             return
@@ -78,7 +78,7 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
 
     @cached_property
     def limits(self) -> ClientLimits:
-        """What one client may ask for."""
+        """The limits for one client."""
         return ClientLimits.of_environment()
 
     @cached_property
@@ -96,7 +96,7 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
 
     @cached_property
     def connection_settings(self) -> ConnectionSettings:
-        """What holds for every connection."""
+        """The settings of all connections."""
         from gateway_project.http import client_events
 
         cfg = self.cfg
@@ -159,6 +159,6 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
             self.connections.end_overdue(stopping=not self.alive)
             client_events.hand_over()
             if not self.alive:
-                # Answers under way have as long as they take when another process serves in the place of this one.
+                # Answers in progress have no time limit when another process has replaced this one.
                 patience = self._most_patience if is_draining() else min(STOP_TIMEOUT, self._most_patience)
                 self.cfg.set("graceful_timeout", patience)

@@ -1,7 +1,6 @@
 """Health check, `GET /`: can this process reach its stores? Metrics, `GET /metrics`: what all processes have counted.
 
-Knows how to ask each store within bounded time. Must never tell an address, a credential or a setting: who asks may
-be anyone.
+Each check has a time limit. Results contain no address, credential or setting, because the caller may be anyone.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class _Check(Thread):
     def run(self) -> None:
         try:
             self._ask()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with the store is what is asked for
+        except Exception as error:  # noqa: BLE001 - any error of the store is the result of the check
             log.warning(
                 "health.failed", check=self.subject, store=_address_of(self.subject), error=type(error).__name__
             )
@@ -112,7 +111,7 @@ class _Check(Thread):
         self.join(max(0.0, self._deadline - time.monotonic()))
 
     def result(self) -> dict[str, Any]:
-        """Return the check as it is told on the wire."""
+        """Return the check as JSON."""
         error = self.error
         return {"connected": True} if error is None else {"connected": False, "error": error}
 

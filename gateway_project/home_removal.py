@@ -1,7 +1,7 @@
-"""Removal of a home, with what it has elsewhere: data that its database's user can reach, and copies of programs.
+"""Removal of a home and its folders elsewhere: data that the database's user can reach, and copies of programs.
 
-`gateway remove-home` says what would go, and `gateway remove-home --yes` removes it. Data elsewhere go before the home,
-whose link leads to them: a removal that is cut short is finished by the next.
+`gateway remove-home` lists the folders, and `gateway remove-home --yes` removes them. Data elsewhere go before the
+home, whose link leads to them, so an interrupted removal can be repeated.
 """
 
 from __future__ import annotations

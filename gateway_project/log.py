@@ -51,9 +51,9 @@ def logging_config(*, development: bool) -> None:
             "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
             "root": {"handlers": ["stderr"], "level": "INFO"},
             "loggers": {
-                # What went wrong is logged where it did; this would say it again for every answer.
+                # Errors are logged where they happen; this would repeat them for every answer.
                 "django.request": {"level": "CRITICAL"},
-                # Anybody makes it write, with a traceback: `apps.kernel.rest.suspicious` counts instead.
+                # Any client can cause such lines, with a traceback; `apps.kernel.rest.suspicious` counts them instead.
                 "django.security": {"level": "CRITICAL"},
                 "httpx": {"level": "WARNING"},
                 "celery.app.trace": {"level": "WARNING"},

@@ -1,6 +1,6 @@
-"""Where passkeys are good: the domain they are made for (the RP ID), and the origins of pages that may ask for them.
+"""Where passkeys are valid: the domain they are created for (the RP ID), and the origins of pages that may use them.
 
-Knows what browsers insist on: a domain that is no address, and HTTPS but on the machine itself. Reads PASSKEY_RP_ID and
+Browsers require a domain name (no IP address), and HTTPS except on the machine itself. Reads PASSKEY_RP_ID and
 PASSKEY_ORIGINS, and takes both from PUBLIC_URL where they are not set.
 """
 

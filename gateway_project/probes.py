@@ -1,7 +1,7 @@
 """Probes of an orchestrator: `GET /livez`, is this process alive? `GET /readyz`, should it be sent requests?
 
-Knows why a node should get none: it drains, it has never reached its stores, or it cannot keep records. Must never let
-an outage of a shared store take every node out at once: each of them serves on without, as far as that is safe.
+A node gets none while it drains, until it has reached its stores once, and while it cannot keep records. An outage of a
+shared store does not make all nodes unready at once: each continues to serve as far as that is safe.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway_project.health import check_stores
 
 
 class _Readiness:
-    """What one process knows of itself: once it has reached its stores, their outages are no reason any more."""
+    """State of one process: once it has reached its stores, their outages no longer make it unready."""
 
     def __init__(self, check: Callable[[], Mapping[str, Mapping[str, Any]]]) -> None:
         self._check = check

@@ -1,7 +1,4 @@
-"""Process supervisor: starts, restarts, logs and stops child processes.
-
-Knows processes, pipes and patience. Must never know what the processes are for; `server.py` does.
-"""
+"""Process supervisor: starts, restarts, logs and stops child processes."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _FIRST_DELAY, _LAST_DELAY, _HEALTHY_LIFE = 0.2, 5.0, 30.0
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """What a child is: how it is started, and how it is asked and then made to stop."""
+    """Settings of a child process: how it is started and stopped."""
 
     name: str
     # Starts the process with its output on the given descriptor; may raise OSError.
@@ -41,19 +38,19 @@ class ProcessSpec:
 
 
 class _Log(RotatingFileHandler):
-    """A log file that nobody has to care for: what the disk does not take is dropped, and that is told once."""
+    """A log file that never fails: lines that cannot be written are dropped, which is reported once."""
 
     _failing = False
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's word for it
-        """Tell the terminal when it begins; a traceback for every line would help nobody."""
+        """Print once to the terminal that writing fails, instead of a traceback for every line."""
         if not self._failing:
             self._failing = True
             with suppress(OSError):
                 os.write(2, f"{self.baseFilename} cannot be written ({sys.exc_info()[1]}); lines are lost\n".encode())
 
     def flush(self) -> None:
-        """Write what has gathered; once that works, the next failure is told again."""
+        """Write the gathered lines; after a success, the next failure is reported again."""
         super().flush()
         self._failing = False
 
@@ -62,7 +59,7 @@ class SupervisedProcess:
     """A role's process, and the next one when that has ended."""
 
     def __init__(self, role: ProcessSpec, log: Path, show: Callable[[str], None] | None = None) -> None:
-        """Write what the process says to `log`, begun anew and bounded, and pass it to `show` line by line."""
+        """Write the output of the process to a new `log` of limited size, and pass it to `show` line by line."""
         self.spec = role
         self.last_lines: deque[str] = deque(maxlen=20)
         self._show = show

@@ -1,7 +1,7 @@
 """Redis/Valkey configuration checks: is the server fit to hold reservations, limits and records, another the cache?
 
-Knows what it must not do: evict, or keep everything in memory only. Must never keep the product from starting because
-the server is away, nor because it does not say.
+The server must not evict keys or keep everything in memory only. The product also starts when the server is unreachable
+or does not report its configuration.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def find_store_problems() -> list[CheckMessage]:
     try:
         if misplaced := [*find_misnamed_cluster(), *find_other_shards()]:
             return misplaced
-        # Of a cluster each primary is asked, and what several have in common is told once.
+        # Each primary of a cluster is checked; a problem of several is reported once.
         found = {one.id: one for server in servers() for one in _findings(_ask(server))}
     except RedisError:
         # Whether it is there is asked elsewhere, all the time.

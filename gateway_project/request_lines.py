@@ -18,9 +18,9 @@ from apps.logs.entry import Entry
 from gateway_project.terminal_output import print_line
 
 Application = Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]
-# What a browser asks for beside a page, and what looks whether the server is there.
+# Files that a page loads, and probes.
 _LEFT_OUT: Final = ("/static/", "/metrics", "/favicon.ico")
-_MOST_NAMED, _LONGEST_PATH = 1_000, 120
+_MAX_NAMED, _MAX_PATH = 1_000, 120
 
 
 class RequestLines:
@@ -51,7 +51,7 @@ class RequestLines:
         def finish() -> None:
             spent = round((time.monotonic() - began) * 1000)
             about = self._words_of(answer["id"])
-            shown = path[:_LONGEST_PATH].encode("latin-1", "replace").decode("utf-8", "replace")
+            shown = path[:_MAX_PATH].encode("latin-1", "replace").decode("utf-8", "replace")
             printable = "".join(one if one.isprintable() else "?" for one in shown)
             self._write(" ".join(filter(None, [method, printable, answer["status"], f"{spent} ms", about])))
 
@@ -59,7 +59,7 @@ class RequestLines:
 
     def _record(self, entry: Entry) -> None:
         self._recorded[entry.request_id] = entry
-        while len(self._recorded) > _MOST_NAMED:
+        while len(self._recorded) > _MAX_NAMED:
             self._recorded.popitem(last=False)
 
     def _words_of(self, request_id: str) -> str:
@@ -71,7 +71,7 @@ class RequestLines:
 
 
 class _Watched:
-    """An answer's pieces, whose end is told once."""
+    """An answer's pieces; reports their end once."""
 
     def __init__(self, body: Iterable[bytes], finish: Callable[[], None]) -> None:
         self._body, self._finish = body, finish

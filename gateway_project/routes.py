@@ -1,6 +1,6 @@
 """The route table: one row an endpoint, for the URL map, hot routes, error envelopes and rate limits.
 
-Knows every endpoint by name. Must never know how a row is found (`apps.kernel.rest.routes`).
+`apps.kernel.rest.routes` looks routes up.
 """
 
 from __future__ import annotations
@@ -273,13 +273,13 @@ _OAUTH_ROUTES = [
     Route("v1/auth/keys", oauth.exchange_key, Family.OPENAI),
 ]
 if settings.STRIPE_WEBHOOK_SECRETS:
-    # Without a secret nobody could tell the processor's messages from others'.
+    # Without a secret the processor's messages could not be verified.
     _LOG_ROUTES.append(_logs("webhooks/stripe", webhooks.stripe))
 
 TABLE = put_in_force(
     RouteTable(
         [*_MODEL_ROUTES, *_MANAGEMENT_ROUTES, *_LOG_ROUTES, *_OAUTH_ROUTES],
-        # Of paths that are no route's: clients of these APIs ask for what is not here.
+        # For unknown paths: clients of these APIs may ask for endpoints that do not exist here.
         unknown={
             **dict.fromkeys(("v1", "v2", "openai", "v1beta/openai"), Family.OPENAI),
             **dict.fromkeys(("v1beta", "v1beta1"), Family.GOOGLE),

@@ -1,7 +1,4 @@
-"""CPU scheduling priority: background processes let those go first that answer clients.
-
-Knows Linux' scheduler. Must never know what a process is for.
-"""
+"""CPU scheduling priority: processes that answer clients run before background processes."""
 
 from __future__ import annotations
 
@@ -22,8 +19,8 @@ _SLICE = 100_000_000
 def lower_scheduling_priority() -> None:
     """Let others go first from now on, in this process and those it starts; their share of the cores stays the same.
 
-    It interrupts nobody by waking up (SCHED_BATCH), and who wakes up interrupts it (its slice is the longest; Linux
-    before 6.12 does not know slices). Where that is not to be had nothing changes.
+    It does not interrupt other processes by waking up (SCHED_BATCH), and they interrupt it (its slice is the longest;
+    Linux before 6.12 has no slices). Does nothing where the system does not support this.
     """
     number = _NUMBERS.get(platform.machine())
     if sys.platform != "linux" or number is None:

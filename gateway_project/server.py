@@ -1,7 +1,6 @@
 """The server on one machine: starts stores, set-up and the Procfile's processes in order, supervises and stops them.
 
-Knows the order, and what each process is told about the others. Must never know Django or what a process does.
-Run as `python -m gateway_project.server`; `script/server` is its front door.
+Does not import Django. Run as `python -m gateway_project.server`, normally through `script/server`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from gateway_project.terminal_output import print_important_line, print_line, pr
 # Seconds for the web process to answer.
 _READY_PATIENCE = 60.0
 _WEB = "web"
-# Who makes somebody wait by its own waiting.
+# A process that others wait for.
 _ANSWERING = frozenset({_WEB, "sandbox"})
 _CHECK = (sys.executable, "-m", "gateway_project.settings_problems")
 _PREPARE = (sys.executable, "manage.py", "prepare")
@@ -70,7 +69,7 @@ class Server:
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGUSR2, self._on_reload)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # Which is what nohup asks for.
-            # A terminal that is closed takes along what was started in it; without one, it is an operator's word.
+            # Closing a terminal stops the processes started in it; without a terminal an operator sent the signal.
             signal.signal(signal.SIGHUP, self._on_signal if has_terminal() else self._on_reload)
         try:
             self._start_everything()
@@ -117,7 +116,7 @@ class Server:
         data_directory.write_store_urls(self._config.data_directory, urls_of_stores)
 
     def _check_settings(self) -> None:
-        """Raise StartError when the environment is not fit to serve with; each problem has been told."""
+        """Raise StartError when the environment is not fit to serve with; each problem has been printed."""
         if self._run(_CHECK):
             raise StartError("these settings are wrong (above); nothing has been started")
 
@@ -170,7 +169,7 @@ class Server:
         return self._child(ProcessSpec(_WEB, start, first_delay=0.0))
 
     def _reload(self) -> None:
-        """Begin what was asked for, and go on with what has begun."""
+        """Start a requested reload, and continue one in progress."""
         if self._web is None:
             return
         if self._reload_requests:
@@ -215,7 +214,7 @@ class Server:
         web, failure = self._web, f"{self._config.url} does not answer 200"
         if web is None:
             raise StartError("the Procfile names no web process")
-        # Connections are taken from the start: to ask before somebody accepts them would be to wait.
+        # The socket listens from the start: a request before a worker accepts connections would wait.
         self._wait(lambda: web.serving.ready, web.serving.child, _READY_PATIENCE, failure)
         self._wait(lambda: is_healthy(self._config), web.serving.child, _READY_PATIENCE, failure)
 
@@ -282,7 +281,7 @@ def main(procfile: Path = data_directory.PROJECT / "Procfile", prepare: Sequence
 
 
 def _environment(config: ServerConfig) -> dict[str, str]:
-    """Return what every process is told, besides the stores."""
+    """Return the environment of every process, without the stores."""
     return {
         # For people, where there is a terminal that they read.
         "REQUEST_LINES": str(config.mode == "development" and sys.stdout.isatty()),

@@ -1,7 +1,4 @@
-"""Server configuration: data directory, mode, host and port of one server.
-
-Knows ports, and whether something answers there. Must never know what is served.
-"""
+"""Server configuration: data directory, mode, host and port of one server."""
 
 from __future__ import annotations
 
@@ -73,7 +70,7 @@ def is_healthy(config: ServerConfig) -> bool:
 
 
 def has_terminal() -> bool:
-    """Was this process started in a terminal, whose end is told by SIGHUP?"""
+    """Was this process started in a terminal, which sends SIGHUP when it closes?"""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:

@@ -52,11 +52,11 @@ ENCRYPTION_KEYS = env.secret("ENCRYPTION_KEYS", GATEWAY_MODE, GATEWAY_HOME, env.
 DEBUG = False
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", "testserver") if DEVELOPMENT else ())
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
-# What a command asks for beside a running server is that server's own, unless PORT says otherwise.
+# A command beside a running server uses that server's port, unless PORT says otherwise.
 _stores = data_directory.read_store_urls()
 _own_url = f"http://127.0.0.1:{PORT}" if env.text("PORT") else _stores.get("server_url", "")
 PUBLIC_URL = env.text("PUBLIC_URL", _own_url or f"http://127.0.0.1:{PORT}").rstrip("/")
-# Of which domain passkeys are, and on which origins they are asked for.
+# The domain of passkeys, and the origins whose pages may use them.
 PASSKEY_DOMAIN = PasskeyDomain.of_environment(PUBLIC_URL)
 _BEHIND_TLS = urlsplit(PUBLIC_URL).scheme == "https"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _BEHIND_TLS
@@ -64,7 +64,7 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _BEHIND_TLS els
 SECURE_HSTS_SECONDS = 31_536_000 if _BEHIND_TLS else 0
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
-# Of the admin's pages: scripts are the server's own files, and none is made from text. Alpine and charts set styles of
+# For the admin's pages: scripts are the server's own files, and none is made from text. Alpine and charts set styles of
 # elements.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -83,7 +83,7 @@ CONTENT_SECURITY_POLICY = {
 METRICS_TOKEN = env.text("METRICS_TOKEN")
 METRICS_PUBLIC = env.boolean("METRICS_PUBLIC", default=False)
 
-# What the door to the web process keeps to; here so that a wrong value stops every process.
+# Limits of the web process; read here so that a wrong value stops every process.
 CLIENT_LIMITS, CORS_ORIGINS = ClientLimits.of_environment(), CorsOrigins.of_environment()
 
 # --- apps ---------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ STATICFILES_FINDERS = ["gateway_project.static_files.ServedFilesFinder"]
 WHITENOISE_USE_FINDERS = DEVELOPMENT
 STATIC_ROOT = None if DEVELOPMENT else GATEWAY_HOME / "static"
 if not DEVELOPMENT:
-    # Beside each file its gzip, which the API reference loads in a quarter of the time. Nobody loads source maps.
+    # Beside each file its gzip, which the API reference loads in a quarter of the time. Source maps are not loaded.
     STORAGES = {
         "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
         "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
@@ -201,7 +201,7 @@ DATABASE_POOL_SIZE = env.integer("DATABASE_POOL_SIZE", 10, 0, 200)
 # of the server's nor of ours.
 DATABASE_STATEMENT_TIMEOUT = env.integer("DATABASE_STATEMENT_TIMEOUT", 30, 0, 3600)
 DATABASE_CONNECT_TIMEOUT = env.integer("DATABASE_CONNECT_TIMEOUT", 5, 2, 60)
-# Seconds for which what was read of a key serves on while the database is away.
+# Seconds for which the cached policy of a key stays valid while the database is unreachable.
 POLICY_MAX_STALE = env.integer("POLICY_MAX_STALE", 900, 0, 86_400)
 # Read replicas, and the seconds by which what they answer may be old; past them the primary is read.
 DATABASE_REPLICA_URLS = env.replica_urls("DATABASE_REPLICA_URL")
@@ -218,7 +218,7 @@ DISK_FREE_ALARM = env.integer("DISK_FREE_ALARM", 256 * 1024 * 1024, 0, 1024**4)
 # Where days of the log are moved that are older than a week; without it PostgreSQL keeps all of them.
 CLICKHOUSE_URL = env.url_of_extra("CLICKHOUSE_URL", "clickhouse_connect", "clickhouse")
 
-# A store that hangs may cost a request this much, no more; a connection that it closed is opened anew once.
+# Time that a store which hangs may cost a request; a connection that it closed is opened again once.
 _redis_budget = {
     "socket_connect_timeout": 0.5,
     "socket_timeout": 0.5,
@@ -258,7 +258,7 @@ REST_KNOX = {
     "MIN_REFRESH_INTERVAL": 3600,
 }
 REST_FRAMEWORK = {
-    # Each endpoint states who it recognizes; one that does not lets nobody in.
+    # Each endpoint states its authentication; one that does not rejects all requests.
     "DEFAULT_AUTHENTICATION_CLASSES": [],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
@@ -270,7 +270,7 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": None,
     "COERCE_DECIMAL_TO_STRING": True,
     "DEFAULT_SCHEMA_CLASS": "gateway_project.openapi.operation_schema.OperationSchema",
-    # Proxies in front whose `X-Forwarded-For` is believed when callers are told apart by address.
+    # Number of proxies in front whose `X-Forwarded-For` is trusted when callers are distinguished by address.
     "NUM_PROXIES": CLIENT_LIMITS.proxies,
 }
 
@@ -330,7 +330,7 @@ STRIPE_PUBLISHABLE_KEY = env.text("STRIPE_PUBLISHABLE_KEY")
 STRIPE_WEBHOOK_SECRETS = env.words("STRIPE_WEBHOOK_SECRET")
 # The price (49 USD a month) of the pro plan there.
 STRIPE_PRO_PRICE = env.text("STRIPE_PRO_PRICE")
-# Who the invoices are from, and the first part of their numbers.
+# The issuer of invoices, and the first part of their numbers.
 INVOICE_ISSUER_NAME = env.text("INVOICE_ISSUER_NAME", "Model gateway")
 INVOICE_ISSUER_ADDRESS = env.text("INVOICE_ISSUER_ADDRESS").replace("\\n", "\n")
 INVOICE_ISSUER_EMAIL = env.text("INVOICE_ISSUER_EMAIL")
@@ -338,11 +338,11 @@ INVOICE_ISSUER_TAX_ID = env.text("INVOICE_ISSUER_TAX_ID")
 INVOICE_NUMBER_PREFIX = env.text("INVOICE_NUMBER_PREFIX", "INV-")
 # Where it is asked, when that is not Stripe itself.
 STRIPE_API_BASE = env.text("STRIPE_API_BASE").rstrip("/")
-# Who may make an account: everybody, whom somebody has invited, or nobody.
+# Allowed sign-ups: everyone, only invited people, or no one.
 SIGN_UP = env.choice("SIGN_UP", ("open", "invite", "closed"), "open" if DEVELOPMENT else "invite")
 # How many organizations a user may own; operators raise it for a person in the admin.
 ORGANIZATIONS_PER_USER = env.integer("ORGANIZATIONS_PER_USER", 3, 0, 1_000_000)
-# Whether an address has to be confirmed before anybody signs in under it.
+# Whether an e-mail address must be confirmed before its user can sign in.
 EMAIL_VERIFICATION = env.boolean("EMAIL_VERIFICATION", default=not DEVELOPMENT)
 # Written to the log until it says how it is sent.
 vars().update(env.email("EMAIL_URL"))
@@ -354,7 +354,7 @@ DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "gateway@localhost")
 BODY_LIMIT = DATA_UPLOAD_MAX_MEMORY_SIZE = CLIENT_LIMITS.body
 # Largest file of lines for a batch, which is never in memory as a whole.
 FILE_UPLOAD_LIMIT = CLIENT_LIMITS.file
-# Bytes of large requests and answers that one worker holds at a time, and holds for one organization; beyond them new
+# Bytes of large requests and answers held in memory at a time, by one worker and for one organization; beyond them new
 # large requests get 503 and 429.
 WORKER_BYTES_IN_FLIGHT = env.integer("WORKER_BYTES_IN_FLIGHT", 512 * 1024 * 1024, 1024, 1024**4)
 ORGANIZATION_BYTES_IN_FLIGHT = env.integer("ORGANIZATION_BYTES_IN_FLIGHT", 128 * 1024 * 1024, 1024, 1024**4)
@@ -368,7 +368,7 @@ UPSTREAM_TOTAL_TIMEOUT = env.seconds("UPSTREAM_TOTAL_TIMEOUT", 900, high=86_400)
 # Requests a minute by plan, where the operator wants others than the plan's own; 0 is no limit.
 RATE_LIMITS = {plan: env.optional_integer(f"RATE_LIMIT_{plan.upper()}", 0, 10_000_000) for plan in PLANS}
 FREE_MODELS_PER_MINUTE = env.integer("FREE_MODELS_PER_MINUTE", 20, 0, 10_000_000)
-# USD that an organization may be served for in each process while nobody can check its credits; 0 serves nobody then.
+# USD that an organization may spend in each process while its credits cannot be checked; 0 rejects requests then.
 OFFLINE_ALLOWANCE_USD = env.usd("OFFLINE_ALLOWANCE_USD", "1.00", high=10_000)
 # Share of requests that try out a provider of which nothing fresh is known.
 ROUTING_EXPLORATION = env.share("ROUTING_EXPLORATION", 0.01)
@@ -403,7 +403,7 @@ GATEWAY_ALLOW_PRIVATE_ADDRESSES = env.boolean("GATEWAY_ALLOW_PRIVATE_ADDRESSES",
 # Traces and metrics over OTLP; off unless a collector is named.
 TELEMETRY = TelemetrySettings.of_environment()
 
-# Whether the terminal is told of each request: where a server was started in one.
+# Whether each request is printed to the terminal in which the server was started.
 REQUEST_LINES = env.boolean("REQUEST_LINES", default=False)
 
 LOGGING_CONFIG = None

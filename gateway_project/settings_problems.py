@@ -1,7 +1,7 @@
-"""Settings problems: all that is wrong with the environment, told at once, before anything is started.
+"""Settings problems: all problems of the environment, reported at once, before anything is started.
 
-`python -m gateway_project.settings_problems` prints each on a line of its own and exits with 1 when there is one. Knows
-the settings and what is unsafe about them. Must never repeat a secret, nor need a store.
+`python -m gateway_project.settings_problems` prints each on a line of its own and exits with 1 when there is one.
+Secrets are never printed, and no store is needed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from django.core.exceptions import ImproperlyConfigured
 from gateway_project import env
 from gateway_project.terminal_output import print_line
 
-# That a store's URL is missing: whoever starts stores of its own sets it afterwards.
+# Errors about missing store URLs: a server that starts its own stores sets the URLs afterwards.
 _STORES_OF_ITS_OWN = frozenset({"gateway.E005", "gateway.E006"})
 
 
 def find_problems() -> list[str]:
-    """Return what keeps the server from starting, in words; first what cannot be read, then what is not safe."""
+    """Return the reasons why the server cannot start: unreadable values first, then unsafe ones."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
     with env.collect_problems() as problems:
         from django.conf import settings

@@ -3,8 +3,6 @@
 The supervisor holds the socket and gives it to each web process that it starts (`Listener`), hears when all workers of
 one serve, and tells one that is replaced to finish what it has begun (`Handover`). A web process reads both from its
 environment; started by itself, without a supervisor, it finds nothing there and binds a socket of its own.
-
-Knows descriptors. Must never know what is served.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class Listener:
     def __init__(self, config: ServerConfig) -> None:
         """Listen: who connects waits until a web process accepts.
 
-        Raises StartError when another process keeps the port, or nobody could listen there.
+        Raises StartError when another process keeps the port, or the address cannot be used.
         """
         deadline = time.monotonic() + _PORT_PATIENCE
         while (bound := _bind(config)) is None:
@@ -56,7 +54,7 @@ class Listener:
 
 
 class Handover:
-    """What the supervisor and one web process tell each other."""
+    """The pipes between the supervisor and one web process."""
 
     def __init__(self, listener: Listener) -> None:
         self._hearing, self._telling = os.pipe()
@@ -68,12 +66,12 @@ class Handover:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """What the web process inherits."""
+        """The descriptors that the web process inherits."""
         return self._listener.fileno(), self._telling, self._flag
 
     @property
     def variables(self) -> dict[str, str]:
-        """How it learns of that."""
+        """The environment variables that name them."""
         return {LISTEN: str(self._listener.fileno()), READY: str(self._telling), DRAIN: str(self._flag)}
 
     def started(self) -> None:

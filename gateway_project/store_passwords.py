@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote
 
 from apps.kernel.redis_cluster_url import split_hosts, split_url
 
-# What images and packages come with, and what is tried first.
+# Default passwords of images and packages, and the first guesses of attackers.
 _DEFAULTS: Final = {
     *("postgres", "postgresql", "redis", "valkey", "clickhouse", "gateway", "model-gateway", "guest", "test"),
     *("password", "passw0rd", "pass", "secret", "changeme", "change-me", "change_me", "example", "default"),
@@ -22,7 +22,7 @@ _DEFAULTS: Final = {
 _OF_POSTGRES: Final = frozenset({"sslcert", "passfile", "krbsrvname"})
 _OF_REDIS: Final = frozenset({"ssl_certfile"})
 _POSTGRES_VARIABLES: Final = ("PGPASSWORD", "PGPASSFILE", "PGSSLCERT", "PGSERVICE")
-# Of a port that is not written; which one does not matter here.
+# Used for a URL without a port; its value does not matter here.
 _ANY_PORT: Final = 1
 
 
@@ -38,13 +38,13 @@ def is_local(host: str) -> bool:
 
 
 def fault_of(url: str, environment: Mapping[str, str]) -> str | None:
-    """Return what is wrong with the password in a store's URL, without a word of it; None where nothing is."""
+    """Return what is wrong with the password in a store's URL, without repeating it; None if it is fine."""
     parts = split_url(url)
     if not url or "unix" in parts.scheme or parts.scheme in {"redis+socket", "memory"}:
         return None
     options = parse_qs(parts.query)
     try:
-        # Of a pool of hosts, one over a network is enough; PostgreSQL's may stand in the query.
+        # One host of a pool that is on a network is enough; PostgreSQL's hosts may be in the query.
         hosts = [host for host, _ in split_hosts(parts.hosts, _ANY_PORT)] if parts.hosts else options.get("host", [""])
     except ValueError:
         return None

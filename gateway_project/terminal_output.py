@@ -6,7 +6,7 @@ import os
 import re
 import sys
 
-# A log line of development (`log.py`) that says that all goes well.
+# A routine log line of development (`log.py`).
 _ROUTINE = re.compile(r"\S+Z \[(debug|info) ")
 
 
@@ -24,6 +24,6 @@ def print_process_line(name: str, line: str) -> None:
 
 
 def print_important_line(name: str, line: str) -> None:
-    """Tell the terminal what a process said, unless all goes well: that is for the process's log file."""
+    """Print a line of a process, except routine log lines, which are in the process's log file only."""
     if _ROUTINE.match(line) is None:
         print_process_line(name, line)

@@ -63,5 +63,5 @@ def _begin() -> None:
 if settings.REQUEST_LINES:
     application = RequestLines(application)
 
-# What a worker does beside answering; its server calls it once (`gunicorn.py`).
+# Starts a worker's background work; its server calls it once (`gunicorn.py`).
 application.begin = _begin  # type: ignore[attr-defined] # functions have attributes

@@ -1,7 +1,6 @@
 """The test cluster: PostgreSQL and Valkey of this run only, started before Django reads its settings.
 
-Knows how the run's stores come and go. Must never know what is tested. A URL in the environment is used instead of
-a store of our own, and nothing outside the test database is emptied there.
+A URL in the environment is used instead of a store of our own, and nothing outside the test database is emptied there.
 """
 
 from __future__ import annotations

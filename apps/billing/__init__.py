@@ -1,1 +1,1 @@
-"""What things cost and who owes what: prices times usage, ledger, transactions, reservations."""
+"""Prices times usage, the ledger, payments and reservations."""

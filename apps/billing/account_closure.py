@@ -1,6 +1,6 @@
-"""Account closure: a deleted organization's subscription, customer and cards go at the payment processor as well.
+"""Account closure: ends a deleted organization's subscription, customer and cards at the payment processor.
 
-Knows deleted organizations. Must never delete while a payment is under way: it would be lost from sight.
+An account with a payment in progress stays until the payment's outcome is known.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from apps.organizations.models import Organization
 
 
 def accounts_to_close() -> QuerySet[BillingAccount]:
-    """Return the accounts that are to be closed."""
+    """Return the accounts to close."""
     pending = Transaction.objects.filter(organization=OuterRef("organization"), status=Transaction.Status.PENDING)
     rows = BillingAccount.objects.filter(
         ~Exists(pending), organization__status=Organization.Status.DELETED, processor_customer_id__isnull=False
@@ -24,7 +24,7 @@ def accounts_to_close() -> QuerySet[BillingAccount]:
 
 
 def close_account(account: BillingAccount) -> None:
-    """End the subscription, and forget customer and cards there. Raises ProcessorAway, Refused."""
+    """End the subscription and delete customer and cards there. Raises ProcessorAway, Refused."""
     if account.subscription_id and account.subscription_status:
         payment_processor.end_subscription(account.subscription_id)
         subscription.sync(account)

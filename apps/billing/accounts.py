@@ -1,7 +1,4 @@
-"""Billing accounts: an organization's customer at the payment processor, created once.
-
-Knows accounts. Must never know what is paid.
-"""
+"""Billing accounts: an organization's customer at the payment processor, created once."""
 
 from __future__ import annotations
 
@@ -21,15 +18,15 @@ def account_of(organization_id: UUID) -> BillingAccount:
 
 
 def locked_account(organization_id: UUID) -> BillingAccount:
-    """Return the account as it is now, which others have to wait for; inside the caller's transaction."""
+    """Return the account, locked until the caller's transaction ends."""
     account_of(organization_id)
     return BillingAccount.objects.select_for_update(no_key=True).get(organization_id=organization_id)
 
 
 def locked_transaction(transaction_id: UUID) -> Transaction:
-    """Return a transaction as it is now, its account locked with it; inside the caller's transaction.
+    """Return a transaction, locked with its account until the caller's transaction ends.
 
-    Always account, then row, then organization: nobody waits in a circle.
+    Lock order is account, transaction, organization, which prevents deadlocks.
     """
     organization_id = Transaction.objects.values_list("organization_id", flat=True).get(pk=transaction_id)
     locked_account(organization_id)
@@ -37,9 +34,9 @@ def locked_transaction(transaction_id: UUID) -> Transaction:
 
 
 def customer_of(organization: Organization) -> str:
-    """Return the id of the organization's customer, made on first use. Raises ProcessorAway, ProcessorOff, Refused.
+    """Return the id of the organization's customer, created on first use. Raises ProcessorAway, ProcessorOff, Refused.
 
-    Those who make it at once, or again after a crash, make the same: it is asked for under the organization's id.
+    Concurrent or repeated creation gives the same customer, because the organization's id is the idempotency key.
     """
     account = account_of(organization.id)
     if account.processor_customer_id is None:
@@ -54,5 +51,5 @@ def customer_of(organization: Organization) -> str:
 
 
 def find_account(customer: str) -> BillingAccount | None:
-    """Return the account of a customer at the processor; None for one that is not of ours."""
+    """Return the account of a customer at the processor; None if the customer is not ours."""
     return BillingAccount.objects.filter(processor_customer_id=customer).first() if customer else None

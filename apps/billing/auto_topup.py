@@ -1,6 +1,6 @@
-"""Automatic top-ups: whose credits fell below their threshold, what is charged then, and when it is given up.
+"""Automatic top-up: which organizations are due, the amount, and when to stop after declines.
 
-Knows thresholds and declines. Must never charge: `topup.py` does, a manual one alike.
+`topup.py` makes the charge, as for manual top-ups.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from apps.organizations.models import Organization
 # USD of one top-up, automatic or not.
 LOWEST, HIGHEST = Decimal(5), Decimal(10_000)
 CENT = Decimal("0.01")
-# How long is waited after the first, second, ... decline in a row; the one after the last wait turns it off.
+# Waiting times after consecutive declines; a decline after the last one turns automatic top-up off.
 WAITS = (timedelta(hours=1), timedelta(hours=6), timedelta(hours=24))
-MOST_DECLINES = 3
+MAX_DECLINES = 3
 
 
 def due() -> list[UUID]:
-    """Return the organizations whose credits are below their threshold, and who can be charged now."""
+    """Return the organizations below their threshold that can be charged now."""
     card = PaymentMethod.objects.filter(organization=OuterRef("pk"), is_default=True)
     rows = Organization.objects.filter(
         _may_be_tried(), auto_top_up_enabled=True, credits__lt=F("auto_top_up_threshold"), status="active"
@@ -37,9 +37,9 @@ def due() -> list[UUID]:
 
 
 def begin(organization_id: UUID) -> Transaction | None:
-    """Write down that an organization is topped up; None when, on a second look, it is not due or already under way.
+    """Create the pending top-up of an organization; None if it is no longer due or already in progress.
 
-    Two who look at once wait for each other, and the second sees what the first one did.
+    Concurrent calls wait for each other, so the second sees the first one's row.
     """
     with transaction.atomic():
         locked_account(organization_id)
@@ -70,26 +70,26 @@ def begin(organization_id: UUID) -> Transaction | None:
 
 
 def amount_of(wanted: Decimal) -> Decimal:
-    """Return what is charged: whole cents within the bounds of a top-up. Pure."""
+    """Return the amount to charge: whole cents within the bounds of a top-up."""
     return min(max(wanted.quantize(CENT, ROUND_UP), LOWEST), HIGHEST)
 
 
 def succeeded(account: BillingAccount) -> None:
-    """Count anew after one that was paid. The caller has locked the account, and saves it."""
+    """Reset the count of declines after a payment. The caller has locked the account, and saves it."""
     account.top_up_declines, account.next_top_up_at = 0, None
 
 
 def declined(account: BillingAccount) -> None:
-    """Wait, longer each time, and in the end turn automatic top-ups off; the owners are told.
+    """Wait longer after each decline, and finally turn automatic top-up off; the owners get an e-mail.
 
     The caller has locked the account, and saves it.
     """
     account.top_up_declines += 1
     account.notice = BillingAccount.Notice.AUTO_TOP_UP_DECLINED
     account.next_top_up_at = timezone.now() + WAITS[min(account.top_up_declines, len(WAITS)) - 1]
-    if account.top_up_declines < MOST_DECLINES:
+    if account.top_up_declines < MAX_DECLINES:
         return
-    # Whoever turns it on again begins with a clean slate.
+    # Turning it on again resets the declines.
     account.top_up_declines, account.next_top_up_at = 0, None
     account.notice = BillingAccount.Notice.AUTO_TOP_UP_DISABLED
     try:

@@ -1,8 +1,8 @@
-"""Resynchronization of balance copies: Redis compared with the database, and repaired.
+"""Resynchronizes the copies of balances in Redis with the database.
 
-A copy that is behind is moved forward. One that is ahead says that the database has forgotten what it told: a backup
-was restored, or an older replica took over, and a new epoch of the ledger begins. Safe to ask while serving: copies are
-read before balances, which move first, so that none is ahead by a moment. Must never move money.
+A copy that is behind is updated. A copy that is ahead means that the database lost changes, because a backup was
+restored or an older replica took over: a new epoch of the ledger begins. Safe while serving: copies are read before
+balances, and balances change first, so no copy looks ahead because of timing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from apps.kernel.store_keys import by_shard, money_pattern
 
 log = structlog.get_logger(__name__)
 
-# Copies that are compared in one go.
+# Copies compared in one batch.
 BATCH = 1_000
 _SCOPES: tuple[Scope, ...] = ("organization", "key")
 
 _HOLD = LuaScript(
     SUM_HOLDS_LUA
     + """
-    -- KEYS: copies. Makes what is held on each what open reservations hold there; returns how many were wrong.
+    -- KEYS: copies. Sets the held amount of each to the sum of its open reservations; returns how many were wrong.
     local sums, wrong = promised(), 0
     for _, name in ipairs(KEYS) do
       local amount = string.format('%.0f', sums[name] or 0)
@@ -45,7 +45,7 @@ _HOLD = LuaScript(
 
 
 class DivergentCopy(NamedTuple):
-    """A balance, and what its copy says: amount (1e-9 USD), version and epoch."""
+    """A balance and its differing copy: amount (1e-9 USD), version and epoch."""
 
     true: Balance
     amount: int
@@ -63,10 +63,10 @@ class DivergentCopy(NamedTuple):
 
 
 class Resynced(NamedTuple):
-    """What a comparison of all copies came to.
+    """The result of comparing all copies.
 
-    `changed` are those whose amount was another; `holds` how many balances had something else held on them than open
-    reservations hold. `epoch` is the new one, where copies were ahead.
+    `changed` are the copies with a different amount; `holds` is the number of balances whose held amount differed from
+    their open reservations. `epoch` is the new epoch, if copies were ahead.
     """
 
     compared: int
@@ -76,9 +76,9 @@ class Resynced(NamedTuple):
 
 
 def resync() -> Resynced:
-    """Compare every copy with its balance and make it one again, with what is held on it.
+    """Compare every copy with its balance and repair differences, including the held amounts.
 
-    Raises DatabaseError, RedisError; then it may be repeated.
+    Raises DatabaseError, RedisError; it may be repeated.
     """
     present, compared = ledger_epoch.read_epoch(), 0
     began = None
@@ -91,10 +91,10 @@ def resync() -> Resynced:
             began = _begin_instead_of(ahead)
         compared += len(names)
         changed += [one for one in strays if one.amount != one.true.nanos]
-        # As they are by now, and of the epoch that may just have begun.
+        # Read again: the values may have changed, and a new epoch may have begun.
         balances.publish_or_raise([one.true for one in find_divergent_copies(names)])
     if began is not None:
-        # Those that agreed before it began are void since.
+        # Copies that agreed before the new epoch are void now.
         for names in batches(scan_copy_keys()):
             balances.publish_or_raise([one.true for one in find_divergent_copies(names)])
     balances.void_epochs_before(began or present)
@@ -106,7 +106,7 @@ def resync() -> Resynced:
 
 
 def repair_copies(suspects: Iterable[Balance]) -> None:
-    """Look into balances whose copies knew something newer, and make them copies again. Raises as `resync` does."""
+    """Repair the copies of balances that claimed a newer version. Raises as `resync` does."""
     names = [one.name for one in suspects]
     if not names:
         return
@@ -127,14 +127,14 @@ def _begin_instead_of(ahead: Sequence[DivergentCopy]) -> int:
 
 
 def _begin_epoch(reason: str, *, instead_of: int) -> int:
-    """Begin another epoch, of which every shard is told at once; return the present one."""
+    """Begin a new epoch and publish it to every shard at once; return the current epoch."""
     present = ledger_epoch.begin_epoch(reason, instead_of=instead_of)
     balances.void_epochs_before(present)
     return present
 
 
 def find_divergent_copies(names: Sequence[str]) -> list[DivergentCopy]:
-    """Return the balances whose copies are not they; of those that exist."""
+    """Return the existing balances whose copies differ."""
     said: dict[tuple[Scope, UUID], tuple[int, int, int]] = {}
     for name, (amount, version, epoch) in zip(names, read_fields(names, "amount", "version", "epoch"), strict=True):
         scope, identifier = parse_copy_key(name)
@@ -154,7 +154,7 @@ def scan_copy_keys() -> Iterator[str]:
 
 
 def batches(names: Iterable[str]) -> Iterator[list[str]]:
-    """Yield names, some at a time."""
+    """Yield names in batches."""
     left = iter(names)
     while batch := list(islice(left, BATCH)):
         yield batch
@@ -169,7 +169,7 @@ def read_fields(names: Sequence[str], *fields: str) -> list[list[str | None]]:
 
 
 def parse_copy_key(name: str) -> tuple[Scope, UUID | None]:
-    """Return whose balance a copy is."""
+    """Return the scope and id of a copy's balance."""
     scope, _, identifier = name.partition(balances.COPIES)[2].partition(":")
     return ("organization" if scope == "organization" else "key"), find_id(identifier)
 

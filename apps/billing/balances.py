@@ -1,8 +1,8 @@
-"""Balance copies in Redis, for the check before a call: an organization's credits, a key's usage.
+"""Balance copies in Redis, checked before each call: an organization's credits, a key's usage.
 
-The ledger owns the truth. A copy carries the ledger's epoch and version: within an epoch it only ever moves forward, so
-late or repeated publications are harmless, and a copy of another epoch is no copy (docs/adr/0085). Beside the amount
-lies what is held by reservations. Amounts are whole 1e-9 USD.
+The ledger is the source of truth. A copy carries the ledger's epoch and version: within an epoch versions only
+increase, so late or repeated updates are harmless, and copies of other epochs are ignored (docs/adr/0085). Each copy
+also has the sum of its reservations. Amounts are whole 1e-9 USD.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from apps.kernel.store_keys import SHARD_COUNT, by_shard, money_key, money_keys,
 log = structlog.get_logger(__name__)
 
 Scope = Literal["organization", "key"]
-# How the keys of balances begin, behind their shard; and those of credits and of what keys have used among them.
+# Prefix of balance keys, after the shard; and the prefixes for credits and for key usage.
 COPIES = "balance:"
 CREDITS, USAGE = f"{COPIES}organization:", f"{COPIES}key:"
-# By shard: the epoch that copies must be of to count, and the copies that moved last, newest first.
+# By shard: the current epoch, and the most recently changed copies, newest first.
 EPOCH: Final = "ledger:epoch"
 EPOCHS, MOVED = money_keys(EPOCH), money_keys("ledger:moved")
-# Copies that are remembered as having moved last.
-MOST_MOVED = 500
+# Number of recently changed copies that are remembered.
+MAX_MOVED = 500
 
 _PUBLISH = LuaScript(
     SUM_HOLDS_LUA
     + f"""
     -- KEYS: the ledger's epoch, the copies that moved last, then copies; ARGV: each one's amount, version and epoch
-    -- Returns the places, from 0, of those that say something older than what is known.
+    -- Returns the indexes, from 0, of balances that are older than the copies.
     local current = redis.call('GET', KEYS[1])
     local refused, moved = {{}}, false
     for i = 3, #KEYS do
@@ -56,7 +56,7 @@ _PUBLISH = LuaScript(
         refused[#refused + 1] = i - 3
       elseif not known[1] or known[3] ~= epoch then
         redis.call('HSET', KEYS[i], 'amount', amount, 'version', version, 'epoch', epoch)
-        -- What was held went with a copy that the store has dropped, or was given back to nothing.
+        -- The held amount was lost with a copy that the store dropped, or was released without a copy.
         if not known[1] then
           local held = string.format('%.0f', promised(KEYS[i])[KEYS[i]] or 0)
           if held ~= (known[4] or '0') then redis.call('HSET', KEYS[i], 'held', held) end
@@ -69,7 +69,7 @@ _PUBLISH = LuaScript(
         refused[#refused + 1] = i - 3
       end
     end
-    if moved then redis.call('LTRIM', KEYS[2], 0, {MOST_MOVED - 1}) end
+    if moved then redis.call('LTRIM', KEYS[2], 0, {MAX_MOVED - 1}) end
     return refused
     """
 )
@@ -87,7 +87,7 @@ _BEGIN = LuaScript(
 class Balance:
     """An organization's credits or a key's usage in USD, as of the ledger's `version` in its `epoch`.
 
-    `organization_id` is whose key it is.
+    `organization_id` is the key's organization.
     """
 
     scope: Scope
@@ -104,32 +104,32 @@ class Balance:
 
     @property
     def nanos(self) -> int:
-        """The amount in 1e-9 USD, rounded to the side that spends less."""
+        """The amount in 1e-9 USD, rounded against the spender."""
         return nanos_down(self.amount) if self.scope == "organization" else nanos_up(self.amount)
 
 
 @lru_cache(maxsize=8192)
 def key(scope: Scope, identifier: UUID, organization_id: UUID | None = None) -> str:
-    """Return the Redis key of a balance's copy, which lies in the shard of its organization.
+    """Return the Redis key of a balance's copy, in the shard of its organization.
 
-    Of a key that is to be told wherever there are several. Raises ValueError.
+    A key's balance needs `organization_id` if there are several shards. Raises ValueError.
     """
     owner = identifier if scope == "organization" else organization_id
     if owner is None and SHARD_COUNT > 1:
-        raise ValueError("A key's balance lies in the shard of its organization, which was not told")
+        raise ValueError("A key's balance is in the shard of its organization, which was not given")
     return money_key(f"{COPIES}{scope}:{identifier}", 0 if owner is None else shard_of(owner))
 
 
 def is_of_credits(name: str) -> bool:
-    """Return whether a copy, by its Redis key, is of an organization's credits, and not of what a key has used."""
+    """Return whether a copy's Redis key is for an organization's credits, not for a key's usage."""
     return CREDITS in name
 
 
 def publish(balances: Sequence[Balance]) -> None:
-    """Move the copies forward. Call after the ledger's transaction has committed.
+    """Update the copies. Call after the ledger's transaction has committed.
 
-    Without Redis there is nothing to move: a missing copy is read from the database on next use, and a stale one is
-    moved by the next settlement.
+    If Redis is down, nothing is lost: a missing copy is read from the database on next use, and a stale one is updated
+    by the next settlement.
     """
     try:
         publish_or_raise(balances)
@@ -138,15 +138,15 @@ def publish(balances: Sequence[Balance]) -> None:
 
 
 def void_epochs_before(epoch: int) -> None:
-    """Let copies of earlier epochs count for nothing. Raises RedisError."""
+    """Invalidate copies of earlier epochs. Raises RedisError."""
     ask_each(lambda shard: _BEGIN([EPOCHS[shard]], [epoch]))
 
 
 def publish_or_raise(balances: Sequence[Balance]) -> list[Balance]:
-    """Move the copies forward; return the balances whose copies know something newer. Raises RedisError.
+    """Update the copies; return the balances whose copies have a newer version. Raises RedisError.
 
-    That is so where another was quicker, and where the database has forgotten what it told before: whoever can ask it
-    finds out which (`balance_copies.mend`).
+    This happens if another process was faster, or if the database lost changes; `balance_copies.repair_copies` finds
+    out which.
     """
     refused: list[Balance] = []
     for shard, some in by_shard(balances, _name_of).items():

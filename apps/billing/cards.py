@@ -1,6 +1,6 @@
-"""Payment cards: taken at the payment processor, kept here by brand and last digits, one of them the default.
+"""Payment cards: entered at the payment processor, stored here as brand and last digits, one of them the default.
 
-Knows an organization's cards and that the processor has the last word on them. Must never see a card's number.
+The processor's state is authoritative. Card numbers never reach this code.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from apps.organizations import audit
 from apps.organizations.models import Organization
 
 NO_CARD = "Payment method not found"
-# Cards that one organization may keep.
-MOST = 20
-# Payments of one organization that may be declined within an hour.
-MOST_DECLINES = 10
+# Cards of one organization.
+MAX_CARDS = 20
+# Declined payments of one organization per hour.
+MAX_DECLINES = 10
 
 
 def begin(organization: Organization) -> str:
-    """Begin taking a card; return the secret with which the processor's own form in the browser finishes it."""
+    """Begin adding a card; return the secret for the processor's form in the browser."""
     return payment_processor.set_up_card(customer_of(organization))
 
 
 def open_page(organization: Organization, return_to: str, cancel_to: str) -> str:
-    """Begin taking a card on the processor's own page; return its address. It leads back as `open_card_page` says."""
+    """Begin adding a card on the processor's page; return its address. It leads back as `open_card_page` describes."""
     return payment_processor.open_card_page(customer_of(organization), return_to, cancel_to)
 
 
 def fetch_from_page(organization: Organization, page: str) -> Card:
-    """Return the card that was entered on the processor's page. Raises as `fetch`, and where none was entered."""
+    """Return the card that was entered on the processor's page. Raises as `fetch`, and if none was entered."""
     entered = payment_processor.card_of_page(page, customer_of(organization))
     if entered is None:
         raise InvalidRequest("No card was entered", code="payment_method_unknown")
@@ -44,13 +44,13 @@ def fetch_from_page(organization: Organization, page: str) -> Card:
 
 
 def fetch(organization: Organization, identifier: str) -> Card:
-    """Return the card that the browser brought about, now the organization's at the processor.
+    """Return the card from the browser's form, attached to the organization at the processor.
 
-    Raises InvalidRequest for what is no card, or a card of somebody else's, and for more cards than may be kept.
+    Raises InvalidRequest for something else, for another customer's card, and if the organization has the maximum.
     """
     others = PaymentMethod.objects.filter(organization=organization).exclude(processor_payment_method_id=identifier)
-    if others.count() >= MOST:
-        raise InvalidRequest(f"Maximum {MOST} payment methods per organization", code="too_many_payment_methods")
+    if others.count() >= MAX_CARDS:
+        raise InvalidRequest(f"Maximum {MAX_CARDS} payment methods per organization", code="too_many_payment_methods")
     customer = customer_of(organization)
     found = payment_processor.card(identifier)
     if found.customer is None:
@@ -63,7 +63,7 @@ def fetch(organization: Organization, identifier: str) -> Card:
 
 
 def keep(organization: Organization, card: Card) -> PaymentMethod:
-    """Keep a card, the first one as the default. The same card again changes nothing but its marks."""
+    """Store a card; the first one is the default. A known card is only updated."""
     marks = {
         "brand": card.brand,
         "last_four": card.last_four,
@@ -84,7 +84,7 @@ def keep(organization: Organization, card: Card) -> PaymentMethod:
             is_default=not rows.filter(is_default=True).exists(),
             **marks,
         )
-        # A new card: automatic top-ups need not wait for the old one's sake.
+        # A new card: automatic top-up need not wait because of the old one.
         account.top_up_declines, account.next_top_up_at = 0, None
         account.save(update_fields=["top_up_declines", "next_top_up_at", "updated_at"])
         audit.record("payment_method.create", organization_id=organization.id, resource=row, details=_details_of(row))
@@ -92,7 +92,7 @@ def keep(organization: Organization, card: Card) -> PaymentMethod:
 
 
 def make_default(row: PaymentMethod) -> PaymentMethod:
-    """Let a card be the one that is charged. Raises NotFound when it is gone."""
+    """Make a card the default. Raises NotFound if it is gone."""
     payment_processor.set_default_card(row.processor_payment_method_id, row.processor_customer_id)
     with transaction.atomic():
         account = locked_account(row.organization_id)
@@ -113,7 +113,8 @@ def make_default(row: PaymentMethod) -> PaymentMethod:
 
 
 def remove(row: PaymentMethod) -> None:
-    """Forget a card, there and here; the newest of the others becomes the default. The last of a subscription stays."""
+    """Remove a card here and at the processor; the newest other card becomes the default. A subscription keeps its
+    last."""
     others = PaymentMethod.objects.filter(organization=row.organization_id).exclude(pk=row.pk).order_by("-id")
     heir = others.first()
     account = account_of(row.organization_id)
@@ -130,7 +131,7 @@ def remove(row: PaymentMethod) -> None:
 
 
 def sync(identifier: str, customer: str) -> None:
-    """Take over what became of a card at the processor, after a message about it."""
+    """Update a card from the processor, after an event about it."""
     account = find_account(customer)
     row = PaymentMethod.objects.filter(processor_payment_method_id=identifier).first()
     try:
@@ -145,12 +146,12 @@ def sync(identifier: str, customer: str) -> None:
 
 
 def default_card(organization: Organization) -> PaymentMethod | None:
-    """Return the card that is charged; None without one."""
+    """Return the default card; None without one."""
     return PaymentMethod.objects.filter(organization=organization, is_default=True).first()
 
 
 def refuse_card_testing(organization: Organization) -> None:
-    """Raise RateLimited after many declines within an hour: stolen cards are tried out this way."""
+    """Raise RateLimited after many declines within an hour, a sign of stolen cards being tested."""
     failed = Transaction.objects.filter(
         organization=organization,
         type__in=(Transaction.Type.CREDIT_TOPUP, Transaction.Type.SUBSCRIPTION_START),
@@ -158,7 +159,7 @@ def refuse_card_testing(organization: Organization) -> None:
         is_automatic=False,
         updated_at__gt=timezone.now() - timedelta(hours=1),
     )
-    if failed.count() >= MOST_DECLINES:
+    if failed.count() >= MAX_DECLINES:
         raise RateLimited("Too many payments were declined; try again later", retry_after=3600)
 
 

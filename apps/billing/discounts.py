@@ -1,8 +1,8 @@
-"""Discounts: the share off the price of a request, the most specific of those that have not expired.
+"""Discounts: the share off a request's price; the most specific unexpired discount applies.
 
-An organization's own go before everyone's; among either, one for a model goes before one for a provider, and one for
-both before either. They are not added up. Everyone's are kept by each process under the catalog's generation, an
-organization's own in the policies of its keys: a warm request asks nobody. Must never know a price.
+An organization's own discounts come before global ones; among either, model and provider together come first, then
+model, then provider. Discounts are not added up. Each process caches the global ones under the catalog's generation; an
+organization's own are part of its keys' policies. A warm request reads neither store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from apps.kernel.single_flight import SingleFlight
 
 log = structlog.get_logger(__name__)
 
-# Seconds that others wait for the one who reads.
+# Seconds that other threads wait for the reader.
 _PATIENCE = 10.0
 
 
@@ -49,7 +49,7 @@ class Discounts(msgspec.Struct, frozen=True):
     shared: Shares
 
     def on(self, provider: str, model: str) -> Decimal:
-        """Return the share that a model at a provider is cheaper by, now; 0 when nothing is taken off."""
+        """Return the current discount share for a model at a provider; 0 without a discount."""
         if not self.own and not self.shared:
             return ZERO
         now = datetime.now(UTC)
@@ -79,10 +79,10 @@ class SharedDiscounts:
         self._flights: SingleFlight[str, Shares] = SingleFlight(_PATIENCE)
 
     def under(self, token: str) -> Shares:
-        """Return the copy if it was read under this generation, else what the database says now.
+        """Return the copy if it was read under this generation, else read again.
 
-        The token is read before the rows, so a change in between makes the copy stale, never one wrongly fresh. While
-        the database is away the copy there is serves on; raises DatabaseError when there is none.
+        The token is read before the rows, so a change in between makes the copy stale, never wrongly fresh. If the
+        database is down, an existing copy is used; raises DatabaseError without one.
         """
         if self._shares is not None and self._token == token:
             return self._shares

@@ -1,4 +1,4 @@
-"""Gifts: credits that an operator gives an organization, with an entry in its audit log. Knows who may have some."""
+"""Gifts: credits granted by an operator, with an entry in the organization's audit log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from apps.organizations.row_locks import lock_row
 
 @transaction.atomic
 def give(*, organization: Organization, amount: Decimal, description: str) -> Transaction:
-    """Give an organization credits (USD), and return the completed gift; `description` is what it reads.
+    """Grant an organization credits (USD), and return the completed gift; the organization sees `description`.
 
     Raises InvalidRequest for an amount that is not positive or is finer than 1e-12 USD, NotFound when the organization
     is deleted.

@@ -1,7 +1,7 @@
-"""Holds on balances: a reservation's note, its extension while an answer grows, and its reduction to the cost.
+"""Holds on balances: the note of a reservation, its extension while an answer grows, and its reduction to the cost.
 
-An extension is one atomic round trip and may be repeated: it names the amount that it starts from, and the note tells
-whether that has been passed already. Knows amounts and notes. Must never know what a request asks for.
+An extension is one atomic round trip and may be repeated: it names the amount that it starts from, so the note shows
+whether it was already applied.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from apps.billing.worker_leases import notes_key
 from apps.kernel.money import nanos_up
 from apps.kernel.redis import LuaScript
 
-# What is granted of more than a 16th of what is left: a quarter of it to a request that finds next to nothing held; to
-# others a 16th, or a useful part of up to a 32nd of all there is, if that is more. So one request alone is not cut
-# short, and of many at once more than twenty get about the same.
+# The grant of a request that wants more than 1/16 of the remaining amount: a quarter of it if almost nothing is held,
+# else the larger of 1/16 and a useful part of up to 1/32 of the total. A single request is not cut short, and more than
+# twenty concurrent ones get about the same.
 PARTIAL_GRANT_LUA: Final = """
     local function is_alone(left, held) return held * 16 <= left end
     local function granted(want, part, least, left, all, alone)
@@ -42,7 +42,7 @@ _EXTEND = LuaScript(
     local note = text and cjson.decode(text)
     -- Released, or recorded: this came late on its way.
     if not note or note.payload == '' then return {'gone'} end
-    -- Asked again because the answer was lost on its way: it holds more already.
+    -- Repeated because the answer was lost: the extension is already held.
     if note.amount ~= ARGV[2] then return {'held', note.amount} end
     local least, left, all, alone = tonumber(ARGV[5]), nil, nil, true
     for i = 2, #KEYS do
@@ -67,24 +67,24 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Note(msgspec.Struct):
-    """What is kept of a reservation: amount (1e-9 USD, as text), the balances it is held on, the caller's payload.
+    """The stored form of a reservation: amount (1e-9 USD, as text), balances, the caller's payload.
 
-    Without a payload its request has been recorded, and only waits to be settled. The amount is written first: scripts
-    change it where it stands.
+    An empty payload means that its request has been recorded and waits for settlement. The amount comes first because
+    scripts replace it in the text.
     """
 
     amount: str
     holds: tuple[str, ...]
     payload: str = ""
-    # Where the request counts as being in flight.
+    # Redis key of the requests in flight that count it.
     flight: str = ""
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """A reservation that was made: an amount in 1e-9 USD, held on some balances (their Redis keys) for a worker.
+    """A reservation: an amount in 1e-9 USD, held on some balances (their Redis keys) for a worker.
 
-    `shard` has its note and balances, and gets its record. `key_limit_nanos` is the limit of the key that one of the
-    balances is of.
+    `shard` has its note and balances, and gets its record. `key_limit_nanos` is the limit of the API key among the
+    balances.
     """
 
     id: str
@@ -97,7 +97,7 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 class SettledHold(msgspec.Struct, frozen=True):
-    """A reservation once the cost is known: its note from now on, and what each of its balances holds (1e-9 USD)."""
+    """A reservation with a known cost: its final note, and the held amount on each balance (1e-9 USD)."""
 
     hold: Hold
     note: bytes
@@ -105,7 +105,7 @@ class SettledHold(msgspec.Struct, frozen=True):
 
 
 class ExtensionOutcome(StrEnum):
-    """What came of asking for more: it is held, not covered by what is left, or there is no reservation any more."""
+    """The outcome of an extension: held, not covered by the remaining amount, or the reservation is gone."""
 
     HELD = "held"
     SHORT = "short"
@@ -125,9 +125,10 @@ class HoldExtension(msgspec.Struct, Generic[Hold_co], frozen=True):
 
 
 def extend(hold: Hold, want_nanos: int, part_nanos: int, least_nanos: int) -> HoldExtension[Hold]:
-    """Hold more: all that is wanted, or as much of it as leaves room for others, but no less than the least.
+    """Hold more: the wanted amount, or as much of it as leaves room for others, but at least the least.
 
-    May be repeated with the same hold. One atomic round trip. Raises RedisError; then nobody knows whether it was done.
+    May be repeated with the same hold. One atomic round trip. Raises RedisError; it is then unknown whether it was
+    done.
     """
     outcome, *rest = _EXTEND.run_batched(
         [notes_key(hold.worker, hold.shard), *hold.balances],
@@ -147,7 +148,7 @@ def extend(hold: Hold, want_nanos: int, part_nanos: int, least_nanos: int) -> Ho
 
 
 def reduce_to_cost(hold: Hold, charge: Charge) -> SettledHold:
-    """Return what stays of a reservation once it is known what its request is charged, until that has been done."""
+    """Return the remaining hold once the request's charge is known, until it is settled."""
     credits, usage = nanos_up(charge.storage - charge.credits), nanos_up(charge.usage)
     stays = max(credits, usage)
     kept: list[str] = []

@@ -1,7 +1,7 @@
-"""Invoices and receipts: one for each payment, with a number of its own in an unbroken row, never changed once issued.
+"""Invoices and receipts: one for each payment, numbered without gaps, never changed once issued.
 
-An invoice is issued when somebody first asks for it; what it says of both sides is written down then, so that later
-changes of addresses change no invoice. Knows payments and billing details. Must never know a page.
+An invoice is issued when it is first requested. It stores the details of both sides, so later changes of addresses
+change no invoice.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from apps.kernel.ids import find_id
 from apps.organizations.models import Organization
 
 NO_INVOICE = "There is no invoice for this transaction"
-# What money is paid for; a refund's document says what went back.
+# Payments that have an invoice; a refund has a credit note.
 INVOICED = frozenset(
     {Transaction.Type.CREDIT_TOPUP, Transaction.Type.SUBSCRIPTION_START, Transaction.Type.CREDIT_REFUND}
 )
 
 
 def has_invoice(row: Transaction) -> bool:
-    """Tell whether there is an invoice for a transaction: for money that was paid, or paid back."""
+    """Return whether a transaction has an invoice: money was paid or refunded."""
     return row.status == Transaction.Status.COMPLETED and row.type in INVOICED and row.amount != 0
 
 
 def find_paid(organization: Organization, transaction_id: str) -> Transaction:
-    """Return a transaction of the organization's that there is an invoice for. Raises NotFound."""
+    """Return an organization's transaction that has an invoice. Raises NotFound."""
     rows = Transaction.objects.filter(organization=organization, pk__in=[find_id(transaction_id)])
     row = rows.select_related("related_transaction").first()
     if row is None or not has_invoice(row):
@@ -38,14 +38,14 @@ def find_paid(organization: Organization, transaction_id: str) -> Transaction:
 
 
 def issue(row: Transaction) -> Invoice:
-    """Return the invoice of a transaction, issued now if it was not. Raises NotFound where there is none to issue."""
+    """Return the invoice of a transaction, issuing it if needed. Raises NotFound if it cannot have one."""
     if not has_invoice(row):
         raise NotFound(NO_INVOICE)
     known = Invoice.objects.filter(transaction=row).first()
     if known is not None:
         return known
     with transaction.atomic():
-        # One at a time: numbers follow each other without a gap, whoever rolls back.
+        # One at a time, so that numbers have no gaps even after a rollback.
         lock_in_transaction(AdvisoryLock.ISSUE_INVOICE)
         known = Invoice.objects.filter(transaction=row).first()
         if known is not None:

@@ -1,6 +1,6 @@
-"""The ledger, append-only, and the only writer of credits and usage: entries and balances change together.
+"""The ledger: append-only, the only writer of credits and usage; entries and balances change together.
 
-Knows what a movement is and in which order rows are locked. Must never know what was paid for.
+It defines the order in which rows are locked.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from apps.kernel.money import LARGEST, ZERO, exact, storable
 from apps.kernel.postgres_arrays import write_array
 from apps.organizations.models import Organization
 
-# Where a scope's balance is kept; its version counts beside it.
+# Table and column of each scope's balance; a version column belongs to it.
 _COLUMNS: dict[Scope, tuple[str, str]] = {
     "organization": ("organizations_organization", "credits"),
     "key": ("keys_apikey", "usage"),
 }
-# Whose it is: the shard of its copy.
+# The owner of a balance, which determines the shard of its copy.
 _OWNER: dict[Scope, str] = {
     "organization": "organizations_organization.id",
     "key": "(SELECT organization_id FROM organizations_project WHERE id = keys_apikey.project_id)",
 }
-# Read with a balance, in one statement: a balance is one of its epoch.
+# Read in one statement with the balance, so that both belong together.
 _EPOCH = "(SELECT coalesce(max(number), 0) FROM billing_ledgerepoch)"
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """What a request moves, in USD: the organization's credits (0 or less) and its key's usage (0 or more).
+    """The movement of a request, in USD: the organization's credits (0 or less) and its key's usage (0 or more).
 
-    `reference` is the request's id; a request is charged once, however often it is asked for. `storage` is what the
-    credits pay besides for keeping its data (0 or more), as an entry of its own. `is_held` tells that a hold of the
-    same reference may stand (`hold`), which the charge takes the place of.
+    `reference` is the request's id; a request is charged once, however often this is repeated. `storage` is the
+    additional charge to the credits for storing its data (0 or more), as a separate entry. `is_held` tells that a hold
+    with the same reference may exist (`hold`), which the charge replaces.
     """
 
     organization_id: UUID
@@ -57,7 +57,7 @@ class Charge(msgspec.Struct, frozen=True):
 
 
 class _Movement(NamedTuple):
-    """A ledger entry to be."""
+    """A new ledger entry."""
 
     kind: str
     reference: UUID
@@ -68,9 +68,9 @@ class _Movement(NamedTuple):
 
 
 def charge(charges: Sequence[Charge]) -> list[Balance]:
-    """Charge requests inside the caller's transaction; return the balances that changed, to be published after it.
+    """Charge requests inside the caller's transaction; return the changed balances, to be published after commit.
 
-    Where the organization or the key is gone, the entry is written all the same. Raises DatabaseError.
+    If the organization or key is gone, the entry is written anyway. Raises DatabaseError.
     """
     held = [one.reference for one in charges if one.is_held]
     return _move([*(movement for one in charges for movement in _movements_of(one)), *_releases_of(held)])
@@ -79,22 +79,23 @@ def charge(charges: Sequence[Charge]) -> list[Balance]:
 def hold(
     reference: UUID, organization_id: UUID, api_key_id: UUID, *, credits: Decimal, usage: Decimal
 ) -> list[Balance]:
-    """Hold what a request may move, for as long as it takes, inside the caller's transaction; once per reference.
+    """Hold the maximum cost of a request inside the caller's transaction; once per reference.
 
-    For what outlives every process: others hold in Valkey. Return the balances that changed. Raises DatabaseError.
+    For work that outlives processes, such as batches; other holds are in Valkey. Returns the changed balances. Raises
+    DatabaseError.
     """
     amounts = -storable(credits), storable(usage)
     return _move([_Movement(LedgerEntry.Kind.HOLD, reference, organization_id, api_key_id, *amounts)])
 
 
 def give_back(references: Sequence[UUID]) -> list[Balance]:
-    """Give back what is held under these references, once each, inside the caller's transaction; return the balances
-    that changed. Raises DatabaseError."""
+    """Release the holds of these references, once each, inside the caller's transaction; return the changed balances.
+    Raises DatabaseError."""
     return _move(_releases_of(references))
 
 
 def find_forgotten_holds(first: UUID, before: datetime) -> list[UUID]:
-    """Return what is still held since before a moment, of references from `first` on, which bear their time."""
+    """Return references, from `first` on, that are still held since before a moment; references contain their time."""
     released = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.HOLD_RELEASE, reference=OuterRef("reference"))
     held = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.HOLD, reference__gte=first, created_at__lt=before)
     return list(held.exclude(Exists(released)).values_list("reference", flat=True))
@@ -113,14 +114,14 @@ def _releases_of(references: Sequence[UUID]) -> list[_Movement]:
 
 
 def _movements_of(one: Charge) -> Iterator[_Movement]:
-    """Yield what a request's answer moves, and what keeping it does."""
+    """Yield the movements of a request's answer and of its storage."""
     ids = (one.reference, one.organization_id, one.api_key_id)
     yield _Movement(LedgerEntry.Kind.USAGE, *ids, storable(one.credits), storable(one.usage))
     yield _Movement(LedgerEntry.Kind.STORAGE, *ids, -storable(one.storage), ZERO)
 
 
 def grant(organization_id: UUID, amount: Decimal, description: str) -> Transaction:
-    """Give an organization credits; return the completed gift.
+    """Grant an organization credits; return the completed gift.
 
     Raises ValueError when the amount is not positive or is finer than 1e-12 USD, Organization.DoesNotExist.
     """
@@ -141,21 +142,21 @@ def grant(organization_id: UUID, amount: Decimal, description: str) -> Transacti
 
 
 def credit(row: Transaction) -> None:
-    """Move the credits of a completed top-up (they rise) or refund (they fall), once, inside the caller's transaction.
+    """Apply a completed top-up (credits rise) or refund (credits fall), once, inside the caller's transaction.
 
-    The copy of the balance follows when that commits. Credits may fall below nothing: what was refunded was paid back.
+    The copy of the balance is published on commit. A refund may make the balance negative.
     """
     if row.credit_amount is None:
-        raise ValueError("A transaction that moves credits says how many")
+        raise ValueError("The transaction has no credit amount")
     kind = LedgerEntry.Kind.REFUND if row.type == Transaction.Type.CREDIT_REFUND else LedgerEntry.Kind.TOP_UP
     changed = _move([_Movement(kind, row.id, row.organization_id, None, row.credit_amount, ZERO)])
     transaction.on_commit(partial(balances.publish, changed))
 
 
 def reward(organization_id: UUID, amount: Decimal, reference: UUID) -> bool:
-    """Give an organization what a referral earned it, as credits and in `referral_earnings`, once per reference.
+    """Pay an organization's referral earnings as credits and in `referral_earnings`, once per reference.
 
-    Tell whether that was news. Raises DatabaseError.
+    Returns whether it was new. Raises DatabaseError.
     """
     with transaction.atomic():
         changed = _move([_Movement(LedgerEntry.Kind.REFERRAL, reference, organization_id, None, amount, ZERO)])
@@ -166,7 +167,7 @@ def reward(organization_id: UUID, amount: Decimal, reference: UUID) -> bool:
 
 
 def balances_of(scope: Scope, ids: Iterable[UUID]) -> list[Balance]:
-    """Return the balances as they are; of those that exist. Raises DatabaseError."""
+    """Return the current balances that exist. Raises DatabaseError."""
     table, column = _COLUMNS[scope]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -178,7 +179,7 @@ def balances_of(scope: Scope, ids: Iterable[UUID]) -> list[Balance]:
 
 
 def moved_last(count: int) -> list[Balance]:
-    """Return the balances that the latest entries (at most `count`) are about, as they are. Raises DatabaseError."""
+    """Return the current balances of the latest entries (at most `count`). Raises DatabaseError."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT organization_id, api_key_id FROM billing_ledgerentry ORDER BY id DESC LIMIT %s",
@@ -190,10 +191,9 @@ def moved_last(count: int) -> list[Balance]:
 
 
 def _move(movements: Iterable[_Movement]) -> list[Balance]:
-    """Append the movements that are new and not nothing, and add them up; return the balances that changed.
+    """Append the new, non-zero movements and add them to the balances; return the changed balances.
 
-    Everything is locked in one order (entries, organizations, keys; each by id), so that writers wait for each other
-    instead of locking each other out.
+    Rows are locked in one order (entries, organizations, keys; each by id), which prevents deadlocks.
     """
     credits: defaultdict[UUID, Decimal] = defaultdict(Decimal)
     usage: defaultdict[UUID, Decimal] = defaultdict(Decimal)
@@ -206,7 +206,7 @@ def _move(movements: Iterable[_Movement]) -> list[Balance]:
 
 
 def _append(movements: Iterable[_Movement]) -> list[tuple[UUID, UUID | None, Decimal, Decimal]]:
-    """Write ledger entries; return organization, key, credits and usage of those that had not been written before."""
+    """Write ledger entries; return organization, key, credits and usage of the new ones."""
     moving = [movement for movement in movements if movement.credits or movement.usage]
     if not moving:
         return []
@@ -227,7 +227,7 @@ def _append(movements: Iterable[_Movement]) -> list[tuple[UUID, UUID | None, Dec
 
 
 def _add(scope: Scope, amounts: Mapping[UUID, Decimal]) -> list[Balance]:
-    """Add to the balances of those that still exist; return them as they are now."""
+    """Add to the balances that still exist; return the new balances."""
     if not amounts:
         return []
     table, column = _COLUMNS[scope]
@@ -237,7 +237,7 @@ def _add(scope: Scope, amounts: Mapping[UUID, Decimal]) -> list[Balance]:
             [sorted(amounts)],
         )
         cursor.execute(
-            # A balance that no column can hold stops at the largest: one absurd charge must not hold up all others.
+            # Clamp to the column's range: one absurd charge must not block all others.
             f"""
             UPDATE {table} SET
                 {column} = least(greatest({column} + moved.amount, -%s::numeric), %s::numeric),

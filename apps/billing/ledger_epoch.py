@@ -1,8 +1,7 @@
-"""Ledger epoch: a number that changes when the database comes back older than it was (a restore, a failover).
+"""Ledger epoch: a number that changes when the database is older than before (after a restore or failover).
 
-After a restore, versions are given out a second time, and a copy of a balance made before it would win by its version.
-Copies carry the epoch beside the version, and one of another epoch is void (docs/adr/0085). Knows numbers and who may
-begin the next. Must never know how it was found out that one is needed.
+After a restore, versions are issued a second time, and a copy of a balance from before would win by its version. So
+copies carry the epoch too, and copies of another epoch are void (docs/adr/0085).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def read_epoch() -> int:
 
 
 def read_epochs_in_redis() -> list[int]:
-    """Return, by shard, the epoch that copies must be of; 0 where nothing was published. Raises RedisError."""
+    """Return the current epoch in each shard; 0 if nothing was published. Raises RedisError."""
     return ask_each(lambda shard: int(client().get(EPOCHS[shard]) or 0))
 
 
@@ -38,10 +37,10 @@ def read_epoch_in_redis() -> int:
 
 
 def begin_epoch(reason: str, *, instead_of: int) -> int:
-    """Begin another epoch in place of `instead_of`, unless somebody has; return the present one.
+    """Begin a new epoch in place of `instead_of`, unless another process did; return the current one.
 
-    It is higher than what the database and the store know. Policies and the catalog, which came from the same database,
-    are to be read anew as well. Raises DatabaseError, RedisError.
+    It is higher than any epoch in database and store. Policies and the catalog came from the same database, so they are
+    invalidated as well. Raises DatabaseError, RedisError.
     """
     known = read_epoch_in_redis()
     with transaction.atomic():

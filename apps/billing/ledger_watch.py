@@ -1,8 +1,7 @@
-"""Detection of a store that came back older than it was, repeated by a process that settles.
+"""Detects a store that is older than before; runs periodically in a settling process.
 
-Another server of Valkey, or one started anew, may hold an older copy of everything. One that evicts keys may lack the
-notes of reservations that balances still hold. The database may be older after a restore or a failover, behind the same
-address. Knows what gives that away. Must never mend it itself: `balance_copies` does.
+A replaced or restarted Valkey server may hold older data. One that evicts keys may lack the notes of reservations that
+balances still hold. The database may be older after a restore or failover. `balance_copies` repairs the differences.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from apps.kernel.shards import ask_each
 
 log = structlog.get_logger(__name__)
 
-# Copies and ledger entries that are looked at: what a store that falls back loses is what came last.
+# Recent copies and ledger entries to compare: a store that falls back loses the latest changes.
 _LATEST = 100
 
 
 class LedgerWatch:
-    """What is remembered between two looks: the server's state, and which copies were behind."""
+    """State between two checks: the server's state, and which copies were behind."""
 
     def __init__(self, read_state: Callable[[], ServerState] = read_server_state) -> None:
         self._read_state = read_state
@@ -31,9 +30,9 @@ class LedgerWatch:
         self._behind: set[tuple[str, int]] = set()
 
     def look(self) -> Resynced | None:
-        """Compare what moved last, and everything when that or the server's state says so; the first look always does.
+        """Compare recent changes, and everything if they or the server's state differ; the first check always does.
 
-        Returns what came of comparing everything. Raises DatabaseError, RedisError; the next look then begins again.
+        Returns the result of comparing everything. Raises DatabaseError, RedisError; the next check then starts over.
         """
         server = self._read_state()
         if server == self._server and not self._falls_back():
@@ -50,7 +49,7 @@ class LedgerWatch:
         latest = {str(name) for names in moved for name in names}
         latest.update(one.name for one in ledger.moved_last(_LATEST))
         strays = balance_copies.find_divergent_copies(sorted(latest))
-        # Behind once is being settled; behind with the same version twice is what nobody will publish any more.
+        # A copy that is behind once is being settled; the same version twice means that its update was lost.
         behind = {(one.true.name, one.version) for one in strays}
         stuck, self._behind = behind & self._behind, behind
         return bool(stuck) or any(one.is_ahead for one in strays)

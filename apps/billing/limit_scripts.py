@@ -1,7 +1,6 @@
-"""Lua functions of the limits: a rate limit's token bucket, requests in flight, a balance.
+"""Lua functions for limits: a rate limit's token bucket, requests in flight, a balance.
 
-They hold whatever the store's clock does: a moment kept from before it was set back would lock out for as long as it
-was set back by. Knows Lua. Must never know what is admitted.
+They tolerate a store clock that is set back: stored times from before are capped.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ from apps.billing.balances import EPOCH
 from apps.kernel.store_keys import lua_key
 
 LIMITS_LUA = f"""
-    -- When a bucket of a minute's requests, kept under a name, will be full again; never later than an empty one would.
+    -- The time at which a bucket of a minute's requests is full again; at most a minute from now.
     local function bucket_of(name, now)
       local full = tonumber(redis.call('GET', name) or '0')
       if full <= now + 60 then return math.max(full, now) end
-      -- Written down: a refusal writes nothing, and the next request would find it as it was.
+      -- Stored at once, because a refusal writes nothing and would meet the future time again.
       redis.call('SET', name, string.format('%.6f', now + 60), 'EX', 61)
       return now + 60
     end
 
-    -- Whether so many are in flight; no lease ends later than one of so many seconds that begins now.
+    -- Whether the maximum number is in flight; leases end at most `lease` seconds from now.
     local function crowded(name, now, most, lease)
       redis.call('ZREMRANGEBYSCORE', name, '-inf', now)
       if redis.call('ZCARD', name) < most then return false end
@@ -28,7 +27,7 @@ LIMITS_LUA = f"""
       return true
     end
 
-    -- A balance's amount, nil when there is no copy, and what is held; a copy of another epoch of the ledger is none.
+    -- The amount of a balance, nil without a copy of the current epoch, and the held amount.
     local function balance(name)
       local b = redis.call('HMGET', name, 'amount', 'held', 'epoch')
       if not b[1] or b[3] ~= redis.call('GET', {lua_key(EPOCH)}) then return nil end

@@ -1,6 +1,6 @@
-"""Ledger, transactions, how organizations pay, discounts: columns and constraints.
+"""Ledger, transactions, payment methods, invoices, discounts: columns and constraints.
 
-The ledger is append-only (a trigger holds it); `ledger.py` is its only writer.
+A trigger keeps the ledger append-only; `ledger.py` is its only writer.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from apps.organizations.models import Organization
 
 
 class LedgerEntry(models.Model):
-    """One movement of an organization's credits and, for requests, of a key's usage. Never changed.
+    """One change of an organization's credits and, for requests, of a key's usage. Never changed.
 
-    `credits` is what the organization's credits rose by (a cost is negative); `usage` is what the key's usage rose by.
-    `reference` names what caused it: once per kind and reference.
+    `credits` is added to the organization's credits (negative for a cost); `usage` is added to the key's usage.
+    `reference` names the cause: one entry per kind and reference.
     """
 
     class Kind(models.TextChoices):
-        """What moved the money."""
+        """The cause of the change."""
 
         USAGE = "usage"
         STORAGE = "storage"
@@ -36,7 +36,7 @@ class LedgerEntry(models.Model):
         HOLD_RELEASE = "hold_release"
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    # Plain ids: the ledger outlives what it speaks of.
+    # Plain ids: the ledger outlives organizations and keys.
     organization_id = models.UUIDField()
     api_key_id = models.UUIDField(null=True)
     kind = models.CharField(max_length=16, choices=Kind.choices)
@@ -58,12 +58,12 @@ class LedgerEntry(models.Model):
 
 
 class LedgerEpoch(models.Model):
-    """A stretch of the ledger's life between two restores; the one with the highest number is the present one.
+    """A period of the ledger between two restores; the one with the highest number is current.
 
-    Copies of balances are of an epoch, and those of another count for nothing (`ledger_epoch.py`). Never changed.
+    Copies of balances belong to an epoch, and copies of other epochs are ignored (`ledger_epoch.py`). Never changed.
     """
 
-    # Microseconds since 1970 at its beginning, but always more than any before: two histories never share one.
+    # Microseconds since 1970 at its start, and higher than any before, so that two histories never share one.
     number = models.BigIntegerField(primary_key=True, editable=False)
     reason = models.CharField(max_length=200)
     began_at = models.DateTimeField(auto_now_add=True)
@@ -73,7 +73,7 @@ class LedgerEpoch(models.Model):
 
 
 class Transaction(models.Model):
-    """What an organization sees of its payments: subscriptions, top-ups, refunds, gifts."""
+    """A payment as the organization sees it: subscription, top-up, refund or gift."""
 
     class Type(models.TextChoices):
         """The specification's list (2.6)."""
@@ -92,7 +92,7 @@ class Transaction(models.Model):
         DEV_PLAN_RENEWAL = "dev_plan_renewal"
 
     class Status(models.TextChoices):
-        """Pending until the processor has spoken."""
+        """Pending until the processor confirms or refuses."""
 
         PENDING = "pending"
         COMPLETED = "completed"
@@ -110,7 +110,7 @@ class Transaction(models.Model):
     description = models.TextField(blank=True)
     related_transaction = models.ForeignKey("self", models.PROTECT, null=True, blank=True)
     refund_reason = models.TextField(null=True, blank=True)
-    # What is not on the wire: with what to repeat an attempt word for word, and what it may not be made twice for.
+    # Internal: parameters for repeating an attempt exactly, and keys against duplicates.
     processor_payment_method_id = models.CharField(max_length=255, null=True, blank=True)
     processor_refund_id = models.CharField(max_length=255, null=True, blank=True, unique=True)
     is_automatic = models.BooleanField(default=False)
@@ -151,7 +151,7 @@ class Transaction(models.Model):
 
 
 class PaymentMethod(models.Model):
-    """A card at the payment processor; only its outward marks are kept."""
+    """A card at the payment processor: brand, last digits, expiry."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="payment_methods")
@@ -177,10 +177,10 @@ class PaymentMethod(models.Model):
 
 
 class BillingAccount(models.Model):
-    """What an organization is at the payment processor: its customer, its subscription, its standing."""
+    """An organization at the payment processor: customer, subscription, declines."""
 
     class Notice(models.TextChoices):
-        """What its owners are yet to be told by e-mail."""
+        """E-mail to the owners that is not sent yet."""
 
         AUTO_TOP_UP_DECLINED = "auto_top_up_declined"
         AUTO_TOP_UP_DISABLED = "auto_top_up_disabled"
@@ -191,14 +191,14 @@ class BillingAccount(models.Model):
         Organization, models.CASCADE, primary_key=True, related_name="billing_account", editable=False
     )
     processor_customer_id = models.CharField(max_length=255, null=True, unique=True)
-    # Automatic top-ups that were declined one after the other, and when the next may be tried.
+    # Consecutive declined automatic top-ups, and when the next may be tried.
     top_up_declines = models.PositiveSmallIntegerField(default=0)
     next_top_up_at = models.DateTimeField(null=True)
     subscription_id = models.CharField(max_length=255, null=True, unique=True)
-    # The processor's word for it; empty without a subscription that lives.
+    # As the processor reports it; empty without a live subscription.
     subscription_status = models.CharField(max_length=32, blank=True)
     cancels_at_period_end = models.BooleanField(default=False)
-    # Counts what was taken over from the processor, so that older news never replaces newer.
+    # Counts updates from the processor, so that an older state never replaces a newer one.
     revision = models.PositiveIntegerField(default=0)
     notice = models.CharField(max_length=32, choices=Notice.choices, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -212,7 +212,7 @@ class BillingAccount(models.Model):
 
 
 class Invoice(models.Model):
-    """The invoice of a payment, as it was issued: its number, and what it says of both sides. Never changed."""
+    """The issued invoice of a payment: its number, and the details of both sides. Never changed."""
 
     transaction = models.OneToOneField(Transaction, models.PROTECT, primary_key=True, related_name="invoice")
     number = models.PositiveBigIntegerField(unique=True)
@@ -226,7 +226,7 @@ class Invoice(models.Model):
 
 
 class ProcessorEvent(models.Model):
-    """A message of the payment processor's, under its id there: one that was taken in is not looked at again."""
+    """An event of the payment processor, by its id there: a processed event is not processed again."""
 
     id = models.CharField(primary_key=True, max_length=255)
     type = models.CharField(max_length=100)
@@ -238,10 +238,10 @@ class ProcessorEvent(models.Model):
 
 
 class Discount(models.Model):
-    """A share off the price of requests; a blank scope is every organization, provider or model.
+    """A share off the price of requests; a blank scope means every organization, provider or model.
 
-    The most specific that matches wins: an organization's own before everyone's, then model before provider.
-    Saving or deleting one makes what requests are decided by stale; bulk updates do not pass here.
+    The most specific discount applies: an organization's own before global ones, then model before provider. Saving or
+    deleting one invalidates cached policies; bulk updates bypass this.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -272,17 +272,17 @@ class Discount(models.Model):
 
     @property
     def scope(self) -> str:
-        """The generation that covers what this discount changes: its organization's policies, else the catalog."""
+        """The generation that covers the discount: its organization's policies, else the catalog."""
         return (
             generation.CATALOG if self.organization_id is None else generation.organization_scope(self.organization_id)
         )
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save, and make copies of the discounts stale on commit."""
+        """Save, and invalidate cached discounts on commit."""
         super().save(*args, **kwargs)
         generation.bump_on_commit(self.scope)
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        """Delete, and make copies of the discounts stale on commit."""
+        """Delete, and invalidate cached discounts on commit."""
         generation.bump_on_commit(self.scope)
         return super().delete(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""What billing brings to an organization's page in the admin: transactions, and a button that grants credits."""
+"""Billing's part of an organization's page in the admin: transactions, and a button that grants credits."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_li
 from apps.organizations.models import Organization
 from apps.organizations.organization_tabs import Tab, link_to, list_of, moment
 
-# USD; more than an operator means to give by hand.
-MOST = Decimal(1_000_000)
+# USD; a safeguard against typing errors.
+MAX_GRANT = Decimal(1_000_000)
 
 
 class GrantQuestion(ButtonQuestion):
-    """How much (USD), and what for, in words that the organization reads."""
+    """Asks for the amount (USD) and a description that the organization sees."""
 
     amount = forms.DecimalField(
-        max_value=MOST,
+        max_value=MAX_GRANT,
         decimal_places=12,
         max_digits=24,
         widget=UnfoldAdminDecimalFieldWidget,
-        help_text=f"USD, more than 0 and at most {MOST:,}.",
+        help_text=f"USD, more than 0 and at most {MAX_GRANT:,}.",
     )
     description = forms.CharField(
         max_length=500,
         initial="Granted by an operator",
         widget=UnfoldAdminTextInputWidget,
-        help_text="The organization reads it among its transactions.",
+        help_text="The organization sees it in its transactions.",
     )
 
     @property
     def lines(self) -> list[str]:
-        """What happens."""
+        """Paragraphs that explain the grant."""
         return [
-            f"A gift, which nobody is charged for: the balance rises from {usd(self.row.credits)} USD at once. It "
+            f"A gift at no charge: the balance of {usd(self.row.credits)} USD rises at once. It "
             "cannot be taken back here: the ledger only grows."
         ]
 
@@ -55,7 +55,7 @@ class GrantQuestion(ButtonQuestion):
     offered=is_living,
 )
 def grant(page: Any, organization: Organization, fields: Mapping[str, Any]) -> Done:
-    """Give an organization credits."""
+    """Grant an organization credits."""
     gift = gifts.give(organization=organization, amount=fields["amount"], description=fields["description"])
     return Done(f"{organization} was granted {usd(gift.amount)} USD")
 

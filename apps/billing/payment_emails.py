@@ -1,7 +1,6 @@
-"""E-mail to owners about payments: each account keeps its unsent notice until it is sent.
+"""E-mails to owners about payments: each account stores its unsent notice, so payments never wait for a mail server.
 
-Knows the words. A process that dies after sending and before forgetting sends twice; none is lost. Must never hold up
-a payment.
+If a process dies between sending and clearing the notice, the e-mail is sent twice; none is lost.
 """
 
 from __future__ import annotations
@@ -19,39 +18,39 @@ _Notice = BillingAccount.Notice
 _WORDS: dict[str, tuple[str, str]] = {
     _Notice.AUTO_TOP_UP_DECLINED: (
         "Automatic top-up of {name} was declined",
-        "The card on file for {name} was declined when its credits were to be topped up. It will be tried again "
-        "later. To have it tried at once, add another payment method, or make another one the default.",
+        "The card on file for {name} was declined for an automatic top-up. We will try again later. To try again at "
+        "once, add another payment method, or make another one the default.",
     ),
     _Notice.AUTO_TOP_UP_DISABLED: (
         "Automatic top-up of {name} was turned off",
         "The card on file for {name} was declined three times in a row, so automatic top-up was turned off. Requests "
-        "that are paid with credits will be refused once the credits are used up. Add another payment method and turn "
-        "automatic top-up on again.",
+        "will be refused once the credits are used up. Add another payment method and turn automatic top-up on "
+        "again.",
     ),
     _Notice.SUBSCRIPTION_UNPAID: (
         "The pro plan of {name} could not be renewed",
-        "The payment for the pro plan of {name} failed. It will be tried again; the plan stays for seven days after "
-        "the end of what was paid for. Add another payment method to keep it.",
+        "The payment for the pro plan of {name} failed. We will try again; the plan stays for seven days after the "
+        "end of the paid period. Add another payment method to keep it.",
     ),
     _Notice.SUBSCRIPTION_ENDED: (
         "The pro plan of {name} has ended",
-        "The subscription of {name} has ended, and with it the pro plan. It can be begun again at any time.",
+        "The subscription of {name} has ended, and with it the pro plan. You can subscribe again at any time.",
     ),
 }
 
 
 def tell_owners() -> int:
-    """Send what is waiting to be told; return how many organizations were told. What cannot be sent stays."""
+    """Send waiting notices; return to how many organizations. A notice that cannot be sent keeps waiting."""
     sent = 0
     for account in BillingAccount.objects.exclude(notice="").select_related("organization"):
         subject, text = (words.format(name=account.organization.name) for words in _WORDS[account.notice])
         try:
-            # A name with a line break is not to write headers of its own.
+            # A line break in a name must not add e-mail headers.
             _send(" ".join(subject.split()), text, _addresses_of(account))
         except (OSError, SMTPException) as error:
             log.warning("notice.not_sent", organization=str(account.organization_id), error=type(error).__name__)
             continue
-        # Unless there is something newer to be told by now.
+        # Keep a newer notice that was set meanwhile.
         sent += BillingAccount.objects.filter(pk=account.pk, notice=account.notice).update(notice="")
     return sent
 
@@ -62,7 +61,7 @@ def _send(subject: str, text: str, addresses: list[str]) -> None:
 
 
 def _addresses_of(account: BillingAccount) -> list[str]:
-    """Return the owners' addresses and the one for bills."""
+    """Return the addresses of the owners and the billing address."""
     addresses = owner_addresses(account.organization_id)
     if account.organization.billing_email:
         addresses.add(account.organization.billing_email)

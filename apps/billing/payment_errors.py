@@ -1,7 +1,4 @@
-"""What the payment processor raises, in the words of the API and of pages.
-
-Knows both. Must never ask the processor.
-"""
+"""Translates the payment processor's exceptions to API errors."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from apps.kernel.errors import ApiError, InvalidRequest, Overloaded, PaymentRequ
 
 
 def find_payment_error(exception: Exception) -> ApiError | None:
-    """Return what an exception of the processor's means to who pays; None for another."""
+    """Return the API error for an exception of the processor; None for any other."""
     match exception:
         case ProcessorOff():
             return Overloaded("Payments are not set up here", code="payments_off", retry_after=3600)
@@ -28,7 +25,7 @@ def find_payment_error(exception: Exception) -> ApiError | None:
 
 @contextmanager
 def worded() -> Iterator[None]:
-    """Raise what the processor raises as an ApiError."""
+    """Raise the processor's exceptions as an ApiError."""
     try:
         yield
     except (ProcessorOff, ProcessorAway, Refused) as exception:

@@ -1,7 +1,7 @@
-"""Stripe client: the payment processor, and the only file that knows its library.
+"""Stripe client, the only module that uses Stripe's library.
 
-Every question goes out with a time limit; every one that moves money carries a key, under which it may be asked again
-and is done once. Must never know the ledger, a row or an endpoint, and never be called inside a transaction.
+Every call has a timeout; every call that moves money has an idempotency key, so it may be repeated. Never call it
+inside a transaction.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from apps.billing.payment_processor_types import (
 )
 
 if TYPE_CHECKING:
-    # Loaded when it is first needed: no worker pays for it where payments are off.
+    # Loaded on first use, so that workers without payments do not pay for the import.
     import stripe
 
 log = structlog.get_logger(__name__)
-# The library tells of every question, and in whose words it was declined.
+# The library logs every call, with the card's reason for a decline.
 logging.getLogger("stripe").setLevel(logging.WARNING)
 
 # Seconds: to connect, and between two bytes.
@@ -55,39 +55,39 @@ CURRENCY = "USD"
 
 
 def is_on() -> bool:
-    """Tell whether payments are configured."""
+    """Return whether payments are configured."""
     return bool(settings.STRIPE_SECRET_KEY)
 
 
 def require() -> None:
-    """Raise ProcessorOff when payments are not configured: before anything is written down."""
+    """Raise ProcessorOff if payments are not configured, before anything is written."""
     if not is_on():
         raise ProcessorOff
 
 
 def create_customer(organization_id: str, email: str, name: str) -> str:
-    """Make an organization a customer; return its id there. The same organization is the same customer."""
+    """Create an organization's customer; return its id. The same organization gets the same customer."""
     fields: Any = {"email": email, "name": name, "metadata": {"organization": organization_id}}
     asked = _ask(lambda client: client.v1.customers.create(fields, {"idempotency_key": f"customer:{organization_id}"}))
     return str(asked["id"])
 
 
 def delete_customer(customer: str) -> None:
-    """Forget a customer with its cards; its subscriptions end at once."""
+    """Delete a customer with its cards; its subscriptions end at once."""
     with suppress(Missing):
         _ask(lambda client: client.v1.customers.delete(customer))
 
 
 def set_up_card(customer: str) -> str:
-    """Begin taking a card; return the secret with which the browser finishes it."""
+    """Begin adding a card; return the secret for the processor's form in the browser."""
     fields: Any = {"customer": customer, "usage": "off_session", "payment_method_types": ["card"]}
     return str(_ask(lambda client: client.v1.setup_intents.create(fields))["client_secret"])
 
 
 def open_card_page(customer: str, return_to: str, cancel_to: str) -> str:
-    """Begin taking a card on the processor's own page; return that page's address.
+    """Begin adding a card on the processor's page; return the page's address.
 
-    It leads back to `return_to`, in which the page's id stands for `{CHECKOUT_SESSION_ID}`, or to `cancel_to`.
+    It leads back to `return_to`, with the page's id in place of `{CHECKOUT_SESSION_ID}`, or to `cancel_to`.
     """
     fields: Any = {
         "mode": "setup",
@@ -100,7 +100,7 @@ def open_card_page(customer: str, return_to: str, cancel_to: str) -> str:
 
 
 def card_of_page(page: str, customer: str) -> str | None:
-    """Return the id of the card that a customer entered on a page; None where none was. Raises Missing."""
+    """Return the id of the card that a customer entered on a page; None if none was. Raises Missing."""
     fields: Any = {"expand": ["setup_intent"]}
     found = _ask(lambda client: client.v1.checkout.sessions.retrieve(page, fields))
     if found.get("customer") != customer:
@@ -110,23 +110,23 @@ def card_of_page(page: str, customer: str) -> str | None:
 
 
 def card(identifier: str) -> Card:
-    """Return a card. Raises Missing, and Refused for what is no card."""
+    """Return a card. Raises Missing, and Refused for another type of payment method."""
     return card_of(_ask(lambda client: client.v1.payment_methods.retrieve(identifier)))
 
 
 def attach_card(identifier: str, customer: str) -> Card:
-    """Give a card to a customer. Raises Declined."""
+    """Attach a card to a customer. Raises Declined."""
     return card_of(_ask(lambda client: client.v1.payment_methods.attach(identifier, {"customer": customer})))
 
 
 def detach_card(identifier: str) -> None:
     """Detach a card from its customer."""
-    with suppress(Refused):  # It is nobody's already.
+    with suppress(Refused):  # It is already detached.
         _ask(lambda client: client.v1.payment_methods.detach(identifier))
 
 
 def set_default_card(identifier: str, customer: str) -> None:
-    """Let a customer's subscription be paid with this card."""
+    """Use this card for a customer's subscription."""
     fields: Any = {"invoice_settings": {"default_payment_method": identifier}}
     _ask(lambda client: client.v1.customers.update(customer, fields))
 
@@ -134,7 +134,7 @@ def set_default_card(identifier: str, customer: str) -> None:
 def charge(
     *, key: str, customer: str, card: str, amount: Decimal, metadata: Mapping[str, str], holder_is_here: bool
 ) -> Payment:
-    """Charge a card in USD; under one key only once. Raises Declined, Refused."""
+    """Charge a card in USD, once per key. Raises Declined, Refused."""
     fields: Any = {
         "amount": _cents(amount),
         "currency": CURRENCY.lower(),
@@ -149,14 +149,14 @@ def charge(
 
 
 def payment(identifier: str) -> Payment:
-    """Return what became of a payment."""
+    """Return the state of a payment."""
     return payment_of(_ask(lambda client: client.v1.payment_intents.retrieve(identifier)))
 
 
 def open_confirmation(identifier: str, return_to: str) -> str | None:
-    """Return the address of the bank's page where a card's holder confirms a payment; it leads back to `return_to`.
+    """Return the address of the bank's page where the cardholder confirms a payment; it leads back to `return_to`.
 
-    None where nothing is left to confirm. Raises Refused.
+    None if nothing needs confirmation. Raises Refused.
     """
     fields: Any = {"return_url": return_to}
     found = _ask(lambda client: client.v1.payment_intents.confirm(identifier, fields))
@@ -166,7 +166,7 @@ def open_confirmation(identifier: str, return_to: str) -> str | None:
 
 
 def find_payment(customer: str, transaction: str, since: datetime) -> Payment | None:
-    """Return the payment that was made for a transaction of ours, if there is one."""
+    """Return the payment made for a transaction of ours, if there is one."""
     fields: Any = {"customer": customer, "created": {"gte": int(since.timestamp()) - TOLERANCE}, "limit": 100}
     for one in _list(lambda client: client.v1.payment_intents.list(fields)):
         found = payment_of(one)
@@ -176,25 +176,25 @@ def find_payment(customer: str, transaction: str, since: datetime) -> Payment | 
 
 
 def cancel_payment(identifier: str) -> None:
-    """See to it that an unfinished payment can no longer be made. One that is finished stays."""
+    """Cancel an unfinished payment, so that it can no longer be made. A finished one stays."""
     with suppress(Refused):
         _ask(lambda client: client.v1.payment_intents.cancel(identifier))
 
 
 def refund(*, key: str, payment: str, amount: Decimal, metadata: Mapping[str, str]) -> Refund:
-    """Give a part of a payment back; under one key only once. Raises Refused."""
+    """Refund a part of a payment, once per key. Raises Refused."""
     fields: Any = {"payment_intent": payment, "amount": _cents(amount), "metadata": dict(metadata)}
     return refund_of(_ask(lambda client: client.v1.refunds.create(fields, {"idempotency_key": key})))
 
 
 def refunds_of(payment: str) -> list[Refund]:
-    """Return what was given back of a payment."""
+    """Return the refunds of a payment."""
     fields: Any = {"payment_intent": payment, "limit": 100}
     return [refund_of(one) for one in _list(lambda client: client.v1.refunds.list(fields))]
 
 
 def subscribe(*, key: str, customer: str, metadata: Mapping[str, str]) -> Subscription:
-    """Begin the pro plan, paid at once with the customer's default card. Raises Declined when that is not possible."""
+    """Start the pro plan, paid at once with the customer's default card. Raises Declined if that fails."""
     fields: Any = {
         "customer": customer,
         "items": [{"price": settings.STRIPE_PRO_PRICE}],
@@ -205,7 +205,7 @@ def subscribe(*, key: str, customer: str, metadata: Mapping[str, str]) -> Subscr
 
 
 def subscription(identifier: str) -> Subscription:
-    """Return a subscription as it is. Raises Missing."""
+    """Return a subscription. Raises Missing."""
     return subscription_of(_ask(lambda client: client.v1.subscriptions.retrieve(identifier)))
 
 
@@ -216,7 +216,7 @@ def subscriptions_of(customer: str) -> list[Subscription]:
 
 
 def cancel_at_period_end(identifier: str, cancels: bool) -> Subscription:
-    """Let a subscription end with what is paid for, or go on after all."""
+    """Cancel a subscription at the end of the paid period, or resume it."""
     fields: Any = {"cancel_at_period_end": cancels}
     return subscription_of(_ask(lambda client: client.v1.subscriptions.update(identifier, fields)))
 
@@ -228,7 +228,7 @@ def end_subscription(identifier: str) -> None:
 
 
 def paid_invoices(subscription: str) -> list[PaidInvoice]:
-    """Return what was paid for a subscription, oldest first; nothings left out."""
+    """Return the paid invoices of a subscription, oldest first, without those over nothing."""
     fields: Any = {"subscription": subscription, "limit": 24}
     found = _list(lambda client: client.v1.invoices.list(fields))
     paid = [one for one in found if one["status"] == "paid" and one["amount_paid"]]
@@ -237,12 +237,12 @@ def paid_invoices(subscription: str) -> list[PaidInvoice]:
 
 
 def read_event(payload: bytes, signature: str) -> ProcessorWebhook:
-    """Return what a message says it is about. Raises Forged; ValueError for one that is signed and makes no sense."""
+    """Return the subject of an event. Raises Forged; ValueError for a signed event with unexpected content."""
     import stripe
 
     for secret in settings.STRIPE_WEBHOOK_SECRETS:
         try:
-            # Text that is not UTF-8 is a ValueError of its own.
+            # Text that is not UTF-8 raises ValueError.
             stripe.WebhookSignature.verify_header(payload, signature, secret, TOLERANCE)
         except (stripe.SignatureVerificationError, ValueError):
             continue
@@ -276,7 +276,7 @@ def _ask(question: Callable[[stripe.StripeClient], Any]) -> dict[str, Any]:
         kind = Missing if error.http_status == 404 or error.code == "resource_missing" else Refused
         raise kind(error.user_message or "The payment processor refused", error.code or "") from error
     except stripe.StripeError as error:
-        # Its words may quote what was sent.
+        # Stripe's error message may quote request data.
         log.warning("processor.away", kind=type(error).__name__, status=error.http_status, request=error.request_id)
         raise ProcessorAway from error
     return answer

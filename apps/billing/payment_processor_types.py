@@ -1,6 +1,6 @@
-"""Types of the payment processor's responses: Stripe's objects and cents become values of ours here.
+"""Types of the payment processor's responses: converts Stripe's objects and cents.
 
-Knows the fields that are read, of which its versions write some in different places. Must never ask anything.
+Some fields are in different places in different versions of Stripe's API.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class ProcessorOff(Exception):
 
 
 class ProcessorAway(Exception):
-    """It gave no answer that says what became of the question: to be asked again, or found out."""
+    """No answer, so the outcome is unknown: retry, or look it up."""
 
 
 class Refused(Exception):
-    """It did not do what was asked, and will not; the message is for people."""
+    """The processor refused for good; the message is for users."""
 
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
@@ -36,20 +36,20 @@ class Refused(Exception):
 
 
 class Declined(Refused):
-    """The card's bank said no."""
+    """The card's bank declined."""
 
 
 class Missing(Refused):
-    """It knows no such thing."""
+    """The processor does not have the requested object."""
 
 
 class Forged(Exception):
-    """A message that the processor did not sign, or signed too long ago."""
+    """An event without a valid, recent signature of the processor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card and whose it is; `customer` is None for one that belongs to nobody."""
+    """A card and its customer; `customer` is None if it is not attached."""
 
     id: str
     customer: str | None
@@ -61,7 +61,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """What became of a charge. `transaction` is the id it was made for, `amount` what was (or would be) paid."""
+    """The state of a charge. `transaction` is our id for it, `amount` the paid or requested amount."""
 
     id: str
     status: PaymentStatus
@@ -75,7 +75,7 @@ class Payment:
 
 @dataclass(frozen=True, slots=True)
 class Refund:
-    """Money that went back for a payment; `transaction` as in `Payment`, empty when it was made elsewhere."""
+    """A refund of a payment; `transaction` as in `Payment`, empty if it was made elsewhere."""
 
     id: str
     status: str
@@ -108,7 +108,7 @@ class PaidInvoice:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorWebhook:
-    """A message: its id and type, and the type, id, customer and payment of what it is about. Nothing else is read."""
+    """An event: its id and type, and type, id, customer and payment of its subject. Other fields are ignored."""
 
     id: str
     type: str
@@ -119,7 +119,7 @@ class ProcessorWebhook:
 
 
 def card_of(found: Mapping[str, Any]) -> Card:
-    """Return a card. Raises Refused for another kind of paying."""
+    """Return a card. Raises Refused for another type of payment method."""
     marks = found.get("card")
     if not marks:
         raise Refused("Not a card", "not_a_card")
@@ -182,7 +182,7 @@ def invoice_of(found: Mapping[str, Any]) -> PaidInvoice:
 
 
 def event_of(event: Any) -> ProcessorWebhook:
-    """Return what a message is about. Raises ValueError."""
+    """Return the subject of an event. Raises ValueError."""
     try:
         about = event["data"]["object"]
         return ProcessorWebhook(

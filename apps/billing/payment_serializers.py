@@ -31,7 +31,7 @@ class NewPaymentMethodShape(CamelSerializer):
 
 
 class CardSetupShape(CamelSerializer):
-    """What the processor's form in the browser needs to take a card."""
+    """The data that the processor's form in the browser needs."""
 
     client_secret = serializers.CharField()
     publishable_key = serializers.CharField(allow_null=True)

@@ -1,6 +1,6 @@
 """`/organization/{orgId}/payment-methods`, `.../top-ups`, `.../subscription`: parse, act or query, present.
 
-What asks the processor is done in `prepare`, before the transaction in which a repeated POST finds its answer.
+Calls to the processor run in `prepare`, before the transaction that makes a POST idempotent.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from apps.organizations.sessions import MemberEndpoint
 
 
 class PaymentEndpoint(MemberEndpoint):
-    """An endpoint that asks the payment processor: what that says no to, in our words."""
+    """An endpoint that calls the payment processor and translates its errors."""
 
     def handle_exception(self, exc: Exception) -> Response:
-        """Word what the processor raised; the rest as everywhere."""
+        """Translate the processor's exceptions; handle others as usual."""
         answer: Response = super().handle_exception(find_payment_error(exc) or exc)
         return answer
 
@@ -46,7 +46,7 @@ class PaymentEndpoint(MemberEndpoint):
         return access_organization(self.user, self.kwargs["organization_id"], needs).organization
 
     def request_key(self, organization: Organization) -> str | None:
-        """Return what a row is found by when its request comes again; None without an `Idempotency-Key`."""
+        """Return the key that identifies a repeated request's row; None without an `Idempotency-Key`."""
         claim = idempotency.claim_of(self.request, self.user.id)
         if claim is None:
             return None
@@ -64,7 +64,7 @@ class PaymentMethods(PaymentEndpoint):
         return Response({"paymentMethods": PaymentMethodShape(rows, many=True).data})
 
     def prepare(self) -> None:
-        """Ask the processor for the card."""
+        """Fetch the card from the processor."""
         self.organization = self.access()
         self.card = cards.fetch(self.organization, self.read(NewPaymentMethodShape)["payment_method_id"])
 
@@ -79,7 +79,7 @@ class CardSetup(PaymentEndpoint):
     """`POST /organization/{orgId}/payment-methods/setup`."""
 
     def prepare(self) -> None:
-        """Ask the processor for the form's secret."""
+        """Get the form's secret from the processor."""
         self.read(Nothing)
         self.client_secret = cards.begin(self.access())
 
@@ -111,7 +111,7 @@ class DefaultPaymentMethod(PaymentEndpoint):
     """`POST /organization/{orgId}/payment-methods/{id}/default`."""
 
     def prepare(self) -> None:
-        """Tell the processor, and write it down."""
+        """Change the default at the processor and here."""
         self.read(Nothing)
         self.row = cards.make_default(access_payment_method(self.user, **self.kwargs))
 
@@ -119,7 +119,7 @@ class DefaultPaymentMethod(PaymentEndpoint):
         {"message": message_field(), "paymentMethod": PaymentMethodShape()}, body=Nothing, refuses=(403, 404, 503)
     )
     def post(self, request: Request, organization_id: str, payment_method_id: str) -> Response:
-        """Make a card the default: the one that is charged."""
+        """Make a card the default for payments."""
         return Response({"message": "Default changed", "paymentMethod": PaymentMethodShape(self.row).data})
 
 
@@ -127,7 +127,7 @@ class TopUps(PaymentEndpoint):
     """`POST /organization/{orgId}/top-ups`."""
 
     def prepare(self) -> None:
-        """Charge the card. Under an `Idempotency-Key` the same row is gone on with, even where the answer was lost."""
+        """Charge the card. With an `Idempotency-Key`, a repeated request continues the same row."""
         organization = self.access()
         amount = self.read(NewTopUpShape)["amount"]
         payment_processor.require()
@@ -174,7 +174,7 @@ class ProSubscription(PaymentEndpoint):
         """Cancel the subscription; the plan stays until the end of the paid period."""
         organization = self.access()
         subscription.cancel(organization)
-        message = "The subscription ends with the period that is paid for"
+        message = "The subscription ends with the paid period"
         return Response({"message": message, "subscription": _subscription_of(organization)})
 
 

@@ -1,7 +1,7 @@
-"""Spending limits per period: what a key may have used in all until its present hour, day, week or month ends.
+"""Spending limits per period: the total usage that a key may reach until its current hour, day, week or month ends.
 
-Usage only grows, so a limit for a period is a limit on all usage: what there was when the period began, and the limit.
-Periods are the calendar's, in UTC. Usage counts when it is settled, within seconds of its request.
+Usage only grows, so a limit for a period is a limit on total usage: the usage at the start of the period plus the
+limit. Periods are calendar periods in UTC. Usage counts when it is settled, within seconds of its request.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from django.db.models.functions import Coalesce
 from apps.billing.models import LedgerEntry
 from apps.keys.models import ApiKey
 
-# What keys had used when a period began never changes; so many of these are remembered by a process.
-_MOST_REMEMBERED = 20_000
+# A key's usage at the start of a period never changes; number of such values cached by a process.
+_MAX_REMEMBERED = 20_000
 _beginnings: OrderedDict[tuple[UUID, datetime], Decimal] = OrderedDict()
 _MONEY = DecimalField(max_digits=30, decimal_places=12)
 
 
 @dataclass(frozen=True, slots=True)
 class UsageCeiling:
-    """What a key may have used in all (USD) until the period ends; `amount` is its limit for a `period`."""
+    """The total usage (USD) that a key may reach until the period ends; `amount` is its limit for a `period`."""
 
     usage: Decimal
     ends_at: datetime
@@ -35,7 +35,7 @@ class UsageCeiling:
 
 
 def find_usage_ceiling(key: ApiKey, organization_id: UUID, now: datetime) -> UsageCeiling | None:
-    """Return the ceiling of a key's present period, None when it has no such limit. Raises DatabaseError."""
+    """Return the ceiling of a key's current period, None without such a limit. Raises DatabaseError."""
     if not key.period or key.period_limit is None:
         return None
     begins_at, ends_at = period_bounds(key.period, now)
@@ -60,12 +60,12 @@ def period_bounds(period: str, now: datetime) -> tuple[datetime, datetime]:
 
 
 def clear_cache() -> None:
-    """Ask the ledger anew."""
+    """Clear the cache."""
     _beginnings.clear()
 
 
 def _used_before(key_id: UUID, organization_id: UUID, moment: datetime) -> Decimal:
-    """Return what a key had used at a moment: all it has used by now, less what the ledger has since. One query."""
+    """Return a key's usage at a moment: its current usage less later ledger entries. One query."""
     known = _beginnings.get((key_id, moment))
     if known is not None:
         return known
@@ -81,7 +81,7 @@ def _used_before(key_id: UUID, organization_id: UUID, moment: datetime) -> Decim
     )
     usage, used_since = row.get()
     _beginnings[key_id, moment] = usage - used_since
-    while len(_beginnings) > _MOST_REMEMBERED:
+    while len(_beginnings) > _MAX_REMEMBERED:
         _beginnings.popitem(last=False)
     found: Decimal = usage - used_since
     return found

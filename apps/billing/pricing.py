@@ -1,6 +1,6 @@
-"""Pricing: usage x prices -> cost, the only place where tokens meet prices. Pure, exact, rounded at the last digit.
+"""Pricing: usage x prices -> cost, the only place where tokens meet prices. Pure and exact, rounded at the last digit.
 
-The formulae are the specification's (section 1): a missing price counts as 0; no token is paid twice.
+The formulas are the specification's (section 1): a missing price counts as 0; no token is paid twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_TOKENS = dict.fromkeys(TOKEN_COUNTS, 0)
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request costs in USD, part by part; `total` is the sum of the parts."""
+    """The cost of a request in USD by component; `total` is their sum."""
 
     total: Decimal = ZERO
     input: Decimal = ZERO
@@ -43,13 +43,12 @@ FREE = Cost()
 
 
 class Bill(PriceCard, frozen=True, omit_defaults=True, kw_only=True):
-    """Everything that a request's cost follows from, kept with its log row: the prices in force, and what was used.
+    """Everything that determines a request's cost, stored with its log row: the applied prices, and the usage.
 
-    The prices are those at the tier of service and in the region that the answer was served from; `models` has those of
-    other models that it took passes over. `discount` is a share, `outrun` what a hedged call costs that lost its race
-    and `outrun_saved` what a discount took off it, in USD; `waived` says why nothing is charged: `failed`, `empty` or
-    `cached`. `batch_share` is there where the provider's batch API answered: its prices of tokens are this share of the
-    usual ones.
+    The prices are those of the service tier and region that served the answer; `models` has the prices of other models
+    that the answer called. `discount` is a share, `outrun` the cost of a hedged call that lost the race and
+    `outrun_saved` the discount on it, in USD; `waived` says why nothing is charged: `failed`, `empty` or `cached`.
+    `batch_share` is set if the provider's batch API answered: token prices are this share of the usual ones.
     """
 
     discount: Decimal = ZERO
@@ -70,15 +69,15 @@ def bill_at(card: PriceCard, **terms: Any) -> Bill:
 
 
 def at_share(card: PriceCard, share: Decimal, cached_share: Decimal | None = None) -> PriceCard:
-    """Return the card with its prices of tokens at a share, that of cached input at one of its own if there is one.
+    """Return the card with token prices at a share; cached input may have its own share.
 
-    What is paid by the piece stays as it is. A batch has no other tiers of service.
+    Prices per unit stay. Batches have no other service tiers.
     """
     return msgspec.structs.replace(multiply_tokens(card, share, cached_share), service_tiers={})
 
 
 def cost_by(bill: Bill) -> Cost:
-    """Return what a bill comes to: of a log row's bill, to the last digit, the row's cost."""
+    """Return the cost of a bill: for a log row's bill, exactly the row's cost."""
     if bill.waived:
         return FREE
     cost = cost_of(bill.used, bill, bill.discount, bill.models)
@@ -97,11 +96,11 @@ def cost_of(
 ) -> Cost:
     """Return the cost of `usage` at `card`'s prices less `discount` (a share, 0 to 1).
 
-    Tokens of a class without a price of its own are input or output like any other, and their part is 0. Reasoning is
-    paid as output; audio has prices of its own and no part of its own. A picture is paid once: by its tokens where they
-    were counted and have a price, else by the piece. Characters and minutes are input; search units and calls of tools
-    are of the request. `models` has the prices of other models that the answer took passes over. Where the provider
-    says what the answer cost, the parts add up to that.
+    Tokens of a class without its own price count as input or output, and their component is 0. Reasoning is priced as
+    output; audio has its own prices but no component. An image is paid once: by its tokens if they were counted and
+    have a price, else per image. Characters and minutes are input; search units and tool calls are part of the request.
+    `models` has the prices of other models that the answer called. If the provider states the cost of the answer, the
+    components add up to it.
     """
     if (usage.service_tier and card.service_tiers) or (usage.region and card.regions):
         card = card.at(usage.service_tier, usage.region)
@@ -130,14 +129,14 @@ def cost_of(
 
 
 def _cost_of_text(usage: Usage, card: PriceCard) -> Cost:
-    """Return the cost of what nearly every answer is: text that was read and written, at a price for each."""
+    """Return the cost of the common case: text input and output, each at one price."""
     read, written = _paid(usage.input, card.input), _paid(usage.output + usage.reasoning, card.output)
     read, written = exact(read) if read else ZERO, exact(written) if written else ZERO
     return Cost(total=read + written, input=read, output=written, unpriced=card.unpriced)
 
 
 def _parts_of_passes(usage: Usage, card: PriceCard, models: Mapping[str, PriceCard]) -> list[Decimal]:
-    """Return the parts of an answer that took several passes: the tokens of each, and once what is paid beside them.
+    """Return the components of an answer with several passes: the tokens of each, and other units once.
 
     A pass over a model without known prices costs as much as one over the requested model.
     """
@@ -151,7 +150,7 @@ def _parts_of_passes(usage: Usage, card: PriceCard, models: Mapping[str, PriceCa
 
 
 def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
-    """Return the parts in the order of `Cost`, without discount and not yet at the ledger's resolution."""
+    """Return the components in the order of `Cost`, before discount and rounding."""
     tier = _tier_of(usage, card) if card.tiers else _NO_TIER
     input_price = card.input if tier.input is None else tier.input
     output_price = card.output if tier.output is None else tier.output
@@ -181,11 +180,11 @@ def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
         plain_output += usage.image_output
     audio_input_price = input_price if card.audio_input is None else card.audio_input
     audio_output_price = output_price if card.audio_output is None else card.audio_output
-    # Who states both prices means the same picture: its tokens are paid where they were counted.
+    # A card with both prices means the same image: its tokens are paid if they were counted.
     by_the_piece = 0 if usage.image_output and card.image_output is not None else usage.images
     called = ZERO
     for name, count in (usage.tool_calls or {}).items():
-        # Who pays searches once for a request that searched at all, pays searches of maps so.
+        # With a price per grounded request, map searches are paid once per request.
         most = 1 if name == "google_maps" and card.grounded_request is not None else count
         called += max(min(count, most), 0) * card.tools.get(name, ZERO)
     return [
@@ -204,7 +203,10 @@ def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
 
 
 def _parts_as_told(parts: list[Decimal], told: Decimal) -> list[Decimal]:
-    """Return parts that add up to what the provider says: what is more is of the request, what is less is off each."""
+    """Return components that add up to the cost stated by the provider.
+
+    A surplus is added to the component of the request; if the stated cost is lower, all are reduced in proportion.
+    """
     full = sum(parts, ZERO)
     if told < full:
         parts = [exact(part * told / full) if part else ZERO for part in parts]
@@ -215,7 +217,7 @@ def _parts_as_told(parts: list[Decimal], told: Decimal) -> list[Decimal]:
 
 
 def _searched(usage: Usage, card: PriceCard) -> Decimal:
-    """Return what searches of the web cost; where that depends on their size, the provider's own word goes first."""
+    """Return the cost of web searches; if it depends on their size, the provider's own figure takes precedence."""
     if card.search_sizes and usage.told_search_cost is not None:
         return usage.told_search_cost
     each = card.search_sizes.get(usage.search_size, card.web_search)
@@ -223,21 +225,21 @@ def _searched(usage: Usage, card: PriceCard) -> Decimal:
 
 
 def _listened_to(milliseconds: int, card: PriceCard) -> Decimal:
-    """Return the milliseconds that a recording is paid for."""
+    """Return the billable milliseconds of a recording."""
     return max(Decimal(milliseconds), (card.audio_minimum or ZERO) * 1000) if milliseconds else ZERO
 
 
 def _to_the_ledger(parts: list[Decimal]) -> list[Decimal]:
-    """Return the parts at the ledger's resolution."""
+    """Return the components rounded to the ledger's resolution."""
     return [exact(amount) if amount else ZERO for amount in parts]
 
 
 def _tier_of(usage: Usage, card: PriceCard) -> PriceTier:
-    """Return the highest tier that the prompt's size reaches, else one that changes nothing."""
+    """Return the highest tier that the prompt's size reaches, else an empty tier."""
     reached = [tier for tier in card.tiers if usage.prompt_tokens > tier.above_input_tokens]
     return max(reached, key=lambda tier: tier.above_input_tokens, default=_NO_TIER)
 
 
 def _paid(tokens: int | Decimal, price: Decimal | None) -> Decimal:
-    """Return what tokens cost at a price per million; nothing where no price is stated."""
+    """Return the cost of tokens at a price per million; 0 without a price."""
     return tokens * price / MILLION if tokens and price else ZERO

@@ -1,7 +1,6 @@
-"""Reconciliation of balances: each with its ledger entries, its copy in Redis, and the holds on it.
+"""Reconciliation of balances: compares each with its ledger entries, its copy in Redis, and its holds.
 
-Safe to ask under load: what moves while it is asked about is no difference. Knows balances, notes and holds. Must never
-know what a request is, nor read the log.
+Safe under load: values that change during the comparison are not reported.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from apps.kernel.money import NANO, plain
 from apps.kernel.redis import LuaScript, client
 from apps.kernel.store_keys import by_shard, money_pattern
 
-# Seconds after which a copy that still is behind was not published: settling takes milliseconds.
+# Seconds after which a copy that is still behind counts as not published; settling takes milliseconds.
 PATIENCE = 3.0
 
 _HELD = LuaScript(
     SUM_HOLDS_LUA
     + """
-    -- KEYS: balances. Returns, for each, what is held on it and what open notes hold there.
+    -- KEYS: balances. Returns, for each, the held amount and the sum of its open notes.
     local sums, answer = promised(), {}
     for i, name in ipairs(KEYS) do
       answer[i] = {redis.call('HGET', name, 'held') or '0', string.format('%.0f', sums[name] or 0)}
@@ -46,7 +45,7 @@ Kind = Literal["credits", "usage", "open", "held", "copy"]
 
 @dataclass(frozen=True, slots=True)
 class AmountMismatch:
-    """Two amounts that should be one, of an organization or a key; `open` is about a request."""
+    """Two amounts that should be equal, of an organization or a key; `open` is about a request."""
 
     kind: Kind
     subject: UUID
@@ -56,7 +55,7 @@ class AmountMismatch:
 
 
 def compare_balances_with_ledger() -> Iterator[AmountMismatch]:
-    """Yield every balance that the ledger contradicts. Raises DatabaseError."""
+    """Yield every balance that differs from its ledger entries. Raises DatabaseError."""
     for one in ledger_audit.find_mismatches():
         kind: Kind = "credits" if one.scope == "organization" else "usage"
         organization = one.id if one.scope == "organization" else None
@@ -64,9 +63,9 @@ def compare_balances_with_ledger() -> Iterator[AmountMismatch]:
 
 
 def find_unrecorded_requests(before: datetime) -> Iterator[AmountMismatch]:
-    """Yield the requests let in before a moment whose notes are still there: nobody has recorded them.
+    """Yield requests admitted before a moment whose notes still exist: they were never recorded.
 
-    A note goes when its request's row is in the log, so these are all there are. Raises RedisError.
+    A note is deleted when its request's row is in the log, so these are all. Raises RedisError.
     """
     for name in _scan_notes():
         for identifier, text in client().hscan_iter(name, count=BATCH):
@@ -78,9 +77,9 @@ def find_unrecorded_requests(before: datetime) -> Iterator[AmountMismatch]:
 
 
 def compare_holds() -> Iterator[AmountMismatch]:
-    """Yield the balances on which something else is held than open requests hold. Raises RedisError.
+    """Yield the balances whose held amount differs from their open requests. Raises RedisError.
 
-    Suspects are found by reading around, and asked about in one step, so that nothing moves in between.
+    Candidates are collected without locking, then checked atomically.
     """
     promised: defaultdict[str, int] = defaultdict(int)
     for name in _scan_notes():
@@ -102,9 +101,9 @@ def compare_holds() -> Iterator[AmountMismatch]:
 
 
 def compare_copies() -> Iterator[AmountMismatch]:
-    """Yield the copies of balances that are not the balance, after a while in which they might have become it.
+    """Yield the copies of balances that still differ after a waiting time.
 
-    They are mended as well. Raises RedisError and DatabaseError.
+    They are repaired as well. Raises RedisError and DatabaseError.
     """
     suspects = {
         (one.true.name, one.version)
@@ -116,7 +115,7 @@ def compare_copies() -> Iterator[AmountMismatch]:
     time.sleep(PATIENCE)
     for names in batches(name for name, _ in suspects):
         again = balance_copies.find_divergent_copies(names)
-        # One whose version has moved on is being settled this moment.
+        # A copy whose version has changed is being settled right now.
         for one in again:
             true, known = one.true, (one.amount, one.version)
             if (true.name, one.version) in suspects and known != (true.nanos, true.version):

@@ -1,6 +1,6 @@
-"""Referral rewards: one percent of what a referred organization paid for credits-mode use, day by day (UTC).
+"""Referral rewards: one percent of a referred organization's credit-paid usage, day by day (UTC).
 
-Knows the ledger's usage of a day that is over. Each organization's day is paid once, under an id made of both.
+Only complete days count. Each organization's day is paid once, under an id derived from both.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from apps.billing import ledger
 from apps.kernel.money import DECIMAL_PLACES
 
 SHARE = Decimal("0.01")
-# Days that are looked at again, should the task not have run.
+# Days that are checked again, in case the task did not run.
 DAYS = 7
 _REFERENCES = UUID("6f0a3c52-5d0e-4a55-9c0c-2d5b6f1f9a10")
-# An owner of both would pay themselves.
+# Owners of both organizations would pay themselves.
 _USE = """
     SELECT referred.id, referred.referred_by_id, -sum(entry.credits)
     FROM organizations_organization referred
@@ -36,7 +36,7 @@ _USE = """
 
 
 def pay_referrers() -> int:
-    """Pay the days that are over; return how many payments were new."""
+    """Pay for complete days; return how many payments were new."""
     today = timezone.now().astimezone(UTC).date()
     return sum(_pay_day(today - timedelta(days=ago)) for ago in range(DAYS, 0, -1))
 
@@ -53,5 +53,5 @@ def _pay_day(day: date) -> int:
 
 
 def share_of(paid: Decimal) -> Decimal:
-    """Return what the referrer gets of an amount (USD), rounded down to what the ledger can hold. Pure."""
+    """Return the referrer's share of an amount (USD), rounded down to the ledger's resolution."""
     return (paid * SHARE).quantize(Decimal(1).scaleb(-DECIMAL_PLACES), ROUND_DOWN)

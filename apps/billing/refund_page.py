@@ -1,7 +1,4 @@
-"""The refund button of the admin: asks an operator how much is given back, and why.
-
-Knows the question. Must never decide: `refunds.py` does.
-"""
+"""The refund button in the admin: asks an operator for amount and reason; `refunds.py` decides."""
 
 from __future__ import annotations
 
@@ -19,16 +16,16 @@ from apps.organizations.admin_buttons import ButtonQuestion, Done, button
 
 
 class RefundQuestion(ButtonQuestion):
-    """How much (USD), and why, in words that the organization reads."""
+    """Asks for the amount (USD) and the reason, which the organization sees."""
 
     amount = forms.DecimalField(
         min_value=Decimal("0.01"),
         decimal_places=2,
         max_digits=9,
         widget=UnfoldAdminDecimalFieldWidget,
-        help_text="USD; the organization's credits fall by as much, below nothing if they are used already",
+        help_text="USD; deducted from the organization's credits; the balance may become negative",
     )
-    reason = forms.CharField(max_length=500, widget=UnfoldAdminTextInputWidget, help_text="The organization reads it.")
+    reason = forms.CharField(max_length=500, widget=UnfoldAdminTextInputWidget, help_text="The organization sees it.")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -36,26 +33,26 @@ class RefundQuestion(ButtonQuestion):
 
     @property
     def lines(self) -> list[str]:
-        """What happens."""
+        """Paragraphs that explain the refund."""
         left = refunds.refundable(self.row)
         return [
-            f"{self.row.organization} paid {self.row.amount:.2f} {self.row.currency}; {left:.2f} can go back. The "
+            f"{self.row.organization} paid {self.row.amount:.2f} {self.row.currency}; {left:.2f} can be refunded. The "
             "payment processor returns it to the card that paid. This cannot be undone."
         ]
 
 
 def is_refundable(payment: Transaction) -> bool:
-    """Tell whether a refund can work: something is left of a top-up, and payments are set up."""
+    """Return whether a refund is possible: part of a top-up is left, and payments are configured."""
     return payment_processor.is_on() and refunds.refundable(payment) > 0
 
 
 def _pay(payment: Transaction, done: Done) -> Done:
-    """Let the money go back, once however often it is asked. The processor is asked outside any transaction."""
+    """Make the refund at the processor, once however often it is called, outside any transaction."""
     row = refunds.pay(Transaction.objects.get(pk=done.reference))
     if row.status == Transaction.Status.COMPLETED:
         return done
     if row.status == Transaction.Status.PENDING:
-        return Done("Under way: see it again soon", level=messages.WARNING)
+        return Done("In progress: check again soon", level=messages.WARNING)
     return Done(row.description, level=messages.ERROR)
 
 
@@ -69,6 +66,6 @@ def _pay(payment: Transaction, done: Done) -> Done:
     finish=_pay,
 )
 def refund(page: Any, payment: Transaction, fields: Mapping[str, Any]) -> Done:
-    """Note what is to go back; `_pay` lets it."""
+    """Record the refund; `_pay` makes it."""
     row = refunds.begin(payment, fields["amount"], fields["reason"])
     return Done(f"{row.amount:.2f} {row.currency} went back", reference=str(row.pk))

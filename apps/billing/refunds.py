@@ -1,7 +1,7 @@
-"""Refunds: a pending row, then the money back under the row's id, then completion and credits in one transaction.
+"""Refunds: a pending row, then the refund under the row's id, then completion and credits in one transaction.
 
-An operator's doing; one that was made at the processor itself is found there and taken over. Credits fall by exactly
-what was paid back, below nothing if need be. Must never pay back more than was paid.
+An operator starts a refund; one made at the processor is found there and recorded. Credits fall by exactly the refunded
+amount, and the balance may become negative. Refunds never exceed the payment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CENT = Decimal("0.01")
 
 
 def refundable(payment: Transaction) -> Decimal:
-    """Return how much of a top-up (USD) has not been paid back and is not about to be."""
+    """Return how much of a top-up (USD) is neither refunded nor pending."""
     if payment.type != Transaction.Type.CREDIT_TOPUP or payment.status != Transaction.Status.COMPLETED:
         return Decimal(0)
     given = _refunds(payment).exclude(status=Transaction.Status.FAILED).aggregate(total=Sum("amount"))["total"]
@@ -37,7 +37,7 @@ def refundable(payment: Transaction) -> Decimal:
 
 
 def begin(payment: Transaction, amount: Decimal, reason: str) -> Transaction:
-    """Write down that `amount` USD of a top-up go back. Raises InvalidRequest for more than is left of it."""
+    """Create the pending refund of `amount` USD. Raises InvalidRequest for more than is left."""
     with transaction.atomic():
         locked_account(payment.organization_id)
         payment = Transaction.objects.select_for_update(no_key=True).get(pk=payment.pk)
@@ -50,7 +50,7 @@ def begin(payment: Transaction, amount: Decimal, reason: str) -> Transaction:
 
 
 def pay(row: Transaction) -> Transaction:
-    """Give the money of a row back, once however often it is called; pending when the processor gave no answer."""
+    """Make a row's refund, once however often it is called; it stays pending if the processor did not answer."""
     payment = row.related_transaction
     if row.status != Transaction.Status.PENDING or payment is None:
         return row
@@ -69,7 +69,7 @@ def pay(row: Transaction) -> Transaction:
 
 
 def recover(row: Transaction) -> Transaction:
-    """Find out what became of a refund that is still pending. Raises ProcessorAway, Refused."""
+    """Look up the outcome of a pending refund. Raises ProcessorAway, Refused."""
     payment = row.related_transaction
     if payment is None or not payment.processor_payment_intent_id:
         return row
@@ -82,7 +82,7 @@ def recover(row: Transaction) -> Transaction:
 
 
 def sync(payment_id: str) -> None:
-    """Take over every refund of a payment, those made elsewhere included, after a message about one.
+    """Record every refund of a payment, also those made elsewhere, after an event about one.
 
     Raises ProcessorAway, Refused.
     """
@@ -120,7 +120,7 @@ def _create(payment: Transaction, amount: Decimal, reason: str, refund_id: str |
 
 
 def _adopt(payment: Transaction, made: Refund) -> Transaction:
-    """Return the row of a refund that was made at the processor itself."""
+    """Return the row of a refund made at the processor."""
     with transaction.atomic():
         locked_account(payment.organization_id)
         row = _refunds(payment).filter(processor_refund_id=made.id).first()
@@ -154,7 +154,7 @@ def _complete(row_id: UUID, refund_id: str) -> Transaction:
 def _fail(row_id: UUID, reason: str, refund_id: str | None = None) -> Transaction:
     row = locked_transaction(row_id)
     if row.status == Transaction.Status.COMPLETED:
-        # The bank sent money back that had left: an operator has to look.
+        # The bank returned the refund: an operator has to look at it.
         log.error("refund.failed_late", transaction=str(row.id), refund=refund_id)
     if row.status != Transaction.Status.PENDING:
         return row

@@ -1,8 +1,8 @@
-"""Reservations: reserve before the call, release after, so that concurrent requests never spend the same dollar twice.
+"""Reservations: reserve before the call, release after it, so that concurrent requests never spend the same dollar
+twice.
 
-A reservation is a note in Redis, kept under the worker process that owns it, and an amount held on the balances it
-counts against. The note is also the write-ahead mark of the request: when its worker dies, the sweeper finds it.
-Knows amounts and leases. Must never know what a request asks for; `payload` is the caller's own.
+A reservation is a note in Redis, stored under its worker process, and an amount held on its balances. The note is also
+the write-ahead record of the request: when its worker dies, the sweeper finds it. `payload` belongs to the caller.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from apps.kernel import generation, ids
 from apps.kernel.redis import LuaScript, client
 from apps.kernel.store_keys import SHARD_COUNT, money_key, shard_of
 
-# What both scripts check, by the same keys and arguments; it counts nothing and holds nothing.
+# Checks shared by both scripts, with the same keys and arguments; they count and hold nothing.
 _CHECKS_LUA = """
     -- KEYS: two generations, the organization's and the key's balance, the worker's notes, the requests in flight,
     --       the workers, and a bucket for each rate
@@ -40,7 +40,7 @@ _CHECKS_LUA = """
     end
     if tokens[1] ~= ARGV[1] or tokens[2] ~= ARGV[2] then return {'stale', tokens[1], tokens[2]} end
 
-    -- Asked again because the answer was lost on its way: it is held already.
+    -- Repeated because the answer was lost: it is already held.
     local before = redis.call('HGET', KEYS[5], ARGV[7])
     if before then return {'held', cjson.decode(before).amount, '', '', '', '', ''} end
 
@@ -87,7 +87,7 @@ _RESERVE = LuaScript(
     if ARGV[6] ~= '' then redis.call('HINCRBY', KEYS[4], 'held', amount) end
     local note = string.gsub(ARGV[8], '^{"amount":"0"', '{"amount":"' .. amount .. '"', 1)
     redis.call('HSET', KEYS[5], ARGV[7], note)
-    -- A worker whose heartbeat has not come through yet may die before it does: its notes must be found all the same.
+    -- A worker that dies before its first heartbeat must still be found by its notes.
     if redis.call('HLEN', KEYS[5]) == 1 then redis.call('ZADD', KEYS[7], 'NX', now, ARGV[11]) end
     for i = 8, #KEYS do redis.call('SET', KEYS[i], string.format('%.6f', full[i]), 'EX', 61) end
     if ARGV[9] ~= '' then
@@ -125,10 +125,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ReservationOutcome(StrEnum):
-    """What came of asking for a reservation."""
+    """The outcome of a reservation."""
 
     HELD = "held"
-    # Nothing would refuse it now; nothing is held for it.
+    # The request would be admitted now; nothing is held.
     ALLOWED = "allowed"
     STALE = "stale"
     UNKNOWN = "unknown"
@@ -139,16 +139,16 @@ class ReservationOutcome(StrEnum):
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """A limit of so many requests a minute; requests with the same bucket count together."""
+    """A limit in requests a minute; requests with the same bucket count together."""
 
     bucket: str
     per_minute: int
 
 
 class RateLimitStatus(msgspec.Struct, frozen=True):
-    """How the tightest rate stands: requests a minute, how many are left, seconds until all are again.
+    """The state of the tightest rate limit: requests a minute, remaining requests, seconds until it is full again.
 
-    `retry_after` is the seconds until the next one, when there is none left.
+    `retry_after` is the seconds until the next request, if none is left.
     """
 
     per_minute: int
@@ -158,11 +158,11 @@ class RateLimitStatus(msgspec.Struct, frozen=True):
 
 
 class ReservationResult(msgspec.Struct, frozen=True):
-    """The outcome, and what goes with it.
+    """The outcome and its details.
 
-    `hold` is what was reserved, `generation_tokens` are the current ones (catalog, organization) when stale, `unknown`
-    the balance that has no copy yet, `left_nanos` what could still be spent when refused, `rate` the tightest rate when
-    held or too fast; `credits_left` and `key_left` what can be spent beside what was held, where that was looked at.
+    `hold` is the reservation, `generation_tokens` are the current ones (catalog, organization) if stale, `unknown` the
+    balance without a copy, `left_nanos` the remaining amount if refused, `rate` the tightest rate if held or too fast;
+    `credits_left` and `key_left` are the remaining amounts after the hold, if checked.
     """
 
     outcome: ReservationOutcome
@@ -176,12 +176,12 @@ class ReservationResult(msgspec.Struct, frozen=True):
 
 
 class ReservationRequest(msgspec.Struct, frozen=True):
-    """A reservation to be made, of an amount in 1e-9 USD; a limit that is None is none.
+    """A reservation to make, of an amount in 1e-9 USD; None means no limit.
 
-    Of `amount_nanos` at least `least_nanos` are granted (None: all of it), and where that is much of what is left,
-    about `part_nanos`, which are useful already (None: as much as the least).
-    `rates` are what the request counts against, `most_in_flight` how many of the organization's may be answered at a
-    time, `flight_seconds` after how long one is forgotten that nobody took out.
+    At least `least_nanos` of `amount_nanos` are granted (None: all of it); if that is much of the remaining amount,
+    about `part_nanos`, which is already useful (None: the least). `rates` are the limits that count the request,
+    `most_in_flight` is the organization's maximum of concurrent requests, `flight_seconds` the lease of one that is
+    never removed.
     """
 
     id: UUID
@@ -213,12 +213,12 @@ def rate_key(rate: RateLimit, shard: int) -> str:
 
 
 def reserve(request: ReservationRequest) -> ReservationResult:
-    """Hold the amount, or a part of it, or say why not; one atomic round trip. Raises RedisError."""
+    """Hold the amount or a part of it, or return the refusal; one atomic round trip. Raises RedisError."""
     return _ask(_RESERVE, request)
 
 
 def look(request: ReservationRequest) -> ReservationResult:
-    """Tell whether the amount could be held now; nothing is held or counted. One round trip. Raises RedisError."""
+    """Return whether the amount could be held now, without holding or counting. One round trip. Raises RedisError."""
     return _ask(_LOOK, request)
 
 
@@ -246,7 +246,7 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
         [
             request.catalog_token if SHARD_COUNT == 1 else generation.shard_token(request.catalog_token, shard),
             request.organization_token,
-            # Not the request's id: it may be asked for again after the store has lost what it knew.
+            # Not the request's id: it may be used again after the store has lost its data.
             generation.new_generation_token(),
             request.amount_nanos,
             "1" if request.from_credits else "",
@@ -270,7 +270,7 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
 
 
 def _refused(answer: Sequence[Any], catalog_token: str, shard: int) -> ReservationResult:
-    """Return why the store holds nothing, with what it says beside that."""
+    """Return the refusal and its details."""
     outcome = ReservationOutcome(answer[0])
     match outcome:
         case ReservationOutcome.STALE:
@@ -289,7 +289,7 @@ def _refused(answer: Sequence[Any], catalog_token: str, shard: int) -> Reservati
 
 
 def release(reservations: Sequence[tuple[str, UUID]], shard: int) -> int:
-    """Give back what (worker, id) pairs hold in a shard, once each; return how many were still held.
+    """Release the holds of (worker, id) pairs in a shard, once each; return how many were still held.
 
     Raises RedisError.
     """
@@ -300,12 +300,12 @@ def release(reservations: Sequence[tuple[str, UUID]], shard: int) -> int:
 
 
 def find_note(worker: str, identifier: UUID, shard: int) -> Note | None:
-    """Return a reservation's note, None where there is none. Raises RedisError."""
+    """Return a reservation's note, None if there is none. Raises RedisError."""
     text = client().hget(notes_key(worker, shard), ids.text_of(identifier))
     return None if text is None else msgspec.json.decode(text, type=Note)
 
 
 def notes_of(worker: str, shard: int) -> dict[UUID, Note]:
-    """Return what a worker left behind in a shard. Raises RedisError."""
+    """Return a worker's notes in a shard. Raises RedisError."""
     notes = client().hgetall(notes_key(worker, shard))
     return {UUID(str(identifier)): msgspec.json.decode(text, type=Note) for identifier, text in notes.items()}

@@ -1,6 +1,6 @@
-"""Storage pricing: a price a token for keeping a request's data, for organizations that retain everything.
+"""Storage pricing: a price per token for storing requests, for organizations with retention level `retain`.
 
-Charged to the credits, whoever's provider key answered; a key's usage is what its requests cost, without it. Pure.
+It is charged to the credits, also if the organization's own provider key answered, and does not count as a key's usage.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ _MILLION = Decimal(1_000_000)
 
 
 def price_storage(tokens: int, retention_level: str) -> Decimal:
-    """Return what keeping a request of so many tokens costs in USD; only `retain` keeps what was said."""
+    """Return the storage cost of a request in USD; only `retain` stores content."""
     return exact(tokens * PRICE / _MILLION) if retention_level == "retain" else ZERO

@@ -1,7 +1,7 @@
-"""The pro plan's subscription: begun and cancelled here, and otherwise in the state that the payment processor reports.
+"""The pro plan's subscription: started and cancelled here, otherwise in the state that the payment processor reports.
 
-Everything that happens to it (a renewal, a payment that failed, its end) is taken over by `sync`, which asks what is
-true now: so messages may come late, twice, in any order, or not at all. Must never take a message's word.
+`sync` applies every change (renewal, failed payment, end) by fetching the current state, so events may come late,
+twice, in any order, or not at all. An event's own content is never used.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ log = structlog.get_logger(__name__)
 
 # USD a month (specification, section 8).
 PRICE = Decimal(49)
-# The processor's words for a subscription that gives the plan.
+# The processor's statuses for a subscription that gives the plan.
 PAID, UNPAID = frozenset({"active", "trialing"}), "past_due"
 _GIVING = PAID | {UNPAID}
-# So long the plan stays after a renewal that could not be paid.
+# Grace period of the plan after a failed renewal.
 GRACE = timedelta(days=7)
 _TRIES = 3
 NO_SUBSCRIPTION = "There is no subscription"
 
 
 def start(organization: Organization, request_key: str | None = None) -> Transaction | None:
-    """Begin the pro plan, or go on with one that was cancelled and has not ended; return the row of the payment.
+    """Start the pro plan, or resume a cancelled one that has not ended; return the row of the payment.
 
-    The same request again is the same row. It stays pending when the processor gave no answer. Raises InvalidRequest
-    (409) where there is nothing to begin, PaymentRequired for a decline, ProcessorOff, ProcessorAway.
+    A repeated request returns the same row. It stays pending if the processor did not answer. Raises InvalidRequest
+    (409) if there is nothing to start, PaymentRequired for a decline, ProcessorOff, ProcessorAway.
     """
     payment_processor.require()
     if not settings.STRIPE_PRO_PRICE:
@@ -68,7 +68,7 @@ def start(organization: Organization, request_key: str | None = None) -> Transac
 
 
 def pay(row: Transaction) -> Transaction:
-    """Subscribe for a pending row, once however often it is called; return what has become of it."""
+    """Subscribe for a pending row, once however often it is called; return the row's new state."""
     if row.status != Transaction.Status.PENDING:
         return row
     account = account_of(row.organization_id)
@@ -90,7 +90,7 @@ def pay(row: Transaction) -> Transaction:
 
 
 def recover(row: Transaction) -> None:
-    """Find out what became of a subscription that was to begin. Raises ProcessorAway, Refused."""
+    """Look up the outcome of a pending subscription. Raises ProcessorAway, Refused."""
     if row.created_at > timezone.now() - FRESH:
         pay(row)
         return
@@ -99,7 +99,7 @@ def recover(row: Transaction) -> None:
 
 
 def cancel(organization: Organization) -> None:
-    """Let the subscription end with what is paid for. Raises NotFound without one, ProcessorAway, ProcessorOff."""
+    """Cancel the subscription at the end of the paid period. Raises NotFound, ProcessorAway, ProcessorOff."""
     account = account_of(organization.id)
     if not account.subscription_status or not account.subscription_id:
         raise NotFound(NO_SUBSCRIPTION)
@@ -108,7 +108,7 @@ def cancel(organization: Organization) -> None:
 
 
 def refresh(account: BillingAccount) -> None:
-    """Look at a subscription by the clock, and end one whose renewal was not paid within the time of grace.
+    """Check a subscription by time, and end one whose renewal was not paid within the grace period.
 
     Raises ProcessorAway, Refused.
     """
@@ -122,7 +122,7 @@ def refresh(account: BillingAccount) -> None:
 
 
 def sync(account: BillingAccount) -> None:
-    """Take over what is true of an organization's subscription now. Raises ProcessorAway, Refused."""
+    """Apply the current state of an organization's subscription. Raises ProcessorAway, Refused."""
     for _ in range(_TRIES):
         found = _find(account)
         invoices = payment_processor.paid_invoices(found.id) if found else []
@@ -133,7 +133,7 @@ def sync(account: BillingAccount) -> None:
 
 
 def _settle(row: Transaction, account: BillingAccount, found: list[Subscription]) -> None:
-    """Take over what became of a row; one whose subscription does not live is given up, there as well."""
+    """Apply the outcome of a row; if its subscription is not live, fail the row and end the subscription."""
     sync(account)
     row.refresh_from_db()
     begun = [one for one in found if one.transaction == str(row.id)]
@@ -145,7 +145,7 @@ def _settle(row: Transaction, account: BillingAccount, found: list[Subscription]
 
 
 def _found(account: BillingAccount) -> list[Subscription]:
-    """Return the subscriptions of ours that a customer has: at the pro plan's price, or the one that is known."""
+    """Return a customer's subscriptions of ours: at the pro plan's price, or the known one."""
     if account.processor_customer_id is None:
         return []
     known = account.subscription_id
@@ -154,7 +154,7 @@ def _found(account: BillingAccount) -> list[Subscription]:
 
 
 def _find(account: BillingAccount) -> Subscription | None:
-    """Return the subscription that counts: one that gives the plan, else the one that is known."""
+    """Return the relevant subscription: one that gives the plan, else the known one."""
     candidates = _found(account)
     for one in candidates:
         if one.status in _GIVING:
@@ -167,7 +167,7 @@ def _find(account: BillingAccount) -> Subscription | None:
 
 
 def _take_over(account: BillingAccount, found: Subscription | None, invoices: list[PaidInvoice]) -> bool:
-    """Bring rows, account and plan to what was found; False when somebody else did meanwhile."""
+    """Apply the found state to rows, account and plan; False if another process did meanwhile."""
     with transaction.atomic():
         current = locked_account(account.organization_id)
         if current.revision != account.revision:
@@ -190,7 +190,7 @@ def _take_over(account: BillingAccount, found: Subscription | None, invoices: li
 
 
 def _go_on(account: BillingAccount, found: Subscription) -> None:
-    """The subscription is paid for: so is the plan, until then. A plan above it stays."""
+    """Extend the plan to the end of the paid period. A higher plan stays."""
     if (begun := _begun(account, found)) is not None:  # There was nothing to pay yet.
         begun.amount, begun.status = Decimal(0), Transaction.Status.COMPLETED
         begun.save(update_fields=["amount", "status", "updated_at"])
@@ -228,7 +228,7 @@ def _change(organization: Organization, changes: dict[str, object]) -> None:
 
 
 def _book(account: BillingAccount, found: Subscription, invoice: PaidInvoice) -> None:
-    """Write a paid invoice down, once: the first completes the row that it was begun with."""
+    """Record a paid invoice once: the first one completes the initial row."""
     rows = Transaction.objects.filter(organization=account.organization_id, type=Transaction.Type.SUBSCRIPTION_START)
     if rows.filter(processor_invoice_id=invoice.id).exists():
         return
@@ -245,7 +245,7 @@ def _book(account: BillingAccount, found: Subscription, invoice: PaidInvoice) ->
 
 
 def _begun(account: BillingAccount, found: Subscription) -> Transaction | None:
-    """Return the row that a subscription was begun with, unless that is completed."""
+    """Return the initial row of a subscription unless it is completed."""
     rows = Transaction.objects.filter(organization=account.organization_id, pk__in=[find_id(found.transaction)])
     return rows.filter(type=Transaction.Type.SUBSCRIPTION_START).exclude(status=Transaction.Status.COMPLETED).first()
 
@@ -263,7 +263,7 @@ def _write(account: BillingAccount, kind: Transaction.Type, description: str) ->
 
 
 def _begin(organization: Organization, request_key: str | None) -> Transaction:
-    """Return the row of a subscription that is to begin: the request's, or the one under way. Raises InvalidRequest."""
+    """Return the row of a new subscription: the request's own, or the pending one. Raises InvalidRequest."""
     kind = Transaction.Type.SUBSCRIPTION_START
     rows = Transaction.objects.filter(organization=organization, type=kind)
     with transaction.atomic():
@@ -275,7 +275,7 @@ def _begin(organization: Organization, request_key: str | None) -> Transaction:
         refuse_card_testing(organization)
         plan = Organization.objects.values_list("plan", flat=True).get(pk=organization.pk)
         if account.subscription_status or plan != Plan.FREE:
-            raise InvalidRequest(f"The organization is on the plan {plan} already", status=409, code="on_plan")
+            raise InvalidRequest(f"The organization is already on the plan {plan}", status=409, code="on_plan")
         if default_card(organization) is None:
             raise InvalidRequest("There is no payment method; add one first", code="no_payment_method")
         row = Transaction.objects.create(

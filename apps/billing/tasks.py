@@ -1,4 +1,4 @@
-"""Celery tasks of billing. Each may run twice, and at once."""
+"""Celery tasks of billing. Each may run twice, and concurrently."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from apps.billing.payment_processor_types import ProcessorAway, ProcessorOff, Re
 
 log = structlog.get_logger(__name__)
 Thing = TypeVar("Thing")
-# So long whoever began a payment is left to finish it.
+# Time that the starter of a payment has to finish it.
 UNDER_WAY = timedelta(minutes=2)
 
 
 @shared_task(name="billing.top_up_automatically", time_limit=600)
 def top_up_automatically() -> None:
-    """Charge for the organizations whose credits ran low."""
+    """Charge organizations with low credits."""
 
     def charge(organization_id: UUID) -> None:
         row = auto_topup.begin(organization_id)
@@ -48,7 +48,7 @@ def top_up_automatically() -> None:
 
 @shared_task(name="billing.recover_payments", time_limit=600)
 def recover_payments() -> None:
-    """Find out what became of payments that nobody finished."""
+    """Look up the outcome of unfinished payments."""
     recover: dict[str, Callable[[Transaction], object]] = {
         Transaction.Type.CREDIT_TOPUP: topup.recover,
         Transaction.Type.CREDIT_REFUND: refunds.recover,
@@ -70,7 +70,7 @@ def recover_payments() -> None:
 
 @shared_task(name="billing.sync_subscriptions", time_limit=1800)
 def sync_subscriptions() -> None:
-    """Look at subscriptions whose paid time is over, and close the accounts of deleted organizations."""
+    """Check subscriptions whose paid period is over, and close the accounts of deleted organizations."""
     if not payment_processor.is_on():
         return
     living = BillingAccount.objects.exclude(subscription_status="").select_related("organization")
@@ -81,30 +81,30 @@ def sync_subscriptions() -> None:
 
 @shared_task(name="billing.tell_owners", time_limit=600)
 def tell_owners() -> None:
-    """Send the e-mail that is waiting to be sent."""
+    """Send waiting e-mails."""
     log.info("owners.told", organizations=payment_emails.tell_owners())
 
 
 @shared_task(name="billing.pay_referrers", time_limit=1800)
 def pay_referrers() -> None:
-    """Pay for the referred organizations' use of the days that are over."""
+    """Pay referral rewards for complete days."""
     log.info("referrers.paid", payments=referrals.pay_referrers())
 
 
 @shared_task(name="billing.sweep_processor_events", time_limit=600)
 def sweep_processor_events() -> None:
-    """Forget the processor's messages that it will not repeat."""
+    """Delete events that the processor will not repeat."""
     log.info("processor_events.swept", rows=webhooks.sweep())
 
 
 def _in_turns(rows: QuerySet[Transaction]) -> QuerySet[Transaction]:
-    """Return the rows so that the first of each organization comes before the second of any."""
+    """Return the rows in turns: the first of each organization before the second of any."""
     turn = Window(RowNumber(), partition_by="organization_id", order_by="id")
     return rows.annotate(turn=turn).order_by("turn", "id")
 
 
 def _each(what: str, things: Iterable[Thing], act: Callable[[Thing], object]) -> None:
-    """Do it for one after the other; one that fails is told of, and tried again at the next run."""
+    """Run the action for each; a failure is logged and retried in the next run."""
     for one in things:
         try:
             act(one)

@@ -1,8 +1,8 @@
 """Top-ups: a pending row, then the charge under the row's id, then completion and credits in one transaction.
 
-Whatever dies in between, `recover` finds out: the row knows with which words it was asked, and the same words under the
-same key are done once. The processor's answer decides, whoever brings it: the charge itself, a message, a look later.
-Must never call the processor inside a transaction, nor credit what it has not confirmed.
+If a process dies in between, `recover` completes the row: it stores the exact request, which the processor executes
+once per key. The outcome comes from the processor, by the charge itself, by an event, or by a later lookup. The
+processor is never called inside a transaction, and only confirmed payments are credited.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from apps.organizations.models import Organization
 
 log = structlog.get_logger(__name__)
 
-# So long an attempt is made again with the same words; after it, it is only looked for.
+# How long an attempt is repeated unchanged; later it is only looked up.
 FRESH = timedelta(hours=1)
-# So long a card's holder may take to confirm.
+# How long a cardholder may take to confirm.
 CONFIRMING = timedelta(hours=23)
 MAX_DESCRIPTION = 500
 
 
 class TopUpResult(NamedTuple):
-    """A top-up as it stands; `client_secret` is there when the card's holder has to confirm."""
+    """The state of a top-up; `client_secret` is set if the cardholder has to confirm."""
 
     transaction: Transaction
     client_secret: str = ""
 
 
 def begin(organization: Organization, amount: Decimal, request_key: str | None = None) -> Transaction:
-    """Write down that an organization pays `amount` USD; the same request again is the same row.
+    """Create the pending payment of `amount` USD; a repeated request returns the same row.
 
-    Raises InvalidRequest without a card, and (422) when `request_key` stood for another amount; RateLimited.
+    Raises InvalidRequest without a card, and (422) if `request_key` was used for another amount; RateLimited.
     """
     card = default_card(organization)
     if card is None:
@@ -77,9 +77,9 @@ def begin(organization: Organization, amount: Decimal, request_key: str | None =
 
 
 def pay(row: Transaction) -> TopUpResult:
-    """Charge for a row, once however often it is called; return what has become of it.
+    """Charge for a row, once however often it is called; return its new state.
 
-    It stays pending when the processor gave no answer. A decline makes it failed; nothing is raised for it.
+    It stays pending if the processor did not answer. A declined payment becomes failed and raises nothing.
     """
     if row.status != Transaction.Status.PENDING:
         return TopUpResult(row)
@@ -107,9 +107,9 @@ def require_paid(attempt: TopUpResult) -> None:
 
 
 def open_confirmation(row: Transaction, return_to: str) -> str | None:
-    """Return the address of the bank's page where the card's holder confirms a pending payment, which leads back.
+    """Return the address of the bank's page where the cardholder confirms a pending payment, and which leads back.
 
-    None where there is nothing to confirm: `recover` tells what became of it. Raises ProcessorAway, Refused.
+    None if nothing needs confirmation: `recover` finds the outcome. Raises ProcessorAway, Refused.
     """
     if row.status != Transaction.Status.PENDING or row.is_automatic or not row.processor_payment_intent_id:
         return None
@@ -117,7 +117,7 @@ def open_confirmation(row: Transaction, return_to: str) -> str | None:
 
 
 def recover(row: Transaction) -> Transaction:
-    """Find out what became of a row that is still pending. Raises ProcessorAway, Refused."""
+    """Look up the outcome of a pending row. Raises ProcessorAway, Refused."""
     if row.processor_payment_intent_id:
         return sync(row, payment_processor.payment(row.processor_payment_intent_id)).transaction
     if row.created_at > timezone.now() - FRESH:
@@ -130,10 +130,10 @@ def recover(row: Transaction) -> Transaction:
 
 
 def sync(row: Transaction, payment: Payment) -> TopUpResult:
-    """Take over what the processor says of a row's payment. Raises ProcessorAway, Refused.
+    """Apply the processor's state of a row's payment. Raises ProcessorAway, Refused.
 
-    Nothing that is not exactly what was asked for changes anything. A payment that failed, or that nobody will confirm,
-    is cancelled there first: what is failed here can then no longer be paid.
+    A payment that differs from the request changes nothing. A payment that failed, or will never be confirmed, is first
+    cancelled at the processor, so that a row that failed here can no longer be paid.
     """
     customer = account_of(row.organization_id).processor_customer_id
     asked = (str(row.id), row.amount, row.currency, customer)
@@ -152,7 +152,7 @@ def sync(row: Transaction, payment: Payment) -> TopUpResult:
 
 
 def find_row(payment: Payment) -> Transaction | None:
-    """Return the top-up that a payment was made for, if it is one of ours."""
+    """Return the top-up of a payment, if it is one of ours."""
     rows = Transaction.objects.filter(type=Transaction.Type.CREDIT_TOPUP)
     identifier = find_id(payment.transaction)
     return rows.filter(pk=identifier).first() if identifier else None
@@ -164,7 +164,7 @@ def _is_abandoned(row: Transaction) -> bool:
 
 @transaction.atomic
 def _complete(row_id: UUID, payment_id: str) -> Transaction:
-    """Complete and credit, once. What was paid is credited even where it had been given up."""
+    """Complete and credit, once. A payment is credited even if its row had failed."""
     row = locked_transaction(row_id)
     if row.status == Transaction.Status.COMPLETED:
         return row
@@ -183,7 +183,7 @@ def _complete(row_id: UUID, payment_id: str) -> Transaction:
 
 @transaction.atomic
 def _fail(row_id: UUID, reason: str, payment_id: str | None = None) -> Transaction:
-    """Give a pending row up; nothing was paid."""
+    """Mark a pending row as failed; nothing was paid."""
     row = locked_transaction(row_id)
     if row.status != Transaction.Status.PENDING:
         return row
@@ -201,7 +201,7 @@ def _fail(row_id: UUID, reason: str, payment_id: str | None = None) -> Transacti
 
 @transaction.atomic
 def _note(row_id: UUID, payment_id: str) -> Transaction:
-    """Remember under which payment a row is under way."""
+    """Store the id of a row's pending payment."""
     row = locked_transaction(row_id)
     if row.status == Transaction.Status.PENDING:
         row.processor_payment_intent_id = payment_id

@@ -1,7 +1,7 @@
-"""Stripe webhook, `POST /webhooks/stripe`: a message says where to look; the state is then asked of the processor.
+"""Stripe webhook, `POST /webhooks/stripe`: an event only names its subject, whose state is then fetched from Stripe.
 
-So a message may come twice, late or out of order, and a forged one changes nothing. One that cannot be processed now is
-answered 503: it then comes again. Must never read an amount, a status or an owner from a message.
+So an event may come twice, late or out of order, and amounts, statuses and owners in it are never trusted. An event
+that cannot be processed now gets 503, so that Stripe repeats it.
 """
 
 from __future__ import annotations
@@ -23,52 +23,52 @@ from apps.organizations import audit
 
 log = structlog.get_logger(__name__)
 
-# Bytes of one message.
-MOST_BYTES = 512 * 1024
+# Bytes of one event.
+MAX_BYTES = 512 * 1024
 KEPT = timedelta(days=90)
 
 
 @csrf_exempt
 @require_POST
 def stripe(request: HttpRequest) -> HttpResponse:
-    """Take a message in.
+    """Receive an event.
 
-    Raises InvalidRequest for one that is not the processor's, BodyTooLarge, Overloaded to have it sent again.
+    Raises InvalidRequest for an invalid signature, BodyTooLarge, Overloaded to have it sent again.
     """
-    if int(request.META.get("CONTENT_LENGTH") or 0) > MOST_BYTES or len(request.body) > MOST_BYTES:
-        raise BodyTooLarge(f"A message is at most {MOST_BYTES} bytes")
+    if int(request.META.get("CONTENT_LENGTH") or 0) > MAX_BYTES or len(request.body) > MAX_BYTES:
+        raise BodyTooLarge(f"An event is at most {MAX_BYTES} bytes")
     try:
         event = payment_processor.read_event(request.body, request.headers.get("Stripe-Signature", ""))
     except (Forged, ValueError) as error:
-        raise InvalidRequest("The message is not signed by the payment processor") from error
+        raise InvalidRequest("The event is not signed by the payment processor") from error
     take_in(event)
     return JsonResponse({"received": True})
 
 
 def take_in(event: ProcessorWebhook) -> None:
-    """Process a genuine message, unless that was done before. Raises Overloaded when it cannot be now."""
+    """Process a verified event, unless it already was. Raises Overloaded if that is not possible now."""
     row, _ = ProcessorEvent.objects.get_or_create(id=event.id[:255], defaults={"type": event.type[:100]})
     if row.done_at is not None:
         return
     try:
         _sync_subject(event)
     except ProcessorAway as error:
-        raise Overloaded("The payment processor cannot be asked right now") from error
+        raise Overloaded("The payment processor cannot be reached right now") from error
     except Missing:
         log.warning("webhook.about_nothing", event_id=event.id, type=event.type)
     except Refused as error:
         log.error("webhook.refused", event_id=event.id, type=event.type, code=error.code)
-        raise Overloaded("The payment processor refused to tell more") from error
+        raise Overloaded("The payment processor refused the lookup") from error
     ProcessorEvent.objects.filter(pk=row.pk).update(done_at=timezone.now())
 
 
 def sweep() -> int:
-    """Forget messages older than the processor repeats any; return how many."""
+    """Delete events older than the processor's retries; return how many."""
     return ProcessorEvent.objects.filter(received_at__lt=timezone.now() - KEPT).delete()[0]
 
 
 def _sync_subject(event: ProcessorWebhook) -> None:
-    """Take over the state of what the message is about."""
+    """Update the subject of an event."""
     match event.subject:
         case "payment_intent":
             payment = payment_processor.payment(event.subject_id)
@@ -88,7 +88,7 @@ def _sync_subject(event: ProcessorWebhook) -> None:
 
 
 def _note_dispute(event: ProcessorWebhook) -> None:
-    """Tell operators that a payment is contested: what becomes of the credits is theirs to decide."""
+    """Alert operators to a disputed payment: they decide about the credits."""
     row = Transaction.objects.filter(
         type=Transaction.Type.CREDIT_TOPUP, processor_payment_intent_id=event.payment or None
     ).first()

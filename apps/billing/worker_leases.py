@@ -1,6 +1,6 @@
-"""Worker leases: each worker sends heartbeats, and one that stops leaves its reservations to the sweeper.
+"""Worker leases: each worker sends heartbeats; the reservations of one that stops go to the sweeper.
 
-Knows names and the store's clock, which may be set. Must never know what a worker holds beyond whether, and on what.
+Times are the store's, whose clock may be set back.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from apps.kernel.redis import LuaScript, client, server_of_shard
 from apps.kernel.shards import ask_each
 from apps.kernel.store_keys import SHARDS, lua_key, money_key, money_keys
 
-# By shard: a worker has a lease, and notes, in each.
+# By shard: a worker has a lease and notes in each.
 WORKERS = money_keys("workers")
 NOTES = "notes:"
-# A worker that has not been heard of for so long (seconds, by Redis' clock) is dead.
+# A worker without a heartbeat for this long (seconds, by Redis' clock) is dead.
 LEASE_SECONDS = 20.0
-# Seconds by which the store's clock and this process's may drift apart between two looks; more, and one was set.
-MOST_DRIFT = 5.0
+# Seconds that the store's clock and this process's may drift apart between two checks; more means that a clock was set.
+MAX_DRIFT = 5.0
 
-# For scripts that ask what open reservations hold on a balance, or on each of a shard: `promised(name)`, `promised()`.
+# For scripts that sum open reservations on a balance, or on each of a shard: `promised(name)`, `promised()`.
 SUM_HOLDS_LUA = f"""
     local function promised(name)
       local sums = {{}}
@@ -41,14 +41,14 @@ SUM_HOLDS_LUA = f"""
     end
 """
 
-# In one step: a worker believed dead may just be making a reservation.
+# Atomic: a worker that looks dead may be making a reservation.
 _FORGET = LuaScript("return redis.call('EXISTS', KEYS[1]) == 0 and redis.call('ZREM', KEYS[2], ARGV[1]) + 1 or 0")
 _DEAD = LuaScript(
     """
     -- KEYS: the workers; ARGV: seconds of a lease
     local clock = redis.call('TIME')
     local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
-    -- Heard of in the future: the clock was set back since, and nobody knows by how much. It counts from now on.
+    -- Heartbeats in the future: the clock was set back. They count from now on.
     for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.6f', now), '+inf')) do
       redis.call('ZADD', KEYS[1], 'XX', now, name)
     end
@@ -59,11 +59,11 @@ _DEAD = LuaScript(
 
 @cache
 def worker_name() -> str:
-    """Return this process's name: never the same twice, so that nobody inherits a dead one's reservations."""
+    """Return this process's name, unique so that no process inherits a dead one's reservations."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
-# A child has not its parent's name.
+# A forked child needs its own name.
 os.register_at_fork(after_in_child=worker_name.cache_clear)
 
 
@@ -74,23 +74,23 @@ def notes_key(worker: str, shard: int) -> str:
 
 
 def send_heartbeat(worker: str) -> None:
-    """Tell that a worker lives, in each shard; where one is away the others hear it. Raises RedisError."""
-    # Each by the clock that its leases are measured by.
+    """Renew a worker's lease in each shard, also if one is down. Raises RedisError."""
+    # Each by the clock that measures its leases.
     ask_each(lambda shard: client().zadd(WORKERS[shard], {worker: store_time(shard)}))
 
 
 def expire_lease(worker: str) -> None:
-    """Let the sweeper take over what the worker may have left, at once. Raises RedisError."""
+    """Let the sweeper take over a worker's reservations at once. Raises RedisError."""
     ask_each(lambda shard: client().zadd(WORKERS[shard], {worker: 0}))
 
 
 def find_expired_workers(shard: int) -> list[str]:
-    """Return the workers whose lease ran out in a shard. Raises RedisError."""
+    """Return the workers with an expired lease in a shard. Raises RedisError."""
     return [str(name) for name in _DEAD([WORKERS[shard]], [str(LEASE_SECONDS)])]
 
 
 def remove_worker(worker: str, shard: int) -> bool:
-    """Strike a dead worker off a shard once all its notes there are released; return whether it was.
+    """Remove a dead worker from a shard once all its notes there are released; return whether it was removed.
 
     Raises RedisError.
     """
@@ -98,32 +98,32 @@ def remove_worker(worker: str, shard: int) -> bool:
 
 
 class StoreClock:
-    """A shard's clock as one process watches it: set forward, it makes every living worker look dead."""
+    """Watches a shard's clock: if it is set forward, every living worker looks dead."""
 
     def __init__(self, read_time: Callable[[], float] = lambda: store_time(0)) -> None:
         self._read_time = read_time
         self._ahead: float | None = None
 
     def was_set(self) -> bool:
-        """Return whether it was set since the last look. Raises RedisError."""
+        """Return whether it was set since the last check. Raises RedisError."""
         ahead = self._read_time() - time.monotonic()
         before, self._ahead = self._ahead, ahead
-        return before is not None and abs(ahead - before) > MOST_DRIFT
+        return before is not None and abs(ahead - before) > MAX_DRIFT
 
 
 class StoreClocks:
-    """The clocks of all shards, as one process watches them."""
+    """Watches the clocks of all shards."""
 
     def __init__(self) -> None:
         self._clocks = [StoreClock(partial(store_time, shard)) for shard in SHARDS]
 
     def was_set(self) -> bool:
-        """Return whether any was set since the last look. Raises RedisError."""
+        """Return whether any was set since the last check. Raises RedisError."""
         looks = [clock.was_set() for clock in self._clocks]
         return any(looks)
 
 
 def store_time(shard: int = 0) -> float:
-    """Return a shard's own time in seconds: the one clock that all hosts share there. Raises RedisError."""
+    """Return a shard's own time in seconds, which all hosts share. Raises RedisError."""
     seconds, microseconds = server_of_shard(shard).time()
     return float(seconds) + float(microseconds) / 1e6

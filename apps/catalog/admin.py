@@ -1,4 +1,4 @@
-"""The catalog in the admin: facts come from the data files, operations are the operators'."""
+"""The catalog in the admin: data files own the facts, operators own the operations columns."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from apps.catalog.price_form import OVERRIDES, MappingForm
 from apps.kernel.admin import KeptAdmin, LongTableAdmin
 from apps.organizations.admin_buttons import ButtonsAdmin
 
-# What operators change of a row that a data file states, in its form; all the rest is the file's, or has a button.
+# Columns that operators edit on a row of a data file; the file owns the others, or a button changes them.
 _OPERATIONS = frozenset({"priority", "price_overrides"})
-# Changes of prices that the page of a mapping shows.
+# Price changes on the page of a mapping.
 SHOWN_CHANGES = 50
-_PRIORITY = "Weight of the routing score, 0 to 1: 0.8 lowers it by a fifth, 0 is never chosen by itself."
-_ACTIVE = "Requests leave it out when it is off. Switch it with the button above."
+_PRIORITY = "Weight of the routing score, 0 to 1: 0.8 lowers it by a fifth, 0 excludes it from automatic routing."
+_ACTIVE = "Off: requests do not use it. Switch it with the button above."
 
 
 class CatalogAdmin(ButtonsAdmin, KeptAdmin):
-    """Rows of the catalog. Those of a data file can be switched off, not deleted: the file would bring them back."""
+    """Rows of the catalog. Rows of a data file can be switched off but not deleted: the file would bring them back."""
 
-    search_help_text = "A part of an id or a name"
+    search_help_text = "Part of an id or a name"
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Return the facts, for a row whose facts a file states."""
+        """Make the facts of a file's row read-only."""
         kept = ["active", "file_owned", "created_at", "updated_at"]
         if not isinstance(obj, CatalogRow) or not obj.file_owned:
             return kept if obj is None else [obj._meta.pk.name, *kept]
         return [*(field.name for field in obj._meta.fields if field.name not in {*_OPERATIONS, *kept}), *kept]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Tell whether the operator may delete this row: only one that operators made."""
+        """Allow deleting only rows that operators created."""
         return obj is not None and not obj.file_owned and request.user.is_superuser
 
 
 @admin.register(Provider)
 class ProviderAdmin(CatalogAdmin):
-    """Who serves models."""
+    """Providers."""
 
     actions_detail = ("switch_off", "switch_on")
     switch_off, switch_on = switches("provider")
@@ -52,15 +52,15 @@ class ProviderAdmin(CatalogAdmin):
     list_filter = ("active", "dialect")
     sortable_by = ("id", "name", "priority")
     help_texts = {
-        "website": "For people; requests never go there.",
+        "website": "For information only; requests never go there.",
         "active": _ACTIVE,
         "priority": _PRIORITY,
         "dialect": "Its wire format.",
-        "auth": "How a credential is presented: bearer, or the header that takes it.",
-        "base_url": "The environment's <ID>_BASE_URL replaces it.",
-        "api_key_env": "The environment variable of the gateway's own credential.",
-        "facts": "How it differs from others of its format.",
-        "file_owned": "A data file states its facts; load_catalog rewrites them.",
+        "auth": "How a credential is sent: bearer, or the name of its header.",
+        "base_url": "Overridden by the environment's <ID>_BASE_URL.",
+        "api_key_env": "The environment variable with the gateway's own credential.",
+        "facts": "Its differences from other providers of its format.",
+        "file_owned": "A data file owns its facts; load_catalog rewrites them.",
     }
     search_fields = ("id", "name")
     ordering = ("id",)
@@ -68,7 +68,7 @@ class ProviderAdmin(CatalogAdmin):
 
 @admin.register(Model)
 class ModelAdmin(CatalogAdmin):
-    """What is served."""
+    """Models."""
 
     actions_detail = ("deprecate", "switch_off", "switch_on")
     deprecate = deprecate
@@ -77,28 +77,28 @@ class ModelAdmin(CatalogAdmin):
     list_filter = ("active", "mode")
     sortable_by = ("id", "name", "released_on")
     help_texts = {
-        "id": "What requests name it by; cannot be changed later.",
+        "id": "The name in requests; cannot be changed later.",
         "family": "Groups models of one series, such as gpt-5.",
-        "mode": "What it is for: chat, images, embeddings and so on.",
-        "released_on": "When its maker released it; empty: not known.",
-        "input_modalities": "What it reads, as a list: text, image, audio, video, file.",
-        "output_modalities": "What it writes, as a list.",
-        "facts": "Everything else that the file says of it, such as tokenizer and knowledge cut-off.",
+        "mode": "Its purpose: chat, images, embeddings and so on.",
+        "released_on": "Release date; empty: unknown.",
+        "input_modalities": "Input types, as a list: text, image, audio, video, file.",
+        "output_modalities": "Output types, as a list.",
+        "facts": "Other facts of the file, such as tokenizer and knowledge cut-off.",
         "active": _ACTIVE,
-        "owned_by": "Its maker, by a provider's id; empty where the maker is none of the providers.",
-        "aliases": "Other names that requests may use.",
-        "context_length": "Tokens of question and answer together, as its maker says.",
-        "max_output": "Tokens of an answer at most.",
-        "retiring_on": "Deprecated from this day on, by an operator. Set it with the button above.",
-        "retired_on": "Not served from this day on, by an operator.",
-        "file_owned": "A data file states its facts; load_catalog rewrites them.",
+        "owned_by": "The maker's provider id; empty if the maker is not a provider.",
+        "aliases": "Other names for requests.",
+        "context_length": "Maximum tokens of prompt and answer together, as the maker states.",
+        "max_output": "Maximum tokens of an answer.",
+        "retiring_on": "Deprecated from this day on, set by an operator with the button above.",
+        "retired_on": "Not served from this day on, set by an operator.",
+        "file_owned": "A data file owns its facts; load_catalog rewrites them.",
     }
     search_fields = ("id", "name", "family")
     ordering = ("id",)
 
 
 class UnpricedFilter(admin.SimpleListFilter):
-    """Whether any price is known: what requests to the others cost counts as nothing, and their logs say so."""
+    """Whether a price is known: requests without one cost nothing, and their logs say so."""
 
     title = "price"
     parameter_name = "price"
@@ -117,7 +117,7 @@ class UnpricedFilter(admin.SimpleListFilter):
 
 
 def _is_unpriced(row: ModelProvider) -> bool:
-    """Return whether a mapping states no price; one whose prices cannot be read is not served at all."""
+    """Return whether a mapping has no price; one with unreadable prices is not served at all."""
     try:
         return read_card(row.prices | row.price_overrides).unpriced
     except (ValueError, TypeError):
@@ -126,7 +126,7 @@ def _is_unpriced(row: ModelProvider) -> bool:
 
 @admin.register(ModelProvider)
 class ModelProviderAdmin(CatalogAdmin):
-    """Which provider serves which model, and at what price."""
+    """Mappings of models to providers, with prices."""
 
     form = MappingForm
     actions_detail = ("switch_off", "switch_on")
@@ -139,31 +139,31 @@ class ModelProviderAdmin(CatalogAdmin):
     list_filter = ("active", UnpricedFilter, "stability", "provider")
     sortable_by = ("mapping", "priority")
     help_texts = {
-        "provider": "Who serves the model.",
-        "model": "What is served.",
-        "context_length": "Tokens of question and answer together at this provider; empty: as the model says.",
-        "max_output": "Tokens of an answer at most at this provider; empty: as the model says.",
-        "streaming": "The provider can stream answers of it.",
+        "provider": "The provider that serves the model.",
+        "model": "The served model.",
+        "context_length": "Maximum tokens of prompt and answer at this provider; empty: the model's.",
+        "max_output": "Maximum tokens of an answer at this provider; empty: the model's.",
+        "streaming": "The provider can stream its answers.",
         "cancellation": "The provider stops, and stops charging, when the connection ends.",
-        "vision": "It reads pictures there.",
+        "vision": "It accepts images there.",
         "tools": "It calls tools there.",
         "parallel_tools": "It can call several tools in one answer.",
-        "tool_choice": "The provider takes tool_choice.",
+        "tool_choice": "The provider accepts tool_choice.",
         "reasoning": "It reasons before it answers.",
-        "structured_outputs": "Answers can be held to a JSON schema.",
-        "json_output": "Answers can be held to valid JSON.",
+        "structured_outputs": "Answers can follow a JSON schema.",
+        "json_output": "Answers can be forced to valid JSON.",
         "web_search": "The provider searches the web for it.",
-        "prompt_cache": "The provider caches prompts, and charges less for what it read from there.",
-        "temperature": "The provider takes temperature; off: it is left out of requests.",
+        "prompt_cache": "The provider caches prompts, and charges less for cached tokens.",
+        "temperature": "The provider accepts temperature; off: it is not sent.",
         "active": _ACTIVE,
         "priority": _PRIORITY,
-        "model_name": "What the provider calls it.",
-        "prices": "USD, as the data file states them; per million tokens where a name does not say otherwise.",
-        "stability": "Experimental and unstable ones are never chosen by themselves.",
-        "deprecated_at": "From this day on the provider calls it deprecated.",
-        "deactivated_at": "From this day on the provider does not serve it.",
-        "facts": "Everything else that the file says of it.",
-        "file_owned": "A data file states its facts; load_catalog rewrites them.",
+        "model_name": "The provider's name of it.",
+        "prices": "USD as in the data file; per million tokens unless a name says otherwise.",
+        "stability": "Experimental and unstable models are excluded from automatic routing.",
+        "deprecated_at": "Deprecated by the provider from this day on.",
+        "deactivated_at": "Not served by the provider from this day on.",
+        "facts": "Other facts of the file.",
+        "file_owned": "A data file owns its facts; load_catalog rewrites them.",
     }
     list_select_related = ("model", "provider")
     search_fields = ("model__id", "model_name", "provider__id")
@@ -171,7 +171,7 @@ class ModelProviderAdmin(CatalogAdmin):
     ordering = ("model_id", "provider_id")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Return the facts; the overrides have fields of their own."""
+        """Make the facts read-only; the overrides have their own fields."""
         return [name for name in super().get_readonly_fields(request, obj) if name != "price_overrides"]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -180,7 +180,7 @@ class ModelProviderAdmin(CatalogAdmin):
         first = ("provider", "model", "model_name", "active", "priority")
         return (
             (None, {"fields": first}),
-            ("Prices of operators, over the file's", {"fields": OVERRIDES}),
+            ("Price overrides", {"fields": OVERRIDES}),
             ("Facts", {"fields": [name for name in names if name not in first]}),
         )
 
@@ -191,29 +191,29 @@ class ModelProviderAdmin(CatalogAdmin):
 
     @admin.display(description="Input (USD/M)")
     def input_price(self, row: ModelProvider) -> str:
-        """Return what a million prompt tokens cost."""
+        """Return the price of a million prompt tokens."""
         return _price(row, "input")
 
     @admin.display(description="Output (USD/M)")
     def output_price(self, row: ModelProvider) -> str:
-        """Return what a million completion tokens cost."""
+        """Return the price of a million completion tokens."""
         return _price(row, "output")
 
     @admin.display(description="Prices by")
     def price_source(self, row: ModelProvider) -> str:
-        """Return who states its prices."""
+        """Return the source of its prices."""
         return "operator" if row.price_overrides or not row.file_owned else "file"
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show what its prices were, and who changed them."""
+        """Show the price history."""
         row = self.get_object(request, unquote(object_id))
         shown = {} if row is None else {"table": _history_of(row)}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **shown})
 
     def save_model(self, request: HttpRequest, obj: ModelProvider, form: Any, change: bool) -> None:
-        """Save, and write down how its prices changed."""
+        """Save, and record changed prices."""
         at = obj.provider_id, obj.model_id
         before = {} if not change else _card_of(ModelProvider.objects.get(pk=obj.pk))
         super().save_model(request, obj, form, change)
@@ -222,21 +222,21 @@ class ModelProviderAdmin(CatalogAdmin):
 
 @admin.register(PriceChange)
 class PriceChangeAdmin(LongTableAdmin):
-    """Every change of prices, newest first; the page of a mapping has its own."""
+    """Every price change, newest first."""
 
     list_display = ("created_at", "provider", "model", "changed", "author")
     search_fields = ("id",)
     help_texts = {
         "provider": "The catalog's id.",
         "model": "The catalog's id.",
-        "old": "Prices before, in USD; per million tokens where a name does not say otherwise.",
+        "old": "Prices before, in USD; per million tokens unless a name says otherwise.",
         "new": "Prices from then on, in the same units.",
-        "author": "An operator's address, or the command that did it.",
+        "author": "The operator's address, or the command.",
     }
 
-    @admin.display(description="What changed")
+    @admin.display(description="Change")
     def changed(self, row: PriceChange) -> str:
-        """Return each price, before and after."""
+        """Return each price before and after."""
         return "; ".join(f"{one.name} {one.old or '-'} → {one.new or '-'}" for one in price_history.steps_of(row))
 
 
@@ -249,7 +249,7 @@ def _price(row: ModelProvider, name: str) -> str:
 
 
 def _history_of(row: ModelProvider) -> dict[str, Any]:
-    """Return the history of a mapping's prices as a table, a line a price."""
+    """Return the price history of a mapping as a table, a line a price."""
     rows = [
         (f"{change.created_at:%Y-%m-%d %H:%M:%S}", step.name, step.old or "-", step.new or "-", change.author)
         for change in price_history.history_of(row, SHOWN_CHANGES)
@@ -259,5 +259,5 @@ def _history_of(row: ModelProvider) -> dict[str, Any]:
         "caption": "History of prices",
         "headers": ("From (UTC)", "Price", "Old (USD)", "New (USD)", "By"),
         "rows": rows,
-        "empty": "No price has changed since its history is kept.",
+        "empty": "No price changes yet.",
     }

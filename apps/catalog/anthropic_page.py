@@ -1,6 +1,6 @@
 """Anthropic's list of models: a page of the listing, by cursor, for clients that send `anthropic-version`. Pure.
 
-Knows Anthropic's parameters and shape (https://docs.anthropic.com/en/api/models-list). Must never know who asks.
+The format is https://docs.anthropic.com/en/api/models-list.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _DIGITS = 4
 
 
 class ModelPage(NamedTuple):
-    """Which models are asked for: how many, and after or before which one. Without a limit, all of them."""
+    """The requested page: its size, and the model before or after it. Without a limit, all models."""
 
     limit: int | None
     after_id: str | None
     before_id: str | None
 
     def of(self, models: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return the page. Raises InvalidRequest for a cursor that is no listed model."""
+        """Return the page. Raises InvalidRequest for a cursor that is not a listed model."""
         start, end = 0, len(models)
         if self.after_id is not None:
             start = _place_of("after_id", self.after_id, models) + 1
@@ -56,7 +56,7 @@ def model_of(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_page(query: Mapping[str, str]) -> ModelPage:
-    """Return the page that a query asks for. Raises InvalidRequest naming the parameter."""
+    """Return the page in a query. Raises InvalidRequest naming the parameter."""
     after_id, before_id = query.get("after_id"), query.get("before_id")
     if after_id is not None and before_id is not None:
         raise InvalidRequest("after_id and before_id cannot be given together", param="before_id")
@@ -73,4 +73,4 @@ def _place_of(name: str, cursor: str, models: Sequence[dict[str, Any]]) -> int:
     for place, entry in enumerate(models):
         if entry["id"] == cursor:
             return place
-    raise InvalidRequest(f"{name} must be the id of a model that is listed", param=name)
+    raise InvalidRequest(f"{name} must be the id of a listed model", param=name)

@@ -1,7 +1,4 @@
-"""Buttons of the catalog in the admin: switch a mapping, a model or a provider off and on, and retire a model.
-
-Knows what each asks and tells beforehand, and which columns are the operators'.
-"""
+"""Buttons of the catalog in the admin: switch a mapping, a model or a provider off and on, and retire a model."""
 
 from __future__ import annotations
 
@@ -14,16 +11,16 @@ from unfold.widgets import UnfoldAdminSingleDateWidget
 from apps.catalog.models import CatalogRow, Model, ModelProvider
 from apps.organizations.admin_buttons import ButtonQuestion, Done, button
 
-_NOT_SERVED = "Nobody else serves it: requests for it are refused then."
+_NOT_SERVED = "No other provider serves it, so requests for it will be refused."
 
 
 class OffQuestion(ButtonQuestion):
-    """Whether requests are to leave something out."""
+    """Asks whether to exclude something from new requests."""
 
     @property
     def lines(self) -> list[str]:
-        """What happens, and which models are not served at all then."""
-        said = [f"New requests leave {self.row} out at once, in every worker. Those under way end as they are."]
+        """Paragraphs on the effect, and on models that are no longer served at all."""
+        said = [f"New requests no longer use {self.row}, in every worker at once. Running ones finish normally."]
         if isinstance(self.row, ModelProvider):
             others = ModelProvider.objects.filter(model=self.row.model, active=True, provider__active=True)
             if not others.exclude(pk=self.row.pk).exists():
@@ -32,25 +29,25 @@ class OffQuestion(ButtonQuestion):
 
 
 class OnQuestion(ButtonQuestion):
-    """Whether something is to be used again."""
+    """Asks whether to use something again."""
 
     text = "New requests may be sent to {row} again."
 
 
 class RetireQuestion(ButtonQuestion):
-    """From when on a model counts as deprecated, and from when on it is served no more."""
+    """Asks for the days from which a model is deprecated and no longer served."""
 
     retiring_on = forms.DateField(
         required=False,
         label="Deprecated from",
         widget=UnfoldAdminSingleDateWidget,
-        help_text="Lists of models say so from this day on (UTC). Empty: it is not.",
+        help_text="Lists of models show it as deprecated from this day on (UTC). Empty: not deprecated.",
     )
     retired_on = forms.DateField(
         required=False,
         label="Not served from",
         widget=UnfoldAdminSingleDateWidget,
-        help_text="Requests for it are refused from this day on (UTC), and say since when. Empty: no such day.",
+        help_text="Requests for it are refused from this day on (UTC). Empty: no such day.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -60,15 +57,15 @@ class RetireQuestion(ButtonQuestion):
 
     @property
     def lines(self) -> list[str]:
-        """What happens."""
+        """Paragraphs that explain the effect."""
         served = ModelProvider.objects.filter(model=self.row, active=True).count()
         return [
-            f"{self.row} is offered by {served} provider{'' if served == 1 else 's'}. These days hold for all of them; "
-            "earlier ones of a provider's own stay. Clear both to take it back."
+            f"{self.row} is offered by {served} provider{'' if served == 1 else 's'}. These days apply to all of them; "
+            "earlier days of a provider stay. Clear both to undo it."
         ]
 
     def clean(self) -> dict[str, Any]:
-        """Let no model end before it is deprecated. Raises ValidationError."""
+        """Refuse an end before the deprecation. Raises ValidationError."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         first, last = cleaned.get("retiring_on"), cleaned.get("retired_on")
         if first and last and last < first:
@@ -77,14 +74,14 @@ class RetireQuestion(ButtonQuestion):
 
 
 def _set(row: CatalogRow, **columns: Any) -> None:
-    """Write these columns and no other: a load may write beside them."""
+    """Save only these columns: a load may write others concurrently."""
     for name, value in columns.items():
         setattr(row, name, value)
     row.save(update_fields=[*columns, "updated_at"])
 
 
 def switches(table: str) -> tuple[Any, Any]:
-    """Return the buttons that switch a row of a table of the catalog off and on."""
+    """Return the buttons that switch a row of a catalog table off and on."""
 
     @button(
         "Switch off",
@@ -95,7 +92,7 @@ def switches(table: str) -> tuple[Any, Any]:
         offered=lambda row: row.active,
     )
     def switch_off(page: Any, row: CatalogRow, fields: Mapping[str, Any]) -> Done:
-        """Leave something out of new requests."""
+        """Exclude the row from new requests."""
         _set(row, active=False)
         return Done(f"{row} is switched off")
 
@@ -116,8 +113,8 @@ def switches(table: str) -> tuple[Any, Any]:
 
 @button("Deprecate", permission="catalog.change_model", icon="event_busy", question=RetireQuestion)
 def deprecate(page: Any, model: Model, fields: Mapping[str, Any]) -> Done:
-    """Say from when on a model is deprecated and served no more."""
+    """Set the days from which a model is deprecated and no longer served."""
     _set(model, retiring_on=fields["retiring_on"], retired_on=fields["retired_on"])
     if not (model.retiring_on or model.retired_on):
-        return Done(f"{model} is deprecated no more")
+        return Done(f"{model} is no longer deprecated")
     return Done(f"{model}: deprecated from {model.retiring_on or '-'}, not served from {model.retired_on or '-'}")

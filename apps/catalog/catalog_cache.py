@@ -1,7 +1,4 @@
-"""Catalog cache of this process, renewed when the generation token changes.
-
-Knows the generation token a copy was read under, and its age. Must never know what the catalog says.
-"""
+"""Catalog cache of this process, renewed when the generation token changes."""
 
 from __future__ import annotations
 
@@ -22,16 +19,16 @@ __all__ = ["Catalog", "CatalogCache", "CatalogModel", "CatalogProvider", "Offer"
 
 log = structlog.get_logger(__name__)
 
-# Seconds after which a copy is compared with the generation even if nobody has said that it changed; and before that,
-# how many seconds earlier that is done in the background for a copy that is in use.
+# Seconds after which a copy is compared with the generation without a notification; a copy in use is compared in the
+# background the second number of seconds earlier.
 MAX_AGE = 60.0
 RENEWED_BEFORE = 12.0
-# Seconds for which a copy that could not be renewed serves on.
+# Seconds for which a copy stays in use after a failed renewal.
 PAUSE_AFTER_FAILURE = 5.0
 
 
 class CatalogCache:
-    """One copy, read by one greenlet at a time. `read_token` returns None while Redis cannot tell."""
+    """One copy, read by one greenlet at a time. `read_token` returns None if Redis is down."""
 
     def __init__(self, read: Callable[[str], Catalog], read_token: Callable[[], str | None]) -> None:
         self.read = read
@@ -43,19 +40,19 @@ class CatalogCache:
         self._failure: Exception | None = None
 
     def current(self) -> Catalog:
-        """Return the copy, read now if there is none. Raises DatabaseError when there is none to be had."""
+        """Return the copy, read now if there is none. Raises DatabaseError if there is none and it cannot be read."""
         catalog = self._catalog
         if catalog is None:
             asked_at = time.monotonic()
             with self._lock:
                 if self._catalog is None and asked_at < self._failed_until and self._failure is not None:
-                    # The first of those who waited has tried for all of them: one patience, not one after the other.
+                    # The first waiter has tried for all of them, so that timeouts do not add up.
                     raise self._failure
                 return self._catalog or self._renew()
         now = time.monotonic()
         if now < self._trusted_until - RENEWED_BEFORE or not self._lock.acquire(blocking=False):
             return catalog
-        # Whoever finds the copy old renews it; the others need not wait for what is very likely the same.
+        # The first greenlet that finds the copy old renews it; others use the old one meanwhile.
         if now >= self._trusted_until:
             return self._renew_alone()
         run_in_background(self._renew_alone)
@@ -64,7 +61,7 @@ class CatalogCache:
     def refresh(self, token: str) -> Catalog:
         """Return the copy if it was read under `token`, else one that is not older than this call.
 
-        What cannot be read leaves the present copy in place. Raises DatabaseError when there is none.
+        If reading fails, the current copy stays. Raises DatabaseError without one.
         """
         asked_at = time.monotonic()
         catalog = self._catalog
@@ -78,16 +75,16 @@ class CatalogCache:
             return self._renew()
 
     def _renew_alone(self) -> Catalog:
-        """Read the rows, unless the generation stands, and let go of the lock."""
+        """Read the rows unless the generation is unchanged, and release the lock."""
         try:
             return self._renew()
         finally:
             self._lock.release()
 
     def _renew(self) -> Catalog:
-        """Read the rows, unless the generation stands; the lock is held."""
+        """Read the rows unless the generation is unchanged; the lock is held."""
         catalog = self._catalog
-        # The token before the rows: a change in between makes the copy stale, never one wrongly fresh.
+        # Token before rows: a change in between makes the copy stale, never wrongly fresh.
         token = self._read_token()
         if catalog is None or catalog.generation != token:
             try:

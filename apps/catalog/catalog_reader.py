@@ -1,6 +1,6 @@
-"""Catalog reader: rows -> an immutable Catalog, overrides applied, addresses resolved, unusable providers left out.
+"""Catalog reader: rows -> an immutable Catalog, with overrides applied, addresses resolved, and without unusable rows.
 
-Knows the tables and the environment's `<ID>_BASE_URL`. Must never know who keeps the result, or for how long.
+`<ID>_BASE_URL` in the environment overrides an address.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _COPIED = (
 
 
 def read_catalog(generation: str) -> Catalog:
-    """Return the catalog as the rows have it now, under the generation token that was read before them.
+    """Return the current catalog, under the generation token that was read before the rows.
 
-    Three queries; the database connection is given back. Raises DatabaseError.
+    Three queries; the database connection is released. Raises DatabaseError.
     """
     mappings, entries, sources = database.read(_read_rows)
     providers = {row.id: _provider_of(row) for row in sources.values()}
@@ -48,7 +48,7 @@ def read_catalog(generation: str) -> Catalog:
 
 
 def _read_rows() -> tuple[list[models.ModelProvider], dict[str, models.Model], dict[str, models.Provider]]:
-    # Mappings first: what one refers to is then there, or was deleted meanwhile and makes it void.
+    # Mappings first: the rows that they refer to then exist, or were deleted meanwhile, which voids the mapping.
     mappings = list(models.ModelProvider.objects.order_by("provider_id"))
     entries = {row.id: row for row in models.Model.objects.order_by("id")}
     sources = {row.id: row for row in models.Provider.objects.order_by("id") if _is_usable(row)}
@@ -56,9 +56,9 @@ def _read_rows() -> tuple[list[models.ModelProvider], dict[str, models.Model], d
 
 
 def base_url_of(provider_id: str, stated: str, variables: Mapping[str, Any] | None = None) -> str:
-    """Return a provider's address: `<ID>_BASE_URL` of the environment, else the stated one; no slash at its end.
+    """Return a provider's address without a trailing slash: `<ID>_BASE_URL` of the environment, else the stated one.
 
-    Its placeholders are filled from the environment by what `variables` states; one that cannot be stays as it is.
+    Placeholders are filled from the environment as `variables` defines; unresolved ones stay.
     """
     variable = f"{provider_id.upper().replace('-', '_')}_BASE_URL"
     address = os.environ.get(variable) or stated
@@ -89,7 +89,7 @@ def _provider_of(row: models.Provider) -> CatalogProvider:
 def _offers_of(
     row: models.ModelProvider, entry: models.Model, provider: CatalogProvider, *, active: bool
 ) -> list[Offer]:
-    """Return the offer; none when its prices cannot be read: better not served than billed wrongly."""
+    """Return the offer; none if its prices cannot be read, which is better than wrong bills."""
     facts = {**provider.facts, **row.facts}
     try:
         prices = read_card(row.prices | row.price_overrides)

@@ -1,6 +1,6 @@
-"""Editions: names of a model at a provider that have a price of their own, such as regional, dated or faster ones.
+"""Editions: names of a model at a provider with their own price, such as regional, dated or faster ones.
 
-Pure: a data file states them, rows keep them among a mapping's facts, and the reader makes an offer of each.
+Pure: data files define them, rows keep them among a mapping's facts, and the reader makes an offer of each.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class Edition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Names that share a price, which differs from the mapping's own; dates that are absent are the mapping's.
+    """Names that share a price different from the mapping's; absent dates are the mapping's.
 
-    The price is the mapping's with a `factor` on the prices of tokens, or a whole card, `prices`. The first of the
-    names is sent where a client does not name another.
+    The price is the mapping's with a `factor` on token prices, or a complete card, `prices`. The first name is sent if
+    a client does not name another.
     """
 
     names: Annotated[list[Name], Meta(min_length=1)]
@@ -40,9 +40,9 @@ class Edition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             raise ValueError(f"edition {self.names[0]}: `factor` must be between {1 / MAX_FACTOR} and {MAX_FACTOR}")
 
     def card(self, usual: PriceCard) -> PriceCard:
-        """Return what the edition costs, given the mapping's card. Raises ValueError for prices that cannot be meant.
+        """Return the edition's card, given the mapping's. Raises ValueError for invalid prices.
 
-        `tools` and `search_sizes` stay as they are where `prices` does not state them.
+        `tools` and `search_sizes` are the mapping's unless `prices` has them.
         """
         if self.factor is None:
             card = read_card(self.prices)
@@ -54,10 +54,10 @@ class Edition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 def read_editions(stated: Any) -> list[Edition]:
-    """Return the editions that a row's facts state. Raises ValueError for what is none."""
+    """Return the editions in a row's facts. Raises ValueError for invalid ones."""
     return msgspec.convert(stated, list[Edition], strict=False)
 
 
 def write_cards(stated: Any, usual: PriceCard) -> dict[str, Any]:
-    """Return what each edition of a row costs, by its first name, as the history of prices keeps cards."""
+    """Return the card of each edition of a row, by its first name, as the price history stores cards."""
     return {edition.names[0]: write_card(edition.card(usual)) for edition in read_editions(stated)}

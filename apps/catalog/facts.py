@@ -1,7 +1,6 @@
-"""Facts of data files, validated: those that every dialect has, and those that the provider's dialect declares.
+"""Facts of data files, validated: common ones, and those that the provider's dialect declares.
 
-A dialect declares its facts where it reads them, above this app: whoever owns the dialects hands the declarations in
-(`use_declarations`) when the process starts. Pure. Must never know a dialect, or what a fact of one means.
+Dialects are in a higher layer, so they pass their declarations at process start (`use_declarations`). Pure.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 
 class Declarations(NamedTuple):
-    """What dialects declare: the struct of a dialect's facts, and of the facts under `images`; None for a name that
-    nobody speaks. And the structs of the facts of other kinds, by the name that they stand under."""
+    """The facts that dialects declare: functions to the struct of a dialect's facts, and of the facts under `images`;
+    None for an unknown dialect. And the structs of other facts, by key."""
 
     of_dialect: Callable[[str], type[msgspec.Struct] | None]
     of_images: Callable[[str], type[msgspec.Struct] | None]
@@ -25,15 +24,15 @@ class Declarations(NamedTuple):
 
 
 class Variable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What fills a `{name}` of the address: the first of these environment variables that is set, or the default."""
+    """The source of a `{name}` in the address: the first of these environment variables that is set, or the default."""
 
     env: list[Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=80)]]
     default: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
 
 
 class StatedBatchTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A batch API: its format, and its share of the usual prices of tokens, as a decimal in a text; of that of cached
-    input where it is another."""
+    """A batch API: its format, and its share of the usual token prices, as a decimal string; cached input may have its
+    own share."""
 
     format: Literal["openai", "anthropic", "google", "mistral"]
     price_share: Annotated[str, Meta(pattern=r"^(0\.\d{1,4}|1)$")]
@@ -41,7 +40,7 @@ class StatedBatchTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts whatever the dialect; each is read by the catalog, by the gateway, or by all dialects alike."""
+    """Facts of every dialect; the catalog, the gateway, or all dialects read them."""
 
     structured_outputs: Annotated[
         Literal["native", "tool", "json_object"] | None,
@@ -123,13 +122,13 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="what clients of other gateways call the provider"),
     ] = []
     zero_data_retention: Annotated[
-        bool, Meta(description="has promised to retain nothing: `provider.zdr` is answered by nobody else")
+        bool, Meta(description="has promised to retain nothing; `provider.zdr` allows only such providers")
     ] = False
     data_collection: Annotated[
         bool | None,
         Meta(
-            description="`false` where it has promised to collect nothing: `provider.data_collection: deny` is "
-            "answered by nobody else",
+            description="`false` where it has promised to collect nothing; `provider.data_collection: deny` "
+            "allows only such providers",
             extra={"default": "not known"},
         ),
     ] = None
@@ -142,7 +141,7 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     moderated: Annotated[bool, Meta(description="moderates content itself and refuses some")] = False
-    development_only: Annotated[bool, Meta(description="is not there in production")] = False
+    development_only: Annotated[bool, Meta(description="exists only outside of production")] = False
     variables: Annotated[
         dict[str, Variable],
         Meta(
@@ -183,7 +182,7 @@ _declarations: list[Declarations] = []
 
 
 def use_declarations(declarations: Declarations) -> None:
-    """Check data files against these from now on."""
+    """Validate data files against these from now on."""
     _declarations[:] = [declarations]
     _facts_type.cache_clear()
     _image_facts_type.cache_clear()
@@ -191,15 +190,15 @@ def use_declarations(declarations: Declarations) -> None:
 
 
 def check_dialect(dialect: str, key: str) -> None:
-    """Raise ValueError naming the key unless a dialect of this name is declared."""
+    """Raise ValueError naming the key unless this dialect is declared."""
     if _declared().of_dialect(dialect) is None:
         raise ValueError(f"Invalid enum value {dialect!r} - at `$.{key}`")
 
 
 def read_facts(stated: Any, dialect: str, entry_keys: Iterable[str]) -> msgspec.Struct:
-    """Return facts as a struct with what is stated set, and UNSET for the rest. Raises ValueError naming the key.
+    """Return facts as a struct, with UNSET for those that are not stated. Raises ValueError naming the key.
 
-    `entry_keys`: facts that a model's entry states itself, and `facts` may not.
+    `entry_keys`: keys that belong to a model's entry, and must not be in `facts`.
     """
     facts = msgspec.convert({"facts": stated}, _facts_type(dialect, frozenset(entry_keys))).facts
     if (images := facts.images) is not UNSET:
@@ -248,12 +247,12 @@ def _kind_facts_type(kind: str) -> Any:
 
 
 def _holder(name: str, kind: Any) -> Any:
-    """Return a struct around a table, so that errors give the whole path of a key."""
+    """Return a struct around a table, so that errors have the complete path of a key."""
     return msgspec.defstruct("Holder", [(name, kind)])
 
 
 def _table(name: str, fields: dict[str, Any]) -> type[msgspec.Struct]:
-    """Return a strict table of a file: a key that is not named is an error, one that is not stated is UNSET."""
+    """Return a strict table of a file: unknown keys are errors, missing ones are UNSET."""
     return msgspec.defstruct(
         name,
         [(field, _stated(kind) | UnsetType, UNSET) for field, kind in fields.items()],
@@ -265,7 +264,7 @@ def _table(name: str, fields: dict[str, Any]) -> type[msgspec.Struct]:
 
 
 def _stated(kind: Any) -> Any:
-    """Return a field's type as a file states it: lists in their order for sets and tuples, and never null."""
+    """Return a field's type in a file: lists for sets and tuples, and never null."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         bounds = [meta for meta in kind.__metadata__ if isinstance(meta, Meta)]

@@ -1,6 +1,6 @@
-"""The catalog's data files, read strictly: one TOML file a provider, one a family of models. Pure but for reading them.
+"""The catalog's data files, read strictly: one TOML file per provider, one per model family.
 
-Knows what a file may say, and names file and key of whatever it may not. Must never know tables or the network.
+Errors name the file and the key.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A table of a file: a key that is not named here is an error."""
+    """A table of a file: unknown keys are errors."""
 
 
 class ReasoningBudget(_Table, frozen=True):
-    """Bounds in tokens of the reasoning that a request may ask for; a bound that is not known is not said."""
+    """Limits in tokens of the reasoning that a request may ask for; unknown limits are absent."""
 
     min: int | UnsetType = UNSET
     max: int | UnsetType = UNSET
 
 
-# What a price card states in tables of their own.
+# Parts of a price card that are tables of their own.
 _BESIDE_PRICES = ("tiers", "service_tiers", "regions", "tools", "search_sizes")
 
 
@@ -74,7 +74,7 @@ class Mapping(_Table, frozen=True):
     id: ModelId
     model_name: Text | None = None
     aliases: list[Text] = []
-    # Names with a price of their own.
+    # Names with their own price.
     editions: list[Edition] = []
     prices: dict[str, Any] = {}
     tiers: list[dict[str, Any]] = []
@@ -85,19 +85,19 @@ class Mapping(_Table, frozen=True):
     context: Tokens | None = None
     max_output: Tokens | None = None
     features: list[Feature] = []
-    # What is not said: as the model's mode has it (chat streams, and a chat can be broken off).
+    # Default: by the model's mode (chats can stream and be cancelled).
     streaming: bool | None = None
     cancellation: bool | None = None
     temperature: bool = True
     reasoning_efforts: list[Text] | UnsetType = UNSET
     reasoning_budget: ReasoningBudget | UnsetType = UNSET
-    # Another wire format than the provider's usual one.
+    # A wire format other than the provider's usual one.
     dialect: str | UnsetType = UNSET
     dimensions: Tokens | UnsetType = UNSET
     stability: Stability = "stable"
     deprecated: date | None = None
     deactivated: date | None = None
-    # What differs at this provider from others of the dialect: raw as it is read, checked once the dialect is known.
+    # Differences at this provider from its dialect: validated once the dialect is known.
     facts: Any = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,23 +105,23 @@ class Mapping(_Table, frozen=True):
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"`{twice}` is stated twice")
         for edition in self.editions:
-            # With the factor applied, prices are held to the same bounds as stated ones.
+            # With the factor applied, prices have the same bounds as stated ones.
             _ = read_card(write_card(edition.card(self.card)))
         _ = self.card
 
     @property
     def own_names(self) -> list[str]:
-        """What the provider calls the model, its editions included; the first is what is sent."""
+        """The provider's names of the model, including its editions; the first is sent."""
         return [self.model_name or self.id, *self.aliases, *(name for one in self.editions for name in one.names)]
 
     @property
     def card(self) -> PriceCard:
-        """What the model costs there. Raises ValueError naming a price that cannot be meant."""
+        """The price card there. Raises ValueError naming an invalid price."""
         beside = {name: getattr(self, name) for name in _BESIDE_PRICES}
         return read_card({name: stated for name, stated in beside.items() if stated} | self.prices)
 
 
-# What a model's entry states itself, and its facts may not: of a name that is both, `facts` has it.
+# Keys of a model's entry, which must not be in its facts.
 _ENTRY_KEYS = frozenset(Mapping.__struct_fields__) | set(get_args(Feature))
 
 
@@ -137,19 +137,19 @@ class ProviderFile(_Table, frozen=True, kw_only=True):
     website: Annotated[str, Meta(pattern=r"^(https?://\S+)?$", max_length=200)] = ""
     # The day on which a person last compared the file with the provider's own pages.
     checked: date
-    # Prices of tools that the provider runs, for all of its models that call tools and state none of their own.
+    # Prices of tools that the provider runs, for all of its models with tools and without own prices.
     tools: dict[str, Decimal] = {}
     facts: Any = msgspec.field(default_factory=dict)
     models: list[Mapping] = []
 
     @property
     def key(self) -> str:
-        """The file's name, without its ending."""
+        """The file's name without its extension."""
         return self.id
 
 
 class ModelEntry(_Table, frozen=True, kw_only=True):
-    """A model, whoever serves it."""
+    """A model, independent of providers."""
 
     id: ModelId
     name: Text
@@ -176,27 +176,27 @@ class FamilyFile(_Table, frozen=True):
 
     @property
     def key(self) -> str:
-        """The file's name, without its ending."""
+        """The file's name without its extension."""
         return self.family
 
 
 class CatalogFiles(msgspec.Struct, frozen=True):
-    """All files, each fit in itself and all fit for each other."""
+    """All files, each valid by itself and with the others."""
 
     providers: list[ProviderFile]
     families: list[FamilyFile]
 
 
 class InvalidFiles(ValueError):
-    """The data files say what they may not; the message has one line a problem, with file and key."""
+    """The data files are invalid; the message has one line per problem, with file and key."""
 
 
 def read_files(folder: Path = FOLDER) -> CatalogFiles:
-    """Return the files below `folder`. Raises InvalidFiles with every problem there is."""
+    """Return the files below `folder`. Raises InvalidFiles with all problems."""
     problems: list[str] = []
     providers = _read_folder(folder / "providers", ProviderFile, Mapping, problems)
     families = _read_folder(folder / "families", FamilyFile, ModelEntry, problems)
-    # Only files that are fit in themselves can be compared with each other.
+    # Only valid files can be compared with each other.
     problems = problems or [*_names_twice(families), *_loose_ends(providers, families)]
     if problems:
         raise InvalidFiles("\n".join(problems))
@@ -252,7 +252,7 @@ def _read_entries(
 
 
 def _with_facts(mapping: Mapping, dialect: str) -> Mapping:
-    """Return a model at a provider with its facts checked, which are those of the dialect that it is served in."""
+    """Return a mapping with its facts validated for the dialect that it is served in."""
     if mapping.dialect is not UNSET:
         dialect = mapping.dialect
         check_dialect(dialect, "dialect")
@@ -260,7 +260,7 @@ def _with_facts(mapping: Mapping, dialect: str) -> Mapping:
 
 
 def _names_twice(families: list[FamilyFile]) -> Iterator[str]:
-    """Yield each name (id or alias) that more than one model would answer to."""
+    """Yield each name (id or alias) that belongs to more than one model."""
     holders: dict[str, str] = {}
     for family in families:
         for model in family.models:
@@ -271,7 +271,7 @@ def _names_twice(families: list[FamilyFile]) -> Iterator[str]:
 
 
 def _loose_ends(providers: list[ProviderFile], families: list[FamilyFile]) -> Iterator[str]:
-    """Yield what one file says and another does not back."""
+    """Yield references to entries that do not exist."""
     known = {provider.id for provider in providers}
     owner_of: dict[str, str] = {}
     for family in families:

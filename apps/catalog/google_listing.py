@@ -1,7 +1,6 @@
 """Model listing in Google's format: Catalog -> the models of `GET /v1beta/models`, page by page. Pure.
 
-Knows the shape of Google's `Model`. Must never know who asks. A page ends with the id of its last model, so that pages
-stay whole when models come and go between them.
+A page ends with the id of its last model, so that models added or removed meanwhile do not shift pages.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ _CHAT = "chat"
 
 
 def list_google_models(catalog: Catalog, today: date, *, size: int, after: str) -> tuple[list[dict[str, Any]], str]:
-    """Return a page of the models that can be asked for content, those behind `after` by their ids, and what the next
-    page is asked with; nothing where this is the last."""
+    """Return a page of the models that generate content, those after `after` by id, and the token of the next page;
+    empty if this is the last."""
     ids = sorted(
         model.id
         for model in catalog.models.values()
@@ -30,7 +29,7 @@ def list_google_models(catalog: Catalog, today: date, *, size: int, after: str) 
 
 
 def build_google_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
-    """Return Google's object of a model, said of these offers (at least one)."""
+    """Return Google's object of a model with these offers (at least one)."""
     context = model.context_length or max(offer.context_length or 0 for offer in offers)
     written = model.max_output or max(offer.max_output or 0 for offer in offers)
     entry: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """LiteLLM's model listing: Catalog -> the body of `GET /model/info`, as clients of LiteLLM's proxy read it. Pure.
 
-Knows those names on the wire. Must never know who asks, nor cut anything to what a caller may use.
+It is not limited to the models that a caller may use.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _TIER_COLUMNS = {
 
 
 def build_model_info(catalog: Catalog, today: date, *, only: str | None = None) -> dict[str, Any]:
-    """Return the listing: an entry for each model at each provider that serves it, or those of the one id `only`.
+    """Return the listing: an entry for each model at each provider that serves it, or only those of the id `only`.
 
-    An edition with a price of its own is found by its name, `provider/own name`, and not listed.
+    An edition with its own price is found by its name, `provider/own name`, and not listed.
     """
     offers = [(model, offer) for model in catalog.models.values() for offer in model.offers if offer.is_live(today)]
     entries = [_entry(model, offer, f"{offer.provider.id}/{model.id}") for model, offer in offers]
@@ -77,7 +77,7 @@ def _prefixed(offer: Offer) -> list[str]:
 
 
 def _service_tiers(card: PriceCard) -> dict[str, float | None]:
-    """Return the prices at other tiers of service, by LiteLLM's names, which have the tier's at their end."""
+    """Return the prices of other service tiers, by LiteLLM's names, which end with the tier's."""
     return {
         f"{column}_{tier}": _per_token(price)
         for tier, stated in card.service_tiers.items()
@@ -91,5 +91,5 @@ def _per_token(price: Decimal | None) -> float | None:
 
 
 def _number(price: Decimal | None) -> float | None:
-    """Return a price as the number that JSON's readers make of its digits anyway."""
+    """Return a price as a JSON number."""
     return None if price is None else float(plain(price))

@@ -1,7 +1,6 @@
-"""Catalog loader: data files -> rows. Facts are rewritten; what operators changed or made is left alone. Idempotent.
+"""Catalog loader: data files -> rows. Facts are rewritten; operators' columns and rows stay. Idempotent.
 
-Knows which columns the files own. Must never know requests, or write the operators' columns (`models.py` names them).
-A change of prices goes into their history.
+Price changes are added to the price history.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Rows = dict[tuple[str, ...], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a load found and did: rows in the files, and rows added, changed and withdrawn."""
+    """The result of a load: rows in the files, and rows added, changed and withdrawn."""
 
     providers: int
     models: int
@@ -44,11 +43,11 @@ class Loaded:
 
 
 def load(folder: Path = files.FOLDER, today: date | None = None) -> Loaded:
-    """Bring the rows in line with the data files below `folder`, in one transaction.
+    """Update the rows to the data files below `folder`, in one transaction.
 
-    A row that the files state anew becomes theirs, its operations columns stay. A mapping whose entry vanished is
-    deactivated as of `today` and no longer the files'; a model or provider without an entry just stops being theirs.
-    Raises InvalidFiles, and then nothing has changed.
+    A row that returns to the files becomes file-owned and keeps its operations columns. A mapping whose entry vanished
+    is deactivated as of `today` and no longer file-owned; a model or provider without an entry only stops being
+    file-owned. Raises InvalidFiles, and then changes nothing.
     """
     catalog = files.read_files(folder)
     providers: Rows = {(file.id,): _provider_facts(file) for file in catalog.providers}
@@ -76,9 +75,9 @@ def load(folder: Path = files.FOLDER, today: date | None = None) -> Loaded:
 
 
 def find_differences(folder: Path = files.FOLDER, today: date | None = None) -> list[str]:
-    """Return what a load would change, a line a row: `+` added, `~` changed, `-` withdrawn. Nothing is changed.
+    """Return the changes that a load would make, a line a row: `+` added, `~` changed, `-` withdrawn. Changes nothing.
 
-    It is a load that is undone, so both follow one rule. Raises InvalidFiles.
+    It runs a load and rolls it back. Raises InvalidFiles.
     """
     with transaction.atomic():
         before = _rows_now()
@@ -89,7 +88,7 @@ def find_differences(folder: Path = files.FOLDER, today: date | None = None) -> 
 
 
 def _rows_now() -> Rows:
-    """Return all that the tables say, by the kind of row and its key."""
+    """Return all rows, by table and key."""
     ignored = {"id", "created_at", "updated_at"}
     tables = (("provider", models.Provider), ("model", models.Model), ("mapping", models.ModelProvider))
     found: Rows = {}
@@ -102,7 +101,7 @@ def _rows_now() -> Rows:
 
 
 def _difference(at: tuple[str, ...], old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
-    """Return the line of a row; an empty one where nothing differs."""
+    """Return the line of a row; empty if nothing differs."""
     name = " ".join(at)
     if old is None or new is None:
         return f"+ {name}" if old is None else f"- {name}"
@@ -112,8 +111,8 @@ def _difference(at: tuple[str, ...], old: dict[str, Any] | None, new: dict[str, 
         if column != "file_owned" and old[column] != new[column]
     ]
     if old["file_owned"] and not new["file_owned"]:
-        return f"- {name}: no file states it any more"
-    return f"~ {name}: {', '.join(changes or ['a file states it now'])}" if old != new else ""
+        return f"- {name}: no longer in any file"
+    return f"~ {name}: {', '.join(changes or ['now in a file'])}" if old != new else ""
 
 
 def _text_of(value: Any) -> str:
@@ -123,7 +122,7 @@ def _text_of(value: Any) -> str:
 def _write(
     table: type[models.CatalogRow], key: tuple[str, ...], stated: Rows, withdrawal: dict[str, Any]
 ) -> tuple[int, int, int]:
-    """Write the rows that differ from what the files state. Return how many were added, changed and withdrawn."""
+    """Write the rows that differ from the files. Return how many were added, changed and withdrawn."""
     stated = {at: {**facts, "file_owned": True} for at, facts in stated.items()}
     columns = list(next(iter(stated.values()), {"file_owned": True}))
     found = {tuple(row[name] for name in key): row for row in table.objects.values("pk", *key, *columns).order_by(*key)}

@@ -1,8 +1,7 @@
 """Model listing: Catalog -> the body of `GET /v1/models`, which clients of three kinds of API can read. Pure.
 
-Knows the shapes on the wire. Must never know who asks, nor cut anything to what a caller may use.
-
-Everything said of a model is computed from the offers shown with it; its prices are those of the cheapest of them.
+It is not limited to the models that a caller may use. A model's fields are computed from its listed offers; its prices
+are those of the cheapest.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from apps.kernel.money import ZERO, plain
 from apps.kernel.prices import PriceCard
 
 _TO_ONE_TOKEN = -6
-# What clients of OpenRouter's listing look for.
+# Names of modes in OpenRouter's listing.
 _LISTED_AS = {"embedding": "embeddings"}
-# Of modes, for descriptions.
+# Names of modes in descriptions.
 _KINDS = {
     "audio_speech": "Speech",
     "audio_transcription": "Transcription",
@@ -30,7 +29,7 @@ _KINDS = {
     "moderation": "Moderation",
     "rerank": "Reranking",
 }
-# What models are compared by: a million tokens in, as many out, and a thousand of what is paid by the piece.
+# Models are compared by the price of a million tokens each in and out, and of a thousand units of other kinds.
 _PIECES = 1000
 _SAMPLING = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop")
 
@@ -40,8 +39,8 @@ def build_listing(
 ) -> dict[str, Any]:
     """Return the whole listing.
 
-    Models that every provider has shut off are left out unless `include_deactivated`; with `exclude_deprecated` an
-    offer whose end is announced counts as if it were not there.
+    Models that every provider has shut off are left out unless `include_deactivated`; with `exclude_deprecated`, offers
+    with an announced end are ignored.
     """
     entries = []
     for model in catalog.models.values():
@@ -53,10 +52,10 @@ def build_listing(
     return {
         "object": "list",
         "data": entries,
-        # What OpenRouter's clients read; there is one page.
+        # For OpenRouter's clients; there is one page.
         "total_count": len(entries),
         "links": {"next": None},
-        # What Anthropic's clients page by; there is one page.
+        # For Anthropic's clients; there is one page.
         "has_more": False,
         "first_id": entries[0]["id"] if entries else None,
         "last_id": entries[-1]["id"] if entries else None,
@@ -64,7 +63,7 @@ def build_listing(
 
 
 def build_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
-    """Return the model object, said of these offers (at least one)."""
+    """Return the model object with these offers (at least one)."""
     cheapest = min(offers, key=_price_of)
     created = model.created or 0
     outputs = [_LISTED_AS.get(modality, modality) for modality in model.output_modalities]
@@ -79,7 +78,7 @@ def build_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
         "canonical_slug": model.id,
         "owned_by": model.owned_by,
         "aliases": model.aliases,
-        # 0 where the day is not known: clients insist on a number.
+        # 0 if the day is unknown: clients require a number.
         "created": created,
         "created_at": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "architecture": {
@@ -98,7 +97,7 @@ def build_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
         "pricing": _pricing_of(cheapest.prices),
         "context_length": model.context_length or max(offer.context_length or 0 for offer in offers),
         "supported_parameters": _parameters_of(model, offers),
-        # Nothing is put into a request that does not say it, and no request is cut to a size.
+        # The gateway adds no parameters to requests.
         "default_parameters": None,
         "per_request_limits": None,
         "supported_voices": None,
@@ -128,7 +127,7 @@ def _provider_of(offer: Offer) -> dict[str, Any]:
         "parallelToolCalls": offer.parallel_tools,
         "reasoning": offer.reasoning,
         "stability": offer.stability,
-        # Told of few: names there that have a price of their own.
+        # Only for the few models with them: names there with their own price.
         **({"editions": editions} if editions else {}),
     }
 
@@ -139,11 +138,11 @@ def _short_pricing_of(offer: Offer) -> dict[str, str]:
 
 
 def _pricing_of(card: PriceCard) -> dict[str, str]:
-    """Return what one of each costs, in USD: a token, an image, a request, a search; a search unit, a character, a
-    minute of sound where that is what a model is paid by.
+    """Return the price of one unit, in USD: a token, an image, a request, a search; a search unit, a character, a
+    minute of audio if the model has such a price.
 
-    It is what is charged: cached tokens without a price of their own cost what other prompt tokens do, and reasoning is
-    part of the completion and not paid again.
+    These are the charged prices: cached tokens without their own price cost as much as other prompt tokens, and
+    reasoning is part of the completion and not charged again.
     """
     prompt = _first(card.input)
     tokens = {
@@ -154,7 +153,7 @@ def _pricing_of(card: PriceCard) -> dict[str, str]:
         "internal_reasoning": ZERO,
     }
     pieces = {"image": card.image, "request": card.request, "web_search": card.web_search}
-    # What few models are paid by is told of these alone.
+    # Rare units, listed only for models with such a price.
     heard = {
         "audio": card.audio_input,
         "character": card.characters,
@@ -178,7 +177,7 @@ def _pricing_of(card: PriceCard) -> dict[str, str]:
 
 
 def _price_of(offer: Offer) -> tuple[bool, Decimal, str]:
-    """Return what orders offers by price: unpriced ones last, ties by the provider's id."""
+    """Return the sort key of offers: by price, unpriced ones last, ties by the provider's id."""
     card = offer.prices
     tokens = _first(card.input) + _first(card.output, card.image_output)
     tokens += _first(card.characters)
@@ -188,7 +187,7 @@ def _price_of(offer: Offer) -> tuple[bool, Decimal, str]:
 
 
 def _parameters_of(model: CatalogModel, offers: Iterable[Offer]) -> list[str]:
-    """Return the request fields that at least one of the offers understands."""
+    """Return the request fields that at least one of the offers supports."""
     understood: dict[str, None] = {}
     for offer in offers:
         refused = offer.facts.get("unsupported", ())
@@ -218,7 +217,7 @@ def _fields_of(model: CatalogModel, offer: Offer) -> Iterable[str]:
 
 
 def _description_of(model: CatalogModel, offers: Iterable[Offer]) -> str:
-    """Return the facts in two sentences, for models that nobody has described."""
+    """Return a description in two sentences, for models without their own."""
     kind = _KINDS.get(model.mode, model.mode)
     reads, writes = (_and(modalities) for modalities in (model.input_modalities, model.output_modalities))
     size = f", with a context of {model.context_length:,} tokens" if model.context_length else ""

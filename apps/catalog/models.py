@@ -1,7 +1,7 @@
-"""Providers, models, and which provider serves which model: columns and constraints.
+"""Providers, models, and their mappings: columns and constraints.
 
 Facts come from the data files and are rewritten by `load_catalog`; operations (`active`, `priority`, `price_overrides`,
-`retiring_on`, `retired_on`) belong to operators and are never touched by it. The history of prices only grows.
+`retiring_on`, `retired_on`) belong to operators and are never touched by it. The price history only grows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WEIGHT = [MinValueValidator(0), MaxValueValidator(1)]
 
 
 def validate_prices(prices: Any) -> None:
-    """Raise ValidationError naming a price that cannot be meant."""
+    """Raise ValidationError naming an invalid price."""
     try:
         read_card(prices)
     except ValueError as error:
@@ -29,26 +29,26 @@ def validate_prices(prices: Any) -> None:
 
 
 class CatalogQuerySet(models.QuerySet[Any]):
-    """Rows whose change makes every worker read the catalog anew, also when many change at once."""
+    """Rows whose changes, also bulk changes, invalidate every worker's catalog."""
 
     def update(self, **kwargs: Any) -> int:
-        """Update, and make every copy of the catalog stale on commit."""
+        """Update, and invalidate all copies of the catalog on commit."""
         count = super().update(**kwargs)
         generation.bump_on_commit(generation.CATALOG)
         return count
 
     def delete(self) -> tuple[int, dict[str, int]]:
-        """Delete, and make every copy of the catalog stale on commit."""
+        """Delete, and invalidate all copies of the catalog on commit."""
         deleted = super().delete()
         generation.bump_on_commit(generation.CATALOG)
         return deleted
 
 
 class CatalogRow(models.Model):
-    """A row of the catalog: saving one makes every worker read the catalog anew."""
+    """A row of the catalog: saving it invalidates every worker's catalog."""
 
     active = models.BooleanField(default=True)
-    # A data file states this row's facts; false for rows that operators made, and for those whose entry is gone.
+    # A data file owns this row's facts; false for rows of operators, and for rows whose entry is gone.
     file_owned = models.BooleanField(default=False, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -59,19 +59,19 @@ class CatalogRow(models.Model):
         abstract = True
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save, and make every copy of the catalog stale on commit."""
+        """Save, and invalidate all copies of the catalog on commit."""
         super().save(*args, **kwargs)
         generation.bump_on_commit(generation.CATALOG)
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        """Delete, and make every copy of the catalog stale on commit."""
+        """Delete, and invalidate all copies of the catalog on commit."""
         deleted = super().delete(*args, **kwargs)
         generation.bump_on_commit(generation.CATALOG)
         return deleted
 
 
 class Provider(CatalogRow):
-    """Who serves models, at which address, in which wire format."""
+    """A provider of models, with its address and wire format."""
 
     id = models.SlugField(primary_key=True, max_length=40)
     name = models.CharField(max_length=200)
@@ -80,9 +80,9 @@ class Provider(CatalogRow):
     base_url = models.CharField(max_length=300)
     api_key_env = models.CharField(max_length=80)
     website = models.URLField(blank=True)
-    # How this provider's flavor of its dialect differs; read by dialects as `target.facts`.
+    # Differences of this provider from its dialect; dialects read them as `target.facts`.
     facts = models.JSONField(default=dict, blank=True)
-    # Weight of the routing score: 0.8 lowers it by 20 percent, 0 takes the provider out of automatic routing.
+    # Weight of the routing score: 0.8 lowers it by 20 percent, 0 excludes the provider from automatic routing.
     priority = models.DecimalField(max_digits=4, decimal_places=3, default=1, validators=_WEIGHT)
 
     def __str__(self) -> str:
@@ -90,13 +90,13 @@ class Provider(CatalogRow):
 
 
 class Model(CatalogRow):
-    """A model, whoever serves it. What it can do, costs, and how long it lives, its mappings say."""
+    """A model, independent of providers. Its mappings have its features, prices and dates."""
 
     id = models.CharField(primary_key=True, max_length=120)
     name = models.CharField(max_length=200)
     description = models.TextField(blank=True)
     family = models.CharField(max_length=80)
-    # A provider's id; blank when the maker is none of the providers.
+    # A provider's id; blank if the maker is not a provider.
     owned_by = models.CharField(max_length=40, blank=True)
     mode = models.CharField(max_length=24, choices=[(mode, mode) for mode in MODES])
     aliases = models.JSONField(default=list, blank=True)
@@ -105,10 +105,10 @@ class Model(CatalogRow):
     max_output = models.PositiveIntegerField(null=True, blank=True)
     input_modalities = models.JSONField(default=list)
     output_modalities = models.JSONField(default=list)
-    # Everything else that the file says of it: tokenizer, knowledge cut-off, open weights.
+    # Other facts of the file: tokenizer, knowledge cut-off, open weights.
     facts = models.JSONField(default=dict, blank=True)
-    # When an operator takes it out of use, whatever its providers say of themselves: told as deprecated from the first
-    # day on, and not served from the second on.
+    # An operator's retirement, independent of providers: shown as deprecated from the first day on, and not served from
+    # the second on.
     retiring_on = models.DateField(null=True, blank=True)
     retired_on = models.DateField(null=True, blank=True)
 
@@ -121,7 +121,7 @@ class ModelProvider(CatalogRow):
 
     provider = models.ForeignKey(Provider, models.CASCADE, related_name="mappings")
     model = models.ForeignKey(Model, models.CASCADE, related_name="mappings")
-    # What the provider calls it.
+    # The provider's name of the model.
     model_name = models.CharField(max_length=200)
     # USD, as `apps.kernel.prices.PriceCard` reads them; decimals as strings.
     prices = models.JSONField(default=dict, blank=True, validators=[validate_prices])
@@ -140,14 +140,14 @@ class ModelProvider(CatalogRow):
     prompt_cache = models.BooleanField(default=False)
     temperature = models.BooleanField(default=True)
     stability = models.CharField(max_length=16, default="stable", choices=[(word, word) for word in STABILITIES])
-    # Everything else that the file says of it: aliases there, reasoning efforts and budget, endpoint, dimensions, and
-    # facts that differ from its provider's.
+    # Other facts of the file: aliases there, reasoning efforts and budget, endpoint, dimensions, and differences from
+    # its provider's facts.
     facts = models.JSONField(default=dict, blank=True)
     deprecated_at = models.DateField(null=True, blank=True)
     # The day on which the provider shuts it off.
     deactivated_at = models.DateField(null=True, blank=True)
     priority = models.DecimalField(max_digits=4, decimal_places=3, default=1, validators=_WEIGHT)
-    # Prices that an operator set over the file's, one by one, in the same shape; null takes a price away.
+    # An operator's prices, which override the file's one by one, in the same format; null removes a price.
     price_overrides = models.JSONField(default=dict, blank=True, validators=[validate_prices])
 
     class Meta:
@@ -160,18 +160,18 @@ class ModelProvider(CatalogRow):
 
 
 class PriceChange(models.Model):
-    """What a model costs at a provider from a moment on, and what it did before. Never changed, never deleted.
+    """A change of a model's prices at a provider. Never changed, never deleted.
 
-    Cards as a mapping keeps them (`price_cards.py`), an operator's overrides applied; `{}` states no price.
+    Cards are stored as in a mapping (`price_cards.py`), with an operator's overrides applied; `{}` means no price.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    # Plain ids: it outlives what it speaks of.
+    # Plain ids: it outlives the rows.
     provider = models.CharField(max_length=40)
     model = models.CharField(max_length=120)
     old = models.JSONField()
     new = models.JSONField()
-    # An operator's address, or the command.
+    # The operator's address, or the command.
     author = models.CharField(max_length=254)
     created_at = models.DateTimeField(auto_now_add=True)
 

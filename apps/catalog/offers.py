@@ -1,7 +1,4 @@
-"""Catalog values: models, providers and offers as requests see them; they never change. Pure.
-
-Knows what a provider, an offer and a model are once they are read. Must never know rows, files or stores.
-"""
+"""Catalog values: immutable models, providers and offers as requests see them. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ from typing import Any
 from apps.kernel.prices import PriceCard
 
 MODES = ("chat", "image_generation", "embedding", "moderation", "rerank", "audio_speech", "audio_transcription")
-# From the surest to the least sure; the last two are never chosen automatically.
+# From the most to the least stable; the last two are excluded from automatic routing.
 STABILITIES = ("stable", "beta", "unstable", "experimental")
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogProvider:
-    """Who serves models; `base_url` is as the environment has it, without a slash at its end."""
+    """A provider of models; `base_url` includes overrides of the environment, without a trailing slash."""
 
     id: str
     name: str
@@ -34,7 +31,7 @@ class CatalogProvider:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A model at a provider, at the prices that are charged; token limits are None where nobody states them."""
+    """A model at a provider, at the charged prices; token limits are None if unknown."""
 
     provider: CatalogProvider
     model_id: str
@@ -55,29 +52,29 @@ class Offer:
     prompt_cache: bool
     temperature: bool
     stability: str
-    # The provider's facts, with the mapping's own over them.
+    # The provider's facts, overridden by the mapping's own.
     facts: Mapping[str, Any]
     deprecated_at: date | None
     deactivated_at: date | None
     priority: float
-    # False when an operator switched off the mapping, its model or its provider.
+    # False if an operator switched off the mapping, its model or its provider.
     active: bool
-    # The same model there under names that have a price of their own; only who names one gets it.
+    # The same model there under names with their own price; used only if requested by such a name.
     editions: tuple[Offer, ...] = ()
     is_edition: bool = False
 
     @property
     def dialect(self) -> str:
-        """The wire format that the model is served in: the provider's, unless the mapping has its own."""
+        """The wire format of the model: the provider's, unless the mapping has its own."""
         return str(self.facts.get("dialect", self.provider.dialect))
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """What the provider calls the model: the name that is sent first, then its other names there."""
+        """The provider's names of the model: the one that is sent first, then other names there."""
         return (self.model_name, *self.facts.get("aliases", ()))
 
     def edition(self, name: str) -> Offer:
-        """Return the edition that has a name at the provider; this offer where none has."""
+        """Return the edition with a name at the provider; this offer if none has it."""
         return next((one for one in self.editions if name in one.own_names), self)
 
     def is_live(self, today: date) -> bool:
@@ -85,20 +82,20 @@ class Offer:
         return self.active and (self.deactivated_at is None or today < self.deactivated_at)
 
     def is_deprecated(self, today: date) -> bool:
-        """Return whether the provider has said that it will shut the model off."""
+        """Return whether the provider has announced that it will shut the model off."""
         return self.deprecated_at is not None and self.deprecated_at <= today
 
     def name_for(self, asked: str) -> str:
-        """Return the name to send: what the client asked for where the provider knows that name, else the usual one.
+        """Return the name to send: the requested name if the provider knows it, else the usual one.
 
-        So a client that names a dated or regional edition gets that edition.
+        So a client that requests a dated or regional edition gets it.
         """
         return asked if asked in self.own_names else self.model_name
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogModel:
-    """A model and who offers it; never without an offer. `created` is in Unix seconds."""
+    """A model and its offers, at least one. `created` is in Unix seconds."""
 
     id: str
     name: str
@@ -117,23 +114,23 @@ class CatalogModel:
 
     @property
     def stability(self) -> str:
-        """The surest of the offers'."""
+        """The stability of the most stable offer."""
         return min((offer.stability for offer in self.offers), key=STABILITIES.index)
 
     @property
     def deprecated_at(self) -> date | None:
-        """The day on which the last provider deprecated it; None while one has not."""
+        """The day on which the last provider deprecated it; None if one has not."""
         return _last(offer.deprecated_at for offer in self.offers)
 
     @property
     def deactivated_at(self) -> date | None:
-        """The day on which the last provider shuts it off; None while one has no such day."""
+        """The day on which the last provider shuts it off; None if one has no such day."""
         return _last(offer.deactivated_at for offer in self.offers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Catalog:
-    """All models by id, and every other name that leads to them; `generation` is the token it was read under."""
+    """All models by id, and all other names; `generation` is the token that it was read under."""
 
     models: Mapping[str, CatalogModel]
     providers: Mapping[str, CatalogProvider]
@@ -161,7 +158,7 @@ class Catalog:
         object.__setattr__(self, "prefixed", prefixed)
 
     def find_offer(self, provider_id: str, name: str) -> Offer | None:
-        """Return what a provider offers under a name, its own or the catalog's for the model; None for nothing."""
+        """Return a provider's offer by name, its own or the catalog's; None if it has none."""
         model_id = self.prefixed.get(f"{provider_id}/{name}") or self.aliases.get(name, name)
         model = self.models.get(model_id)
         offers = model.offers if model is not None else ()

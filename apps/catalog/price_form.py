@@ -1,5 +1,5 @@
-"""The form of a mapping in the admin: a field for each price that an operator sets over the file's; what a card states
-in tables (tiers, regions, tools) is one field of JSON.
+"""The form of a mapping in the admin: a field for each price that an operator may override; the tables of a card
+(tiers, regions, tools) share one field of JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ else:
     _Form = forms.ModelForm
 
 _MILLION = "USD per million tokens"
-# What each price is for; every price of a card that is one amount.
+# Units of prices with a single amount.
 UNITS = {
     "input": _MILLION,
     "output": _MILLION,
@@ -35,20 +35,20 @@ UNITS = {
     "audio_output": _MILLION,
     "cached_audio": _MILLION,
     "cached_image": _MILLION,
-    "image": "USD per picture made",
+    "image": "USD per generated image",
     "request": "USD per request",
     "web_search": "USD per search",
-    "grounded_request": "USD per request that searches at all",
-    "characters": "USD per million characters read aloud",
-    "audio_minute": "USD per minute listened to",
-    "audio_minimum": "seconds that each recording is paid for at least",
+    "grounded_request": "USD per request with web search",
+    "characters": "USD per million characters of speech input",
+    "audio_minute": "USD per minute of audio",
+    "audio_minimum": "minimum billed seconds per recording",
     "search_unit": "USD per search unit of reranking",
 }
-# What a card states in tables, and the field of the form that sets them.
+# Tables of a price card, and the form field that sets them.
 TABLES = ("tiers", "service_tiers", "regions", "tools", "search_sizes")
 TABLES_FIELD = "override_tables"
 _NAMES = [f"override_{name}" for name in UNITS]
-# Three on a line of the form.
+# Three per line of the form.
 OVERRIDES = (*(tuple(_NAMES[first : first + 3]) for first in range(0, len(_NAMES), 3)), (TABLES_FIELD,))
 
 
@@ -62,7 +62,7 @@ def _field(name: str) -> PlainDecimalField:
 
 
 class MappingForm(_Form):
-    """A mapping whose price overrides are typed; an empty field leaves what the file states."""
+    """A mapping with typed price overrides; an empty field keeps the file's price."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -72,20 +72,20 @@ class MappingForm(_Form):
             if field is None:
                 continue
             own = stated.get(name)
-            field.help_text = f"{unit}. {f'The file says {own}.' if own is not None else 'The file states none.'}"
+            field.help_text = f"{unit}. {f'File: {own}.' if own is not None else 'Not in the file.'}"
             if overrides.get(name) is not None:
                 self.initial.setdefault(f"override_{name}", Decimal(str(overrides[name])))
         if (field := self.fields.get(TABLES_FIELD)) is not None:
             own = {name: stated[name] for name in TABLES if stated.get(name)}
             field.help_text = (
                 f"JSON with any of {', '.join(TABLES)}, each in place of the file's. "
-                f"{f'The file says {json.dumps(own)}.' if own else 'The file states none.'}"
+                f"{f'File: {json.dumps(own)}.' if own else 'Not in the file.'}"
             )
             set_here = {name: overrides[name] for name in TABLES if overrides.get(name) is not None}
             self.initial.setdefault(TABLES_FIELD, set_here or None)
 
     def clean(self) -> dict[str, Any]:
-        """Put the overrides together, and hold them to what a card may state. Raises ValidationError."""
+        """Combine and validate the overrides. Raises ValidationError."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         kept = self.instance.price_overrides or {}
         replaced = {*UNITS, *(TABLES if TABLES_FIELD in self.fields else ())}
@@ -100,7 +100,7 @@ class MappingForm(_Form):
         return cleaned
 
     def _tables(self, given: Any) -> dict[str, Any]:
-        """Return the tables that are set, as a row keeps them; what cannot be meant is an error of the field."""
+        """Return the tables as a row stores them; invalid ones are errors of the field."""
         if given in (None, {}):
             return {}
         try:
@@ -119,7 +119,7 @@ class MappingForm(_Form):
             self.add_error(f"override_{name}", str(error))
 
 
-# As if each were written out in the class.
+# As if each were declared in the class.
 MappingForm.declared_fields.update(
     {f"override_{name}": _field(name) for name in UNITS}
     | {TABLES_FIELD: forms.JSONField(required=False, label="Prices in tables", widget=UnfoldAdminTextareaWidget)}

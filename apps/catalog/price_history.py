@@ -1,7 +1,4 @@
-"""Price history: what every model cost at every provider from when on, and who changed it. Rows are only added.
-
-Knows cards as rows keep them. Must never know files, forms or who may change a price.
-"""
+"""Price history: the prices of every model at every provider over time, and who changed them. Rows are only added."""
 
 from __future__ import annotations
 
@@ -13,15 +10,15 @@ from apps.catalog.editions import write_cards
 from apps.catalog.models import ModelProvider, PriceChange
 from apps.catalog.price_cards import read_card, write_card
 
-# A provider's id and a model's.
+# Ids of a provider and a model.
 At = tuple[str, str]
 Card = dict[str, Any]
-# Who changes prices by loading the data files.
+# Author of price changes from the data files.
 LOADER = "load_catalog"
 
 
 class PriceStep(NamedTuple):
-    """One price of a change; None where none was stated, or is."""
+    """One changed price; None if there was or is none."""
 
     name: str
     old: str | None
@@ -29,9 +26,9 @@ class PriceStep(NamedTuple):
 
 
 def effective_card(prices: Mapping[str, Any], overrides: Mapping[str, Any], editions: Any = None) -> Card:
-    """Return the prices that are charged, as a row keeps them; as they stand where they cannot be read.
+    """Return the charged prices, as a row stores them; unreadable ones unchanged.
 
-    `editions` are those of the row's facts: their prices are under that name, by each edition's first name.
+    `editions` are those in the row's facts: their prices are under that key, by each edition's first name.
     """
     whole = {**prices, **overrides}
     try:
@@ -48,7 +45,7 @@ def cards_now() -> dict[At, Card]:
 
 
 def note_changes(before: Mapping[At, Card], after: Mapping[At, Card], author: str) -> int:
-    """Write down what changed, in the caller's transaction; return how many mappings did."""
+    """Record the changes in the caller's transaction; return how many mappings changed."""
     rows = [
         PriceChange(provider=at[0], model=at[1], old=before.get(at, {}), new=card, author=author)
         for at, card in sorted(after.items())
@@ -59,13 +56,13 @@ def note_changes(before: Mapping[At, Card], after: Mapping[At, Card], author: st
 
 
 def history_of(mapping: ModelProvider, most: int) -> list[PriceChange]:
-    """Return the latest changes of a mapping's prices, newest first."""
+    """Return the latest price changes of a mapping, newest first."""
     rows = PriceChange.objects.filter(model=mapping.model_id, provider=mapping.provider_id)
     return list(rows.order_by("-id")[:most])
 
 
 def steps_of(change: PriceChange) -> Iterator[PriceStep]:
-    """Yield each price that a change is about."""
+    """Yield each changed price."""
     for name in sorted({*change.old, *change.new}):
         old, new = change.old.get(name), change.new.get(name)
         if old != new:
@@ -73,7 +70,7 @@ def steps_of(change: PriceChange) -> Iterator[PriceStep]:
 
 
 def _text_of(price: Any) -> str | None:
-    """Return a price in words, or prices by the length of prompts, by tier of service, by region or by tool."""
+    """Return a price as text, or prices by prompt length, service tier, region or tool."""
     if price is None or isinstance(price, str):
         return price
     if isinstance(price, list):
@@ -84,7 +81,7 @@ def _text_of(price: Any) -> str | None:
 
 
 def _named(stated: Any) -> str | None:
-    """Return the prices of a tier of service, or the price of a tool."""
+    """Return the prices of a service tier, or the price of a tool."""
     if not isinstance(stated, dict):
         return _text_of(stated)
     return ", ".join(f"{name} {_text_of(price)}" for name, price in stated.items()) or "the usual prices"

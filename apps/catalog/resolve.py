@@ -1,7 +1,5 @@
-"""Model name resolution: a client's name -> the model meant, and the provider if one is named. Pure, given the day.
-
-Knows every way to name a model. Must never know who is asking, or choose among providers.
-"""
+"""Model name resolution: from a requested name to the model, and the provider if one is named. Pure, for a given
+day."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ from apps.kernel.errors import Gone, InvalidRequest
 from apps.kernel.identity_cache import IdentityCache
 from apps.kernel.near_names import MAX_SUGGESTIONS, NearNames
 
-LONGEST_NAME = 255
-# Those of the catalog in force, and of the one before it.
+MAX_NAME = 255
+# For the current catalog and the previous one.
 _near_names: Final = IdentityCache[Catalog, NearNames](
     lambda catalog: NearNames([*catalog.models, *catalog.aliases]), most=2
 )
@@ -24,9 +22,9 @@ _near_names: Final = IdentityCache[Catalog, NearNames](
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a name means. `name` is the part without a provider's prefix: `Offer.name_for(name)` is what to send.
+    """The meaning of a name. `name` is the part without a provider prefix: send `Offer.name_for(name)`.
 
-    `offers` are the model's that may answer to the name, never none; where it is an edition's, at that edition's price.
+    `offers` are the matching offers of the model, at least one; for an edition's name, at that edition's price.
     """
 
     model: CatalogModel
@@ -36,9 +34,9 @@ class Resolved:
 
 
 class UnknownModel(InvalidRequest):
-    """A name that means nothing; `statement` says so without advice.
+    """An unknown name; `statement` is the message without suggestions.
 
-    Near names are looked for when the message is read: of several unknown names in a request the client hears of one.
+    Similar names are searched when the message is read: clients see only one of several unknown names in a request.
     """
 
     def __init__(self, catalog: Catalog, requested: str) -> None:
@@ -46,7 +44,7 @@ class UnknownModel(InvalidRequest):
         super().__init__(self.statement, code="model_not_found", param="model")
         self._catalog = catalog
         self._requested = requested
-        # So that it is made when it is read.
+        # Makes the property compute it on first read.
         del self.message
 
     @cached_property
@@ -57,13 +55,13 @@ class UnknownModel(InvalidRequest):
 
 
 def resolve(catalog: Catalog, requested: str, today: date | None = None) -> Resolved:
-    """Return what `requested` means: `model`, alias, `provider/model`, `provider/alias` or `provider/its own name`.
+    """Return the meaning of `requested`: `model`, alias, `provider/model`, `provider/alias` or `provider/its own name`.
 
-    Raises InvalidRequest (400 `model_not_found`) for a name that means nothing, or nothing without its prefix, and Gone
-    (410) when every provider of the model has shut it off.
+    Raises InvalidRequest (400 `model_not_found`) for an unknown name, and for a provider's own name without its prefix,
+    and Gone (410) if every provider of the model has shut it off.
     """
-    if len(requested) > LONGEST_NAME:
-        raise _not_found(f"A model name has at most {LONGEST_NAME} characters")
+    if len(requested) > MAX_NAME:
+        raise _not_found(f"A model name has at most {MAX_NAME} characters")
     prefix, slash, rest = requested.partition("/")
     provider = catalog.providers.get(prefix) if slash else None
     name = rest if provider else requested
@@ -79,10 +77,10 @@ def resolve(catalog: Catalog, requested: str, today: date | None = None) -> Reso
 
 
 def _offers_named(model: CatalogModel, provider: CatalogProvider | None, name: str) -> tuple[Offer, ...]:
-    """Return a model's offers as a name means them.
+    """Return the matching offers of a model.
 
-    Where it is an edition's, providers that have the edition offer that. The others are left out unless the client
-    named a provider: they would answer with another edition, and often for less, so that they would be asked first.
+    For an edition's name, providers with the edition offer that. Others are left out unless the client named a
+    provider: they would answer with another edition, often at a lower price, and would be chosen first.
     """
     offers = tuple(offer.edition(name) for offer in model.offers)
     if offers == model.offers:
@@ -95,7 +93,7 @@ def _model(catalog: Catalog, name: str) -> CatalogModel | None:
 
 
 def _served(catalog: Catalog, provider: CatalogProvider, name: str) -> CatalogModel | None:
-    """Return the model that `name` means at a provider. Raises InvalidRequest naming who else serves it."""
+    """Return the model that `name` means at a provider. Raises InvalidRequest naming providers that serve it."""
     if own := catalog.prefixed.get(f"{provider.id}/{name}"):
         return catalog.models[own]
     model = _model(catalog, name)

@@ -1,7 +1,5 @@
-"""The model listings `/v1/models`, `/v1/models/{id}` and LiteLLM's `/model/info`: public, and fast enough to be polled.
-
-Knows query parameters, statuses and what an answer is kept under. Must never know what a model object says.
-"""
+"""The model listings `/v1/models`, `/v1/models/{id}` and LiteLLM's `/model/info`: public, and fast enough for
+polling."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ _TRUE, _FALSE = {"true", "1"}, {"false", "0"}
 
 @require_safe
 def list_models(request: HttpRequest) -> HttpResponse:
-    """Answer with every model, whoever asks. Query: `include_deactivated`, `exclude_deprecated`."""
+    """List all models. Query: `include_deactivated`, `exclude_deprecated`."""
     flags = _flag(request, "include_deactivated"), _flag(request, "exclude_deprecated")
     listing = _listing(catalog_cache.current(), _today(), *flags)
     if "anthropic-version" in request.headers:
@@ -40,20 +38,20 @@ def list_models(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def read_model(request: HttpRequest, model_id: str) -> HttpResponse:
-    """Answer with one model, by any name that chat completions would take."""
+    """Return one model, by any name that chat completions accept."""
     today = _today()
     try:
         resolved = resolve(catalog_cache.current(), model_id, today)
     except InvalidRequest as error:
         raise NotFound(error.message) from error
     live = [offer for offer in resolved.offers if offer.is_live(today)]
-    # Of an edition, its own price: others may answer for less where a provider is named.
+    # For an edition, its own price: other offers may be cheaper if a provider is named.
     entry = build_entry(resolved.model, [offer for offer in live if offer.is_edition] or live)
     return _answer(msgspec.json.encode(model_of(entry) if "anthropic-version" in request.headers else entry))
 
 
 class _Listing(NamedTuple):
-    """The models, and the whole answer that lists them: its bytes, these in gzip, and its entity tag."""
+    """The models, and the complete answer: its bytes, compressed bytes, and entity tag."""
 
     models: list[dict[str, Any]]
     body: bytes
@@ -63,7 +61,7 @@ class _Listing(NamedTuple):
 
 @require_safe
 def model_info(request: HttpRequest) -> HttpResponse:
-    """Answer as LiteLLM's proxy does with every model at every provider; with one, by the query `litellm_model_id`."""
+    """Return every model at every provider as LiteLLM's proxy does; only one with the query `litellm_model_id`."""
     only = request.GET.get("litellm_model_id")
     catalog, today = catalog_cache.current(), _today()
     if only is None:
@@ -81,9 +79,9 @@ def _model_info(catalog: Catalog, today: date) -> bytes:
 
 @lru_cache(maxsize=4)
 def _listing(catalog: Catalog, today: date, include_deactivated: bool, exclude_deprecated: bool) -> _Listing:
-    """Return the listing; a catalog is its own key, being one per generation and compared by identity.
+    """Return the listing; catalogs are compared by identity, one per generation.
 
-    It is built on a thread: the first request after a start or a new catalog takes a tenth of a second of computing.
+    It is built on a thread: the first request after a start or a new catalog needs a tenth of a second of computing.
     """
     return offload(LARGE, lambda: _build(catalog, today, include_deactivated, exclude_deprecated))
 
@@ -97,12 +95,12 @@ def _build(catalog: Catalog, today: date, include_deactivated: bool, exclude_dep
 
 
 def _kept(request: HttpRequest, listing: _Listing) -> HttpResponse:
-    """Answer with the listing, which clients may keep and ask again whether it still stands: 304 then."""
+    """Return the listing, which clients may cache and revalidate (304)."""
     is_packed = accepts_gzip(request)
     response = _answer(listing.packed if is_packed else listing.body)
     if is_packed:
         response["Content-Encoding"] = "gzip"
-    # An entity tag stands for bytes: those in gzip have one of their own.
+    # The compressed representation has its own entity tag.
     tag = f'"{listing.tag}-gzip"' if is_packed else f'"{listing.tag}"'
     response["ETag"] = tag
     response["Cache-Control"] = "private, no-cache"
@@ -117,7 +115,7 @@ def _today() -> date:
 
 
 def _flag(request: HttpRequest, name: str) -> bool:
-    """Return a boolean of the query, false when it is not there. Raises InvalidRequest naming it."""
+    """Return a boolean of the query, false if it is absent. Raises InvalidRequest naming it."""
     value = request.GET.get(name, "false").lower()
     if value not in _TRUE | _FALSE:
         raise InvalidRequest(f"{name} must be true or false", param=name)

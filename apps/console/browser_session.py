@@ -1,7 +1,4 @@
-"""Browser sessions: the session token of the API in a cookie, so that both end together.
-
-Knows the cookie. Must never know passwords, nor what a visitor may do.
-"""
+"""Browser sessions: the API's session token in a cookie, so that cookie and session end together."""
 
 from __future__ import annotations
 
@@ -15,19 +12,19 @@ from knox.settings import knox_settings
 from apps.organizations.models import User
 from apps.organizations.sessions import extend, find_session, start_session
 
-# With the prefix, browsers take the cookie from this host alone, over TLS alone.
+# Browsers accept a cookie with this prefix only from this host and only over TLS.
 COOKIE: Final = "__Host-gateway-session" if settings.SESSION_COOKIE_SECURE else "gateway-session"
 
 
 class BrowserSession(NamedTuple):
-    """Who visits, and the session that says so."""
+    """The visitor and their session."""
 
     user: User
     session: Any
 
 
 def find_browser_session(request: HttpRequest) -> BrowserSession | None:
-    """Return the visitor's session, and move its end; None without one that is live."""
+    """Return the visitor's session and extend it; None without a valid one."""
     token = request.COOKIES.get(COOKIE)
     session = find_session(token) if token else None
     if session is None:
@@ -37,7 +34,7 @@ def find_browser_session(request: HttpRequest) -> BrowserSession | None:
 
 
 def begin(request: HttpRequest, response: HttpResponse, user: User) -> None:
-    """Sign the visitor in: end the session they came with, and give the response the cookie of a new one."""
+    """Sign the visitor in: end their old session and set the cookie of a new one."""
     token = request.COOKIES.get(COOKIE)
     before = find_session(token) if token else None
     if before is not None:
@@ -48,14 +45,14 @@ def begin(request: HttpRequest, response: HttpResponse, user: User) -> None:
         max_age=knox_settings.TOKEN_TTL,
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
-        # A link in a mail may open a page; no form of another site is sent with the cookie.
+        # A link in an e-mail may open a page, but forms of other sites are sent without the cookie.
         samesite="Lax",
     )
     rotate_token(request)
 
 
 def end(request: HttpRequest, response: HttpResponse) -> None:
-    """Sign the visitor out: end the session, and take the cookie back."""
+    """Sign the visitor out: end the session and delete the cookie."""
     found = find_browser_session(request)
     if found is not None:
         found.session.delete()

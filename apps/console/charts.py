@@ -1,7 +1,4 @@
-"""Charts: numbers as the page's script draws them, and as the table beside the chart tells them.
-
-Knows shapes of charts. Must never query, nor know what is shown.
-"""
+"""Chart data: the numbers that the page's script draws, and the table beside the chart."""
 
 from __future__ import annotations
 
@@ -11,21 +8,21 @@ from decimal import Decimal
 from typing import Any, Final
 
 Value = Decimal | int | float
-# Series that can be told apart; what is beyond them is one more, of all others.
-MOST_SERIES: Final = 7
+# Series with distinct colors; the rest are added up into one more.
+MAX_SERIES: Final = 7
 OTHERS: Final = "others"
 
 
 def stack_by_day(days: Sequence[date], values: Mapping[date, Mapping[str, Value]], *, unit: str = "") -> dict[str, Any]:
-    """Return a chart for `parts/chart.html`: a bar a day, its parts by name, the largest names first and what is beyond
-    them together; `unit` is USD or a word after numbers."""
+    """Return a stacked bar chart for `parts/chart.html`: one bar a day, series by name, the largest first, small ones
+    added up; `unit` is USD or a word that follows the numbers."""
     totals: dict[str, Value] = {}
     for parts in values.values():
         for name, value in parts.items():
             totals[name] = totals.get(name, 0) + value  # type: ignore[operator]  # all of a chart are of one kind
     largest = sorted(totals, key=lambda name: (-totals[name], name))
-    # One more would be a series of one.
-    shown = largest if len(largest) <= MOST_SERIES + 1 else largest[:MOST_SERIES]
+    # "Others" with a single member would hide its name.
+    shown = largest if len(largest) <= MAX_SERIES + 1 else largest[:MAX_SERIES]
     series: dict[str, list[Value]] = {name: [values.get(day, {}).get(name, 0) for day in days] for name in shown}
     if len(shown) < len(largest):
         rest = largest[len(shown) :]

@@ -1,7 +1,6 @@
-"""First requests: the same one by each program that people have at hand, with the key in it, to be copied from a page.
+"""First requests: the same request in several programs, ready to copy with the new key in it.
 
-Knows how each program is pointed at the gateway (docs/clients/agents.md has more of them). Must never be asked for a
-page that shows a key a second time.
+docs/clients/agents.md has more programs. Only the page that shows a new key passes a real key.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ from typing import Final, NamedTuple
 
 from apps.catalog import catalog_cache
 
-# Stands where a page does not know the key.
+# Placeholder for pages that do not have the key.
 NO_KEY_HERE: Final = "YOUR_API_KEY"
-# What an account without credits can ask.
+# A model that works without credits.
 _FREE_MODEL, _FREE_PROVIDER, _ANY_MODEL = "sandbox/free", "sandbox", "auto"
 _MESSAGES: Final = [{"role": "user", "content": "Hello!"}]
 
 
 class FirstRequest(NamedTuple):
-    """A request by one program: its name, what to copy, and what the program needs beforehand."""
+    """A request in one program: its name, the text to copy, and the program's prerequisites."""
 
     name: str
     code: str
@@ -27,12 +26,12 @@ class FirstRequest(NamedTuple):
 
 
 def first_model() -> str:
-    """Return the model that a first request asks: one that is free, where there is one."""
+    """Return the model of a first request: a free one if there is one."""
     return _FREE_MODEL if _FREE_PROVIDER in catalog_cache.current().providers else _ANY_MODEL
 
 
 def first_requests(base_url: str, key: str, model: str) -> list[FirstRequest]:
-    """Return the request by each program."""
+    """Return the request in each program."""
     return [
         _curl(base_url, key, model),
         _python(base_url, key, model),
@@ -77,7 +76,7 @@ def _javascript(base_url: str, key: str, model: str) -> FirstRequest:
 
 
 def _claude_code(base_url: str, key: str, model: str) -> FirstRequest:
-    """Its small work in the background would ask for a Claude Haiku, which an account without credits cannot."""
+    """Claude Code's background tasks would call a Claude Haiku, which needs credits."""
     return FirstRequest(
         "Claude Code",
         f"export ANTHROPIC_BASE_URL={base_url}\n"

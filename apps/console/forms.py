@@ -1,7 +1,4 @@
-"""Forms: what a page's form sends, read by the same shapes as the API's bodies, and done once however often it is sent.
-
-Knows how words of a form become the values of a shape. Must never have a rule of its own about what is allowed.
-"""
+"""Forms: read by the same serializers as the API's bodies, and executed once even if submitted twice."""
 
 from __future__ import annotations
 
@@ -31,27 +28,27 @@ from apps.organizations.serializers import MAX_PASSWORD
 from apps.organizations.step_up import Proof
 
 Result = TypeVar("Result")
-# The hidden field that tells one sending of a form from another, and its most characters.
+# The hidden field that identifies one submission, and its maximum length.
 ONCE: Final = "once"
 _MAX_ONCE: Final = 100
-# What `AUTH_PASSWORD_VALIDATORS` ask for, in a sentence instead of four.
+# The rules of `AUTH_PASSWORD_VALIDATORS` in one sentence.
 PASSWORD_RULES: Final = (
     "At least 8 characters, not only digits, none that many people use, "  # noqa: S105 - a sentence about them
     "and not much like your name or address."
 )
-# What an address says and no field of a page shows: what is wrong with it is told above the page.
+# Query parameters without a field on the page; their errors are shown above it.
 _UNSEEN: Final = ("by", "cursor", "limit")
-# In the names of fields that are passwords or credentials.
+# Parts of the names of secret fields.
 _SECRETS: Final = ("password", "token", "secret", "headers")
-# A member of a list in the path of an issue; the characters of a line that are quoted.
+# A member of a list in the path of an issue; the characters that a message quotes.
 _MEMBER, _QUOTED = re.compile(r"(?P<list>.+)\[(?P<index>\d+)\]"), 80
-# Seconds that the second click waits for what the first began, and between looks.
+# Seconds that a second submission waits for the first, and between checks.
 _PATIENCE, _PAUSE = 10.0, 0.1
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a form shows: its values by field, and what is wrong with them; `problem` is of no one field."""
+    """The values and errors of a form, by field; `problem` is an error of the whole form."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +61,7 @@ class Form:
 
 
 def attempt(request: HttpRequest, work: Callable[[], Result]) -> tuple[Result | None, Form]:
-    """Do what a form asks for; return its result, or None and the form with what was sent and what is wrong with it."""
+    """Run the action of a form. Return its result, or None and the form with its values and errors."""
     try:
         return work(), Form()
     except ApiError as error:
@@ -72,7 +69,7 @@ def attempt(request: HttpRequest, work: Callable[[], Result]) -> tuple[Result | 
 
 
 def refused(posted: QueryDict, error: ApiError) -> Form:
-    """Return the form as it was sent, with the error beside its field; secrets are not shown again."""
+    """Return the submitted form with the error beside its field; secrets are left out."""
     values = {name: values[-1] for name, values in posted.lists() if values and not _is_secret(name)}
     if isinstance(error, InvalidFields):
         issues = [_placed(issue.path, issue.message, posted) for issue in error.issues]
@@ -92,10 +89,10 @@ def read_form(
     about: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> dict[str, Any]:
-    """Return what a form says as the shape reads it; `given` are fields, by wire name, that no form may choose.
+    """Return the form's values as the serializer reads them; `given` are fields, by wire name, that no form can set.
 
-    `leave_out` are fields of the form that count as absent; `never_empty` are those of a change that are refused when
-    they were emptied, instead of left as they are; `about` is the shape's context.
+    `leave_out` are fields of the form to ignore; `never_empty` are fields of a change that must not be emptied, instead
+    of staying unchanged; `about` is the serializer's context.
 
     Raises InvalidFields.
     """
@@ -107,25 +104,25 @@ def read_form(
 
 
 def require_typed(request: HttpRequest, name: str, expected: str) -> None:
-    """See that somebody typed the name of what they are about to destroy. Raises InvalidRequest."""
+    """Check that the user typed the name of the thing to delete. Raises InvalidRequest."""
     if " ".join(request.POST.get(name, "").split()) != " ".join(expected.split()):
-        raise InvalidRequest("This is not its name; nothing was deleted", param=name)
+        raise InvalidRequest("The name does not match; nothing was deleted", param=name)
 
 
 def read_proof(request: HttpRequest) -> Proof:
-    """Return what the fields of `parts/proof_fields.html` say."""
+    """Return the values of `parts/proof_fields.html`."""
     password, code = request.POST.get("password", "")[:MAX_PASSWORD], request.POST.get("code", "").strip()[:MAX_CODE]
     return Proof(password=password or None, code=code or None)
 
 
 def is_unticked(request: HttpRequest, name: str) -> bool:
-    """Tell whether a checkbox of a form was left empty; one that the form does not have was not."""
+    """Return whether a checkbox was shown and left empty."""
     return request.POST.getlist(name)[-1:] == ["false"]
 
 
 def read_query(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]], **given: Any) -> dict[str, Any]:
-    """Return what a page's address asks for, as the shape reads it; a form of filters sends empty fields, which ask for
-    nothing. `given` as in `read_form`. Raises InvalidFields.
+    """Return the query parameters as the serializer reads them; empty filters are ignored. `given` as in `read_form`.
+    Raises InvalidFields.
     """
     empty: Any = shape()
     said = {name: request.GET[name] for name in empty.fields if request.GET.get(name, "").strip()}
@@ -133,9 +130,9 @@ def read_query(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]
 
 
 def body_of(posted: QueryDict, shape: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the JSON object that a form stands for: of a shape's fields, those that the form has.
+    """Return the JSON object of a form, with the serializer's fields that the form has.
 
-    A field of a field is written `outer.inner`; an empty text is null where the shape takes null, else absent.
+    Nested fields are named `outer.inner`; an empty text is null if the field allows null, else absent.
     """
     body: dict[str, Any] = {}
     for name, kind in shape().fields.items():
@@ -152,10 +149,10 @@ def body_of(posted: QueryDict, shape: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def do_once(request: HttpRequest, user: User, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Do what a form asks for once, however often it is sent: return the result of the first time, which is JSON.
+    """Run the action of a form once, even if it is submitted twice; return the first result, which is JSON.
 
-    The work runs in a transaction together with the note that it was done. Raises what the work raises; InvalidRequest
-    for a form without its token, and when the first sending takes too long.
+    The work and the note that it was done share a transaction. Raises the errors of the work, and InvalidRequest for a
+    form without its token or if the first submission takes too long.
     """
     claim = _claim_of(request, user)
     end = time.monotonic() + _PATIENCE
@@ -169,7 +166,7 @@ def do_once(request: HttpRequest, user: User, work: Callable[[], dict[str, Any]]
 
 
 def once_key(request: HttpRequest, user: User) -> str:
-    """Return what a row is found by when the same form is sent again, for work that asks outside and so cannot be in
+    """Return the key by which a resubmitted form finds its row, for work that calls other services and so cannot run in
     the transaction of `do_once`. Raises InvalidRequest for a form without its token.
     """
     claim = _claim_of(request, user)
@@ -205,10 +202,10 @@ def _is_secret(name: str) -> bool:
 
 
 def _placed(path: str, message: str, posted: QueryDict) -> tuple[str, str]:
-    """Return the form's field that an issue of the API's body is about, with its message; the path where there is none.
+    """Return the form field of an issue in the API's body, with its message; the path itself if no field matches.
 
-    A member of a list is a line of the field, which the message quotes; what is inside of one object (`config.terms`)
-    has a field of its own name.
+    A member of a list is a line of the field, which the message quotes; a field of one object (`config.terms`) has its
+    own name in the form.
     """
     member = _MEMBER.fullmatch(path)
     whole = member["list"] if member else path
@@ -224,8 +221,8 @@ def _placed(path: str, message: str, posted: QueryDict) -> tuple[str, str]:
 
 
 def _value_of(posted: QueryDict, path: str, kind: Any) -> Any:
-    """Return one field's value as JSON would have it; what cannot be one stays text, which the shape refuses."""
-    # Of a checkbox there are two: a hidden `false`, and `true` when it is ticked.
+    """Return a field's value as JSON would hold it; an unreadable value stays text, which the serializer rejects."""
+    # A checkbox sends a hidden `false`, and `true` if it is ticked.
     text = posted.getlist(path)[-1]
     if isinstance(kind, serializers.ListField | serializers.ManyRelatedField | serializers.MultipleChoiceField):
         lines = posted.getlist(path) if len(posted.getlist(path)) > 1 else text.splitlines()

@@ -1,7 +1,6 @@
-"""Model cards: the catalog as pages show it: one card a model, found by words, features and providers, and sorted.
+"""Model cards: the catalog as pages show it, one card a model, with search, filters and sorting.
 
-Made once for each catalog and day, so that a page costs no query. Pure but for the catalog it is given. Must never know
-who asks, nor decide which provider is asked.
+Cards are built once for each catalog and day, so a page needs no query.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from apps.catalog.model_listing import build_entry
 from apps.catalog.offers import Catalog, CatalogModel, Offer
 from apps.kernel.money import plain
 
-# What a card can be asked to have, with its words; in the order in which it is shown.
+# Features to filter by, with their labels, in display order.
 FEATURES: Final = {
     "tools": "Tools",
     "reasoning": "Reasoning",
@@ -29,7 +28,7 @@ FEATURES: Final = {
     "prompt_cache": "Prompt cache",
     "streaming": "Streaming",
 }
-# What models are for, with its words.
+# Modes of models, with their labels.
 MODES: Final = {
     "chat": "Chat",
     "image_generation": "Images",
@@ -40,7 +39,7 @@ MODES: Final = {
     "moderation": "Moderation",
 }
 SORTS: Final = {"newest": "Newest", "name": "Name", "price": "Price, lowest first", "context": "Context, largest first"}
-# What a price is for, and how many of what it buys, by the names of a price card.
+# Prices of a price card: label and unit.
 _PRICES: Final = {
     "input": ("Input", "per million"),
     "output": ("Output", "per million"),
@@ -61,15 +60,15 @@ _PRICES: Final = {
     "audio_minute": ("Sound", "per minute"),
     "search_unit": ("Search unit", "each"),
 }
-_MOST_WORDS = 12
+_MAX_WORDS = 12
 _NEVER_LAST = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """A model as pages show it; prices are the cheapest provider's, in USD per million tokens, None where it has none.
+    """A model as pages show it. Prices are the cheapest provider's in USD per million tokens, None without a price.
 
-    `pieces` are prices that are not for tokens, in words.
+    `pieces` are prices for units other than tokens, as text.
     """
 
     model: CatalogModel
@@ -88,28 +87,28 @@ class ModelCard:
 
     @property
     def mode(self) -> str:
-        """What the model is for, in words."""
+        """The label of the model's mode."""
         return MODES.get(self.model.mode, self.model.mode)
 
     @property
     def is_pretended(self) -> bool:
-        """Whether it is there for development alone."""
+        """Whether the model exists only for development."""
         return all(offer.provider.facts.get("development_only") for offer in self.offers)
 
     @property
     def feature_words(self) -> list[str]:
-        """The features in words, but for streaming, which nearly every model has."""
+        """Labels of the features, without streaming, which nearly every model has."""
         return [FEATURES[name] for name in self.features if name != "streaming"]
 
     @property
     def providers(self) -> list[str]:
-        """The ids of the providers that serve it."""
+        """The ids of the providers that serve the model."""
         return [offer.provider.id for offer in self.offers]
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What a visitor looks for; empty values ask for nothing."""
+    """Search terms and filters; empty values match everything."""
 
     words: str = ""
     mode: str = ""
@@ -119,9 +118,9 @@ class Search:
     sort: str = "newest"
 
     def finds(self, card: ModelCard) -> bool:
-        """Tell whether a card is what is looked for."""
+        """Return whether a card matches."""
         return (
-            all(word in card.words for word in self.words.lower().split()[:_MOST_WORDS])
+            all(word in card.words for word in self.words.lower().split()[:_MAX_WORDS])
             and self.mode in ("", card.model.mode)
             and set(self.features) <= set(card.features)
             and (not self.provider or self.provider in card.providers)
@@ -135,14 +134,14 @@ def current_cards() -> tuple[ModelCard, ...]:
 
 
 def find_card(model_id: str) -> ModelCard | None:
-    """Return a model's card, by its id or an alias; None for none that is served."""
+    """Return a model's card by id or alias; None if no provider serves it."""
     catalog = catalog_cache.current()
     wanted = catalog.aliases.get(model_id, model_id)
     return next((card for card in current_cards() if card.model.id == wanted), None)
 
 
 def search(cards: Iterable[ModelCard], wanted: Search) -> list[ModelCard]:
-    """Return the cards that are looked for, in the order that is asked for."""
+    """Return the matching cards in the requested order."""
     found = [card for card in cards if wanted.finds(card)]
     if wanted.sort == "name":
         return found
@@ -154,7 +153,7 @@ def search(cards: Iterable[ModelCard], wanted: Search) -> list[ModelCard]:
 
 
 def price_rows(offer: Offer) -> list[tuple[str, Decimal, str]]:
-    """Return what an offer is paid by: what it is for, USD, and for how much of it."""
+    """Return the prices of an offer: label, USD, and unit."""
     stated: Mapping[str, Any] = {name: getattr(offer.prices, name) for name in _PRICES}
     return [(_PRICES[name][0], price, _PRICES[name][1]) for name, price in stated.items() if price is not None]
 
@@ -199,7 +198,7 @@ def _pieces_of(offers: Sequence[Offer]) -> tuple[str, ...]:
 
 
 def _efforts_of(offers: Sequence[Offer]) -> tuple[str, ...]:
-    """Return the efforts of reasoning that a provider is known to tell apart; the usual ones where none says."""
+    """Return the reasoning efforts that a provider distinguishes; the usual ones if none is known."""
     if not any(offer.reasoning for offer in offers):
         return ()
     stated = [tuple(offer.facts.get("reasoning_efforts", ())) for offer in offers]

@@ -1,7 +1,6 @@
-"""The nearest page above a path at which forms are taken and nothing is shown.
+"""Finds the nearest page above a path that only accepts forms.
 
-Somebody gets there by the address bar after a form, or by signing in again after their session ended in the middle of
-one. Knows the route table. Must never decide what a page shows.
+Visitors open such a path from the address bar after a form, or when they sign in again after their session ended.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from typing import Final
 
 from django.urls import Resolver404, resolve, reverse
 
-# Set on the views of pages that can be opened.
+# Attribute of views that can be opened by address.
 OPENS: Final = "opens_by_address"
 
 
 def nearest_page(path: str) -> str:
-    """Return the path of the page that is nearest above a path; the console's home where there is none."""
+    """Return the path of the nearest page above a path; the console's home if there is none."""
     home = reverse("console:home")
     parts = path.rstrip("/").split("/")
     for length in range(len(parts) - 1, len(home.rstrip("/").split("/")), -1):

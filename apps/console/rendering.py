@@ -1,7 +1,4 @@
-"""Rendering: a page inside the console's frame, with the way to all others.
-
-Knows the frame: title, navigation, which entry is open. Must never query what a page shows.
-"""
+"""Renders pages inside the console's frame: title, navigation, open entry."""
 
 from __future__ import annotations
 
@@ -17,14 +14,14 @@ from apps.organizations.models import Role
 
 
 class PageLink(NamedTuple):
-    """An entry of the navigation: its words, the route it opens, and the role that sees it."""
+    """A navigation entry: its label, its route, and the role that sees it."""
 
     words: str
     route: str
     needs: Role = Role.DEVELOPER
 
 
-# In groups, as they are shown.
+# Grouped, in display order.
 NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
     ("", (PageLink("Overview", "overview"), PageLink("Playground", "playground"))),
     (
@@ -67,13 +64,13 @@ def show(
     status: int = 200,
     **context: Any,
 ) -> HttpResponse:
-    """Return a page: `console/<template>.html` in the frame; `entry` is the route of the navigation that is open."""
+    """Return a page: `console/<template>.html` in the frame; `entry` is the route of the current navigation entry."""
     whole: Mapping[str, Any] = {**context, "workspace": workspace, "navigation": _navigation(workspace, entry)}
     return render(request, f"console/{template}.html", dict(whole), status=status)
 
 
 def may_open(workspace: Workspace, route: str) -> bool:
-    """Tell whether the visitor's role lets them open a page of the navigation."""
+    """Return whether the visitor's role may open a page of the navigation."""
     return any(one.route == route and _is_seen(one, workspace) for _, entries in NAVIGATION for one in entries)
 
 

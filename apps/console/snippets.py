@@ -1,14 +1,11 @@
-"""Snippets: the same request as curl, Python and JavaScript, to be copied from a page.
-
-Knows how each writes a request. Must never hold a key: each reads it from the environment.
-"""
+"""Code snippets: the same request in curl, Python and JavaScript; each reads the key from the environment."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, Final, NamedTuple
 
-# What is asked for by the kind of model: path and body, but for the model.
+# Path and body by the model's mode, without the model.
 _BODIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello!"}]}),
     "image_generation": ("/v1/images/generations", {"prompt": "A lighthouse at dusk"}),
@@ -20,14 +17,14 @@ _BODIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 
 
 class Snippet(NamedTuple):
-    """A snippet: its language, and its text."""
+    """A code snippet: its language and its text."""
 
     language: str
     text: str
 
 
 def client_settings(base_url: str) -> list[Snippet]:
-    """Return the lines of a shell that point clients of each format at the gateway."""
+    """Return shell lines that configure clients of each format for this gateway."""
     key = "$GATEWAY_API_KEY"
     return [
         Snippet(
@@ -46,7 +43,7 @@ def client_settings(base_url: str) -> list[Snippet]:
 
 
 def snippets_for(mode: str, model: str, base_url: str) -> list[Snippet]:
-    """Return how a model of a kind is asked, in each language."""
+    """Return an example request to a model of a mode, in each language."""
     if mode == "audio_transcription":
         return [_transcription(model, base_url)]
     path, fields = _BODIES.get(mode, _BODIES["chat"])

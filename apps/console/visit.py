@@ -1,7 +1,4 @@
-"""Decorators of pages: who visits, in which workspace, and under which policy the browser shows the page.
-
-Knows what all pages have in common. Must never know what a page shows.
-"""
+"""Decorators of pages: session, workspace, and content security policy."""
 
 from __future__ import annotations
 
@@ -25,18 +22,18 @@ from apps.console.workspace import Workspace, open_workspace
 from apps.organizations import audit
 from apps.organizations.models import Role
 
-# Scripts and styles are files of ours, and none stands in a page; pictures and sound may be in an answer that a page
-# shows (`data:`), or be made from one (`blob:`).
+# Scripts and styles are our own files, never inline; pages show images and audio of an answer (`data:`), or ones made
+# from it (`blob:`).
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "media-src 'self' data: blob:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
 )
 NEXT: Final = "next"
-# The cookie that says which organization was visited last, and for how many seconds.
+# The cookie with the last visited organization, and its lifetime in seconds.
 LAST_VISITED: Final = "gateway-organization"
 _REMEMBERED: Final = 90 * 24 * 3_600
-# Characters of a path that a visitor is led back to.
+# Characters of a path to return to.
 MAX_NEXT: Final = 2_000
 _View = Callable[..., HttpResponseBase]
 _PublicView = Callable[Concatenate[HttpRequest, ...], HttpResponseBase]
@@ -45,9 +42,9 @@ _WorkspaceView = Callable[Concatenate[HttpRequest, Workspace, ...], HttpResponse
 
 
 def public_page(*methods: str) -> Callable[[_PublicView], _View]:
-    """Make a view a page for everybody; `methods` are GET alone unless told.
+    """Make a view a public page; `methods` defaults to GET.
 
-    Whoever opens the address of one that takes POST alone is led to the nearest page above it.
+    Opening the address of a POST-only page leads to the nearest page above it.
     """
     opens = not methods or "GET" in methods
 
@@ -59,13 +56,13 @@ def public_page(*methods: str) -> Callable[[_PublicView], _View]:
             with audit.acting():
                 response = view(request, **names)
             response.headers.setdefault("Content-Security-Policy", POLICY)
-            # What stands on it is for this visitor, and not for whoever comes to the machine after them.
+            # The page is for this visitor and must not stay in a shared browser's cache.
             response.headers.setdefault("Cache-Control", "private, no-store")
             return response
 
         page: Any = require_http_methods(["GET", "HEAD", *methods])(serve)
         setattr(page, OPENS, opens)
-        # Its forms bring Django's token against forgery, which the middleware asks for.
+        # Forms send Django's CSRF token, which the middleware checks.
         page.is_page = True
         return cast(_View, page)
 
@@ -73,7 +70,7 @@ def public_page(*methods: str) -> Callable[[_PublicView], _View]:
 
 
 def signed_in_page(*methods: str) -> Callable[[_SignedInView], _View]:
-    """Make a view a page for who is signed in: it is given their session; others are led to the sign-in."""
+    """Make a view a page for signed-in visitors and pass their session; others are sent to the sign-in."""
 
     def decorate(view: _SignedInView) -> _View:
         @public_page(*methods)
@@ -91,9 +88,9 @@ def signed_in_page(*methods: str) -> Callable[[_SignedInView], _View]:
 
 
 def workspace_page(*methods: str, needs: Role = Role.DEVELOPER) -> Callable[[_WorkspaceView], _View]:
-    """Make a view a page of an organization, whose id is `organization_id` in the path: it is given the workspace.
+    """Make a view a page of an organization, whose id is `organization_id` in the path, and pass the workspace.
 
-    The page raises NotFound for no such organization, Forbidden for strangers and for roles that do not reach.
+    The page raises NotFound for an unknown organization, Forbidden for non-members and for insufficient roles.
     """
 
     def decorate(view: _WorkspaceView) -> _View:
@@ -113,25 +110,25 @@ def workspace_page(*methods: str, needs: Role = Role.DEVELOPER) -> Callable[[_Wo
 
 
 def lead_to(route: str, organization_id: UUID | str, **names: Any) -> HttpResponse:
-    """Return the way to a page of an organization."""
+    """Redirect to a page of an organization."""
     return HttpResponseRedirect(reverse(f"console:{route}", kwargs={"organization_id": organization_id, **names}))
 
 
 def back_to(route: str, workspace: Workspace) -> HttpResponse:
-    """Return the way back to a page of the workspace, for whoever has sent one of its forms."""
+    """Redirect to a page of the workspace after a form."""
     where = reverse(f"console:{route}", kwargs={"organization_id": workspace.organization.id})
     return HttpResponseRedirect(where, status=303)
 
 
 def lead_to_sign_in(request: HttpRequest) -> HttpResponse:
-    """Return the way to the sign-in, which leads back here; a part of a page leads the whole page there."""
+    """Redirect to the sign-in, which leads back here; for a part of a page, redirect the whole page."""
     here = request.get_full_path()
     if request.method not in {"GET", "HEAD"}:
-        # What was being sent is not sent again.
+        # A submitted form is not sent again.
         here = request.path
         if "HX-Request" not in request.headers:
             messages.warning(request, "Your session has ended. Sign in, and send the form again: it was not saved.")
-    # A part of a query may mean something else.
+    # A truncated query could mean something else.
     here = here if len(here) <= MAX_NEXT else request.path[:MAX_NEXT]
     target = f"{reverse('console:sign_in')}?{urlencode({NEXT: here})}"
     if "HX-Request" in request.headers:
@@ -140,7 +137,7 @@ def lead_to_sign_in(request: HttpRequest) -> HttpResponse:
 
 
 def _remember(request: HttpRequest, response: HttpResponseBase, organization_id: str) -> None:
-    """Let the browser bring back which organization was visited last; it says nothing about what may be seen."""
+    """Remember the last visited organization in a cookie, which grants nothing."""
     if request.COOKIES.get(LAST_VISITED) != organization_id:
         response.set_cookie(
             LAST_VISITED,
@@ -154,7 +151,7 @@ def _remember(request: HttpRequest, response: HttpResponseBase, organization_id:
 
 
 def next_path(request: HttpRequest, otherwise: str) -> str:
-    """Return the path of ours that `next` names; `otherwise` for none, and for any that leads elsewhere."""
+    """Return the path on this site in `next`; `otherwise` if it is missing or leads elsewhere."""
     wanted = request.POST.get(NEXT) or request.GET.get(NEXT) or ""
     if len(wanted) <= MAX_NEXT and wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, None):
         return wanted

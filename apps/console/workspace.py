@@ -1,7 +1,6 @@
-"""The workspace: the organization whose pages a visitor is on, in which role, and what they can go to from there.
+"""The workspace: the organization of a page, the visitor's role in it, and its other pages.
 
-The organization stands in the path of every page, so that a page can be linked and two can be open side by side.
-Knows the door to an organization. Must never decide what a role may do.
+The organization is part of every page's path, so pages can be linked and several opened side by side.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from apps.organizations.models import Organization, Project, Role, User
 
 @dataclass(frozen=True)
 class Workspace:
-    """An organization as one of its members visits it."""
+    """An organization as one of its members sees it."""
 
     user: User
     session: Any
@@ -27,38 +26,38 @@ class Workspace:
 
     @cached_property
     def organizations(self) -> list[Organization]:
-        """The organizations that the visitor is a member of, by name."""
+        """The organizations of the visitor, by name."""
         return organizations_of(self.user)
 
     @cached_property
     def projects(self) -> list[Project]:
-        """The organization's projects, archived ones too, oldest first."""
+        """The organization's projects, also archived ones, oldest first."""
         rows = self.organization.projects.exclude(status=Project.Status.DELETED)
         return list(rows.order_by("created_at", "id"))
 
     @property
     def is_admin(self) -> bool:
-        """Whether the visitor may do what admins may."""
+        """Whether the visitor has the rights of an admin."""
         return reaches(self.role, Role.ADMIN)
 
     @property
     def is_owner(self) -> bool:
-        """Whether the visitor may do what owners may."""
+        """Whether the visitor has the rights of an owner."""
         return self.role is Role.OWNER
 
     def require_own(self, organization_id: UUID, missing: str) -> None:
-        """Raise NotFound for what another organization has, also where the visitor may see it there."""
+        """Raise NotFound for objects of another organization, even one that the visitor belongs to."""
         if organization_id != self.organization.id:
             raise NotFound(missing)
 
 
 def open_workspace(user: User, session: Any, organization_id: str, needs: Role = Role.DEVELOPER) -> Workspace:
-    """Return the workspace. Raises NotFound; Forbidden for strangers and for roles that do not reach."""
+    """Return the workspace. Raises NotFound; Forbidden for non-members and insufficient roles."""
     organization, role = access_organization(user, organization_id, needs)
     return Workspace(user, session, organization, role)
 
 
 def organizations_of(user: User) -> list[Organization]:
-    """Return the organizations that somebody is a member of, by name."""
+    """Return the organizations of a user, by name."""
     rows = Organization.objects.filter(memberships__user=user).exclude(status=Organization.Status.DELETED)
     return list(rows.order_by("name", "id"))

@@ -1,6 +1,6 @@
-"""Admin base classes: what operators may change in every page of Django's admin, and what they only look at.
+"""Admin base classes: which rows operators may change, and which are read-only.
 
-Knows kinds of rows by who writes them. Must never know a table.
+Each class stands for a kind of table, by who writes its rows.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ else:
     _Paginator = Paginator
     from unfold.admin import ModelAdmin as _Page
 
-# The newest rows of a long table that are shown; older ones are found by id.
+# Rows of a long table in its list; older ones are found by id.
 SHOWN = 1_000
-# What is shown where there is no amount.
+# Shown for missing amounts.
 NO_AMOUNT = "-"
 
 
 def usd(amount: Decimal | None) -> str:
-    """Return an amount of USD for people: exact, at least in cents, without further zeros at its end."""
+    """Format USD exactly, with at least two decimals and no further trailing zeros."""
     if amount is None:
         return NO_AMOUNT
     whole, _, part = plain(amount).partition(".")
@@ -56,7 +56,7 @@ def _money_column(field: MoneyField) -> Callable[[Any], str]:
 
 
 def _shorten_amount(shown: Any) -> Any:
-    """Return a read-only amount as people read it; what is no amount as it is."""
+    """Format a read-only amount; return other values unchanged."""
     try:
         return mark_numbers(usd(Decimal(str(shown).replace(",", ""))))
     except InvalidOperation:
@@ -64,13 +64,13 @@ def _shorten_amount(shown: Any) -> Any:
 
 
 class RowAdmin(_Page):
-    """Rows that operators may change, each saved and deleted by its own model: copies elsewhere then become stale."""
+    """Editable rows, saved and deleted one by one through the model, so that caches are invalidated."""
 
     list_per_page = 50
     show_full_result_count = False
-    # No row has a page on a site.
+    # Rows have no page on the public site.
     view_on_site = False
-    # What a field means where its name does not say it.
+    # Help texts of fields.
     help_texts: Mapping[str, str] = {}
 
     def __init__(self, model: Any, admin_site: Any) -> None:
@@ -80,15 +80,15 @@ class RowAdmin(_Page):
         self.readonly_preprocess_fields = dict.fromkeys(self._amounts, _shorten_amount)
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Return the columns, with amounts as people read them."""
+        """Return the columns with formatted amounts."""
         return [self._amounts.get(str(one), one) for one in super().get_list_display(request)]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """Return the form, with what fields mean also beside those that are only shown."""
+        """Return the form with help texts, also for read-only fields."""
         return super().get_form(request, obj, change, help_texts=dict(self.help_texts), **kwargs)
 
     def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
-        """Take an address without a scheme for one of HTTPS, and show amounts without zeros at their end."""
+        """Assume HTTPS for URLs without a scheme, and show amounts without trailing zeros."""
         if isinstance(db_field, URLField):
             kwargs["assume_scheme"] = "https"
         if isinstance(db_field, JSONField):
@@ -98,15 +98,15 @@ class RowAdmin(_Page):
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Show nothing chosen for what no row can be."""
+        """Select nothing for a value that cannot be a row's id."""
         if db_field.name in self.get_autocomplete_fields(request):
             kwargs.setdefault("widget", RowSelect(db_field, self.admin_site, using=kwargs.get("using")))
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Tell whether an address may filter the list so: by its filters, and by rows that others link to.
+        """Return whether a query parameter may filter the list: only its filters, and links from other rows.
 
-        The framework takes any column, such as a digest that no page shows, and lets it be guessed letter by letter.
+        Django allows any column, so that a hidden digest could be guessed character by character.
         """
         column, _, how = lookup.partition(LOOKUP_SEP)
         if column in {"pk", self.opts.pk.name}:
@@ -117,13 +117,13 @@ class RowAdmin(_Page):
         return super().lookup_allowed(lookup, value, request)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Delete one by one."""
+        """Delete the rows one by one."""
         for row in queryset:
             row.delete()
 
 
 class KeptAdmin(RowAdmin):
-    """Rows that others speak of: they change, and are never deleted here."""
+    """Rows that other rows refer to: editable, but never deleted here."""
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Never."""
@@ -131,7 +131,7 @@ class KeptAdmin(RowAdmin):
 
 
 class MadeElsewhereAdmin(KeptAdmin):
-    """Rows that begin elsewhere, with what the admin never sees: they change, and are neither added nor deleted."""
+    """Rows that are created elsewhere, with data that the admin never sees: editable, but neither added nor deleted."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Never."""
@@ -139,7 +139,7 @@ class MadeElsewhereAdmin(KeptAdmin):
 
 
 class ReadAdmin(RowAdmin):
-    """Rows that the product alone writes."""
+    """Rows that only the gateway writes."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Never."""
@@ -151,23 +151,23 @@ class ReadAdmin(RowAdmin):
 
 
 class RecordAdmin(ReadAdmin, KeptAdmin):
-    """What happened: to be looked at alone."""
+    """Records of events: read-only."""
 
 
 class _Newest(_Paginator):
-    """The newest rows alone: nobody counts a table of millions, or pages through it."""
+    """A paginator of the newest rows only: it never counts a table of millions."""
 
     def __init__(self, object_list: QuerySet[Any], *args: Any, **kwargs: Any) -> None:
         super().__init__(object_list[: SHOWN + 1], *args, **kwargs)
 
     @cached_property
     def count(self) -> int:
-        """How many rows are shown."""
+        """The number of rows in the list."""
         return min(self._found, SHOWN)
 
     @property
     def told(self) -> str:
-        """How many there are, as far as that is known."""
+        """The total number of rows, as far as known."""
         return f"more than {SHOWN:,}" if self._found > SHOWN else f"{self._found:,}"
 
     @cached_property
@@ -176,22 +176,22 @@ class _Newest(_Paginator):
 
 
 class LongTableAdmin(RecordAdmin):
-    """Rows of a table too long to be searched but by id; `owners` are the columns looked up beside the row's own."""
+    """Rows of a long table, searched by id only; `owners` are further id columns to search."""
 
     paginator = _Newest
     ordering = ("-id",)
     search_help_text = "An exact id"
     search_fields = ("id",)
-    # Only the order of ids has an index over all rows.
+    # Only the primary key has an index over all rows.
     sortable_by = ()
-    # To count what each filter would leave is to read the table whole.
+    # Counting each filter would scan the whole table.
     show_facets = ShowFacets.NEVER
     owners: tuple[str, ...] = ()
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Look an id up, as the row's own first and then as one of its owners'."""
+        """Search an id in the primary key, then in the owners' columns."""
         if not search_term:
             return queryset, False
         identifier = find_id(search_term.strip())
@@ -200,7 +200,7 @@ class LongTableAdmin(RecordAdmin):
         return self.find_first(queryset, identifier, ("pk", *self.owners)), False
 
     def find_first(self, queryset: QuerySet[Any], identifier: UUID, columns: Iterable[str]) -> QuerySet[Any]:
-        """Return the rows that have an id in the first of the columns in which any has it."""
+        """Return the rows with an id in the first column where it occurs."""
         for column in columns:
             found = queryset.filter(**{column: identifier})
             if found.exists():

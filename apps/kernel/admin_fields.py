@@ -1,7 +1,4 @@
-"""Form fields of the admin: amounts without the zeros of their columns, lists as one line each.
-
-Knows how values are typed and shown. Must never know what they mean.
-"""
+"""Form fields of the admin: amounts without trailing zeros, lists with one item per line, finite JSON numbers."""
 
 from __future__ import annotations
 
@@ -19,15 +16,15 @@ from apps.kernel.money import plain
 
 
 class PlainDecimalField(forms.DecimalField):
-    """A decimal to be typed, shown without the zeros that its column has at the end."""
+    """A decimal field without the column's trailing zeros."""
 
     def prepare_value(self, value: Any) -> Any:
-        """Return what the field shows."""
+        """Return the displayed text."""
         return plain(value) if isinstance(value, Decimal) else value
 
 
 class FiniteJsonField(forms.JSONField):
-    """JSON whose numbers PostgreSQL can keep: none that is too large to be one, such as 1e400, and no NaN."""
+    """JSON whose numbers PostgreSQL can store: no overflow such as 1e400, and no NaN."""
 
     def to_python(self, value: Any) -> Any:
         """Return the value. Raises ValidationError."""
@@ -40,10 +37,10 @@ class FiniteJsonField(forms.JSONField):
 
 
 class RowSelect(AutocompleteSelect):
-    """Another table's row, found while one types. What cannot be an id, as a link may have it, is no row's."""
+    """An autocomplete for another table's rows. A value that cannot be an id, as in a bad link, selects none."""
 
     def optgroups(self, name: str, value: Sequence[str], attrs: dict[str, Any] | None = None) -> Any:
-        """Return what can be chosen: the row that is."""
+        """Return the options: the selected row."""
         return super().optgroups(name, [one for one in value if not one or self._may_be(one)], attrs)
 
     def _may_be(self, identifier: Any) -> bool:
@@ -56,12 +53,12 @@ class RowSelect(AutocompleteSelect):
 
 
 class LinesField(forms.CharField):
-    """A list of texts, one a line; blanks around them and empty lines count for nothing."""
+    """A list of texts, one per line; surrounding spaces and empty lines are ignored."""
 
     widget = UnfoldAdminTextareaWidget(attrs={"rows": 5})
 
     def prepare_value(self, value: Any) -> Any:
-        """Return what the field shows."""
+        """Return the displayed text."""
         return "\n".join(str(one) for one in value) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> Any:
@@ -71,5 +68,5 @@ class LinesField(forms.CharField):
         return [line.strip() for line in str(value or "").splitlines() if line.strip()]
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """Tell whether the lines differ."""
+        """Return whether the lines differ."""
         return bool(self.to_python(initial) != self.to_python(data))

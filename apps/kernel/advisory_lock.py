@@ -1,7 +1,6 @@
-"""PostgreSQL advisory locks: jobs that must not run twice at once, each with its number in one enum.
+"""PostgreSQL advisory locks for jobs that must not run concurrently, with one number per job.
 
-Knows every such job by name. Must never know what a job does. Numbers stay as they are: two versions of the product
-that run side by side during an upgrade must mean the same job by the same number.
+Numbers never change: two versions that run side by side during an upgrade must mean the same job.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from django.db import DatabaseError, connection
 
 @unique
 class AdvisoryLock(IntEnum):
-    """What is done by one at a time."""
+    """Jobs that run one at a time."""
 
     MAKE_PARTITIONS = 7_301_001
     PREPARE_DATABASE = 7_301_002
@@ -26,11 +25,11 @@ class AdvisoryLock(IntEnum):
 
 @contextmanager
 def hold_lock(job: AdvisoryLock) -> Iterator[None]:
-    """Do the block while nobody else does the job, waiting for whoever does.
+    """Run the block while holding the job's lock; wait for the current holder.
 
-    The lock ends with the block, or when the process dies. A transaction holds it, on a connection of its own that does
-    nothing else and counts in no pool: PgBouncer may carry out each transaction of the block on another connection.
-    Raises DatabaseError, also after the block where the lock was lost meanwhile.
+    The lock ends with the block, or when the process dies. A transaction on a separate, unpooled connection holds it,
+    because PgBouncer may run each transaction of the block on another connection. Raises DatabaseError, also after the
+    block if the lock was lost meanwhile.
     """
     own = connection.copy()
     own.settings_dict["OPTIONS"].pop("pool", None)
@@ -41,7 +40,7 @@ def hold_lock(job: AdvisoryLock) -> Iterator[None]:
             yield
         own.commit()
     except BaseException:
-        # Closing alone frees the lock only once the server has noticed.
+        # Closing alone releases the lock only when the server notices.
         with suppress(DatabaseError):
             own.rollback()
         raise
@@ -50,6 +49,6 @@ def hold_lock(job: AdvisoryLock) -> Iterator[None]:
 
 
 def lock_in_transaction(job: AdvisoryLock) -> None:
-    """Wait for whoever does the job, and be the only one until the transaction under way ends."""
+    """Take the job's lock until the current transaction ends; wait for the current holder."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [job.value])

@@ -1,7 +1,4 @@
-"""Background work: run on a greenlet of its own where sockets switch greenlets, else at once.
-
-Must never know what is done. What goes wrong there is logged, and nobody else's.
-"""
+"""Background work: runs on its own greenlet in a gevent worker, else immediately. Failures are logged only."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ log = structlog.get_logger(__name__)
 
 
 def run_in_background(work: Callable[[], object]) -> None:
-    """Do the work without letting the caller wait for it, nor see it fail."""
+    """Run the work without blocking the caller; failures are logged."""
     if is_module_patched("socket"):
         gevent.spawn(_contained, work)
     else:

@@ -1,15 +1,15 @@
-"""Cache store: content that organizations cause to be kept, in a store of its own, bounded by organization and in all.
+"""Cache store: content that is stored for organizations, with limits for each organization and in total.
 
-Kept answers, vectors, thinking, logs of streams and sessions at MCP servers are here. Admission never shares memory
-with them: CACHE_URL names their store, which may evict and forget. Where it is the server of REDIS_URL the bounds below
-are the only ones.
+It holds cached answers, embeddings, reasoning, stream logs and sessions at MCP servers. CACHE_URL names a separate
+store, which may evict keys, so that admission never shares memory with this content. If it is the server of REDIS_URL,
+the limits below are the only ones.
 
 Each write is one script: it adds the bytes to the organization's count and drops the organization's oldest entries
-until they fit, then the oldest of the largest organization until all fit. Expired entries are taken off the count with
-the organization's next write, so a count may be too high for a while and is never too low. The one exception is a
-server that evicts a part of an index: then the index begins again, and that server's `maxmemory` holds.
+until they fit, then the oldest of the largest organization until all fit. Expired entries are subtracted with the
+organization's next write, so a count may be too high for a while but is never too low. The exception is a server that
+evicts a part of an index: the index is then reset, and that server's `maxmemory` is the limit.
 
-A cluster keeps the cache in parts by organization, each in one slot, and each with its share of the whole bound.
+In a cluster, the cache is divided into parts by organization, each in one slot with its share of the total limit.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from django.conf import settings
 from apps.kernel.redis import LuaScript, cache_client
 from apps.kernel.redis_cluster_url import is_cluster_url
 
-# Bytes that an entry takes beside its value and its names in the index, and an item of a list beside itself.
+# Bytes of an entry besides its value and its names in the index; and of a list item besides its value.
 ENTRY_OVERHEAD: Final = 512
 ITEM_OVERHEAD: Final = 32
-# Entries that one script drops when all of an organization's go.
+# Entries dropped per script when an organization is erased.
 _BATCH: Final = 1_000
 
-# KEYS[1] has each organization's bytes, and their sum under the empty name: one key, so that neither is lost alone.
+# KEYS[1] has each organization's bytes, and their sum under the empty name, in one key so that they are lost together.
 _ACCOUNTS: Final = f"""
 local accounts, owner = KEYS[1], ARGV[1]
 local prefix = string.match(accounts, '^{{[^}}]*}}:')
@@ -98,7 +98,7 @@ local function note(name, size, seconds, order)
 end
 """
 
-# Arguments: the organization, its bytes, those of all, seconds; then name and value of each entry.
+# Arguments: the organization, its limit, the total limit, seconds; then name and value of each entry.
 _KEEP = LuaScript(
     _ACCOUNTS
     + f"""
@@ -120,7 +120,7 @@ return kept
 """,
     cache_client,
 )
-# Arguments: the organization, its bytes, those of all, seconds, the list, the item, 1 for the first item of a new list.
+# Arguments: the organization, its limit, the total limit, seconds, list, item, 1 for the first item of a new list.
 _APPEND = LuaScript(
     _ACCOUNTS
     + f"""
@@ -171,7 +171,7 @@ _FORGET = LuaScript(
     _ACCOUNTS + "for place = 2, #ARGV do forget(owner, ARGV[place]) end return 1",
     cache_client,
 )
-# Arguments: the organization. Returns whether anything is left.
+# Arguments: the organization. Returns whether entries remain.
 _FORGET_SOME = LuaScript(
     _ACCOUNTS
     + f"""
@@ -186,23 +186,23 @@ return 1
 
 
 class CacheShare(NamedTuple):
-    """An organization's part of the cache: what it keeps there, in at most so many bytes."""
+    """An organization's part of the cache, with its limit in bytes."""
 
     organization_id: UUID
     max_bytes: int
 
     @classmethod
     def of(cls, organization_id: UUID, plan: str) -> CacheShare:
-        """Return the part that an organization has by its plan."""
+        """Return an organization's part by its plan."""
         limits: dict[str, int] = settings.CACHE_BYTES_BY_PLAN
         return cls(organization_id, limits[plan])
 
     def key(self, name: str) -> str:
-        """Return where an entry is in the store."""
+        """Return the key of an entry in the store."""
         return f"{self._prefix}{self.organization_id.hex}:{name}"
 
     def keep(self, entries: Sequence[tuple[str, bytes]], seconds: int) -> int:
-        """Keep values under their names for so long; return how many are kept: too large ones are not.
+        """Store values under their names; return how many were stored: too large ones are not.
 
         Raises RedisError.
         """
@@ -210,10 +210,10 @@ class CacheShare(NamedTuple):
         return int(_KEEP([self._accounts], [self.organization_id.hex, *self._bounds, seconds, *words]))
 
     def append(self, name: str, item: bytes | str, seconds: int, *, is_first: bool) -> bool:
-        """Append to a list, which lasts so long from now; return False, with no list left, where it does not fit.
+        """Append to a list and renew its lifetime; return False, with the list deleted, if it does not fit.
 
-        The first item begins a new list. Any other is refused where the list is gone: it would begin with a hole.
-        Raises RedisError.
+        The first item starts a new list. A later item is refused if the list is gone, because it would start with a
+        gap. Raises RedisError.
         """
         words = [self.organization_id.hex, *self._bounds, seconds, name, item, int(is_first)]
         return bool(_APPEND([self._accounts], words))
@@ -229,7 +229,7 @@ class CacheShare(NamedTuple):
         return list(found)
 
     def read_items(self, name: str, first: int, last: int) -> list[str]:
-        """Return items of a list, both ends included; -1 is the last item. Raises RedisError."""
+        """Return a range of list items, both ends included; -1 is the last item. Raises RedisError."""
         found: Any = cache_client().lrange(self.key(name), first, last)
         return list(found)
 
@@ -238,21 +238,21 @@ class CacheShare(NamedTuple):
         return bool(cache_client().exists(self.key(name)))
 
     def prolong(self, names: Sequence[str], seconds: int) -> None:
-        """Let entries last so long from now. Raises RedisError."""
+        """Renew the lifetime of entries. Raises RedisError."""
         _PROLONG([self._accounts], [self.organization_id.hex, seconds, *names])
 
     def forget(self, *names: str) -> None:
-        """Forget entries. Raises RedisError."""
+        """Delete entries. Raises RedisError."""
         _FORGET([self._accounts], [self.organization_id.hex, *names])
 
     def forget_all(self) -> None:
-        """Forget all that the organization keeps. Raises RedisError."""
+        """Delete all of the organization's entries. Raises RedisError."""
         while _FORGET_SOME([self._accounts], [self.organization_id.hex]):
             pass
 
     @property
     def used_bytes(self) -> int:
-        """How many bytes are counted for the organization. Raises RedisError."""
+        """The bytes counted for the organization. Raises RedisError."""
         found: Any = cache_client().zscore(self._accounts, self.organization_id.hex)
         return int(found or 0)
 
@@ -271,5 +271,5 @@ class CacheShare(NamedTuple):
 
 
 def _parts() -> int:
-    """Return into how many parts the cache is divided."""
+    """Return the number of parts of the cache."""
     return 16 if is_cluster_url(settings.CACHE_URL) else 1

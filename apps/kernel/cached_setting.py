@@ -1,6 +1,6 @@
-"""A cached setting: read on every request without the some twenty steps of Django's settings proxy.
+"""A cached setting: avoids some twenty steps of Django's settings proxy on every request.
 
-Knows how Django tells that a setting has changed, which it does in tests. Must never know which settings there are.
+It follows Django's signal for changed settings, which tests send.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from django.core.signals import setting_changed
 
 
 class CachedSetting:
-    """One setting by its name; `value` is what `settings` says. For constants of modules: it is followed for ever."""
+    """One setting by name; `value` is its current value. For module constants: it is never disconnected."""
 
     def __init__(self, name: str) -> None:
-        """Raises AttributeError when there is no such setting."""
+        """Raises AttributeError if the setting does not exist."""
         self.value: Any = getattr(settings, name)
         self._name = name
         setting_changed.connect(self._follow, weak=False)

@@ -1,8 +1,8 @@
-"""Content encryption at rest (AES-256-GCM): what people ask and models answer, while it lies in a store.
+"""Content encryption at rest (AES-256-GCM): prompts and answers in a store.
 
-Each text has a key of its own, derived from an encryption key and a random salt, so that no number of texts wears a key
-out. Keys are exchanged as for provider credentials: the newest encrypts, every one decrypts. What a text belongs to is
-authenticated with it: under another name it does not open. Must never log, return or raise anything of it.
+Each text has its own key, derived from an encryption key and a random salt, so that no key is overused. Keys rotate as
+for provider credentials: the newest encrypts, all decrypt. The name of a text is authenticated with it, so it cannot be
+decrypted under another name. Content never appears in logs or exceptions.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.encryption import UnreadableSecretError
 
 _KEYS: Final = CachedSetting("ENCRYPTION_KEYS")
-# Written before each text: this layout, and by which key.
+# Header of each text: version of the format, and the id of the key.
 _VERSION: Final = b"e1"
 _ID_BYTES: Final = 4
 _SALT_BYTES: Final = 16
 _HEAD_BYTES: Final = len(_VERSION) + _ID_BYTES + _SALT_BYTES
 _PURPOSE: Final = b"content at rest"
-# A key serves one text: there is nothing to tell apart.
+# A key encrypts only one text, so the nonce can be constant.
 _NONCE: Final = bytes(12)
 
 
 def encrypt_content(content: bytes, name: str) -> bytes:
-    """Return the content encrypted with the newest key, as ASCII; `name` is where it is kept."""
+    """Return the content encrypted with the newest key, as ASCII; `name` is its key in the store."""
     identifier, key = _keys(tuple(_KEYS.value))[0]
     salt = os.urandom(_SALT_BYTES)
     return b64encode(_VERSION + identifier + salt + _cipher(key, salt).encrypt(_NONCE, content, name.encode()))
 
 
 def decrypt_content(encrypted: bytes | str, name: str) -> bytes:
-    """Return the content. Raises UnreadableSecretError for what no key opens, or what was kept under another name."""
+    """Return the content. Raises UnreadableSecretError if no key decrypts it, or if it was stored under another
+    name."""
     try:
         data = b64decode(encrypted, validate=True)
     except (NotBase64Error, ValueError):
@@ -57,13 +58,13 @@ def decrypt_content(encrypted: bytes | str, name: str) -> bytes:
 
 
 def keyed_digest(content: bytes) -> str:
-    """Return a name for content that says nothing of it to whoever has no key: SHA-256 would let them try guesses."""
+    """Return a digest of content that cannot be guessed without the key, unlike SHA-256."""
     _, key = _keys(tuple(_KEYS.value))[0]
     return hmac.digest(key, content, "sha256").hex()
 
 
 def is_keyed_digest(content: bytes, digest: str) -> bool:
-    """Return whether a digest is that of the content by any of the keys, in a time that says nothing of it."""
+    """Return whether a digest matches the content with any of the keys, in constant time."""
     known = [hmac.digest(key, content, "sha256").hex() for _, key in _keys(tuple(_KEYS.value))]
     return any(hmac.compare_digest(one, digest) for one in known)
 
@@ -74,7 +75,7 @@ def _cipher(key: bytes, salt: bytes) -> AESGCM:
 
 @lru_cache(maxsize=2)
 def _keys(written: tuple[str, ...]) -> list[tuple[bytes, bytes]]:
-    """Return each key's short name, and what is derived from it for this purpose: Fernet's own use is another."""
+    """Return each key's id, and the key derived for this purpose, which is separate from Fernet's."""
     raw = [urlsafe_b64decode(one.strip()) for one in written]
     return [(sha256(b"name" + one).digest()[:_ID_BYTES], hmac.digest(one, _PURPOSE, "sha256")) for one in raw]
 

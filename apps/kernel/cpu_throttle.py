@@ -1,7 +1,4 @@
-"""CPU throttling: background work in small pieces with pauses, so that requests do not wait for it.
-
-Knows the processor's scheduler. Must never know what is done.
-"""
+"""CPU throttling: runs background work in small pieces with pauses, so that requests do not wait for it."""
 
 from __future__ import annotations
 
@@ -11,15 +8,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# After so many items, so many seconds: some 0.3 ms of work at a time.
+# Pause length after this many items: about 0.3 ms of work at a time.
 _ITEMS, _SECONDS = 8, 50e-6
 
 
 def throttled(items: Iterable[T]) -> Iterator[T]:
-    """Yield items, and leave the processor to others for a moment after every few.
+    """Yield items, with a short sleep after every few.
 
-    Some kernels let whoever computes go on until their next tick (4 ms at 250 Hz), whoever else wakes up and whatever
-    the priorities; to sleep is what they all understand. It costs no share of the processor, as yielding may.
+    Some kernels let a computing process run until their next tick (4 ms at 250 Hz), regardless of priorities and of
+    waking processes; sleeping works everywhere and, unlike yielding, does not reduce the process's share.
     """
     for number, item in enumerate(items, 1):
         yield item

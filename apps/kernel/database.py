@@ -1,8 +1,7 @@
-"""Database reads on a request's path: timeouts, limited concurrency, and a circuit breaker while PostgreSQL is away.
+"""Database reads on a request's path: timeouts, limited concurrency, and a circuit breaker while PostgreSQL is down.
 
-A server that is silent (stopped, cut off, its disk stuck) answers neither yes nor no; without a limit of ours whoever
-asks waits as long as it is silent. Here the failure is found out once, remembered, and tried again in the background:
-no request is the one that tries. Knows connections and patience. Must never know what is read.
+A hanging server (stopped, cut off, its disk stuck) neither answers nor refuses, so without timeouts every caller would
+hang. Here the failure is detected once, remembered, and retried in the background, not by a request.
 """
 
 from __future__ import annotations
@@ -29,44 +28,44 @@ log = structlog.get_logger(__name__)
 
 Found = TypeVar("Found")
 
-# Seconds that a read on a request's path waits for a connection that answers, then for all answers together, and
-# before both for its turn, while others read.
+# Timeouts in seconds of a read on a request's path: for a connection, for all answers together, and for its turn while
+# others read.
 CONNECTION_TIMEOUT, ANSWER_TIMEOUT, TURN_TIMEOUT = 0.5, 2.0, 5.0
-# Connections of the pool that are left to everybody else, and how many of its own reads use at most.
-_LEFT_TO_OTHERS, _MOST_READERS = 2, 8
-# Seconds for a connection in a process that never had one: it has to be made, on a machine that may be busy starting.
+# Pooled connections that reads leave to others, and maximum concurrent reads.
+_LEFT_TO_OTHERS, _MAX_READERS = 2, 8
+# Timeout of the first connection of a process, which has to be opened, perhaps on a busy machine.
 _FIRST_CONNECTION_TIMEOUT = 2.0
-# Seconds between tries while the database is away.
+# Seconds between retries while the database is down.
 _PAUSES = (0.2, 1.0, 2.0, 4.0, 5.0)
-# How often psycopg looks up while it waits, and so the grain of all patience. Counted in looks and not by the clock: a
-# worker that had no moment to read the answer must not take the database for silent.
+# Interval at which psycopg checks while it waits. Timeouts are counted in intervals and not by the clock, so that a
+# worker that was too busy to read the answer does not take the database for hanging.
 _LOOK = 0.1
-# Seconds beyond the server's own limit of a statement after which nothing more is expected from it.
+# Seconds after the server's own statement timeout until a connection is given up.
 _GRACE = 5.0
-# What the server says (SQLSTATE) when it ends a connection: an operator did, a crash, not yet started; and the class of
-# errors that are the connection's.
+# SQLSTATE codes when the server ends a connection: by an operator, after a crash, during startup; and the class of
+# connection errors.
 _SHUTDOWNS, _CONNECTION_EXCEPTION = frozenset({"57P01", "57P02", "57P03"}), "08"
 
 
 def statement_limit_option() -> str:
-    """Return what a web worker's connections ask of the server as they begin; nothing where there is no limit."""
+    """Return the connection options of web workers; empty without a statement timeout."""
     limit = settings.DATABASE_STATEMENT_TIMEOUT
     return f"-c statement_timeout={int(limit * 1000)}" if limit else ""
 
 
 class DatabaseAwayError(OperationalError):
-    """The database is known not to answer, or there was no turn to ask it."""
+    """The database is known to be down, or too many others are waiting for it."""
 
 
 class TimeoutConnection(psycopg.Connection[Any]):
-    """A connection that does not wait for a silent server for ever: neither on a request's path nor in any web worker.
+    """A connection with timeouts against hanging servers, on a request's path and in any web worker.
 
-    One that was given up in the middle of a statement is closed by the pool when it is given back.
+    A connection that was given up in the middle of a statement is closed by the pool on return.
     """
 
     @classmethod
     def connect(cls, conninfo: str = "", **kwargs: Any) -> TimeoutConnection:
-        """Connect. In a web worker the server ends statements that take longer than DATABASE_STATEMENT_TIMEOUT."""
+        """Connect. In web workers, the server ends statements that take longer than DATABASE_STATEMENT_TIMEOUT."""
         if is_module_patched("socket") and (limit := statement_limit_option()):
             kwargs["options"] = f"{kwargs.get('options') or ''} {limit}".strip()
         made = super().connect(conninfo, **postgres_hosts.in_order(kwargs))
@@ -74,7 +73,7 @@ class TimeoutConnection(psycopg.Connection[Any]):
         return made
 
     def wait(self, gen: PQGen[Found], interval: float = _LOOK, timeout: float | None = None) -> Found:
-        """Wait for an answer. Raises psycopg.OperationalError when patience ends first."""
+        """Wait for an answer. Raises psycopg.OperationalError on timeout."""
         limit = current_timeouts()
         if limit is None:
             if not is_module_patched("socket") or not settings.DATABASE_STATEMENT_TIMEOUT:
@@ -83,7 +82,7 @@ class TimeoutConnection(psycopg.Connection[Any]):
         return super().wait(_until_silent(gen, limit), _LOOK, timeout)
 
     def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
-        """Execute. Nothing (`""`) is what the pool asks to learn whether the server is there: now or never."""
+        """Execute. The pool's empty check (`""`) must succeed at once."""
         if query == "":
             limit = current_timeouts()
             with apply_timeouts(DatabaseTimeouts(0.0, (limit or _CHECK).connection)):
@@ -95,7 +94,7 @@ _CHECK = DatabaseTimeouts(2.0, 2.0)
 
 
 def _until_silent(gen: PQGen[Found], limit: DatabaseTimeouts) -> Generator[Any, Any, Found]:
-    """Yield what `gen` waits for, and pass on what came; end it when nothing has come for too long."""
+    """Yield what `gen` waits for; end it if nothing arrives for too long."""
     try:
         wanted = next(gen)
         while True:
@@ -109,28 +108,28 @@ def _until_silent(gen: PQGen[Found], limit: DatabaseTimeouts) -> Generator[Any, 
 
 
 class DatabaseCircuitBreaker:
-    """Whether the database is known to be away, and who tries it meanwhile: one greenlet, later each time."""
+    """Whether the database is known to be down, with one greenlet that retries at growing intervals."""
 
     def __init__(self) -> None:
         self._away = False
-        # Whether the database has ever been reached from here.
+        # Whether this process has ever reached the database.
         self.reached = False
         self._tries = 0
         self._next_try = 0.0
 
     @property
     def open(self) -> bool:
-        """Whether asking is pointless just now."""
+        """Whether a query is pointless right now."""
         if self._away and not is_module_patched("socket"):
-            # Nobody tries in the background here: now and then whoever asks does.
+            # Without a background retry here, a caller retries now and then.
             return time.monotonic() < self._next_try
         return self._away
 
     def record_failure(self, error: Exception) -> None:
-        """Take note that no connection was to be had."""
+        """Record that no connection could be opened."""
         in_background = is_module_patched("socket")
         if self._away and in_background:
-            # Somebody is at it.
+            # Another greenlet is retrying.
             return
         self._put_off()
         if not self._away:
@@ -140,7 +139,7 @@ class DatabaseCircuitBreaker:
                 gevent.spawn(self._keep_trying)
 
     def record_success(self) -> None:
-        """Take note that there is a connection that answers."""
+        """Record a working connection."""
         if self._away:
             log.warning("database.back", tries=self._tries)
         self._away, self._tries, self.reached = False, 0, True
@@ -152,7 +151,7 @@ class DatabaseCircuitBreaker:
                 with apply_timeouts(DatabaseTimeouts(ANSWER_TIMEOUT, ANSWER_TIMEOUT)):
                     connection.ensure_connection()
                 self.record_success()
-            except Exception:  # noqa: BLE001 - whatever it is, it is tried again
+            except Exception:  # noqa: BLE001 - retried whatever it is
                 self._put_off()
             finally:
                 with suppress(Exception):
@@ -165,31 +164,30 @@ class DatabaseCircuitBreaker:
 
 
 CIRCUIT_BREAKER = DatabaseCircuitBreaker()
-_size = settings.DATABASE_POOL_SIZE or _MOST_READERS
-_turns = BoundedSemaphore(max(1, min(_MOST_READERS, _size - _LEFT_TO_OTHERS)))
+_size = settings.DATABASE_POOL_SIZE or _MAX_READERS
+_turns = BoundedSemaphore(max(1, min(_MAX_READERS, _size - _LEFT_TO_OTHERS)))
 
 
 def is_away() -> bool:
-    """Tell whether the database is known not to answer: then nobody need wait to find out."""
+    """Return whether the database is known to be down, so that callers need not wait for a timeout."""
     return CIRCUIT_BREAKER.open
 
 
 def read(work: Callable[[], Found], *, brief: bool = False) -> Found:
-    """Return what `work` reads from the database for a request, and give the connection back.
+    """Return the result of `work`, which reads from the database for a request, and release the connection.
 
-    Waits its turn, for a connection and for answers, each within bounds. A connection that ends in the middle of it
-    (the server died, or an operator ended it) is replaced, and `work` done once more. `brief` work is one look-up by an
-    index, which needs no limit on the server's side and is spared the three round trips of setting one. Raises
-    DatabaseError, and DatabaseAwayError at once while the database is known to be away.
+    Waits for its turn, a connection and answers, each with a timeout. If the connection ends (a crash, or an operator),
+    it is replaced and `work` runs again. `brief` work is one indexed look-up, which is spared three round trips for a
+    server-side timeout. Raises DatabaseError, and DatabaseAwayError at once while the database is known to be down.
     """
     return _ask(work, brief=brief, repeats=1)
 
 
 def write(work: Callable[[], Found]) -> Found:
-    """Return what `work` returns, which reads and writes for a request, in one transaction; as `read` in all else.
+    """Return the result of `work`, which reads and writes for a request, in one transaction; otherwise like `read`.
 
-    It is not done once more by itself: when the answer is lost on its way nobody knows whether the transaction was
-    committed. So let it be work that may be repeated.
+    It is not repeated automatically: if the answer is lost, it is unknown whether the transaction was committed. So the
+    work must be safe to repeat.
     """
     return _ask(work, brief=False, repeats=0)
 
@@ -201,7 +199,7 @@ def _ask(work: Callable[[], Found], *, brief: bool, repeats: int) -> Found:
     if not _turns.acquire(timeout=TURN_TIMEOUT):
         raise DatabaseAwayError("Too many others wait to read from the database")
     try:
-        # Others may have found out meanwhile.
+        # Others may have detected a failure meanwhile.
         _refuse_while_open()
         connecting = CONNECTION_TIMEOUT if CIRCUIT_BREAKER.reached else _FIRST_CONNECTION_TIMEOUT
         timeouts = DatabaseTimeouts(connecting, ANSWER_TIMEOUT)
@@ -216,7 +214,7 @@ def _ask(work: Callable[[], Found], *, brief: bool, repeats: int) -> Found:
                     log.warning("database.read_again", error=type(error.__cause__ or error).__name__)
                 repeats -= 1
                 connection.close()
-                # A server that starts again is waited for as long as its answer would have been.
+                # A restarting server gets as much time as an answer would.
                 timeouts.connection = max(connecting, timeouts.silence)
     finally:
         # A worker must not hold a database connection while a model answers.
@@ -225,13 +223,13 @@ def _ask(work: Callable[[], Found], *, brief: bool, repeats: int) -> Found:
 
 
 def release_connection() -> None:
-    """Give the connection back to the pool before something that may take its time; inside a transaction it stays."""
+    """Return the connection to the pool before slow work; inside a transaction it stays."""
     if not is_in_transaction():
         connection.close()
 
 
 def is_in_transaction() -> bool:
-    """Tell whether a transaction of the primary is open: what follows has to see what was written in it."""
+    """Return whether a transaction on the primary is open, so that following reads must see its writes."""
     return bool(connection.in_atomic_block)
 
 
@@ -250,17 +248,17 @@ def _connect() -> None:
 
 
 def _is_disconnect(error: Exception) -> bool:
-    """Tell whether the connection ended, rather than that the server refused a statement."""
+    """Return whether the connection ended, as opposed to a refused statement."""
     cause = error.__cause__
     if not isinstance(cause, psycopg.Error):
         return False
-    # What the server did not say itself, libpq and psycopg say of a connection that is gone.
+    # Without a SQLSTATE, the error comes from libpq or psycopg: the connection is gone.
     state = cause.sqlstate
     return state is None or state in _SHUTDOWNS or state.startswith(_CONNECTION_EXCEPTION)
 
 
 def _within_time(work: Callable[[], Found]) -> Found:
-    """Read with a limit that the server keeps too: what nobody waits for any more must not go on there."""
+    """Read with a server-side timeout, so that abandoned queries do not keep running."""
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(int(ANSWER_TIMEOUT * 1000))])

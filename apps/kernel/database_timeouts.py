@@ -1,7 +1,4 @@
-"""Database timeouts: how long the work at hand waits for a connection, and for the answers to its statements.
-
-Knows patience alone. What keeps to it is the connection (`database.py`).
-"""
+"""Database timeouts: how long the current work waits for a connection and for answers; `database.py` enforces them."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from contextvars import ContextVar
 
 
 class DatabaseTimeouts:
-    """How long one piece of work may wait: seconds for a connection, and seconds of silence in all its statements."""
+    """Timeouts of one piece of work: seconds for a connection, and seconds of silence in all its statements."""
 
     __slots__ = ("connection", "silence")
 
@@ -19,7 +16,7 @@ class DatabaseTimeouts:
         self.connection, self.silence = connection, silence
 
     def is_over(self, seconds: float) -> bool:
-        """Take note that nothing came for so many seconds more; return whether it is no use to wait on."""
+        """Record seconds without data; return whether the timeout has passed."""
         self.silence -= seconds
         return self.silence <= 0
 
@@ -28,15 +25,15 @@ _patience: ContextVar[DatabaseTimeouts | None] = ContextVar("database_patience",
 
 
 def current_timeouts() -> DatabaseTimeouts | None:
-    """Return what holds for the work at hand; None where nothing but the usual does."""
+    """Return the timeouts of the current work; None for the defaults."""
     return _patience.get()
 
 
 @contextmanager
 def apply_timeouts(to: DatabaseTimeouts | None) -> Iterator[None]:
-    """Let database work within the block wait no longer than this; past it, it raises OperationalError.
+    """Apply timeouts to database work in the block, which raises OperationalError when they pass.
 
-    With None the usual holds: for what is begun here and goes on afterwards, since greenlets inherit what holds.
+    None restores the defaults, for work that starts here and continues afterwards, because greenlets inherit timeouts.
     """
     token = _patience.set(to)
     try:

@@ -1,7 +1,4 @@
-"""Encryption of secrets at rest (Fernet), under encryption keys that can be rotated.
-
-Knows the encryption keys. Must never log, return or raise anything that carries a secret.
-"""
+"""Encryption of secrets at rest (Fernet), with keys that can be rotated. Secrets never appear in logs or exceptions."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ def encrypt(secret: bytes) -> bytes:
 
 
 def decrypt(encrypted: bytes) -> bytes:
-    """Return the secret, whichever of the encryption keys it was encrypted with. Raises UnreadableSecretError."""
+    """Return the decrypted secret, with any of the encryption keys. Raises UnreadableSecretError."""
     try:
         return _fernet(tuple(settings.ENCRYPTION_KEYS)).decrypt(encrypted)
     except InvalidToken as error:
-        raise UnreadableSecretError("This was sealed with another encryption key") from error
+        raise UnreadableSecretError("This was encrypted with another key") from error
 
 
 @lru_cache(maxsize=2)

@@ -1,4 +1,4 @@
-"""The error tree: every way a request can fail, with its status, type and code. Must never know an envelope.
+"""The error tree: every way a request can fail, with its status, type and code.
 
 ApiError
 ├── InvalidRequest 400      invalid_json · invalid_parameters · model_not_found · unsupported_feature · …
@@ -12,7 +12,7 @@ ApiError
 ├── RateLimited 429
 ├── ClientGone 499
 ├── InternalError 500
-├── UpstreamRefused         an upstream's own 4xx: its status and words
+├── UpstreamRefused         an upstream's own 4xx, with its status and message
 ├── AllProvidersFailed 502
 ├── Overloaded 503
 └── UpstreamTimeout 504
@@ -20,35 +20,35 @@ ApiError
 
 from __future__ import annotations
 
-# 4xx that are no verdict on the request: it may be answered when it is sent again.
+# 4xx statuses that may succeed when the request is repeated.
 _PASSING = frozenset({408, 409, 425, 429, 499})
-# The header by which OpenAI's and Anthropic's SDKs, and what is built on them, are told not to try again.
+# The header that stops retries in the SDKs of OpenAI and Anthropic, and in software based on them.
 NO_RETRY = ("x-should-retry", "false")
 
 
 def is_final(status: int) -> bool:
-    """Tell whether a status is a verdict on the request, which no repetition changes."""
+    """Return whether a status is final, so that repeating the request is pointless."""
     return 400 <= status < 500 and status not in _PASSING
 
 
 class ApiError(Exception):
-    """An answer that is not the one asked for. `message` is for people, `code` for programs.
+    """A failed request. `message` is for people, `code` for programs.
 
-    `param` names the offending field in the client's own words; `retry_after` is in seconds,
-    `headers` go with the answer.
+    `param` names the invalid field as the client wrote it; `retry_after` is in seconds; `headers` are added to the
+    response.
     """
 
     status = 500
     type = "api_error"
     code = "internal_error"
-    # Whether a provider's failure is behind it, and not the gateway or the client.
+    # Whether a provider failed, as opposed to the gateway or the client.
     from_provider = False
-    # Seconds after which to try again where nobody said; None where trying again is of no use.
+    # Default seconds until a retry; None if a retry is pointless.
     retry_after: float | None = None
 
     @property
     def is_final(self) -> bool:
-        """Whether the same request would be refused again, however often it is sent."""
+        """Whether the same request would always be refused again."""
         return is_final(self.status)
 
     def __init__(
@@ -74,7 +74,7 @@ class ApiError(Exception):
 
 
 class InvalidRequest(ApiError):
-    """The request is malformed, out of range, or asks for what cannot be had."""
+    """The request is malformed, out of range, or asks for something unsupported."""
 
     status, type, code = 400, "invalid_request_error", "invalid_parameters"
 
@@ -92,13 +92,13 @@ class PaymentRequired(ApiError):
 
 
 class Forbidden(ApiError):
-    """The caller is known and may not do this."""
+    """The caller is known and lacks the permission."""
 
     status, type, code = 403, "permission_error", "access_denied"
 
 
 class NotFound(ApiError):
-    """There is no such thing, or none that the caller may know of."""
+    """The resource does not exist, or the caller must not know of it."""
 
     status, type, code = 404, "invalid_request_error", "not_found"
 
@@ -110,7 +110,7 @@ class RequestTimeout(ApiError):
 
 
 class Gone(ApiError):
-    """It existed and is archived, deactivated or deleted."""
+    """The resource existed and is archived, deactivated or deleted."""
 
     status, type, code = 410, "invalid_request_error", "gone"
 
@@ -122,13 +122,13 @@ class BodyTooLarge(ApiError):
 
 
 class UnsupportedMediaType(ApiError):
-    """A POST without a content type that the endpoint reads."""
+    """A POST without a content type that the endpoint supports."""
 
     status, type, code = 415, "invalid_request_error", "unsupported_media_type"
 
 
 class RateLimited(ApiError):
-    """Too many requests; `retry_after` says when to come back."""
+    """Too many requests; `retry_after` is the time to wait."""
 
     status, type, code = 429, "rate_limit_error", "rate_limit_exceeded"
 
@@ -140,13 +140,13 @@ class ClientGone(ApiError):
 
 
 class InternalError(ApiError):
-    """A defect of the gateway's own; the message never carries details."""
+    """A defect of the gateway; the message never has details."""
 
     status, type, code = 500, "api_error", "internal_error"
 
 
 class UpstreamRefused(ApiError):
-    """A provider refused the request for what it says (its own 4xx)."""
+    """A provider refused the request because of its content (its own 4xx)."""
 
     status, type, code = 400, "invalid_request_error", "upstream_refused"
 
@@ -158,7 +158,7 @@ class AllProvidersFailed(ApiError):
 
 
 class Overloaded(ApiError):
-    """The gateway cannot take the request right now; it always says when to try again."""
+    """The gateway cannot accept the request right now; `retry_after` is always set."""
 
     status, type, code = 503, "api_error", "overloaded"
     retry_after = 2.0

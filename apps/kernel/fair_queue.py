@@ -1,7 +1,4 @@
-"""Queue that is served in rotation by client (fair queuing): who puts in a thousand things waits for its own.
-
-Knows one client from another. Must never know what waits.
-"""
+"""Fair queue: serves clients in rotation, so that a client with a thousand items delays only itself."""
 
 from __future__ import annotations
 
@@ -13,23 +10,23 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """What waits, by client: one of each is taken, then another of each."""
+    """Items by client: one of each client is taken, then another of each."""
 
     def __init__(self) -> None:
         self._length = 0
-        # By client, the one whose turn is next first; a client for whom nothing waits is not in it.
+        # By client, the next one first; clients without items are removed.
         self._by_client: OrderedDict[Hashable, deque[T]] = OrderedDict()
 
     def __len__(self) -> int:
         return self._length
 
     def put(self, client: Hashable, item: T) -> None:
-        """Let an item of the client wait behind its others."""
+        """Append an item to the client's queue."""
         self._by_client.setdefault(client, deque()).append(item)
         self._length += 1
 
     def take(self) -> T:
-        """Return the item whose turn it is. Raises StopIteration when nothing waits."""
+        """Return the next item. Raises StopIteration if the queue is empty."""
         client, own = next(iter(self._by_client.items()))
         item = own.popleft()
         self._length -= 1
@@ -40,5 +37,5 @@ class FairQueue(Generic[T]):
         return item
 
     def count_ahead_of(self, client: Hashable) -> int:
-        """Return how many would be taken before, and with, what the client put in now."""
+        """Return the position at which a new item of the client would be taken, itself included."""
         return min(self._length, (len(self._by_client.get(client, ())) + 1) * len(self._by_client))

@@ -1,10 +1,9 @@
-"""Cache invalidation by generation token: a random token for each scope, kept in Redis.
+"""Cache invalidation by generation token: a random token for each scope, stored in Redis.
 
-Whoever caches something of a scope keeps the token it was read under and trusts the copy as long as the token stands.
-A lost token is replaced by a new one, so a flushed store makes every copy stale, never one wrongly fresh. On a cluster
-each shard has a token of the catalog's, for a reservation compares it in the shard of its organization (docs/adr/0217):
-the catalog's generation is all of them.
-Must never know what is cached.
+A cached copy keeps the token that it was read under and is valid as long as the token is unchanged. A lost token is
+replaced by a new one, so a flushed store makes every copy stale, never wrongly fresh. In a cluster each shard has its
+own token of the catalog, because a reservation compares it in the shard of its organization (docs/adr/0217); the
+catalog's generation is all of them together.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 CATALOG = "catalog"
 _ORGANIZATION = "org:"
-# Between the tokens of several shards, which are one generation.
+# Separates the tokens of several shards, which form one generation.
 _BETWEEN = ","
 # Returns a token, made where there is none. Refused requests ask for it too, so it is one cheap batched round trip.
 _READ_OR_MAKE = LuaScript(
@@ -40,14 +39,14 @@ _READ_OR_MAKE = LuaScript(
 
 @lru_cache(maxsize=8192)
 def keys_of(scope: str) -> tuple[str, ...]:
-    """Return the Redis keys of a scope's generation: an organization's lies in its shard, the catalog's in each."""
+    """Return the Redis keys of a scope's generation: an organization's is in its shard, the catalog's in each."""
     name, owner = f"gen:{scope}", scope.removeprefix(_ORGANIZATION)
     return money_keys(name) if owner == scope else (money_key(name, shard_of(UUID(owner))),)
 
 
 @lru_cache(maxsize=8192)
 def organization_scope(organization_id: UUID) -> str:
-    """Return the scope that covers all of an organization: its plan, projects, keys, rules and guardrails."""
+    """Return the scope of all data of an organization: plan, projects, keys, rules and guardrails."""
     return f"{_ORGANIZATION}{organization_id}"
 
 
@@ -57,9 +56,9 @@ def new_generation_token() -> str:
 
 
 def read_generation_token(scope: str) -> str:
-    """Return the scope's current generation, making one when there is none. Raises RedisError.
+    """Return the scope's current generation, creating it if needed. Raises RedisError.
 
-    Of the catalog's, what a shard cannot tell is made up: once that shard answers again, the copy is stale there.
+    If a shard does not answer, a token is made up in its place: the copy is then stale once the shard is back.
     """
     names = keys_of(scope)
     if len(names) == 1:
@@ -72,7 +71,7 @@ def read_generation_token(scope: str) -> str:
 
 
 def check_token(scope: str, known: str, shard: int) -> str:
-    """Return a generation that is known where a shard says that it stands, else what that shard says.
+    """Return the known generation if a shard confirms it, else the shard's own token.
 
     Raises RedisError.
     """
@@ -80,21 +79,21 @@ def check_token(scope: str, known: str, shard: int) -> str:
 
 
 def shard_token(token: str, shard: int) -> str:
-    """Return what a shard knows of a generation that all shards have."""
+    """Return a shard's part of a generation of all shards."""
     if SHARD_COUNT == 1:
         return token
     parts = token.split(_BETWEEN)
-    # One that was made up while the store could not tell is of no shard.
+    # A token that was made up without the store belongs to no shard.
     return parts[shard] if len(parts) == SHARD_COUNT else token
 
 
 def confirm_token(told: str, known: str, shard: int) -> str:
-    """Return the known generation of all shards where one of them has told the same, else what that one told."""
+    """Return the known generation of all shards if one of them has reported its part, else the reported token."""
     return known if told == shard_token(known, shard) else told
 
 
 def covers(token: str, told: str) -> bool:
-    """Return whether what was read under a token is as new as what was told: the same, or what a shard says of it."""
+    """Return whether a copy read under `token` is as new as `told`: the same, or one shard's part of it."""
     return told == token or (SHARD_COUNT > 1 and told in token.split(_BETWEEN))
 
 
@@ -103,9 +102,9 @@ def _token_at(name: str) -> str:
 
 
 def bump(scope: str) -> None:
-    """Make every copy of the scope stale, at once for readers that ask with every request.
+    """Invalidate every copy of the scope, at once for readers that compare with every request.
 
-    Without Redis nothing can be told; readers bound the age of their copies for that case.
+    Without Redis no reader can be notified; readers limit the age of their copies for that case.
     """
     names = keys_of(scope)
     if len(names) > 1:
@@ -125,14 +124,14 @@ def _bump_at(name: str) -> RedisError | None:
 
 
 def bump_all() -> None:
-    """Make every copy of every scope stale. Raises RedisError."""
+    """Invalidate every copy of every scope. Raises RedisError."""
     redis = client()
     for name in redis.scan_iter(match=money_pattern("gen:"), count=1_000):
         redis.delete(name)
 
 
 def bump_on_commit(*scopes: str) -> None:
-    """Bump the scopes when the current transaction commits (now, outside one)."""
+    """Bump the scopes when the current transaction commits (immediately, outside of one)."""
 
     def bump_each() -> None:
         for scope in scopes:

@@ -1,7 +1,4 @@
-"""Identity cache: results computed from immutable objects that cannot be hashed, found by object identity.
-
-Knows objects. Must never be used for one that is changed afterwards.
-"""
+"""Identity cache: results computed from immutable, unhashable objects, found by object identity."""
 
 from __future__ import annotations
 
@@ -13,16 +10,16 @@ V = TypeVar("V")
 
 
 class IdentityCache(Generic[K, V]):
-    """A function of one object, computed once for each; all is forgotten once there are more than `most`."""
+    """A function of one object, computed once for each; cleared when it has more than `most` entries."""
 
     def __init__(self, compute: Callable[[K], V], most: int = 4_096) -> None:
         self._compute = compute
         self._most = most
-        # With the object itself: as long as it is kept, no other has its id.
+        # Keeping the object prevents another one from getting its id.
         self._known: dict[int, tuple[K, V]] = {}
 
     def __call__(self, key: K) -> V:
-        """Return the function's value."""
+        """Return the function's result."""
         known = self._known.get(id(key))
         if known is not None:
             return known[1]

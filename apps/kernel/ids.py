@@ -1,7 +1,4 @@
-"""Identifiers: UUIDv7 (RFC 9562), sortable by time, the same style for every resource.
-
-Knows how an id is made and when it was made. Must never know what it identifies.
-"""
+"""Identifiers: UUIDv7 (RFC 9562), sortable by time, for every resource."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import msgspec
 
 _VERSION_AND_VARIANT = (0x7 << 76) | (0b10 << 62)
 _RANDOM_BITS = (1 << 62) - 1
-# Numbers of 64 random bits that nobody has had yet: to ask the kernel for each costs more than all else of an id.
+# Unused random 64-bit numbers, drawn in bulk: a system call for each would dominate the cost of an id.
 _unused: list[int] = []
 _AT_ONCE = struct.Struct("=256Q")
 os.register_at_fork(after_in_child=_unused.clear)
@@ -31,7 +28,7 @@ def new_id() -> UUID:
 
 
 def random_number() -> int:
-    """Return 64 bits of the kernel's randomness."""
+    """Return 64 random bits from the kernel."""
     try:
         return _unused.pop()
     except IndexError:
@@ -41,27 +38,27 @@ def random_number() -> int:
 
 
 def _uuid_of(number: int) -> UUID:
-    """Return the UUID of a number that is one: its own constructor looks at five other ways to say it and takes three
+    """Return the UUID with a number that is valid: UUID's own constructor checks five other arguments and takes three
     times as long."""
     identifier = object.__new__(UUID)
-    # It refuses to be changed, so it is filled as its constructor does.
+    # UUIDs are immutable, so it is filled as its constructor does.
     object.__setattr__(identifier, "int", number)
     object.__setattr__(identifier, "is_safe", SafeUUID.unknown)
     return identifier
 
 
-# What `str` says of an id, in a fourth of the time.
+# The same as `str` of an id, in a quarter of the time.
 text_of: Callable[[UUID], str] = msgspec.to_builtins
 
 
 def time_of(identifier: UUID) -> datetime:
-    """Return the moment (UTC, to the millisecond) at which a UUIDv7 was made."""
+    """Return the creation time of a UUIDv7 (UTC, to the millisecond)."""
     milliseconds = identifier.int >> 80
     return datetime.fromtimestamp(milliseconds // 1000, UTC).replace(microsecond=milliseconds % 1000 * 1000)
 
 
 def find_id(text: str) -> UUID | None:
-    """Return the id that a client wrote, or None when it cannot be one."""
+    """Return the id in a client's text, or None if it is invalid."""
     try:
         return UUID(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""JSON bounds (denial-of-service limits), checked over the bytes before parsing: values, depth, names, digits.
+"""JSON bounds (denial-of-service limits), checked on the bytes before parsing: values, depth, names, digits.
 
 A few bytes of JSON can become a hundred times as much memory, and seconds of parsing. This counts first, piece by piece
-at the speed of C, and stops at the first bound that is passed. Knows JSON's marks. Must never judge whether it is
-valid: a parser does that next, and gets no further than what was counted here.
+at the speed of C, and stops at the first bound that is exceeded. It does not validate the JSON: a parser does that
+next, and reads no further than was counted here.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-# Bytes that are looked at in one step; other threads may go on in between.
+# Bytes per step; other threads may run in between.
 _PIECE: Final = 64 * 1024
 _ESCAPED_BACKSLASH, _ESCAPED_QUOTE = rb"\\", rb"\""
-# Of the same length, so that lengths of strings stay what they are.
+# It has the same length, so that lengths of strings stay the same.
 _STAND_IN: Final = b"__"
-# Some write base64 in lines of 64 characters and more, and some escape its slashes: one of this many characters.
+# Some encoders write base64 in lines of 64 characters or more, or escape its slashes: one escape per this many
+# characters.
 _ESCAPES_IN_BASE64: Final = 16
 _WHITE_SPACE: Final = b" \t\r\n"
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
-# Opening brackets are one more level, closing ones one less (255 is -1 in a signed byte).
+# Opening brackets add a level, closing ones remove one (255 is -1 in a signed byte).
 _LEVELS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _OF_NUMBERS: Final = b"0123456789+-.eE"
 _NUMBERS: Final = bytes(ord("0") if code in _OF_NUMBERS else ord(",") for code in range(256))
 
 
 class Bounds(NamedTuple):
-    """The most that JSON may hold.
+    """The maximums of JSON.
 
-    `values` are entries of arrays and objects, an empty one counted as having one, and the whole; `depth` is how many
-    arrays and objects lie within one another; `name` is bytes of an object's name, `digits` characters of a number.
-    `text` is bytes that are costly to read: pieces of 64 KB with blanks, more than a few escapes, or characters beyond
-    ASCII. Base64 is none of it.
+    `values` are entries of arrays and objects, counting an empty one as one, and the whole; `depth` is the nesting of
+    arrays and objects; `name` is bytes of an object's key, `digits` characters of a number. `text` is bytes that are
+    slow to tokenize: 64 KB pieces with spaces, more than a few escapes, or non-ASCII characters. Base64 does not count.
     """
 
     values: int
@@ -46,7 +46,7 @@ class Bounds(NamedTuple):
 
 
 class OutOfBounds(ValueError):
-    """JSON that passes a bound; the message says how, to go behind "The request body". `bound` is which."""
+    """JSON exceeds a bound; the message continues "The request body". `bound` names it."""
 
     def __init__(self, bound: str, message: str) -> None:
         super().__init__(message)
@@ -54,31 +54,31 @@ class OutOfBounds(ValueError):
 
 
 def decode_within(data: bytes, bounds: Bounds) -> Any:
-    """Return the value of JSON. Raises OutOfBounds, and msgspec.DecodeError or UnicodeDecodeError for what is none."""
+    """Return the value of JSON. Raises OutOfBounds, and msgspec.DecodeError or UnicodeDecodeError for invalid JSON."""
     check(data, bounds)
     return msgspec.json.decode(data)
 
 
 def decode_text_within(text: str, bounds: Bounds) -> Any:
-    """Return the value of JSON that stands in a text. Raises as `decode_within` does; short texts may be deep."""
+    """Return the value of JSON in a string. Raises as `decode_within` does; short texts may be deep."""
     if len(text) > min(bounds.values, bounds.name, bounds.digits):
         check(text.encode("utf-8", "surrogatepass"), bounds)
     return msgspec.json.decode(text)
 
 
 def check(data: bytes, bounds: Bounds) -> None:
-    """Raise OutOfBounds unless JSON is within bounds. Of bytes that are no JSON, what is before the first error is."""
+    """Raise OutOfBounds unless JSON is within bounds. Invalid JSON is checked up to the first error."""
     size = len(data)
     if (
         size <= bounds.name
         and size <= bounds.digits
         and size <= bounds.values
-        # As often as it opens, it can be deep; usual bodies end here.
+        # It cannot be deeper than its number of opening brackets; usual bodies end here.
         and (size <= bounds.depth or data.count(b"{") + data.count(b"[") <= bounds.depth)
     ):
         return
     if size > bounds.text:
-        # First: it takes a fraction of the time of counting, for bodies that no model reads.
+        # First, because it is much faster than counting, for bodies that no model could read.
         _check_text(data, bounds.text)
     scan = _Scan(bounds)
     for start in range(0, size, _PIECE):
@@ -100,18 +100,18 @@ def _is_text(piece: bytes) -> bool:
 
 
 class _Scan:
-    """What was counted so far."""
+    """The counts so far."""
 
     __slots__ = ("_bounds", "_depth", "_ended_long", "_escape", "_in_string", "_number", "_string", "_values")
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._values, self._depth = 1, 0
-        # Bytes so far of the string that is not yet at its end, and whether there is one.
+        # Bytes so far of an unfinished string, and whether there is one.
         self._in_string, self._string = False, 0
-        # Whether the last string was longer than a name may be: a colon behind it makes it one.
+        # Whether the last string was longer than a name may be: a following colon makes it a name.
         self._ended_long = False
-        # A backslash whose second half has not come; the characters of a number whose end has not come.
+        # A backslash without its second half; the characters of an unfinished number.
         self._escape = self._number = b""
 
     def take(self, piece: bytes) -> None:
@@ -121,10 +121,10 @@ class _Scan:
             self._escape = b"\\" if piece.endswith(b"\\") else b""
             piece = piece.removesuffix(b"\\").replace(_ESCAPED_QUOTE, _STAND_IN)
         parts = piece.split(b'"')
-        # Parts alternate; those at odd places are strings, unless the piece begins within one.
+        # Parts alternate; those at odd positions are strings, unless the piece begins within one.
         within = self._in_string
         self._measure_strings(parts, within)
-        # A quote stands for every string.
+        # A quote represents each string.
         marks = b'"'.join(parts[1::2] if within else parts[::2])
         if within and len(parts) > 1:
             marks = b'"' + marks
@@ -153,14 +153,14 @@ class _Scan:
                 self._follow(outside[behind], last=behind == len(outside) - 1 and not strings[place + 1 :])
 
     def _follow(self, marks: bytes, *, last: bool) -> None:
-        """Refuse a colon behind a long string; white space up to the end of a piece leaves the matter open."""
+        """Refuse a colon after a long string; white space up to the end of a piece leaves it open."""
         marks = marks.lstrip(_WHITE_SPACE)
         if marks.startswith(b":"):
             raise OutOfBounds("name", f"holds a name longer than {self._bounds.name} bytes")
         self._ended_long = last and not marks
 
     def _count(self, marks: bytes) -> None:
-        """Count what stands outside of strings."""
+        """Count values, levels and digits outside of strings."""
         bounds = self._bounds
         opens = marks.count(b"[") + marks.count(b"{")
         self._values += opens + marks.count(b",")

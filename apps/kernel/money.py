@@ -1,7 +1,6 @@
-"""Money: exact decimal amounts in USD, twelve digits after the point.
+"""Money: exact decimal amounts in USD with twelve decimals.
 
-A price has at most six digits per million tokens, so a token costs a whole number of 1e-12 USD: sums never round.
-Must never know what is paid for.
+A price has at most six decimals per million tokens, so a token costs a whole number of 1e-12 USD: sums never round.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ DECIMAL_PLACES = 12
 _STEP = Decimal(1).scaleb(-DECIMAL_PLACES)
 NANO = 10**9
 MAX_DIGITS = 24
-# The most that a column holds: a step below a trillion.
+# The maximum of a column: a step below a trillion.
 LARGEST = Decimal(10) ** (MAX_DIGITS - DECIMAL_PLACES) - _STEP
-# Wide enough for what no column holds: an absurd amount must not be an error where it is only being rounded.
+# Wide enough for amounts beyond any column: rounding an absurd amount must not raise.
 _WIDE = Context(prec=80)
 
 
@@ -29,7 +28,7 @@ def exact(amount: Decimal) -> Decimal:
 
 
 def storable(amount: Decimal) -> Decimal:
-    """Return the nearest amount that a column holds; 0 for what is no number."""
+    """Return the nearest amount that a column can hold; 0 for NaN."""
     if not amount.is_finite():
         return ZERO
     return exact(min(max(amount, -LARGEST), LARGEST))
@@ -42,12 +41,12 @@ def plain(amount: Decimal) -> str:
 
 
 def nanos_up(amount: Decimal) -> int:
-    """Return `amount` in whole 1e-9 USD, rounded up: what a reservation holds."""
+    """Return `amount` in whole 1e-9 USD, rounded up, for holds."""
     return ceil(amount * NANO)
 
 
 def nanos_down(amount: Decimal) -> int:
-    """Return `amount` in whole 1e-9 USD, rounded down: what a balance may promise."""
+    """Return `amount` in whole 1e-9 USD, rounded down, for balances."""
     return floor(amount * NANO)
 
 

@@ -1,8 +1,8 @@
-"""Name lookups on native threads of their own: the operator's names on one pool, tenants' on another, bounded by owner.
+"""Name lookups on native threads: the operator's names on one pool, tenants' on another with a limit per owner.
 
-The C library asks, so that /etc/hosts, nsswitch, search domains and service names of containers mean here what they
-mean to every other program (docs/adr/0235). It cannot be interrupted: a thread stays busy until the library gives up on
-a name whose servers are silent, however soon its caller does. So a tenant's share of the threads is bounded, and a name
+The C library does the lookup, so that /etc/hosts, nsswitch, search domains and service names of containers work as in
+every other program (docs/adr/0235). It cannot be interrupted: a thread stays busy until the library gives up on a name
+with unresponsive servers, even if its caller has left. So each tenant's share of the threads is limited, and a name
 that did not answer is refused for some seconds.
 """
 
@@ -22,35 +22,35 @@ from apps.kernel.errors import Overloaded
 from apps.kernel.native_thread_pool import NativeThreadPool
 from apps.kernel.owner_slots import OwnerSlots
 
-# Of the operator's names, which are few and come from the catalog; and of all tenants' names together.
+# Threads for the operator's names, which are few and come from the catalog; and for all tenants' names together.
 OPERATOR_THREADS: Final = 8
 TENANT_THREADS: Final = 64
-# Names of one tenant that are looked up at a time, in one process.
+# Concurrent lookups for one tenant in one process.
 TENANT_SHARE: Final = 4
-# Seconds for the lookup of a tenant's name, its turn included, and for which a name that did not answer is refused.
+# Timeout of a tenant's lookup in seconds, with its wait for a thread; also how long a silent name is refused.
 TENANT_PATIENCE: Final = 5.0
 SILENCE_KEPT: Final = 10.0
-# Names that are remembered as silent.
+# Maximum remembered silent names.
 _MAX_SILENT: Final = 10_000
 
-# A family, a kind, a protocol, a canonical name, and the socket's address.
+# Family, type, protocol, canonical name, and the socket's address.
 AddressInfo = tuple[int, int, int, str, tuple[Any, ...]]
 
-# The library's own: gevent's runs on the hub's pool, with everything else that has no pool.
+# The original function: gevent's runs on the hub's pool with all other work.
 _getaddrinfo: Callable[..., list[AddressInfo]] = get_original("socket", "getaddrinfo")
 _parse: Callable[..., list[AddressInfo]] = _getaddrinfo
 
 
 class SilentName(OSError):
-    """The servers of a name gave no answer in time."""
+    """The servers of a name did not answer in time."""
 
 
 class LookupsBusy(OSError):
-    """The owner, or all tenants together, have as many lookups under way as there may be."""
+    """The owner, or all tenants together, have reached the limit of concurrent lookups."""
 
 
 def find_numeric(host: str, port: int) -> list[AddressInfo]:
-    """Return the addresses of a host that is written as a number in any spelling; none for a name. Makes no lookup."""
+    """Return the addresses of a host in any numeric notation; empty for a name. Makes no lookup."""
     try:
         return _parse(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -58,7 +58,7 @@ def find_numeric(host: str, port: int) -> list[AddressInfo]:
 
 
 class OperatorLookups:
-    """Lookups of names that the operator or the catalog gave. They wait for no tenant's."""
+    """Lookups of names from the operator or the catalog. They never wait for a tenant's."""
 
     def __init__(self, threads: int = OPERATOR_THREADS) -> None:
         self._pool = NativeThreadPool(threads, awaited=False)
@@ -69,7 +69,7 @@ class OperatorLookups:
 
 
 class TenantLookups:
-    """Lookups of names that tenants gave: a few at a time for each owner, each name once at a time."""
+    """Lookups of tenants' names: a few at a time for each owner, one at a time for each name."""
 
     def __init__(self, threads: int = TENANT_THREADS, share: int = TENANT_SHARE) -> None:
         self._pool = NativeThreadPool(threads, awaited=False)
@@ -80,8 +80,8 @@ class TenantLookups:
     def find(self, host: str, port: int, owner: Hashable, patience: float = TENANT_PATIENCE) -> list[AddressInfo]:
         """Return a host's addresses, within `patience` seconds. `owner` is the organization that gave the name.
 
-        Raises OSError: SilentName for one that gave no answer in time, now or a moment ago; LookupsBusy; and
-        UnicodeError for what cannot be a name. Off the event loop's thread it takes as long as the library does.
+        Raises OSError: SilentName if the name did not answer in time, now or recently; LookupsBusy; and UnicodeError
+        for an invalid name. Outside of the event loop's thread, it takes as long as the library does.
         """
         if found := find_numeric(host, port):
             return found
@@ -106,14 +106,14 @@ class TenantLookups:
             raise
 
     def _begin(self, host: str, port: int, owner: Hashable, patience: float) -> _Lookup:
-        """Return the lookup of a name, begun now unless another began it meanwhile. Raises LookupsBusy."""
+        """Return the lookup of a name, started now unless one is running. Raises LookupsBusy."""
         if not self._slots.acquire(owner, patience):
             raise LookupsBusy(host)
         if (other := self._under_way.get(host)) is not None:
             self._slots.release(owner)
             return other
         lookup = self._under_way[host] = _Lookup()
-        # The lookup goes on after its caller has left, because the thread does.
+        # The lookup continues after its caller has left, because the thread does.
         gevent.spawn(self._look_up, lookup, host, port, owner, patience)
         return lookup
 
@@ -136,11 +136,11 @@ class TenantLookups:
 
 
 class _Lookup:
-    """A lookup under way, for all who wait for it."""
+    """A running lookup, shared by all who wait for it."""
 
     def __init__(self) -> None:
         self.outcome: AsyncResult[list[AddressInfo]] = AsyncResult()
-        # Whether a thread has begun to ask; before that the name is not to blame.
+        # Whether a thread has started; before that the name is not to blame.
         self.is_asking = False
 
     def ask(self, host: str, port: int) -> list[AddressInfo]:

@@ -1,10 +1,9 @@
-"""Thread pool of native threads beside the event loop, for computing that would hold up every other greenlet.
+"""Thread pool of native threads beside the event loop, for computing that would block every other greenlet.
 
-Python code on a thread lets the loop's thread in every few milliseconds; a single call into C does not. Knows how much
-is done at a time, and how long others wait. Must never know what the work is.
+Python code on a thread lets the loop's thread run every few milliseconds; a single call into C does not.
 
-A process ends only when its threads are idle. Python ends a thread that comes back from C code to an interpreter that
-is gone, by unwinding its stack; C++ (RE2, greenlets) and Rust do not survive that, and the process aborts.
+A process ends only when its threads are idle. Python ends a thread that returns from C code to a finalized interpreter
+by unwinding its stack; C++ (RE2, greenlets) and Rust do not survive that, and the process aborts.
 """
 
 from __future__ import annotations
@@ -28,37 +27,37 @@ T = TypeVar("T")
 
 # Whether this is a thread of such a pool.
 _on_pool_thread: ContextVar[bool] = ContextVar("on_pool_thread", default=False)
-# Seconds after which a client whose work found no thread may try again: about as long as such work takes.
+# Seconds for a client's retry if no thread was free: about as long as such work takes.
 _RETRY_AFTER: Final = 2.0
-# Seconds for the work under way when the process ends; after that the process ends at once, with exit code 1.
+# Seconds for running work when the process ends; then it exits at once, with code 1.
 END_PATIENCE: Final = 10.0
-# Between two looks, and for an idle thread to come to rest.
+# Seconds between checks, and for an idle thread to settle.
 _PAUSE: Final = 0.01
 
 
 class NativeThreadPool:
-    """So many threads of this process, started when they are first needed."""
+    """A number of threads of this process, started on first use."""
 
     def __init__(self, threads: int, *, awaited: bool = True) -> None:
-        """Not `awaited`: the process may end while the threads wait in plain C, as the library's name lookups do."""
+        """If not `awaited`, the process may end while the threads wait in C code, as the name lookups do."""
         self._threads = threads
         self._awaited = awaited
 
     @cached_property
     def _pool(self) -> tuple[ThreadPool, BoundedSemaphore]:
-        """The threads, and what says whether one of them is free."""
+        """The threads, and a semaphore for the free ones."""
         threads = ThreadPool(self._threads)
         if self._awaited:
             atexit.register(_await_idleness, threads)
         return threads, BoundedSemaphore(self._threads)
 
     def run(self, work: Callable[[], T], *, patience: float | None = None, refusal: str = "") -> T:
-        """Return what the work returns, while other greenlets go on.
+        """Return the result of the work, while other greenlets run.
 
-        It is done there and then on a thread of a pool, and on any other thread beside the event loop, as development
-        servers and tests have: that one holds up nobody but itself, and no loop but the pool's may wait for the pool.
-        The work must not wait for anything, nor touch what belongs to the event loop. Raises what it raises, and
-        Overloaded with the words of `refusal` when no thread was free for `patience` seconds (None: for ever).
+        It runs directly on a thread of a pool, and on any thread outside the event loop, as in development servers and
+        tests: such a thread blocks only itself, and must not wait for the pool from another loop. The work must not
+        wait for anything, nor use objects of the event loop. Raises its exceptions, and Overloaded with the message
+        `refusal` if no thread was free for `patience` seconds (None: no limit).
         """
         if _on_pool_thread.get() or not gevent.get_hub().main_hub:
             return work()
@@ -70,7 +69,7 @@ class NativeThreadPool:
         except BaseException:
             free.release()
             raise
-        # When the work has ended, and not when whoever waits for it has: a client may leave before.
+        # Released when the work ends, not when its caller stops waiting: a client may leave before.
         outcome.rawlink(lambda _: free.release())
         done, value = cast(tuple[bool, Any], outcome.get())
         try:
@@ -78,28 +77,28 @@ class NativeThreadPool:
                 return cast(T, value)
             raise value
         finally:
-            # An exception holds this frame, and with it what was worked on: the frame must not hold the exception.
+            # An exception holds this frame, and with it the work's data: the frame must not hold the exception.
             del value, outcome
 
 
 def _outcome_of(work: Callable[[], Any]) -> tuple[bool, Any]:
-    """Return whether the work was done, and its result or exception: one that leaves a thread is printed."""
+    """Return whether the work succeeded, and its result or exception: an exception that leaves a thread is printed."""
     _on_pool_thread.set(True)
     try:
         return True, work()
-    except BaseException as error:  # noqa: BLE001 - it is raised where the work was asked for
+    except BaseException as error:  # noqa: BLE001 - raised again in the caller
         return False, error
 
 
 def _await_idleness(threads: ThreadPool) -> None:
-    """Wait, when the process ends, until no thread of the pool works. None gets new work: no greenlet runs any more."""
+    """Wait at process exit until no thread of the pool works. No new work starts, because greenlets no longer run."""
     sleep = get_original("time", "sleep")
     for _ in range(round(END_PATIENCE / _PAUSE)):
         if not len(threads):
-            # From the end of its work to its wait for more a thread runs some lines of Python.
+            # After its work, a thread still runs some lines of Python before it waits.
             sleep(_PAUSE)
             return
         sleep(_PAUSE)
-    sys.stderr.write(f"a thread still computes after {END_PATIENCE:.0f} s: the process ends without it\n")
+    sys.stderr.write(f"a thread is still computing after {END_PATIENCE:.0f} s: exiting without it\n")
     sys.stderr.flush()
     os._exit(1)

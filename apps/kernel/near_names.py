@@ -1,6 +1,6 @@
-"""Near names: the known names that a misspelled one was probably meant for, by their edit distance. Pure.
+"""Near names: suggestions for a misspelled name, by edit distance. Pure.
 
-What is compared is bounded: a client that sends nothing but unknown names must not cost more than one that is served.
+The number of comparisons is limited: a client that sends only unknown names must not cost more than any other.
 """
 
 from __future__ import annotations
@@ -8,28 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-# Names shorter or longer than this are not compared. Of the known ones, so many are, those first that could be nearest.
+# Names outside of this length are not compared. Maximum known names to compare, the most similar in length first.
 _MIN_LENGTH, _MAX_LENGTH = 2, 64
 _MAX_COMPARED: Final = 12
 MAX_SUGGESTIONS: Final = 3
-# One edit for every so many characters of a name, at least one and at most so many.
+# One edit per this many characters of a name, at least one and at most `_MAX_EDITS`.
 _CHARACTERS_PER_EDIT, _MAX_EDITS = 4, 3
 
 
 class NearNames:
-    """Known names, made ready to be compared. Upper and lower case are the same to it."""
+    """Known names, prepared for case-insensitive comparison."""
 
     def __init__(self, known: Iterable[str]) -> None:
-        # By their length: each with its spelling in lower case, and its letters.
+        # By length: each with its lower-case spelling, and its letters.
         self._known: dict[int, list[tuple[str, str, int]]] = {}
         for name in dict.fromkeys(known):
             spelled = name.lower()
             self._known.setdefault(len(spelled), []).append((name, spelled, _letters(spelled)))
 
     def find(self, wanted: str, ignored: int = 0) -> list[str]:
-        """Return the names that are nearest to `wanted`, all equally near, in their order; none that is not near.
+        """Return the names nearest to `wanted`, all at the same distance, in their order; none if all are too far.
 
-        The first `ignored` characters do not count towards how many edits a name of its length may be away.
+        The first `ignored` characters do not count towards the allowed number of edits.
         """
         if len(wanted) - ignored < _MIN_LENGTH or len(wanted) > _MAX_LENGTH:
             return []
@@ -39,7 +39,7 @@ class NearNames:
         possible = []
         for other_length in range(length - bound, length + bound + 1):
             for name, spelled, others in self._known.get(other_length, ()):
-                # An edit brings in one letter at most, and takes one away, so that no distance is below these.
+                # An edit adds or removes at most one letter, which gives a lower bound of the distance.
                 missing = (letters & ~others).bit_count()
                 if missing <= bound and (surplus := (others & ~letters).bit_count()) <= bound:
                     possible.append((max(missing, surplus, abs(other_length - length)), name, spelled))
@@ -58,7 +58,7 @@ class NearNames:
 
 
 def _letters(name: str) -> int:
-    """Return a set of the letters of a name, a bit for each; some letters share one."""
+    """Return the set of a name's letters as bits; some letters share one."""
     bits = 0
     for letter in name:
         bits |= 1 << (ord(letter) & 63)
@@ -66,8 +66,8 @@ def _letters(name: str) -> int:
 
 
 def _distance(one: str, other: str, bound: int) -> int:
-    """Return how many letters have to be put in, taken out, replaced, or swapped with the next one to make `other` of
-    `one`; anything above the bound once it is more."""
+    """Return the number of insertions, deletions, replacements and swaps of neighbors that turn `one` into `other`; any
+    value above `bound` once it is exceeded."""
     # Cells further than the bound from the diagonal are above it, and are not computed.
     far, width = bound + 1, len(other)
     before: list[int] = []

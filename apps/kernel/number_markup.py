@@ -1,6 +1,6 @@
-"""Number markup: the numbers of a text as `<data>` elements, which a page's script writes in the reader's locale.
+"""Number markup: marks numbers in a text as `<data>` elements, which the page's script writes in the reader's locale.
 
-The English text stays for readers without scripts. Pure. Must never know what is counted or paid for.
+Readers without scripts see the English text. Pure.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import re
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-# A number as `number_formats` and the filters of pages write it: `12,345`, `-$0.00000135`, `1.25%`. No part of a name,
-# as in `gpt-5`, of a date or of a version.
+# A number as `number_formats` and template filters write it: `12,345`, `-$0.00000135`, `1.25%`; not inside a name such
+# as `gpt-5`, a date or a version.
 _NUMBER = re.compile(r"(?<![\w.:/-])-?\$?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?%?(?![\w:/-]|[.,]\d)")
 
 
 def mark_numbers(text: str) -> SafeString:
     """Return a text with its English numbers marked: `<data value="0.00000135" data-number="USD">$0.00000135</data>`.
 
-    The value has the digits that the text shows. What else is in the text is escaped.
+    The value has the digits in the text. Other text is escaped.
     """
     parts: list[str] = []
     end = 0

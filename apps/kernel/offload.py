@@ -1,7 +1,6 @@
-"""Thread pool for work on large bodies, so that the event loop goes on meanwhile.
+"""Thread pool for work on large bodies, so that the event loop keeps running.
 
-A single call into C holds up the loop for as long as it lasts, so what is done here goes through a large text in
-pieces. Knows sizes. Must never know what the work is.
+A single call into C blocks the loop, so such work should process a large text in pieces.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from apps.kernel.native_thread_pool import NativeThreadPool
 
 T = TypeVar("T")
 
-# Bytes from which on a body's work leaves the event loop: below, it takes a few milliseconds at most.
+# Bytes from which a body's work leaves the event loop: below, it takes a few milliseconds at most.
 LARGE: Final = 256 * 1024
-# Few: they take the time of the same processor, and each makes the event loop wait once more.
+# Few: they share the processor, and each delays the event loop.
 _THREADS: Final = NativeThreadPool(2)
 # Seconds that work may wait for a thread.
 PATIENCE: Final = 10.0
 
 
 def offload(size: int, work: Callable[[], T]) -> T:
-    """Return what the work on so many bytes returns; large work is done on a thread while other greenlets go on.
+    """Return the result of work on a body of this size; work on a large one runs on a thread while other greenlets run.
 
-    The work must not wait for anything, nor touch what belongs to the event loop. Raises what it raises, and Overloaded
-    when no thread was free for too long.
+    The work must not wait for anything, nor use objects of the event loop. Raises its exceptions, and Overloaded if no
+    thread was free for too long.
     """
     if size < LARGE:
         return work()
@@ -36,7 +35,7 @@ def offload(size: int, work: Callable[[], T]) -> T:
 def offload_or_run(size: int, work: Callable[[], T]) -> T:
     """Return what the work returns, as `offload` does; work that gets no thread in time is done on the event loop.
 
-    For what can no longer be refused: an answer that is paid for, and its record. The work never raises Overloaded.
+    For work that must not fail: an answer that is paid for, and its record. The work never raises Overloaded.
     """
     try:
         return offload(size, work)

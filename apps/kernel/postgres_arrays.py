@@ -1,6 +1,6 @@
-"""PostgreSQL array literals, written as text: half (ids) to a ninth (amounts) of the driver's time for arrays.
+"""PostgreSQL array literals, written as text in half (ids) to a ninth (amounts) of the driver's time for arrays.
 
-Knows PostgreSQL's notation. Must never be given text that somebody else wrote: nothing is quoted.
+Nothing is quoted, so texts must be our own words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Price cards: what a model costs at a provider, as its data file states it. Pure.
+"""Price cards: the prices of a model at a provider, as its data file states them. Pure.
 
-A card has a place for everything that a price depends on: what is counted, how long the prompt is (`tiers`), how fast
-it is served (`service_tiers`), where it is computed (`regions`) and which tools of the provider's it uses (`tools`).
+A card covers everything that a price depends on: the unit, the prompt's length (`tiers`), the service tier
+(`service_tiers`), the region (`regions`) and the provider's own tools (`tools`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-# Prices of tokens: those that a tier of service, a region or a batch API changes.
+# Token prices, which a service tier, a region or a batch API changes.
 TOKEN_PRICES = (
     *("input", "output", "cached_input", "cache_write", "cache_write_1h", "reasoning"),
     *("image_input", "image_output", "audio_input", "audio_output", "cached_audio", "cached_image"),
@@ -19,7 +19,7 @@ TOKEN_PRICES = (
 
 
 class PriceTier(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Other prices for prompts of more than `above_input_tokens` tokens; None keeps the base price."""
+    """Prices for prompts of more than `above_input_tokens` tokens; None keeps the base price."""
 
     above_input_tokens: int
     input: Decimal | None = None
@@ -30,7 +30,7 @@ class PriceTier(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ServiceTier(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Prices of tokens at another tier of service; None keeps the usual price. `tiers` are those of long prompts."""
+    """Token prices of another service tier; None keeps the usual price. `tiers` are those of long prompts."""
 
     input: Decimal | None = None
     output: Decimal | None = None
@@ -47,17 +47,16 @@ class ServiceTier(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Prices of one model at one provider; None is "not stated".
+    """Prices of one model at one provider; None means "not stated".
 
-    Token prices are USD per million tokens, and `characters` USD per million characters read aloud. `image` is USD per
-    picture made, `request` per request, `web_search` per call, `grounded_request` per request that searches at all,
-    `audio_minute` per minute listened to (`audio_minimum` are the seconds that each recording is paid for at least),
-    `search_unit` per query over a provider's measure of documents, and `tools` per call of a tool that the provider
-    runs, by the tool's name.
+    Token prices are USD per million tokens, and `characters` USD per million characters of speech input. `image` is USD
+    per generated image, `request` per request, `web_search` per call, `grounded_request` per request with a web search,
+    `audio_minute` per minute of audio (`audio_minimum` is the minimum billed seconds per recording), `search_unit` per
+    query over a provider's unit of documents, and `tools` per call of a provider's tool, by the tool's name.
 
-    `service_tiers` are by the tier's name (`flex`, `priority`, `fast`), `regions` are factors on the prices of tokens
-    by the name of the region that computes (`us`), and `search_sizes` what a search costs by how much of the web it
-    looks at (`low`, `medium`, `high`), in place of `web_search`.
+    `service_tiers` are by the tier's name (`flex`, `priority`, `fast`), `regions` are factors on token prices by region
+    name (`us`), and `search_sizes` are prices of a search by the amount of web content (`low`, `medium`, `high`), in
+    place of `web_search`.
     """
 
     input: Decimal | None = None
@@ -87,9 +86,9 @@ class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     search_sizes: dict[str, Decimal] = {}
 
     def at(self, service_tier: str, region: str = "") -> Self:
-        """Return the card with the prices of tokens that hold at a tier of service and in a region, and no others.
+        """Return the card with the token prices of a service tier and region only.
 
-        A tier or region that the card does not state changes nothing.
+        An unknown tier or region changes nothing.
         """
         tier = self.service_tiers.get(service_tier)
         card = self if tier is None else self._at_tier(tier)
@@ -102,12 +101,12 @@ class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         card = msgspec.structs.replace(self, **stated)
         if tier.tiers:
             return msgspec.structs.replace(card, tiers=tier.tiers)
-        # The price of a long prompt at this tier is not stated: take the higher of the usual one and a short prompt's.
+        # The price of a long prompt at this tier is unknown: use the higher of the usual one and a short prompt's.
         return msgspec.structs.replace(card, tiers=tuple(_at_least(long, tier) for long in self.tiers))
 
     @property
     def unpriced(self) -> bool:
-        """True when no price is stated at all: the cost is 0 and must be marked as unknown."""
+        """True if no price is stated: the cost is 0 and must be marked as unknown."""
         return (
             self.input is None
             and self.output is None
@@ -124,7 +123,7 @@ class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def free(self) -> bool:
-        """True when prices are stated and every one is zero, whatever is used and however long the prompt is."""
+        """True if prices are stated and all are zero, for all units and prompt lengths."""
         if self.input or self.output:
             return False
         cards = (self, *self.tiers, *self.service_tiers.values())
@@ -141,8 +140,8 @@ _Card = TypeVar("_Card", bound="PriceCard | PriceTier | ServiceTier")
 
 
 def multiply_tokens(card: _Card, factor: Decimal, cached_factor: Decimal | None = None) -> _Card:
-    """Return the card with its prices of tokens, those of long prompts too, times a factor; those of cached tokens
-    times one of their own if there is one."""
+    """Return the card with its token prices, also those of long prompts, times a factor; cached tokens may have their
+    own factor."""
     cached = factor if cached_factor is None else cached_factor
     changed = {
         name: price * (cached if name.startswith("cached_") else factor)

@@ -1,7 +1,7 @@
-"""Redaction: credentials taken out of text that somebody else wrote, before anybody sees or logs it. Pure.
+"""Redaction: removes credentials from foreign text before it is shown or logged. Pure.
 
-Knows how credentials look, and how one that is known may be quoted: whole, in part, percent-encoded, in base64. Must
-never be the reason for which an error is not told.
+It recognizes known formats of credentials, and a given credential whole, in part, percent-encoded, or in base64. It
+never raises, so that no error message is lost.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 MASK: Final = "..."
-# Characters: a shorter credential is masked where it stands whole, of a longer one also parts of this length.
+# Characters: a shorter credential is masked only as a whole, a longer one also in parts of this length.
 LEAST_PART: Final = 12
 _SHORTEST: Final = 4
 LEAST_MASKED: Final = 8
-# Of a credential, parts are looked for at every fourth place: any sixteen characters of it hold one.
+# Parts of a credential are searched at every fourth position: any sixteen characters contain one.
 _STRIDE: Final = 4
 _WORDS: Final = re.compile(r'[^\s:,"{}]{12,}')
-# What stands behind a header's name: words of people have no digits. Nothing of the writing around it is taken along.
+# A value after a header's name; ordinary words contain no digits. Surrounding punctuation is not included.
 _VALUE: Final = r"""(?=[^\s"',;\\]*\d)[^\s"',;\\]{8,}"""
 _HEADERS: Final = r"(?:proxy-)?authorization|(?:x-)?(?:goog-)?api-key|x-amz-security-token|set-cookie|cookie"
 _FORMS: Final = re.compile(
@@ -31,7 +31,7 @@ _FORMS: Final = re.compile(
         (
             rf"(?P<scheme>\b(?i:bearer|basic)\s+){_VALUE}",
             rf"""(?P<header>\b(?i:{_HEADERS})[\\"']*\s*[:=]\s*[\\"']*(?:(?i:bearer|basic|token)\s+)?){_VALUE}""",
-            # OpenAI, Anthropic and their kin; our own; many others.
+            # OpenAI, Anthropic and similar ones; our own; many others.
             r"\b(?:sk|rk|pk)[-_](?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{16,}",
             r"\bgw_(?:live|dev)_[A-Za-z0-9]{16,}",
             r"\b(?:gsk_|hf_|gh[ops]_|r8_|whsec_|tgp_v1_|xai-|pplx-|nvapi-|csk-)[A-Za-z0-9_-]{20,}",
@@ -47,12 +47,12 @@ _FORMS: Final = re.compile(
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return the text without the secrets, however they are quoted, and without whatever else looks like one."""
+    """Return the text without the secrets in any notation, and without text that looks like a credential."""
     found = [span for secret in secrets for quoted in _spellings_of(secret) for span in _spans_of(quoted, text)]
     pieces: list[str] = []
     since = 0
     for start, end in sorted(found):
-        # Behind one that reaches further, or next to one: a mask is enough.
+        # Contained in the previous match, or next to it: one mask is enough.
         if start > since or not pieces:
             pieces += [text[since:start], MASK]
         since = max(since, end)
@@ -60,10 +60,10 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 class SecretMask:
-    """Takes known secrets out of data from outside that people read; everything else stays as it is.
+    """Removes known secrets from external data for people; everything else stays.
 
-    A secret is looked for whole, in each writing that `redact` knows. One shorter than `LEAST_MASKED` characters is as
-    likely a word of the data, and stays.
+    A secret is searched as a whole, in each notation that `redact` knows. One shorter than `LEAST_MASKED` characters is
+    as likely an ordinary word, and stays.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -78,10 +78,10 @@ class SecretMask:
         return text
 
     def value(self, value: Any) -> Any:
-        """Return a value of JSON whose texts and names are without the secrets."""
+        """Return a JSON value with the secrets removed from strings and keys."""
         if not self._spellings:
             return value
-        # Mostly there is none: one look at all of it is much cheaper than one at each text.
+        # Mostly there is none: one check of the whole is much cheaper than one of each string.
         written = msgspec.json.encode(value).decode()
         if not any(json.dumps(one, ensure_ascii=False)[1:-1] in written for one in self._spellings):
             return value
@@ -98,7 +98,7 @@ class SecretMask:
 
 
 def redact_forms(text: str) -> str:
-    """Return the text without what looks like a credential: values of headers that carry one, and known kinds."""
+    """Return the text without apparent credentials: values of headers with one, and known formats."""
     return _FORMS.sub(_masked, text)
 
 
@@ -107,7 +107,7 @@ def _masked(match: re.Match[str]) -> str:
 
 
 def _spellings_of(secret: str) -> set[str]:
-    """Return how a secret may be written: itself, its parts, and each in other writing."""
+    """Return the notations of a secret: itself, its parts, and their encodings."""
     found: set[str] = set()
     for part in (secret, *_parts_of(secret)):
         if len(part) < _SHORTEST:
@@ -115,7 +115,7 @@ def _spellings_of(secret: str) -> set[str]:
         written = part.encode("utf-8", "surrogatepass")
         found |= {part, quote(written, safe=""), quote_plus(written), json.dumps(part)[1:-1]}
         if len(part) >= LEAST_PART:
-            # Behind one, two or no other characters (`user:secret`), whose bits are in the first group.
+            # After zero, one or two other characters (`user:secret`), whose bits are in the first group.
             for ahead in range(3):
                 for encode in (b64encode, urlsafe_b64encode):
                     found.add(encode(bytes(ahead) + written).decode().rstrip("=")[4 if ahead else 0 : -2])
@@ -123,12 +123,12 @@ def _spellings_of(secret: str) -> set[str]:
 
 
 def _parts_of(secret: str) -> list[str]:
-    """Return the parts of a credential that is made of several: a pair with a colon, the JSON of an account."""
+    """Return the parts of a composite credential: a pair with a colon, the JSON of an account."""
     return _WORDS.findall(secret) if any(mark in secret for mark in ':,"{') else []
 
 
 def _spans_of(secret: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield where a secret stands in a text, and each part of it that is long enough to tell something."""
+    """Yield the positions of a secret in a text, and of each part that is long enough to be sensitive."""
     if len(secret) < LEAST_PART:
         for match in re.finditer(re.escape(secret), text):
             yield match.span()

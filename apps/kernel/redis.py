@@ -1,7 +1,4 @@
-"""Redis/Valkey client of this process, and Lua scripts sent by digest.
-
-Knows how to reach the store within its time budget. Must never know what is stored.
-"""
+"""Redis/Valkey client of this process, and Lua scripts sent by digest."""
 
 from __future__ import annotations
 
@@ -21,24 +18,24 @@ from apps.kernel.redis_multiplexer import RedisMultiplexer
 from apps.kernel.redis_sentinel import follows_failover
 from apps.kernel.store_keys import money_key, money_keys
 
-# Of all scripts there are.
+# Sources of all scripts.
 _SOURCES: list[str] = []
 
 
 @cache
 def client() -> Redis:
-    """Return the process's client; texts come back as `str`.
+    """Return the process's client; texts are returned as `str`.
 
-    Commands raise `redis.exceptions.RedisError` when the store is away or past its time budget.
+    Commands raise `redis.exceptions.RedisError` if the store is down or exceeds its time budget.
     """
     return cast(Redis, get_redis_connection("store"))
 
 
 @cache
 def cache_client() -> Redis:
-    """Return the process's client of the store that CACHE_URL names; texts come back as `str`.
+    """Return the process's client of the store in CACHE_URL; texts are returned as `str`.
 
-    Commands raise `redis.exceptions.RedisError` when the store is away or past its time budget.
+    Commands raise `redis.exceptions.RedisError` if the store is down or exceeds its time budget.
     """
     return cast(Redis, get_redis_connection("cache_store"))
 
@@ -55,14 +52,15 @@ def _multiplexer() -> RedisMultiplexer | ClusterMultiplexer:
 
 
 class ServerState(NamedTuple):
-    """What changes when data is lost: which runs of which servers answer, and how many keys they have evicted."""
+    """A value that changes when data is lost: the run ids of the answering servers, and their counts of evicted
+    keys."""
 
     run: str
     evicted_keys: int
 
 
 def read_server_state() -> ServerState:
-    """Return what the servers that have shards say of themselves; nothing of one that does not let us ask.
+    """Return the state of the servers with shards, without those that refuse to report it.
 
     Raises RedisError.
     """
@@ -71,7 +69,7 @@ def read_server_state() -> ServerState:
         try:
             server, stats = asked.info("server"), asked.info("stats")
         except ResponseError:
-            # Some who offer Valkey refuse the command.
+            # Some managed services refuse the command.
             continue
         runs.add(str(server.get("run_id", "")))
         evicted += int(stats.get("evicted_keys", 0))
@@ -79,14 +77,14 @@ def read_server_state() -> ServerState:
 
 
 def server_of_shard(shard: int) -> Any:
-    """Return a client of the server that keeps what admission and settlement touch in a shard, and whose clock is the
-    one that they go by there. Raises RedisError."""
+    """Return a client of the server with the admission and settlement data of a shard; its clock applies there. Raises
+    RedisError."""
     known: Any = client()
     return known.server_of(money_key("", shard)) if isinstance(known, Cluster) else known
 
 
 def servers_of_money() -> list[Any]:
-    """Return a client of each server that has any of the shards. Raises RedisError."""
+    """Return a client of each server with shards. Raises RedisError."""
     known: Any = client()
     if not isinstance(known, Cluster):
         return [known]
@@ -94,12 +92,12 @@ def servers_of_money() -> list[Any]:
 
 
 def servers() -> list[Any]:
-    """Return a client of each server that takes writes: one, or all primaries of a cluster. Raises RedisError."""
+    """Return a client of each server that accepts writes: one, or all primaries of a cluster. Raises RedisError."""
     return _servers_of(client())
 
 
 def cache_servers() -> list[Any]:
-    """Return a client of each server that keeps the cache. Raises RedisError."""
+    """Return a client of each cache server. Raises RedisError."""
     return _servers_of(cache_client())
 
 
@@ -108,16 +106,16 @@ def _servers_of(known: Any) -> list[Any]:
 
 
 def flush() -> None:
-    """Wait until the store has answered all that this process told it so far. Raises RedisError."""
+    """Wait until the store has answered everything that this process has sent. Raises RedisError."""
     if is_module_patched("socket"):
         _multiplexer().execute("PING")
 
 
 class LuaScript:
-    """An atomic script, sent by its digest and loaded on first use or after the store was restarted."""
+    """An atomic script, sent by its digest and loaded on first use or after a restart of the store."""
 
     def __init__(self, source: str, connect: Callable[[], Redis] = client) -> None:
-        """Take the script, and the client of the store that it runs in; batched and unawaited runs are `client`'s."""
+        """Create a script for the client of a store; batched and unawaited runs always use `client`."""
         self._source, self._connect = source, connect
         if connect is client:
             _SOURCES.append(source)
@@ -128,9 +126,9 @@ class LuaScript:
         return self._run(self._connect().execute_command, keys, args)
 
     def run_batched(self, keys: list[str], args: list[str | int | bytes]) -> Any:
-        """Run the script in a round trip shared with whatever else the process asks just now. Raises RedisError.
+        """Run the script in a round trip shared with other current commands of the process. Raises RedisError.
 
-        When the connection is lost on the way it may run twice. Where sockets do not switch greenlets it runs alone.
+        If the connection is lost, it may run twice. Without gevent sockets it runs alone.
         """
         return self._run(
             _multiplexer().execute if is_module_patched("socket") else client().execute_command, keys, args
@@ -139,10 +137,10 @@ class LuaScript:
     def send_nowait(
         self, keys: list[str], args: list[str | int | bytes], failed: Callable[[RedisError], object]
     ) -> None:
-        """Send the script off; once this returns it runs even if this process dies. Raises RedisError.
+        """Send the script; once this returns, it runs even if this process dies. Raises RedisError.
 
-        `failed` is called later by the event loop, and must not wait, when it may not have run. Where sockets do not
-        switch greenlets it has run when this returns.
+        `failed` is called later by the event loop if it may not have run, and must not wait. Without gevent sockets,
+        the script has run when this returns.
         """
         if is_module_patched("socket"):
             _multiplexer().send_nowait(("EVALSHA", self._digest, len(keys), *keys, *args), failed)

@@ -1,6 +1,6 @@
-"""Client of a Valkey Cluster: addresses by URL, one client a process for each use, and errors that callers know.
+"""Client of a Valkey Cluster: addresses by URL, one client per process and purpose, and uniform errors.
 
-Knows how a cluster is reached. Must never know what is stored, nor which keys belong together (`store_keys`).
+`store_keys` decides which keys belong together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from redis.retry import Retry
 
 from apps.kernel.redis_cluster_url import read_hosts, split_url
 
-# How often a command is tried again after the map of slots was read anew.
+# Retries of a command after the slot map was refreshed.
 _TRIES: Final = 2
 
 _Words = ParamSpec("_Words")
@@ -28,11 +28,11 @@ _Answer = TypeVar("_Answer")
 
 
 def connect(url: str, **options: Any) -> Cluster:
-    """Return a client of the cluster. Raises ConnectionError when no host answers as a node of a cluster."""
+    """Return a client of the cluster. Raises ConnectionError if no host answers as a cluster node."""
     parts = split_url(url)
     hosts = read_hosts(url)
     credentials = parts.credentials
-    # The first host stands for all: what is said of it beside the address counts for each.
+    # The options beside the first host's address apply to all.
     scheme = parts.scheme.partition("+")[0]
     single = f"{scheme}://{credentials}{'@' if credentials else ''}{_PLACEHOLDER}/?{parts.query}"
     parsed: dict[str, Any] = dict(parse_url(single))  # type: ignore[no-untyped-call] # the library's
@@ -44,9 +44,9 @@ def connect(url: str, **options: Any) -> Cluster:
     try:
         return Cluster(
             startup_nodes=nodes,
-            # What is covered serves on while a part of the cluster is down.
+            # The remaining slots are served while a part of the cluster is down.
             require_full_coverage=False,
-            # A node that was named is asked again, whatever addresses the others tell.
+            # Use the configured nodes at startup, even if the cluster announces other addresses.
             dynamic_startup_nodes=False,
             reinitialize_steps=1,
             retry=Retry(NoBackoff(), _TRIES),
@@ -61,7 +61,7 @@ _PLACEHOLDER: Final = "one-of-them:6379"
 
 
 def _told_as_away(ask: Callable[_Words, _Answer]) -> Callable[_Words, _Answer]:
-    """Have what the library raises when no node serves a key be the error of a store that is away."""
+    """Turn the library's error for an unserved key into the error of a store that is down."""
 
     @wraps(ask)
     def asked(*args: _Words.args, **kwargs: _Words.kwargs) -> _Answer:
@@ -74,11 +74,11 @@ def _told_as_away(ask: Callable[_Words, _Answer]) -> Callable[_Words, _Answer]:
 
 
 class Cluster(RedisCluster):
-    """The library's client, whose errors are all `RedisError`s, and whose multi-key reads are split by slot."""
+    """The library's client with `RedisError`s only, and with multi-key reads split by slot."""
 
     @property
     def socket_timeout(self) -> float:
-        """Seconds that a node may take for an answer."""
+        """Timeout of an answer in seconds."""
         return float(self.nodes_manager.connection_kwargs["socket_timeout"])
 
     execute_command = _told_as_away(RedisCluster.execute_command)
@@ -90,11 +90,11 @@ class Cluster(RedisCluster):
         return pipe
 
     def server_of(self, key: str) -> Any:
-        """Return a client of the primary that has a key. Raises RedisError."""
+        """Return a client of the primary with a key. Raises RedisError."""
         return _AskedServer(self, _told_as_away(self.get_node_from_key)(key))
 
     def servers_of(self, keys: Iterable[str]) -> list[Any]:
-        """Return a client of each primary that has any of the keys. Raises RedisError."""
+        """Return a client of each primary with any of the keys. Raises RedisError."""
         find = _told_as_away(self.get_node_from_key)
         nodes = {node.name: node for node in map(find, keys)}
         return [_AskedServer(self, node) for node in nodes.values()]
@@ -104,16 +104,16 @@ class Cluster(RedisCluster):
         return [_AskedServer(self, node) for node in self.get_primaries()]  # type: ignore[no-untyped-call] # the library's
 
     def keys(self, pattern: Any = "*", **options: Any) -> Any:
-        """Return the keys of all primaries that match. Raises RedisError."""
+        """Return the matching keys of all primaries. Raises RedisError."""
         return super().keys(pattern, target_nodes=self.PRIMARIES, **options)
 
     def mget(self, keys: Any, *args: Any) -> Any:
-        """Return the values of keys of any slots, each slot's in one step. Raises RedisError."""
+        """Return the values of keys in any slots, atomically per slot. Raises RedisError."""
         return self.mget_nonatomic(keys, *args)
 
 
 class _AskedServer:
-    """One node, asked what it says of itself. Where it is away the cluster's client looks where its slots went."""
+    """One node, for commands without keys. If it is down, the cluster's client finds the new owner of its slots."""
 
     def __init__(self, cluster: Cluster, node: ClusterNode) -> None:
         self._cluster, self._node = cluster, node
@@ -128,7 +128,7 @@ class _AskedServer:
         return self._cluster.time(target_nodes=self._node)
 
     def info(self, *sections: str) -> Any:
-        """Return what it tells. Raises RedisError."""
+        """Return its INFO. Raises RedisError."""
         return self._cluster.info(*sections, target_nodes=self._node)
 
     def config_get(self, *patterns: str) -> Any:
@@ -137,14 +137,15 @@ class _AskedServer:
 
 
 class ClusterConnectionFactory:
-    """Makes django-redis' clients of a cluster: one a process and use, for its cache asks anew in every thread."""
+    """Creates django-redis' clients of a cluster: one per process and purpose, although its cache asks in every
+    thread."""
 
     _clients: dict[tuple[str, bool], Cluster] = {}
     _lock = Lock()
 
     def __init__(self, options: dict[str, Any]) -> None:
         given = dict(options.get("CONNECTION_POOL_KWARGS", {}))
-        # The cluster's client tries again by itself.
+        # The cluster's client has its own retries.
         given.pop("retry", None)
         self._options = given
 
@@ -157,12 +158,12 @@ class ClusterConnectionFactory:
             return self._clients[name]
 
     def disconnect(self, connection: Cluster) -> None:
-        """Let go of the connections; they are opened anew when they are needed."""
+        """Close the connections; they are reopened on use."""
         connection.disconnect_connection_pools()  # type: ignore[no-untyped-call] # the library's
 
     @classmethod
     def begin_anew(cls) -> None:
-        """Start anew in a forked child."""
+        """Reset in a forked child."""
         cls._clients.clear()
         cls._lock = Lock()
 

@@ -1,7 +1,7 @@
-"""Multiplexer of a cluster: a shared connection to each primary, and the way from a script's first key to one of them.
+"""Multiplexer of a cluster: a shared connection to each primary; a script is sent to the owner of its first key.
 
-Follows a slot that has moved, and reads the map of slots anew when a primary is lost. Knows slots and nodes. Must never
-know what is asked. As with one server, only commands that may be repeated belong here.
+It follows moved slots, and refreshes the slot map when a primary is lost. As with one server, only repeatable commands
+may be sent.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from apps.kernel.redis_multiplexer import RedisMultiplexer
 
 log = structlog.get_logger(__name__)
 
-# Redirections that one command follows, seconds between two looks at the map, and between two tries of a command whose
-# keys are being moved.
+# Redirections per command; seconds between refreshes of the slot map, and between retries of a command whose keys are
+# being moved.
 _HOPS: Final = 5
 _LOOK_PAUSE: Final = 0.1
 _TRY_PAUSE: Final = 0.02
-# Where EVAL and EVALSHA have their number of keys, and the first of them.
+# Positions of the number of keys and of the first key in EVAL and EVALSHA.
 _COUNT, _FIRST_KEY = 2, 3
-# What a node says that cannot serve a key for now.
+# Errors of a node that temporarily cannot serve a key.
 _AWAY: Final = ("CLUSTERDOWN", "MASTERDOWN", "LOADING", "READONLY")
 
 
 class ClusterMultiplexer:
-    """The shared connections. A command may take `budget` seconds at each node it is led to."""
+    """The shared connections. A command may take `budget` seconds at each node."""
 
     def __init__(self, cluster: Cluster, budget: float, scripts: Sequence[str] = ()) -> None:
         """`scripts` are loaded on each connection, as `RedisMultiplexer` does."""
@@ -46,9 +46,9 @@ class ClusterMultiplexer:
         self._looked_at = 0.0
 
     def execute(self, *arguments: str | bytes | int) -> Any:
-        """Return the answer to a script, or to a command without keys once every node that was asked has answered it.
+        """Return the answer to a script, or to a command without keys after all nodes have answered it.
 
-        Raises RedisError when it is refused, its node is away, or it takes too long.
+        Raises RedisError if it is refused, its node is down, or it takes too long.
         """
         if arguments[0] not in ("EVAL", "EVALSHA"):
             return [wire.execute(*arguments) for wire in list(self._wires.values())]
@@ -70,7 +70,7 @@ class ClusterMultiplexer:
                 if word == "MOVED":
                     self._follow(refusal)
                 elif word == "ASK":
-                    # While a slot is on its way from node to node: the library knows how to ask.
+                    # While a slot is migrating: the library handles that.
                     return self._cluster.execute_command(*arguments)
                 elif word == "TRYAGAIN" and time.monotonic() < until:
                     gevent.sleep(_TRY_PAUSE)
@@ -83,11 +83,11 @@ class ClusterMultiplexer:
         raise RedisConnectionError("The cluster led from node to node")
 
     def send_nowait(self, arguments: Sequence[str | bytes | int], failed: Callable[[RedisError], object]) -> None:
-        """Send a script, as `RedisMultiplexer` does; one that its node leads elsewhere has failed."""
+        """Send a script, as `RedisMultiplexer` does; a redirected one has failed."""
         node = self._node_of(_slot_of(arguments))
 
         def heard(error: RedisError) -> None:
-            # Called by the event loop, which may not wait.
+            # Called by the event loop, which must not wait.
             gevent.spawn(self._learn, error, node)
             failed(error)
 
@@ -98,13 +98,13 @@ class ClusterMultiplexer:
             raise
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for wire in self._wires.values():
             wire.close()
         self._wires.clear()
 
     def _node_of(self, slot: int) -> ClusterNode:
-        # The dictionary is replaced as a whole, never emptied: no lock, for this is asked with every request.
+        # The dictionary is replaced as a whole, so reading it needs no lock.
         nodes = self._cluster.nodes_manager.slots_cache.get(slot)
         if not nodes:
             self._look(None)
@@ -128,12 +128,12 @@ class ClusterMultiplexer:
             self._look(node)
 
     def _follow(self, refusal: ResponseError) -> None:
-        """Take down where a slot has gone to, and see what else has changed."""
+        """Record a slot's new owner, and refresh the slot map."""
         self._cluster.nodes_manager.move_slot(MovedError(str(refusal).removeprefix("MOVED ")))
         gevent.spawn(self._look, None)
 
     def _look(self, failed: ClusterNode | None) -> None:
-        """Read the map of slots anew, unless that was done a moment ago; keep what is known where no node tells."""
+        """Refresh the slot map, unless that was done a moment ago; keep the old one if no node answers."""
         now = time.monotonic()
         if now < self._looked_at + _LOOK_PAUSE:
             return

@@ -1,6 +1,6 @@
 """URLs of a Valkey Cluster: `redis+cluster://user:password@host:port,host:port`, `rediss+cluster://` over TLS. Pure.
 
-Read before anything else of the product is loaded: nothing that opens sockets may be imported here.
+It is read before anything else is loaded: nothing that opens sockets may be imported here.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 from urllib.parse import SplitResult
 
 SCHEMES: Final = ("redis+cluster", "rediss+cluster")
-# Addresses of one URL: any that answers tells all of them.
-MOST_HOSTS: Final = 64
+# Addresses in one URL: any of them can list the others.
+MAX_HOSTS: Final = 64
 _PORT: Final = 6379
 
 
 class UrlParts(NamedTuple):
-    """The parts of a URL that names several hosts, as written; empty for what it has not."""
+    """The parts of a URL with several hosts, undecoded; missing ones are empty."""
 
     scheme: str
     credentials: str
@@ -31,7 +31,7 @@ class UrlParts(NamedTuple):
 
 
 def split_url(url: str) -> UrlParts:
-    """Return the parts of a URL. `urlsplit` takes an IPv6 address for the only host, and refuses others beside it."""
+    """Return the parts of a URL. `urlsplit` supports only one host."""
     scheme, _, rest = url.partition("://")
     rest, _, fragment = rest.partition("#")
     rest, _, query = rest.partition("?")
@@ -41,12 +41,12 @@ def split_url(url: str) -> UrlParts:
 
 
 def is_cluster_url(url: str) -> bool:
-    """Tell whether a URL names a cluster."""
+    """Return whether a URL names a cluster."""
     return url.partition("://")[0] in SCHEMES
 
 
 def read_hosts(url: str) -> list[tuple[str, int]]:
-    """Return the addresses that a cluster's URL names. Raises ValueError saying what is wrong, without a secret."""
+    """Return the addresses in a cluster's URL. Raises ValueError with the problem, without secrets."""
     parts = split_url(url)
     if parts.path not in ("", "0"):
         raise ValueError("a cluster has no databases: leave the path out")
@@ -56,10 +56,10 @@ def read_hosts(url: str) -> list[tuple[str, int]]:
 
 
 def split_hosts(hosts: str, usual_port: int) -> list[tuple[str, int]]:
-    """Return the addresses that a URL lists. Raises ValueError."""
+    """Return the addresses in a list of hosts. Raises ValueError."""
     texts = hosts.split(",")
-    if len(texts) > MOST_HOSTS:
-        raise ValueError(f"at most {MOST_HOSTS} hosts may be named")
+    if len(texts) > MAX_HOSTS:
+        raise ValueError(f"at most {MAX_HOSTS} hosts are allowed")
     return [_read_host(text.strip(), place, usual_port) for place, text in enumerate(texts, start=1)]
 
 

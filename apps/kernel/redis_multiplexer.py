@@ -1,9 +1,8 @@
-"""Redis multiplexer: one connection that all greenlets of a process share, with automatic pipelining.
+"""Redis multiplexer: one connection shared by all greenlets of a process, with automatic pipelining.
 
-Commands that greenlets send at about the same time leave in one piece and are answered in one piece: whoever needs the
-answer waits for it (`execute`), others until their command has left (`send_nowait`). Knows bytes on their way and who
-waits for which answer. Must never know what is asked. A command may be sent twice when the connection is lost in
-between, so only commands that may be repeated belong here.
+Concurrent commands leave in one packet and are answered in one packet: `execute` waits for the answer, `send_nowait`
+until the command has left. A command may be sent twice if the connection is lost in between, so only repeatable
+commands may be sent.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from apps.kernel.green_socket import send_all, watch_readable
 
 _READ_SIZE = 65_536
-# How often within the budget it is looked whether somebody has waited for longer.
+# Checks for overdue answers per budget.
 _LOOKS = 5
-# Seconds for which a store that took a connection and did not greet is left alone; meanwhile commands fail at once.
+# Seconds for which a store that accepted a connection without greeting is avoided; commands then fail at once.
 _PAUSE = 1.0
 _NOTHING_YET = object()
 
 
 class RedisMultiplexer:
-    """The shared connection, opened on first use and anew after it was lost. A command may take `budget` seconds."""
+    """The shared connection, opened on first use and reopened when lost. A command may take `budget` seconds."""
 
     def __init__(
         self,
@@ -42,16 +41,16 @@ class RedisMultiplexer:
         *,
         follows_failover: bool = False,
     ) -> None:
-        """`scripts` are loaded on each new connection before anything else: `send_nowait` may name them by digest.
+        """`scripts` are loaded first on each new connection, so that `send_nowait` may use their digests.
 
-        With `follows_failover` a new connection may lead to another server: one that has become a replica is left.
+        With `follows_failover`, a new connection may lead to another server: a server that became a replica is left.
         """
         self._connect = connect
         self._follows_failover = follows_failover
         self._budget = budget
         self._scripts = scripts
         self._wire: _SharedConnection | None = None
-        # What those wait for who need a connection while one is being opened.
+        # Shared by all who need a connection while one is being opened.
         self._opening: AsyncResult[_SharedConnection] | None = None
         self._paused_until = 0.0
 
@@ -59,10 +58,9 @@ class RedisMultiplexer:
     def of_pool(
         cls, pool: Any, budget: float, scripts: Sequence[str] = (), *, follows_failover: bool = False
     ) -> RedisMultiplexer:
-        """Return one that connects as a pool of the library does.
+        """Return a multiplexer that connects like a pool of the library.
 
-        The pool does not count its connections: it would count each that was tried, and refuse after as many as it may
-        have.
+        The pool does not count its connections: it would count each attempt, and refuse at its limit.
         """
         return cls(
             lambda: pool.connection_class(**pool.connection_kwargs),
@@ -72,7 +70,7 @@ class RedisMultiplexer:
         )
 
     def execute(self, *arguments: str | bytes | int) -> Any:
-        """Return the store's answer to a command. Raises RedisError when it refuses, is away, or takes too long."""
+        """Return the store's answer to a command. Raises RedisError if it refuses, is down, or takes too long."""
         command = hiredis.pack_command(arguments)  # type: ignore[arg-type] # its stub knows tuples of one only
         try:
             return self._open_wire().execute(command)
@@ -85,10 +83,10 @@ class RedisMultiplexer:
             return self._open_wire().execute(command)
 
     def send_nowait(self, arguments: Sequence[str | bytes | int], failed: Callable[[RedisError], object]) -> None:
-        """Send a command, behind all that was asked before; return once it has left this process.
+        """Send a command after all earlier ones; return once it has left this process.
 
-        From then on it reaches the store though this process may die. `failed` is called by the event loop, and must
-        not wait, when the store refuses it or is lost before it answered. Raises RedisError when it cannot be sent.
+        From then on it reaches the store even if this process dies. `failed` is called by the event loop if the store
+        refuses it or is lost before the answer, and must not wait. Raises RedisError if it cannot be sent.
         """
         command = hiredis.pack_command(arguments)  # type: ignore[arg-type] # as above
 
@@ -103,17 +101,17 @@ class RedisMultiplexer:
             self._open_wire().send_nowait(command, heard)
 
     def close(self) -> None:
-        """Let go of the connection; who waits for an answer gets an error."""
+        """Close the connection; waiting callers get an error."""
         if self._wire is not None:
             self._wire.close(RedisConnectionError("The connection was closed"))
 
     def _is_of_a_replica(self, error: RedisError) -> bool:
-        """Tell whether another server has become the primary."""
+        """Return whether another server has become the primary."""
         return self._follows_failover and isinstance(error, ResponseError) and str(error).startswith("READONLY")
 
     def _open_wire(self) -> _SharedConnection:
-        """Return the connection. One that must be opened is opened once for all who ask: they share what comes of it,
-        so that a store that hangs costs each of them one patience, and not one after the other."""
+        """Return the connection, opened once for all who need it: they share the outcome, so that a hanging store costs
+        them one timeout together and not one each."""
         if self._wire is not None and not self._wire.closed:
             return self._wire
         if self._opening is not None:
@@ -127,12 +125,12 @@ class RedisMultiplexer:
             connection.connect()
             wire = _SharedConnection(connection, self._budget)
             for source in self._scripts:
-                # Who names one that could not be loaded gets an error.
+                # Using a script that could not be loaded gives an error later.
                 arguments = ("SCRIPT", "LOAD", source)
                 wire.send_nowait(hiredis.pack_command(arguments), lambda _: None)  # type: ignore[arg-type] # as above
             self._wire = wire
         except BaseException as error:
-            # Whoever opens may leave on the way; the others then ask once more.
+            # The opening greenlet may be killed; the others then try again.
             if isinstance(error, RedisTimeoutError):
                 self._paused_until = time.monotonic() + _PAUSE
             failure = error if isinstance(error, Exception) else RedisConnectionError("The connection was given up")
@@ -145,7 +143,7 @@ class RedisMultiplexer:
 
 
 class _FailureListener:
-    """Takes the answer of a command that nobody waits for: only a failure is passed on."""
+    """Receives the answer of an unawaited command: only a failure is passed on."""
 
     __slots__ = ("_failed",)
 
@@ -153,45 +151,45 @@ class _FailureListener:
         self._failed: Callable[[RedisError], object] | None = failed
 
     def switch(self, answer: Any) -> None:
-        """Take the store's answer."""
+        """Receive the store's answer."""
         if isinstance(answer, hiredis.ReplyError):
             self.throw(_refusal(str(answer)))
 
     def throw(self, error: RedisError) -> None:
-        """Take the news that there will be no answer."""
+        """Receive the error if there will be no answer."""
         if self._failed is not None:
             self._failed(error)
 
     def forget(self) -> None:
-        """Call nobody any more."""
+        """Stop passing on failures."""
         self._failed = None
 
 
 class _SharedConnection:
-    """One connection and those who wait for its answers, in the order in which they asked."""
+    """One connection, and the callers that wait for its answers, in order."""
 
     def __init__(self, connection: Any, budget: float) -> None:
         self.closed = False
         self._budget = budget
         self._connection = connection
-        # The library has greeted the store; from here on its socket is read and written here.
+        # The library has authenticated; from here on its socket is read and written directly.
         self._sock = connection._sock
         self._sock.settimeout(None)
         self._reader = hiredis.Reader(encoding="utf-8", notEnoughData=_NOTHING_YET)
         self._loop = gevent.get_hub().loop
-        # Commands that are to leave, and who waits for their answers.
+        # Commands to send, and the receivers of their answers.
         self._outgoing: list[bytes] = []
         self._unsent: list[Waiter[Any] | _FailureListener] = []
-        # Who waits for the answer to what has left, and when that was on the monotonic clock.
+        # Receivers of answers to sent commands, with the monotonic time of sending.
         self._waiting: deque[tuple[Waiter[Any] | _FailureListener, float]] = deque()
-        # Who waits until what has been taken so far has left, and whom the store's answer to that would go to.
+        # Callers that wait until everything so far has left, and the receivers of the answers.
         self._leaving: deque[tuple[Waiter[None], _FailureListener]] = deque()
         self._something = Event()
         self._greenlets = [gevent.spawn(self._guard, work) for work in (self._write, self._read, self._look)]
 
     def send_nowait(self, command: bytes, failed: Callable[[RedisError], object]) -> None:
-        """Send a packed command with whatever else is about to leave; return once it has. Raises RedisError; then
-        `failed` is not called."""
+        """Send a packed command with other pending ones; return once it has left. Raises RedisError; `failed` is then
+        not called."""
         waiter: Waiter[None] = Waiter()
         listener = _FailureListener(failed)
         self._take(command, listener)
@@ -200,7 +198,7 @@ class _SharedConnection:
         waiter.get()
 
     def execute(self, command: bytes) -> Any:
-        """Send a packed command with whatever else is about to leave; return its answer. Raises RedisError."""
+        """Send a packed command with other pending ones; return its answer. Raises RedisError."""
         waiter: Waiter[Any] = Waiter()
         self._take(command, waiter)
         self._something.set()
@@ -216,7 +214,7 @@ class _SharedConnection:
         self._outgoing.append(command)
 
     def close(self, error: RedisError) -> None:
-        """Give up the connection: everybody who waits gets this error."""
+        """Close the connection: all waiting callers get this error."""
         if self.closed:
             return
         self.closed = True
@@ -224,7 +222,7 @@ class _SharedConnection:
         current = gevent.getcurrent()
         gevent.killall([one for one in self._greenlets if one is not current], block=False)
         while self._leaving:
-            # It hears of that here.
+            # Its caller gets the error here.
             waiter, listener = self._leaving.popleft()
             listener.forget()
             self._loop.run_callback(waiter.throw, error)
@@ -257,7 +255,7 @@ class _SharedConnection:
         hub = gevent.get_hub()
         readable = watch_readable(self._sock)
         while True:
-            # First, for to try in vain costs more than to wait.
+            # Wait first, because a failed read costs more than waiting.
             hub.wait(readable)
             data = self._sock.recv(_READ_SIZE)
             if not data:
@@ -268,19 +266,20 @@ class _SharedConnection:
                     self._loop.run_callback(self._waiting.popleft()[0].switch, answer)
 
     def _look(self) -> None:
-        """End it for whoever has waited too long: one look at the oldest now and then costs less than a timer each."""
+        """Close the connection if an answer is overdue: a periodic check of the oldest costs less than a timer for
+        each."""
         pause = self._budget / _LOOKS
         while True:
             due = time.monotonic() + pause
             gevent.sleep(pause)
             now = time.monotonic()
             if now > due + pause:
-                # This process was busy for so long: the answers may be here and not have been read.
+                # This process was busy: the answers may have arrived unread.
                 continue
             if self._waiting and self._waiting[0][1] < now - self._budget:
                 waiter, _ = self._waiting.popleft()
                 self._loop.run_callback(waiter.throw, RedisTimeoutError("The store did not answer in time"))
-                # The answer may still come, and would be taken for the next one's.
+                # A late answer would be taken for the next command's.
                 self.close(RedisConnectionError("The connection was given up"))
 
 

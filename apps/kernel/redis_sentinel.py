@@ -1,7 +1,4 @@
-"""Client of the primary that sentinels name: they are asked with each connection, so it follows a failover.
-
-Knows how the primary is found. Must never know what is stored.
-"""
+"""Client of the primary that sentinels name: each new connection asks them, so it follows a failover."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from apps.kernel.redis_sentinel_url import read_sentinel_url, sentinel_credentia
 
 
 def connect(url: str, **options: Any) -> Redis:
-    """Return a client of the primary; nobody is asked yet. Its commands raise RedisError, also while there is none."""
+    """Return a client of the primary, without connecting yet. Its commands raise RedisError, also without a primary."""
     address = read_sentinel_url(url)
     timeouts = {name: value for name, value in options.items() if name in {"socket_timeout", "socket_connect_timeout"}}
     own: dict[str, Any] = {"db": address.database, **options}
@@ -34,12 +31,12 @@ def connect(url: str, **options: Any) -> Redis:
 
 
 def follows_failover(client: Redis) -> bool:
-    """Tell whether another server may be the primary with the client's next connection."""
+    """Return whether another server may be the primary on the client's next connection."""
     return isinstance(client.connection_pool, SentinelConnectionPool)
 
 
 class SentinelConnectionFactory:
-    """Makes django-redis' clients: one a process and use, for its cache asks anew in every thread."""
+    """Creates django-redis' clients: one per process and purpose, although its cache asks in every thread."""
 
     _clients: dict[tuple[str, bool], Redis] = {}
     _lock = Lock()
@@ -48,7 +45,7 @@ class SentinelConnectionFactory:
         self._options = dict(options.get("CONNECTION_POOL_KWARGS", {}))
 
     def connect(self, url: str) -> Redis:
-        """Return the client; nobody is asked yet."""
+        """Return the client, without connecting yet."""
         name = url, bool(self._options.get("decode_responses"))
         with self._lock:
             if name not in self._clients:
@@ -56,12 +53,12 @@ class SentinelConnectionFactory:
             return self._clients[name]
 
     def disconnect(self, connection: Redis) -> None:
-        """Let go of the connections; they are opened anew when they are needed."""
+        """Close the connections; they are reopened on use."""
         connection.connection_pool.disconnect()
 
     @classmethod
     def begin_anew(cls) -> None:
-        """Start anew in a forked child."""
+        """Reset in a forked child."""
         cls._clients.clear()
         cls._lock = Lock()
 

@@ -1,7 +1,7 @@
-"""URLs of a primary that sentinels know, as `redis+sentinel://user:password@host:port,host:port/0?service=name`. Pure.
+"""URLs of a primary behind sentinels, as `redis+sentinel://user:password@host:port,host:port/0?service=name`. Pure.
 
-`rediss+sentinel://` is the same over TLS. Read before anything else of the product is loaded: nothing that opens
-sockets may be imported here.
+`rediss+sentinel://` is the same over TLS. It is read before anything else is loaded: nothing that opens sockets may be
+imported here.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from apps.kernel.redis_cluster_url import split_hosts, split_url
 
 SCHEMES: Final = ("redis+sentinel", "rediss+sentinel")
 _PORT: Final = 26379
-# Parameters: the primary's name among the sentinels, and what the sentinels themselves are told.
+# Parameters: the primary's name among the sentinels, and the credentials for the sentinels themselves.
 _SERVICE, _USER, _PASSWORD = "service", "sentinel_username", "sentinel_password"
 
 
 class SentinelAddress(NamedTuple):
-    """Where sentinels are, and what they and the primary are told; empty credentials are none."""
+    """Addresses of sentinels, and credentials for them and the primary; empty ones are none."""
 
     hosts: list[tuple[str, int]]
     service: str
@@ -31,23 +31,23 @@ class SentinelAddress(NamedTuple):
 
 
 def is_sentinel_url(url: str) -> bool:
-    """Tell whether a URL names sentinels."""
+    """Return whether a URL names sentinels."""
     return url.partition("://")[0] in SCHEMES
 
 
 def read_sentinel_url(url: str) -> SentinelAddress:
-    """Return what a URL says. Raises ValueError saying what is wrong, without a secret."""
+    """Return the address in a URL. Raises ValueError with the problem, without secrets."""
     parts = split_url(url)
     if parts.fragment:
         raise ValueError("a URL of sentinels has no fragment")
     database = parts.path.strip("/") or "0"
     if not (database.isascii() and database.isdigit() and len(database) <= 4):
-        raise ValueError("its path is not the number of a database")
+        raise ValueError("its path is not a database number")
     options = parse_qs(parts.query, keep_blank_values=True)
     if unknown := sorted(options.keys() - {_SERVICE, _USER, _PASSWORD}):
-        raise ValueError(f"it has no parameter {unknown[0][:40]!r}")
+        raise ValueError(f"it has an unknown parameter {unknown[0][:40]!r}")
     if any(len(values) > 1 for values in options.values()) or not options.get(_SERVICE, [""])[0]:
-        raise ValueError("it needs ?service=, the name by which the sentinels know the primary, once")
+        raise ValueError("it needs ?service= once, with the sentinels' name of the primary")
     return SentinelAddress(
         hosts=split_hosts(parts.hosts, _PORT),
         service=options[_SERVICE][0],
@@ -61,7 +61,7 @@ def read_sentinel_url(url: str) -> SentinelAddress:
 
 
 def celery_url(address: SentinelAddress, database: int) -> str:
-    """Return the URL by which Celery knows another database of the same primary."""
+    """Return Celery's URL for another database of the same primary."""
     credentials = f"{quote(address.username, '')}:{quote(address.password, '')}@" if address.password else ""
     return ";".join(
         f"sentinel://{credentials}{f'[{host}]' if ':' in host else host}:{port}/{database}"
@@ -70,12 +70,12 @@ def celery_url(address: SentinelAddress, database: int) -> str:
 
 
 def celery_options(address: SentinelAddress) -> dict[str, object]:
-    """Return the options of Celery's transport beside that URL."""
+    """Return the transport options of Celery for that URL."""
     return {"master_name": address.service, "sentinel_kwargs": sentinel_credentials(address)}
 
 
 def sentinel_credentials(address: SentinelAddress) -> dict[str, object]:
-    """Return what is told to the sentinels themselves, in the client library's words."""
+    """Return the credentials for the sentinels themselves, as the client library names them."""
     words: dict[str, object] = {}
     if address.sentinel_username:
         words["username"] = address.sentinel_username

@@ -1,7 +1,4 @@
-"""Re-encryption of secrets that rows hold, with the newest encryption key, so that older keys can be taken away.
-
-Knows rows and a field of theirs. Must never know whose secret it is, nor keep one.
-"""
+"""Re-encryption of secrets in rows with the newest encryption key, so that older keys can be removed."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ from apps.kernel.encryption import UnreadableSecretError
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """How many secrets were encrypted anew, and the ids of the rows whose secrets no key opens."""
+    """The number of re-encrypted secrets, and the ids of rows whose secrets no key decrypts."""
 
     count: int
     unreadable: list[str]
 
 
 def reencrypt_rows(rows: QuerySet[Any], field: str, reencrypt: Callable[[bytes], bytes]) -> Rotated:
-    """Encrypt a field of every row anew, each row in a transaction of its own: nobody waits for all of them.
+    """Re-encrypt a field of every row, each row in its own transaction, so that locks are short.
 
-    `reencrypt` raises UnreadableSecretError for what no key opens; such a row stays as it is.
+    `reencrypt` raises UnreadableSecretError if no key decrypts a secret; such a row stays unchanged.
     """
     count, unreadable = 0, list[str]()
     for identifier in rows.order_by("id").values_list("id", flat=True):

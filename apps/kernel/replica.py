@@ -1,9 +1,9 @@
-"""Read replicas: what may be some seconds old is read from one, and from the primary while none is fit.
+"""Read replicas: reads that may be some seconds old use one, and the primary while none is fit.
 
-A replica is fit while it answers, is in recovery, and is not further behind than DATABASE_REPLICA_MAX_LAG. Whoever
-finds one unfit reads from the primary at once, and for some seconds nobody tries it. A read that waits asks by another
-connection whether the replica still answers: it may be slow, or stand still. Money, keys, policies and whatever
-a writer must see again are never read here. Must never know what is read.
+A replica is fit while it answers, is in recovery, and lags no more than DATABASE_REPLICA_MAX_LAG. A read that finds one
+unfit uses the primary at once, and the replica is avoided for some seconds. A waiting read checks by a second
+connection whether the replica still answers: it may be slow, or hang. Money, keys, policies and data that a writer must
+see again are never read here.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ log = structlog.get_logger(__name__)
 Found = TypeVar("Found")
 
 PRIMARY = DEFAULT_DB_ALIAS
-# Seconds between two looks at a replica that is fit, and for which one that is not is left alone.
+# Seconds between checks of a fit replica, and for which an unfit one is avoided.
 CHECK_EVERY, COOLDOWN = 1.0, 5.0
-# Seconds that a look may take, and of silence in one read before the primary is asked instead; and of silence, each
-# time, after which a read asks whether the replica still answers.
+# Timeouts in seconds: of a check, and of silence in one read before the primary is used; and the silence after which,
+# each time, a read checks whether the replica still answers.
 _CHECK_TIMEOUT, _READ_TIMEOUT = 1.0, 10.0
 PROBE_EVERY = 1.5
-# Seconds until a replica that seems behind is asked once more whether it has what the primary had then.
+# Seconds until a replica that seems behind is checked again for the primary's position at that time.
 _SECOND_LOOK = 0.05
 
 READS = Counter("gateway_replica_reads_total", "Reads that a replica may answer, by who did", ["source"])
@@ -44,7 +44,7 @@ UNFIT = Counter("gateway_replica_unfit_total", "Times that a replica was found u
 
 
 class Reason(StrEnum):
-    """Why a replica is not read from."""
+    """Why a replica is not used."""
 
     AWAY = "away"
     BEHIND = "behind"
@@ -52,30 +52,31 @@ class Reason(StrEnum):
     PROMOTED = "promoted"
 
 
-# What the server says (SQLSTATE) when a read was in the way of what was to be replayed.
+# SQLSTATE codes of reads that conflicted with replay.
 _CONFLICTS = frozenset({"40001", "40P01"})
-# No such table or column: its schema is that of a moment ago.
+# Missing table or column: its schema is older.
 _OLDER_SCHEMA = frozenset({"42P01", "42703"})
-# Of the connection, no privilege to connect, no such database, no resources, ended by an operator, its disk.
+# SQLSTATE classes: connection, no privilege to connect, no such database, no resources, ended by an operator, disk.
 _AWAY_CLASSES = ("08", "28", "3D", "53", "57P", "58")
 
 
 class Replica:
-    """What this process knows of one replica."""
+    """This process's knowledge of one replica."""
 
     def __init__(self, alias: str, primary: str = PRIMARY, *, max_lag: float) -> None:
         self.alias, self._primary, self._max_lag = alias, primary, max_lag
-        # Nobody has looked yet.
+        # Not checked yet.
         self.reason: Reason | None = Reason.AWAY
         begin_at_zero(UNFIT, [alias], Reason)
         self._next_check = 0.0
         self._checking = False
         self._probing = False
-        # Whether a read that waited found nobody there, since it was last fit.
+        # Whether a waiting read found it hanging, since it was last fit.
         self.hangs = False
 
     def is_fit(self) -> bool:
-        """Tell whether it may be read from. Who finds the last look old looks; meanwhile others go to the primary."""
+        """Return whether it may be used. The caller that finds the last check old repeats it; others use the
+        primary."""
         if self._checking:
             return False
         if time.monotonic() >= self._next_check:
@@ -87,16 +88,16 @@ class Replica:
         return self.reason is None
 
     def record_failure(self, reason: Reason) -> None:
-        """Take note that a read found it unfit."""
+        """Record that a read found it unfit."""
         self._record(reason)
 
     def record_silence(self) -> None:
-        """Take note that a read had no answer in time: the next one looks whether the replica is silent or was slow."""
+        """Record that a read had no answer in time: the next read checks whether the replica hangs or was slow."""
         self._next_check = 0.0
 
     def probe(self) -> None:
-        """Ask whether it answers anybody, for a read that waits: by a connection that is new and of no pool, which slow
-        reads may have used up. One asks for all."""
+        """Check for a waiting read whether it answers at all: by a new, unpooled connection, because slow reads may
+        have used up the pool. One check serves all."""
         if self.hangs or self._probing:
             return
         self._probing = True
@@ -123,7 +124,7 @@ class Replica:
                 with suppress(DatabaseError, InterfaceError):
                     asking.close()
 
-        # A greenlet in a web worker. To connect takes two seconds at least before it fails, which is not waited for.
+        # A greenlet in a web worker. A failing connection attempt takes at least two seconds, which is not awaited.
         asker = threading.Thread(target=ask, name="replica-probe", daemon=True)
         asker.start()
         asker.join(_CHECK_TIMEOUT)
@@ -152,7 +153,7 @@ class Replica:
 
 
 class _ReadTimeouts(DatabaseTimeouts):
-    """How long a read waits: as long as a slow one may take, and no longer once the replica answers nobody."""
+    """Timeouts of a read: as long as a slow one may take, and no longer once the replica hangs."""
 
     __slots__ = ("_probe_at", "_replica")
 
@@ -161,7 +162,7 @@ class _ReadTimeouts(DatabaseTimeouts):
         self._replica, self._probe_at = replica, _READ_TIMEOUT - PROBE_EVERY
 
     def is_over(self, seconds: float) -> bool:
-        """Take note of silence; once it is long, and each time it is that long again, ask whether anybody is there."""
+        """Record silence; when it is long, and each time it is that long again, check whether the replica answers."""
         if super().is_over(seconds):
             return True
         if self.silence <= self._probe_at:
@@ -171,11 +172,10 @@ class _ReadTimeouts(DatabaseTimeouts):
 
 
 def find_reason(alias: str, primary: str, max_lag: float) -> Reason | None:
-    """Ask a replica how it does; return why it is not to be read from, None where nothing is wrong. Raises
-    DatabaseError of the replica.
+    """Check a replica; return why it is unfit, None if it is fit. Raises DatabaseError of the replica.
 
-    The last transaction that it has replayed tells its age, by its own clock. Where that is old because nothing was
-    written since, it has all that the primary has.
+    The last replayed transaction gives its age, by the replica's own clock. If that is old because nothing was written
+    since, it has everything that the primary has.
     """
     recovers, age = _one_row(alias, _STATE)
     if not recovers:
@@ -185,7 +185,7 @@ def find_reason(alias: str, primary: str, max_lag: float) -> Reason | None:
     try:
         (written,) = _one_row(primary, "SELECT pg_current_wal_lsn()::text")
     except (DatabaseError, InterfaceError):
-        # The primary is away: whoever asks it will say so.
+        # The primary is down: its callers will notice.
         return Reason.BEHIND
     for _ in range(2):
         (has_all,) = _one_row(alias, "SELECT coalesce(pg_last_wal_replay_lsn() >= %s::pg_lsn, false)", written)
@@ -201,14 +201,14 @@ _STATE = """
 
 
 class Lag(NamedTuple):
-    """How far a replica is behind: bytes of the log that it has not replayed, and the age of what it replayed last."""
+    """How far a replica is behind: unreplayed bytes of the log, and the age of the last replayed transaction."""
 
     bytes_left: int
     seconds: float | None
 
 
 def measure_lag(alias: str, primary: str) -> Lag:
-    """Ask a replica how far it is behind what its primary has written by now. Raises DatabaseError of either."""
+    """Measure how far a replica is behind its primary. Raises DatabaseError of either."""
     (written,) = _one_row(primary, "SELECT pg_current_wal_lsn()::text")
     left, age = _one_row(alias, _LAG, written)
     return Lag(max(0, left), age)
@@ -221,10 +221,10 @@ _LAG = """
 
 
 def read(work: Callable[[str], Found]) -> Found:
-    """Return what `work` reads by the name of a connection: a replica's while one is fit, else the primary's.
+    """Return the result of `work` with the alias of a connection: a replica's while one is fit, else the primary's.
 
-    It may be done twice, for a replica that fails in the middle of it. Inside a transaction the primary is read from,
-    since what was written there must be seen. The replica's connection is given back at once.
+    It may run twice if a replica fails. Inside a transaction the primary is used, so that its writes are visible. The
+    replica's connection is released at once.
     """
     if not REPLICAS or is_in_transaction():
         return work(PRIMARY)
@@ -258,21 +258,21 @@ def read_from(replicas: Sequence[Replica], work: Callable[[str], Found], primary
 
 
 def reason_of(error: Exception) -> Reason | None:
-    """Return what an error says of the replica; None where it is the statement's, and the primary would say the same.
+    """Return the problem of the replica that an error shows; None if the statement is at fault, on the primary as well.
 
-    A statement that the server ended because it took too long is not asked of the primary.
+    A statement that hit the server's timeout is not repeated on the primary.
     """
     state = getattr(error.__cause__, "sqlstate", None)
     if state in _CONFLICTS:
         return Reason.CONFLICT
     if state in _OLDER_SCHEMA:
         return Reason.BEHIND
-    # What the server did not say itself, libpq and psycopg say of a connection that is gone or silent.
+    # Without a SQLSTATE, the error comes from libpq or psycopg: the connection is gone or hangs.
     return Reason.AWAY if state is None or str(state).startswith(_AWAY_CLASSES) else None
 
 
 def _in_turn(replicas: Sequence[Replica]) -> list[Replica]:
-    """Return all of them, another one first each time."""
+    """Return all of them, starting with another one each time."""
     global _turn  # one number of this process
     _turn = (_turn + 1) % len(replicas)
     return [*replicas[_turn:], *replicas[:_turn]]

@@ -1,7 +1,6 @@
-"""Shard count: the number of shards that a cluster was begun with, kept in the cluster and compared at start.
+"""Shard count: the number of shards of a cluster, stored in the cluster and compared at startup.
 
-Two processes that divide it otherwise would each have balances of their own, and spend them twice. Knows the mark, and
-what a cluster without one has that is older than marks are. Must never move anything.
+Processes with different numbers would have separate balances, and spend them twice.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from apps.kernel.redis_cluster_url import is_cluster_url
 from apps.kernel.store_keys import SHARD_COUNT, tagged_key
 
 _MARK: Final = tagged_key("gateway", "shards")
-# What a cluster has whose only shard this was before there were several.
+# Keys of a cluster from before there were several shards, with a single one.
 _ONLY_SHARD: Final = tuple(tagged_key("gateway", name) for name in ("ledger:epoch", "outbox", "workers"))
 
 REMEDY: Final = (
@@ -43,11 +42,11 @@ _known_to_agree = False
 
 
 class OtherShards(Exception):
-    """The cluster is divided otherwise than this process would."""
+    """The cluster has another number of shards than this process."""
 
 
 def claim() -> int:
-    """Return into how many shards the store is divided: as many as this process would where nobody was before it.
+    """Return the number of shards of the store; the first process sets it.
 
     Raises RedisError.
     """
@@ -55,9 +54,9 @@ def claim() -> int:
 
 
 def require() -> None:
-    """Raise OtherShards where the store is divided otherwise. Raises RedisError until that could be told once.
+    """Raise OtherShards if the store has another number of shards. Raises RedisError until it was checked once.
 
-    The mark is written again should the cluster have lost it.
+    The number is written again if the cluster has lost it.
     """
     global _known_to_agree
     try:
@@ -72,5 +71,5 @@ def require() -> None:
 
 
 def difference(known: int) -> str:
-    """Return what is wrong, in words."""
+    """Return a description of the difference."""
     return f"The cluster of REDIS_URL is divided into {known} shards, and VALKEY_SHARDS is {SHARD_COUNT}."

@@ -1,7 +1,4 @@
-"""Asking every shard of the store: one that is away keeps nobody from asking the others.
-
-Knows which server a shard lies on. Must never know what is kept there.
-"""
+"""Calls every shard of the store; a shard that is down does not affect the others."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ Answer = TypeVar("Answer")
 
 
 def ask_each(ask: Callable[[int], Answer]) -> list[Answer]:
-    """Return the answer of each shard, once all have been asked. Raises the first RedisError, after that."""
+    """Return the answer of each shard after calling all. Raises the first RedisError, after that."""
     answers, failure = ask_those_there(ask)
     if failure is not None:
         raise failure
@@ -26,9 +23,9 @@ def ask_each(ask: Callable[[int], Answer]) -> list[Answer]:
 
 
 def ask_those_there(ask: Callable[[int], Answer]) -> tuple[list[Answer], RedisError | None]:
-    """Return the answers of the shards that answer, and the first error of those that do not.
+    """Return the answers of the shards that answer, and the first error of the others.
 
-    A server that failed is asked for no other of its shards: one that hangs costs its patience once.
+    Other shards of a failed server are skipped: a hanging server costs one timeout.
     """
     if SHARD_COUNT == 1:
         try:
@@ -51,6 +48,6 @@ def ask_those_there(ask: Callable[[int], Answer]) -> tuple[list[Answer], RedisEr
 
 
 def _server_of(shard: int) -> str:
-    """Return the name of the server that has a shard, as far as this process knows. Raises RedisError."""
+    """Return the name of a shard's server, as far as this process knows. Raises RedisError."""
     known: Any = client()
     return str(known.server_of(money_key("", shard)).name) if isinstance(known, Cluster) else ""

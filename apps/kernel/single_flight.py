@@ -1,9 +1,7 @@
-"""Single-flight: of many concurrent calls for one key one does the work, and all get its result.
+"""Single-flight: one of many concurrent calls with the same key does the work, and all get its result.
 
-Those who wait go on one after the other: each wakes the next, behind all that has come to the event loop meanwhile.
-Woken all at once, a thousand would have the loop for themselves, step by step.
-
-Knows who is at it, and hands over what came of it, failures included. Must never keep an answer beyond that.
+Waiting calls continue one after the other: each wakes the next, after other pending events. If all were woken at once,
+a thousand would occupy the event loop. Results and failures are not kept.
 """
 
 from __future__ import annotations
@@ -20,11 +18,11 @@ Found = TypeVar("Found")
 
 
 class _LeftError(Exception):
-    """Whoever was at it was ended in the middle."""
+    """The working call was killed."""
 
 
 class _Flight(Generic[Found]):
-    """One who works, and those who wait for it, who came first first."""
+    """The working call, and the waiting ones in order of arrival."""
 
     def __init__(self) -> None:
         self.outcome: Future[Found] = Future()
@@ -32,7 +30,7 @@ class _Flight(Generic[Found]):
         self._lock = Lock()
 
     def wait(self, patience: float) -> Found:
-        """Return what came of it once it is this one's turn. Raises what came of it; TimeoutError."""
+        """Return the result when it is this call's turn. Raises its error; TimeoutError."""
         turn: Future[None] = Future()
         with self._lock:
             waits = not self.outcome.done()
@@ -42,7 +40,7 @@ class _Flight(Generic[Found]):
             try:
                 turn.result(patience)
             finally:
-                # Who leaves early may have been woken meanwhile.
+                # A call that leaves early may already have been woken.
                 with self._lock:
                     if turn.done():
                         self._wake_next()
@@ -51,33 +49,33 @@ class _Flight(Generic[Found]):
         return self.outcome.result()
 
     def end(self, found: Found | None, error: Exception | None) -> None:
-        """Tell what came of it."""
+        """Publish the outcome."""
         with self._lock:
             if error is None:
-                self.outcome.set_result(found)  # type: ignore[arg-type] # what was found, without an error
+                self.outcome.set_result(found)  # type: ignore[arg-type] # the result, without an error
             else:
                 self.outcome.set_exception(error)
             self._wake_next()
 
     def _wake_next(self) -> None:
-        """Let the next one go on. Called with the lock held."""
+        """Wake the next waiting call. Call it with the lock held."""
         if self._waiting:
             self._waiting.popleft().set_result(None)
 
 
 class SingleFlight(Generic[Key, Found]):
-    """One flight a key at a time; `patience` is how many seconds the others wait for it."""
+    """One flight per key at a time; `patience` is how many seconds other calls wait for it."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._flights: dict[Key, _Flight[Found]] = {}
 
     def is_under_way(self, key: Key) -> bool:
-        """Tell whether somebody is at it."""
+        """Return whether a call is working."""
         return key in self._flights
 
     def run(self, key: Key, work: Callable[[], Found]) -> Found:
-        """Return what `work` returns, done by whoever came first. Raises what it raises, and TimeoutError."""
+        """Return the result of `work`, run by the first call. Raises its exceptions, and TimeoutError."""
         while True:
             mine: _Flight[Found] = _Flight()
             flight = self._flights.setdefault(key, mine)
@@ -87,7 +85,7 @@ class SingleFlight(Generic[Key, Found]):
                 return flight.wait(self._patience)
             except NotYetError as error:
                 if not flight.outcome.done():
-                    raise TimeoutError("Somebody else did not find it out in time") from error
+                    raise TimeoutError("Another call did not finish in time") from error
                 raise
             except _LeftError:
                 continue
@@ -96,7 +94,7 @@ class SingleFlight(Generic[Key, Found]):
         try:
             found = work()
         except BaseException as error:
-            # Who is killed in the middle takes nobody along: another of those who wait begins anew.
+            # If the working call is killed, one of the waiting calls starts over.
             del self._flights[key]
             flight.end(None, error if isinstance(error, Exception) else _LeftError())
             raise

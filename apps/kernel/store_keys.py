@@ -1,9 +1,8 @@
-"""Names of keys in Redis/Valkey, and the shard that each is of.
+"""Names of keys in Redis/Valkey, and their shards.
 
-On a cluster, what one script touches carries one hash tag, and so lies in one slot. What admission and settlement touch
-is kept in shards, by organization: all of one organization's lies in one of them (docs/adr/0217). On a single server
-there is one shard, and names are what they always were. Knows the words in front of a name. Must never know what is
-kept.
+In a cluster, the keys of one script share a hash tag, and so a slot. Data of admission and settlement is sharded by
+organization: all of an organization's is in one shard (docs/adr/0217). A single server has one shard, and keys without
+tags.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from apps.kernel.redis_cluster_url import is_cluster_url
 Item = TypeVar("Item")
 
 _ON_CLUSTER: Final = is_cluster_url(settings.REDIS_URL)
-# How many shards there are, and their numbers.
+# The number of shards, and their numbers.
 SHARD_COUNT: Final[int] = settings.VALKEY_SHARDS
 SHARDS: Final = range(SHARD_COUNT)
 
 
 def _spread_tags(count: int) -> tuple[str, ...]:
-    """Return a tag for each shard, whose slots are spread evenly: primaries mostly have a range of slots each."""
+    """Return a tag for each shard, with evenly spread slots: primaries usually have one range of slots each."""
     if count == 1:
         return ("gateway",)
     tags = []
@@ -45,45 +44,45 @@ _SHARD_OF_PREFIX: Final = {prefix: shard for shard, prefix in enumerate(_PREFIXE
 
 
 def tagged_key(tag: str, name: str) -> str:
-    """Return the key of a name; on a cluster all names of one tag lie in one slot. A tag has no braces."""
+    """Return the key of a name; in a cluster all names of one tag are in one slot. A tag has no braces."""
     return f"{{{tag}}}:{name}" if _ON_CLUSTER else name
 
 
 def shard_of(organization_id: UUID) -> int:
-    """Return the shard that has all of an organization's; it stays the same for as long as their number does."""
+    """Return an organization's shard, which is constant for a given number of shards."""
     return 0 if SHARD_COUNT == 1 else crc32(organization_id.bytes) % SHARD_COUNT
 
 
 def money_key(name: str, shard: int) -> str:
-    """Return the key, in a shard, of what admission and settlement touch: balances, notes, rates, the outbox.
+    """Return the key of admission and settlement data in a shard: balances, notes, rates, the outbox.
 
-    A reservation moves several of them in one step.
+    A reservation changes several of them atomically.
     """
     return _PREFIXES[shard] + name
 
 
 def money_keys(name: str) -> tuple[str, ...]:
-    """Return the keys of what each shard has one of, by shard."""
+    """Return the keys of data that each shard has, by shard."""
     return tuple(prefix + name for prefix in _PREFIXES)
 
 
 def money_pattern(name: str) -> str:
-    """Return the pattern that finds what begins with a name in any shard."""
+    """Return the pattern of names with a prefix in any shard."""
     return f"{'{*}:' if _ON_CLUSTER else ''}{name}*"
 
 
 def shard_of_key(key: str) -> int:
-    """Return the shard that one of these keys lies in. Raises ValueError for any other key."""
+    """Return the shard of such a key. Raises ValueError for any other key."""
     if SHARD_COUNT == 1:
         return 0
     shard = _SHARD_OF_PREFIX.get(key[: key.find(":") + 1])
     if shard is None:
-        raise ValueError(f"{key} lies in no shard; VALKEY_SHARDS is {SHARD_COUNT}, and must be the same everywhere")
+        raise ValueError(f"{key} is in no shard; VALKEY_SHARDS is {SHARD_COUNT}, and must be the same everywhere")
     return shard
 
 
 def by_shard(items: Iterable[Item], key_of: Callable[[Item], str]) -> dict[int, list[Item]]:
-    """Return, by shard, the items whose keys lie in it: a script takes those of one."""
+    """Group items by the shard of their keys, because a script works in one shard."""
     groups: dict[int, list[Item]] = {}
     for item in items:
         groups.setdefault(shard_of_key(key_of(item)), []).append(item)
@@ -91,5 +90,5 @@ def by_shard(items: Iterable[Item], key_of: Callable[[Item], str]) -> dict[int, 
 
 
 def lua_key(name: str) -> str:
-    """Return the Lua expression of what a name is called in the shard that a script's first key lies in."""
+    """Return a Lua expression for a key in the shard of the script's first key."""
     return f"(string.match(KEYS[1], '^{{[^}}]*}}:') .. '{name}')" if _ON_CLUSTER else f"'{name}'"

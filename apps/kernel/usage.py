@@ -1,4 +1,4 @@
-"""Token usage of an answer, in disjoint classes, and how and where the answer was computed. Pure."""
+"""Token usage of an answer in disjoint classes, and how and where it was computed. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import msgspec
 
-# Counts of tokens; the others are paid by the piece, by the minute, or not at all.
+# Token counts; other counts are paid per unit, by the minute, or not at all.
 TOKEN_COUNTS = (
     *("input", "cache_read", "cache_write", "cache_write_1h", "image_input", "audio_input"),
     *("output", "reasoning", "image_output", "audio_output", "cache_read_audio", "cache_read_image"),
@@ -16,17 +16,16 @@ TOKEN_COUNTS = (
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Counts of tokens by what they are paid as, and of what is not paid by the token: `web_searches` are calls,
-    `images` are pictures made, `characters` are read aloud, `audio_milliseconds` are listened to, `search_units` are
-    queries over a provider's measure of documents.
+    """Token counts by price, and other counts: `web_searches` are calls, `images` are generated images, `characters`
+    are speech input, `audio_milliseconds` are recordings, `search_units` are queries over a provider's unit of
+    documents.
 
-    `cache_read_audio` and `cache_read_image` are parts of `cache_read` that are told apart. `tool_calls` counts, by
-    their names, calls of tools that the provider ran. `service_tier` and `region` say how and where the answer was
-    computed, empty where the provider does not tell. Where an answer took several passes over models, `passes` has
-    each of them: they are paid instead of the tokens counted here. `search_size` says how much of the web was searched,
-    and `told_search_cost` what the provider says that it takes for that, in USD. `told_cost` is what it says that the
-    whole answer costs, in USD, where its word decides. `estimated` is true when the provider reported nothing and the
-    gateway counted for itself.
+    `cache_read_audio` and `cache_read_image` are parts of `cache_read`. `tool_calls` counts calls of the provider's own
+    tools by name. `service_tier` and `region` are those that computed the answer, empty if the provider does not report
+    them. If an answer took several model passes, `passes` lists them: they are paid instead of the counts here.
+    `search_size` is the amount of web content searched, and `told_search_cost` the provider's reported cost of it in
+    USD. `told_cost` is the cost in USD that the provider states for the whole answer, if it decides the price.
+    `estimated` is true if the provider reported nothing and the gateway counted.
     """
 
     input: int = 0
@@ -56,7 +55,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     passes: tuple[ModelPass, ...] = ()
 
     def __post_init__(self) -> None:
-        """Count what cannot be as nothing: whatever a provider says, no class is below 0, and so is no bill."""
+        """Replace negative counts by 0, whatever a provider reports, so that no cost is negative."""
         if min(msgspec.structs.astuple(self)[:_COUNT_OF_COUNTS]) < 0:
             for name in COUNTS:
                 if getattr(self, name) < 0:
@@ -64,7 +63,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def plain(self) -> bool:
-        """Whether there is nothing but text that was read, none of it from a cache, and written."""
+        """Whether it has only uncached text input and text output."""
         return not (
             self.cache_read
             or self.cache_write
@@ -84,36 +83,36 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def prompt_tokens(self) -> int:
-        """Everything the model read, cached or not."""
+        """All input tokens, cached or not."""
         return (
             self.input + self.cache_read + self.cache_write + self.cache_write_1h + self.image_input + self.audio_input
         )
 
     @property
     def completion_tokens(self) -> int:
-        """Everything the model wrote, reasoning included."""
+        """All output tokens, including reasoning."""
         return self.output + self.reasoning + self.image_output + self.audio_output
 
     @property
     def total_tokens(self) -> int:
-        """Read and written together."""
+        """Input and output tokens."""
         return self.prompt_tokens + self.completion_tokens
 
 
 class ModelPass(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One pass of an answer over a model: `model` is empty for the one that was asked, else the provider's name."""
+    """One pass of an answer: `model` is empty for the requested model, else the provider's name of another."""
 
     model: str = ""
     usage: Usage
 
 
-# The fields that are counts: they come first.
+# The count fields, which come first.
 COUNTS = Usage.__struct_fields__[: Usage.__struct_fields__.index("estimated")]
 _COUNT_OF_COUNTS = len(COUNTS)
 
 
 def total_usage(usages: Iterable[Usage]) -> Usage:
-    """Return what several answers used together; it is estimated where one of them is."""
+    """Return the sum of several answers' usage; it is estimated if one of them is."""
     several = list(usages)
     told = [usage.told_search_cost for usage in several if usage.told_search_cost is not None]
     costs = [usage.told_cost for usage in several if usage.told_cost is not None]

@@ -1,1 +1,1 @@
-"""Who may call, with what, as whom: API keys, access rules, provider credentials."""
+"""API keys, access rules and provider credentials."""

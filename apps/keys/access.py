@@ -1,7 +1,4 @@
-"""Access control of API keys: users see their own, admins and owners all of an organization.
-
-Knows the conditions, one a line. Must never write.
-"""
+"""Access control of API keys: users see their own keys, admins and owners all keys of an organization."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ NO_KEY, NO_RULE, NO_PROVIDER_KEY = "API key not found", "IAM rule not found", "P
 
 
 class VisibleKeys(NamedTuple):
-    """Keys that a user may see, oldest first; the project when one was named; the role that says so."""
+    """Keys that a user may see, oldest first; the requested project, if any; the user's role."""
 
     keys: QuerySet[ApiKey]
     project: Project | None
@@ -35,9 +32,9 @@ class VisibleKeys(NamedTuple):
 
 
 def access_keys(user: User, *, project_id: str | None, everyones: bool) -> VisibleKeys:
-    """Return the keys of a project, or of every organization of the user's; `everyones` needs an admin there.
+    """Return the keys of a project, or of every organization of the user; `everyones` needs an admin.
 
-    Raises NotFound, and Forbidden when the role does not reach.
+    Raises NotFound, and Forbidden if the role is not sufficient.
     """
     needs = Role.ADMIN if everyones else Role.DEVELOPER
     keys = (
@@ -86,7 +83,8 @@ def access_rule(user: User, key_id: str, identifier: str) -> IamRule:
 
 
 def access_provider_keys(user: User, organization_id: str) -> QuerySet[ProviderKey]:
-    """Return the provider keys of an organization that the user administers, oldest first. Raises as its door does."""
+    """Return the provider keys of an organization that the user administers, oldest first. Raises NotFound,
+    Forbidden."""
     return access_rows_as_admin(ProviderKey, user, organization_id).order_by("created_at", "id")
 
 

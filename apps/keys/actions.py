@@ -1,6 +1,6 @@
-"""What can be done to API keys and their rules: each verb one transaction.
+"""Actions on API keys and their rules, each in one transaction.
 
-Knows a plan's limit of keys. Must never keep or log the token: it is returned once.
+A token is returned once and never stored or logged.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
 from apps.organizations.row_locks import lock_row
 
-# What a playground's key shows in the place of a token's beginning; it has no token that anybody could send.
+# Shown as the prefix of a playground key, which has no token.
 PLAYGROUND = "playground"
-# The same of the key of a program that a member signed in with OAuth.
+# The same for the key of a program that signed in with OAuth.
 PROGRAM = "oauth"
 WITHOUT_TOKEN = (PLAYGROUND, PROGRAM)
-# All of a key's active rules are looked at with every request.
+# Every request evaluates all active rules of its key.
 MAX_RULES = 100
 
 
 class CreatedKey(NamedTuple):
-    """A new key and its token, which cannot be had again."""
+    """A new key and its token, which is shown only once."""
 
     key: ApiKey
     token: str
@@ -48,9 +48,9 @@ def create_api_key(*, user: User, project_id: UUID | str, description: str, **li
 
     `limits` are the columns `usage_limit` and `period_limit` (USD, None unlimited), `period`, `expires_at`,
     `requests_per_minute` and `allowed_origins`.
-    Raises NotFound, Forbidden, Gone for a project that is archived, InvalidRequest when the plan's keys are used up.
+    Raises NotFound, Forbidden, Gone for an archived project, InvalidRequest at the plan's limit of keys.
     """
-    # Those who create keys at once wait for each other here, so that none of them counts without the others' keys.
+    # The lock serializes concurrent creation, so that each request counts the others' keys.
     project = lock_open_project(user, project_id)
     limit = limits_of(project.organization.plan).api_keys_per_project
     if limit is not None and count_of_keys(project) >= limit:
@@ -72,29 +72,29 @@ def create_api_key(*, user: User, project_id: UUID | str, description: str, **li
 
 @transaction.atomic
 def open_playground_key(*, user: User, project_id: UUID | str) -> ApiKey:
-    """Return the key by which a user's playground asks in a project's name, made on first use.
+    """Return the key of a user's playground in a project, created on first use.
 
-    It is listed, limited and switched off like any other and counts towards no plan. Its token is thrown away as it is
-    made: only the gateway itself can use it, by its id.
-    Raises NotFound, Forbidden, also for one that was switched off, Gone for a project that is archived.
+    It is listed, limited and switched off like any other key but does not count towards the plan's limit. Its token is
+    discarded: only the gateway itself can use it, by its id.
+    Raises NotFound, Forbidden (also if it was switched off), Gone for an archived project.
     """
-    # Of two that begin at once, the second finds the first's.
+    # If two requests come at once, the second finds the first one's key.
     project = lock_open_project(user, project_id)
     mine = ApiKey.objects.filter(project=project, created_by=user, prefix=PLAYGROUND)
     key = mine.exclude(status=ApiKey.Status.DELETED).first()
     if key is None:
         key = _create_without_token(project, user, description="Playground", prefix=PLAYGROUND)
     if key.status != ApiKey.Status.ACTIVE:
-        raise Forbidden("Your playground's API key in this project is switched off; the page API keys shows it")
+        raise Forbidden("Your playground's API key in this project is switched off; turn it on under API keys")
     return key
 
 
 @transaction.atomic
 def create_program_key(*, user: User, project_id: UUID | str, description: str, **limits: Any) -> ApiKey:
-    """Create the key by which a program asks in a project's name that a member signed in.
+    """Create the key of a program that a member signed in for a project.
 
-    It has no token, and is listed, limited and switched off like any other; it counts towards no plan. `limits` and
-    what is raised are those of `create_api_key`, but for the plan's keys.
+    It has no token, is listed, limited and switched off like any other key, and does not count towards the plan's
+    limit. `limits` and errors are those of `create_api_key`, without the plan's limit.
     """
     project = lock_open_project(user, project_id)
     return _create_without_token(project, user, description=description, prefix=PROGRAM, **limits)
@@ -107,17 +107,17 @@ def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
     _record("api_key.update", row, audit.changes_of(row, changes))
     for name, value in changes.items():
         setattr(row, name, value)
-    # No other column: usage moves beside them.
+    # No other column: usage changes concurrently.
     row.save(update_fields=[*changes, "updated_at"])
     return row
 
 
 @transaction.atomic
 def replace_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKey:
-    """Create a key in the place of another, with its project, limits and rules; the other ends after `overlap`.
+    """Create a replacement for a key, with its project, limits and rules; the old key ends after `overlap`.
 
-    Of a usage limit the new key has what the other has left. Raises as `create_api_key` does, NotFound for a key that
-    was deleted meanwhile, InvalidRequest for one that has expired and for one without a token.
+    The new key gets the rest of a usage limit. Raises as `create_api_key` does, NotFound for a key that was deleted
+    meanwhile, InvalidRequest for one that has expired or has no token.
     """
     row = lock_row(key, NO_KEY)
     _require_token(row)
@@ -147,7 +147,7 @@ def replace_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKe
 
 @transaction.atomic
 def rotate_api_key(*, key: ApiKey) -> CreatedKey:
-    """Give a key another secret; the one before is unknown from now on. Limits, usage, rules and log stay the key's.
+    """Give a key a new secret; the old one stops working. Limits, usage, rules and log stay.
 
     Raises NotFound when it was deleted meanwhile, InvalidRequest for one without a token.
     """
@@ -162,12 +162,12 @@ def rotate_api_key(*, key: ApiKey) -> CreatedKey:
 
 @transaction.atomic
 def delete_api_key(*, key: ApiKey) -> None:
-    """End a key for good. Raises NotFound when it already is."""
+    """Delete a key permanently. Raises NotFound if it already is deleted."""
     end_api_key(lock_row(key, NO_KEY))
 
 
 def end_api_key(key: ApiKey) -> None:
-    """End a key that the caller's transaction has locked."""
+    """Delete a key that the caller's transaction has locked."""
     _record("api_key.delete", key, {"description": key.description, "maskedToken": key.masked_token})
     key.status = ApiKey.Status.DELETED
     key.save(update_fields=["status", "updated_at"])
@@ -175,7 +175,7 @@ def end_api_key(key: ApiKey) -> None:
 
 @transaction.atomic
 def create_rule(*, key: ApiKey, rule_type: str, rule_value: Mapping[str, Any], status: str) -> IamRule:
-    """Add a rule to a key. Raises InvalidRequest for a value that is not of its type, or one rule too many."""
+    """Add a rule to a key. Raises InvalidRequest for a value that does not fit the type, or at the limit of rules."""
     _require_fit(rule_type, rule_value)
     row = lock_row(key, NO_KEY)
     if row.iam_rules.count() >= MAX_RULES:
@@ -189,7 +189,7 @@ def create_rule(*, key: ApiKey, rule_type: str, rule_value: Mapping[str, Any], s
 
 @transaction.atomic
 def change_rule(*, rule: IamRule, changes: Mapping[str, Any]) -> IamRule:
-    """Set columns of a rule. Raises InvalidRequest when type and value would not fit, NotFound when it is gone."""
+    """Set columns of a rule. Raises InvalidRequest if type and value do not fit, NotFound if it is gone."""
     row = IamRule.objects.select_for_update().filter(pk=rule.pk).first()
     if row is None:
         raise NotFound(NO_RULE)
@@ -210,15 +210,15 @@ def delete_rule(*, rule: IamRule) -> None:
 
 
 def count_of_keys(project: Project) -> int:
-    """Return how many keys count towards the plan's limit; deleted ones and those without a token do not."""
+    """Return how many keys count towards the plan's limit: not deleted ones and ones without a token."""
     keys = ApiKey.objects.filter(project=project).exclude(status=ApiKey.Status.DELETED)
     return keys.exclude(prefix__in=WITHOUT_TOKEN).count()
 
 
 def lock_open_project(user: User, project_id: UUID | str) -> Project:
-    """Return a project in which the user may make keys, which others have to wait for until the transaction ends.
+    """Return a project in which the user may create keys, locked until the transaction ends.
 
-    Raises NotFound, Forbidden, Gone for a project that is archived.
+    Raises NotFound, Forbidden, Gone for an archived project.
     """
     project, _ = access_project(user, project_id)
     require_verified(user)
@@ -229,7 +229,7 @@ def lock_open_project(user: User, project_id: UUID | str) -> Project:
 
 
 def _create_without_token(project: Project, user: User, *, description: str, prefix: str, **limits: Any) -> ApiKey:
-    """Create a key whose token is thrown away as it is made."""
+    """Create a key whose token is discarded."""
     key = ApiKey.objects.create(
         project=project,
         created_by=user,
@@ -248,7 +248,7 @@ def _record(action: str, row: ApiKey | IamRule, details: Mapping[str, Any]) -> N
 
 
 def _require_token(key: ApiKey) -> None:
-    """Raise InvalidRequest for a playground's key or a program's: it has no token, and must not come by one."""
+    """Raise InvalidRequest for a playground's or a program's key, which must not get a token."""
     if key.prefix in WITHOUT_TOKEN:
         whose = "playground's" if key.prefix == PLAYGROUND else "signed-in program's"
         raise InvalidRequest(f"A {whose} API key has no token to replace", code="api_key_without_token")

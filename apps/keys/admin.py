@@ -1,4 +1,4 @@
-"""API keys, access rules and provider credentials in the admin; secrets are made by rotating alone, and shown once."""
+"""API keys, access rules and provider credentials in the admin; rotating a key shows its new secret once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apps.kernel.admin_fields import LinesField
 from apps.keys import actions, key_buttons, provider_keys
 from apps.keys.key_lookup import quoted_key
 from apps.keys.models import ApiKey, IamRule, ProviderKey
-from apps.keys.origins import MOST_ORIGINS, WRITTEN_AS, is_origin
+from apps.keys.origins import MAX_ORIGINS, WRITTEN_AS, is_origin
 from apps.keys.rule_form import FIELDS, SHOWN_WHEN, IamRuleForm
 from apps.organizations.admin_buttons import ButtonsAdmin
 from apps.organizations.audited_admin import ActingAdmin
@@ -28,37 +28,37 @@ else:
     _KeyForm = forms.ModelForm
 
 
-# What a key's limits are at least; see `serializers.py`.
+# The API's minimums of limits; see `serializers.py`.
 _LEAST = {"usage_limit": 0, "period_limit": 0, "requests_per_minute": 1}
 
 
 class ApiKeyForm(_KeyForm):
-    """Limits of a key, held to what the API takes."""
+    """Limits of a key, validated as in the API."""
 
     allowed_origins = LinesField(
         required=False,
-        help_text=f"Of web pages that may use it from a browser, such as https://app.example.com; one a line, at most "
-        f"{MOST_ORIGINS}. Empty: those that the deployment allows.",
+        help_text=f"Web pages that may use the key in a browser, such as https://app.example.com; one per line, "
+        f"at most {MAX_ORIGINS}. Empty: the deployment's allowed origins.",
     )
 
     def clean_allowed_origins(self) -> list[str]:
         """Return the origins in lower case. Raises ValidationError."""
         given = [one.lower() for one in self.cleaned_data["allowed_origins"]]
-        if len(given) > MOST_ORIGINS:
-            raise forms.ValidationError(f"Must be at most {MOST_ORIGINS} origins")
+        if len(given) > MAX_ORIGINS:
+            raise forms.ValidationError(f"Must be at most {MAX_ORIGINS} origins")
         if wrong := [one for one in given if not is_origin(one)]:
             raise forms.ValidationError(f"{wrong[0]}: {WRITTEN_AS}")
         return given
 
     def clean_expires_at(self) -> Any:
-        """Return the moment. Raises ValidationError for another one that has passed."""
+        """Return the moment. Raises ValidationError for a changed one in the past."""
         given = self.cleaned_data["expires_at"]
         if given is not None and "expires_at" in self.changed_data and given <= timezone.now():
             raise forms.ValidationError("Must be in the future")
         return given
 
     def clean(self) -> dict[str, Any]:
-        """Let a periodic limit have both, amount and period, or neither. Raises ValidationError."""
+        """Require both amount and period of a periodic limit, or neither. Raises ValidationError."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if (cleaned.get("period_limit") is None) != (not cleaned.get("period")) and "period_limit" not in self.errors:
             self.add_error("period_limit", "A periodic limit needs both an amount and a period, or neither")
@@ -67,7 +67,7 @@ class ApiKeyForm(_KeyForm):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
-    """Who may call."""
+    """API keys."""
 
     thing = "api_key"
     form = ApiKeyForm
@@ -81,8 +81,8 @@ class ApiKeyAdmin(ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
     list_select_related = ("project__organization", "created_by")
     search_fields = ("id__exact", "last_four__exact", "description", "project__name", "created_by__email")
     search_help_text = (
-        "A masked key, or its four last characters; a part of a description, a project's name or an address; or an "
-        "exact id"
+        "A masked key or its last four characters; part of a description, a project's name or an address; or an exact "
+        "id"
     )
     sortable_by = ()
     ordering = ("-id",)
@@ -96,21 +96,21 @@ class ApiKeyAdmin(ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
         *("id", "masked_token", "organization", "project", "created_by", "usage", "created_at", "updated_at"),
     )
     help_texts = {
-        "masked_token": "Its beginning and its last four characters; the key itself is not kept.",
-        "created_by": "Whose key it is: it ends with this person's membership.",
-        "status": "Requests with an inactive key are refused. Revoke it for good with the button above.",
-        "usage": "USD spent with it in all.",
-        "usage_limit": "USD that it may spend in all; empty: no limit but the organization's balance.",
-        "period_limit": "USD that it may spend in each period; empty: no such limit.",
-        "period": "When the periodic limit starts anew: calendar hours, days, weeks (from Monday) or months, in UTC.",
-        "requests_per_minute": "Of this key alone; empty: the organization's limit.",
-        "expires_at": "When it stops working (UTC); empty: never.",
+        "masked_token": "The first characters and the last four; the key itself is not stored.",
+        "created_by": "The owner of the key, which ends with this person's membership.",
+        "status": "Requests with an inactive key are refused. Revoke it permanently with the button above.",
+        "usage": "Total USD spent.",
+        "usage_limit": "Maximum total spending in USD; empty: no limit but the organization's balance.",
+        "period_limit": "Maximum spending in USD per period; empty: no such limit.",
+        "period": "Period of the limit: calendar hours, days, weeks (from Monday) or months, in UTC.",
+        "requests_per_minute": "Limit for this key; empty: the organization's limit.",
+        "expires_at": "When it expires (UTC); empty: never.",
     }
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[ApiKey], search_term: str
     ) -> tuple[QuerySet[ApiKey], bool]:
-        """Find a key that somebody sent, too, whole or masked."""
+        """Also find keys pasted whole or masked."""
         quoted = quoted_key(search_term.strip())
         if quoted is not None:
             return queryset.filter(quoted), False
@@ -129,17 +129,17 @@ class ApiKeyAdmin(ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
 
     @admin.display(description="Made by")
     def creator(self, row: ApiKey) -> str:
-        """Return a link to who made it."""
+        """Return a link to the creator."""
         return link_to(row.created_by)
 
     def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
-        """Hold amounts and rates to what the API takes."""
+        """Apply the API's bounds to amounts and rates."""
         if db_field.name in _LEAST:
             kwargs["min_value"] = _LEAST[db_field.name]
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Let an organization's page link to its keys."""
+        """Allow the filters that an organization's page links to."""
         return lookup == "project__organization__id__exact" or super().lookup_allowed(lookup, value, request)
 
     def change_row(self, row: ApiKey, changes: Mapping[str, Any]) -> None:
@@ -149,7 +149,7 @@ class ApiKeyAdmin(ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
 
 @admin.register(IamRule)
 class IamRuleAdmin(ActingAdmin):
-    """What a key may reach."""
+    """Access rules of API keys."""
 
     thing = "iam_rule"
     form = IamRuleForm
@@ -167,14 +167,14 @@ class IamRuleAdmin(ActingAdmin):
     )
     conditional_fields = SHOWN_WHEN
     help_texts = {
-        "api_key": "The key that the rule is for; cannot be changed later.",
+        "api_key": "The key with the rule; cannot be changed later.",
         "pricing_type": "Free models, paid ones, or all of them.",
         "rule_type": "Deny rules always win. Allow rules of one type add up; those of different types must all agree.",
-        "status": "An inactive rule is kept and not applied.",
+        "status": "An inactive rule is not applied.",
     }
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return what is for good once it is there: whose it is."""
+        """Make the API key of an existing rule read-only."""
         return (*self.readonly_fields, "api_key") if obj else self.readonly_fields
 
     @admin.display(description="Organization")
@@ -182,14 +182,14 @@ class IamRuleAdmin(ActingAdmin):
         """Return a link to the organization."""
         return link_to(row.api_key.project.organization)
 
-    @admin.display(description="What it names")
+    @admin.display(description="Values")
     def names(self, row: IamRule) -> str:
-        """Return what a rule names, cut short."""
+        """Return a rule's values, shortened."""
         values = [", ".join(map(str, one)) if isinstance(one, list) else str(one) for one in row.rule_value.values()]
         return "; ".join(values)[:100]
 
     def changes_of(self, form: Any) -> dict[str, Any]:
-        """Return the columns that a form changes, the value in one."""
+        """Return the columns that the form changes, with the value in one column."""
         value = form.cleaned_data["rule_value"]
         changed = {} if value == form.instance.rule_value else {"rule_value": value}
         return {**super().changes_of(form), **changed}
@@ -225,17 +225,17 @@ class ProviderKeyAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, Actin
     search_fields = ("id__exact", "provider", "provider_name", "organization__name")
     sortable_by = ()
     ordering = ("-id",)
-    # The address is where the credential is sent: whoever could change it could have the credential.
+    # The credential is sent to this address, so changing it would reveal the credential.
     readonly_fields = (
         *("id", "organization", "provider", "provider_name", "base_url", "masked_token", "created_at", "updated_at"),
     )
     fields = (*readonly_fields, "status")
     help_texts = {
-        "masked_token": "The last characters; the credential itself is kept encrypted and never shown.",
+        "masked_token": "The last characters; the credential itself is stored encrypted and never shown.",
         "provider": "The catalog's id, or custom.",
-        "provider_name": "Of a custom provider, as in custom:<name>/<model>.",
-        "base_url": "Where a custom provider is.",
-        "status": "Requests do not use an inactive one. Erase it with the button above.",
+        "provider_name": "Name of a custom provider, as in custom:<name>/<model>.",
+        "base_url": "Address of a custom provider.",
+        "status": "Requests do not use an inactive key. Erase it with the button above.",
     }
 
     def change_row(self, row: ProviderKey, changes: Mapping[str, Any]) -> None:

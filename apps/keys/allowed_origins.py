@@ -1,7 +1,4 @@
-"""Allowed origins (CORS): all that working API keys name, for browsers that ask before they bring a key.
-
-Must never know which request asks, nor which key names an origin.
-"""
+"""Allowed origins (CORS) of all working API keys, for preflight requests, which carry no key."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ from apps.keys.models import ApiKey
 
 log = structlog.get_logger(__name__)
 
-# Keys whose origins are remembered, and seconds for which they are.
-_MOST_KEYS: Final = 10_000
+# Maximum keys whose origins are cached, and the cache's lifetime in seconds.
+_MAX_KEYS: Final = 10_000
 _MAX_AGE: Final = 10.0
 
 
 class _KnownOrigins:
-    """The origins that working keys name: read again when they are asked for and are old, kept while nobody answers."""
+    """The origins of working keys: read again when they are old, kept while the database does not answer."""
 
     def __init__(self) -> None:
         self._origins: frozenset[str] = frozenset()
@@ -31,7 +28,7 @@ class _KnownOrigins:
 
     def __contains__(self, origin: str) -> bool:
         if self._read_at is None or time.monotonic() - self._read_at > _MAX_AGE:
-            # Others that ask meanwhile get what was known.
+            # Concurrent requests get the old value meanwhile.
             self._read_at = time.monotonic()
             try:
                 self._origins = database.read(partial(_read_origins), brief=True)
@@ -40,7 +37,7 @@ class _KnownOrigins:
         return origin in self._origins
 
     def forget(self) -> None:
-        """Read them again when they are asked for."""
+        """Read them again on next use."""
         self._read_at = None
 
 
@@ -49,5 +46,5 @@ known_origins = _KnownOrigins()
 
 def _read_origins() -> frozenset[str]:
     keys = ApiKey.objects.filter(status=ApiKey.Status.ACTIVE).exclude(allowed_origins=[])
-    lists = keys.values_list("allowed_origins", flat=True)[:_MOST_KEYS]
+    lists = keys.values_list("allowed_origins", flat=True)[:_MAX_KEYS]
     return frozenset(origin for origins in lists for origin in origins)

@@ -1,7 +1,4 @@
-"""API key of a request, from its headers or, for Google's clients, its query. Pure.
-
-Knows where a key may stand. Must never know whether the key is any good.
-"""
+"""Finds the API key of a request in its headers or, for Google's clients, its query. Pure."""
 
 from __future__ import annotations
 
@@ -18,21 +15,21 @@ KEY_HEADERS = ("authorization", *_PLAIN)
 
 
 def find_presented_key(headers: Mapping[str, str], query: str = "") -> str:
-    """Return the key of `Authorization: Bearer`, one of the plain headers, or `key` of a query, if that is given.
+    """Return the key in `Authorization: Bearer`, one of the plain headers, or `key` in a given query string.
 
-    Names of headers are in lower case, or their case is ignored. Raises Unauthenticated when there is none, or two that
-    differ: guessing which was meant would be a way in.
+    Names of headers are in lower case, or case-insensitive. Raises Unauthenticated without a key, or with two different
+    ones: guessing the right one would be a security hole.
     """
     bearer = find_bearer(headers.get("authorization"))
     if bearer and len(headers) == 1 and not query:
-        # Nearly every request to a model.
+        # The common case.
         return bearer
     found = {"Authorization": bearer} if bearer else {}
     for name in _PLAIN:
         if plain := headers.get(name, "").strip():
             found[name] = plain
     if query and (stated := [value.strip() for value in parse_qs(query).get("key", ())]):
-        # Of a name that is repeated, each value is a key.
+        # Each value of a repeated header is a key.
         found |= {f"key ({place})" if place else "key": value for place, value in enumerate(stated) if value}
     tokens = set(found.values())
     if len(tokens) > 1:

@@ -1,7 +1,4 @@
-"""Authentication: from a token to its API key, or to a session where one is taken too.
-
-Knows how to find a key and when one no longer works. Must never yield a principal that is nobody: it raises instead.
-"""
+"""Authentication: from a token to its API key, or to a session where one is accepted, too."""
 
 from __future__ import annotations
 
@@ -24,27 +21,27 @@ from apps.organizations.sessions import extend, find_session
 def find_api_key(token: str) -> ApiKey | None:
     """Return the key of this token with its project and organization, in one query.
 
-    Keys that no longer work are returned too: what becomes of those is the caller's to say.
+    Inactive and expired keys are returned too; the caller decides about them.
     """
     keys = ApiKey.objects.select_related("project__organization")
     return keys.filter(digest=digest_of(token)).first() if is_api_key(token) else None
 
 
 def works(key: ApiKey) -> bool:
-    """Tell whether the key itself is active and not expired, and its organization active."""
+    """Return whether the key itself is active and not expired, and its organization active."""
     if key.status != ApiKey.Status.ACTIVE or key.project.organization.status != Organization.Status.ACTIVE:
         return False
     return key.expires_at is None or key.expires_at > timezone.now()
 
 
 class ApiKeyOrSession(BaseAuthentication):
-    """Recognizes an API key (`request.auth` is an ApiKey, `request.user` None) or a signed-in user.
+    """Authenticates an API key (`request.auth` is an ApiKey, `request.user` None) or a signed-in user.
 
-    To be used with `Recognized`: an API key is not a user.
+    Use it with `Recognized`: an API key is not a user.
     """
 
     def authenticate(self, request: Request) -> tuple[User | None, Any]:
-        """Return who asks. Raises Unauthenticated, also when nothing is presented."""
+        """Return user and key or session. Raises Unauthenticated, also without credentials."""
         token = find_presented_key(request.headers)
         if is_api_key(token):
             key = find_api_key(token)
@@ -58,13 +55,13 @@ class ApiKeyOrSession(BaseAuthentication):
         return session.user, session
 
     def authenticate_header(self, request: Request) -> str:
-        """Return what a 401 asks for."""
+        """Return the challenge of a 401."""
         return "Bearer"
 
 
 class Recognized(BasePermission):
-    """Lets in whomever `ApiKeyOrSession` has recognized."""
+    """Allows requests that `ApiKeyOrSession` has authenticated."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Tell whether a key or a session stands behind the request."""
+        """Return whether the request has a key or a session."""
         return request.auth is not None

@@ -1,7 +1,6 @@
-"""AWS Signature Version 4 (SigV4), by botocore: the header `Authorization` of a request. Pure.
+"""AWS Signature Version 4 (SigV4) with botocore: the `Authorization` header of a request. Pure.
 
-Knows what is signed, and that object storage signs in a way of its own. Must never send a key that signs, nor log
-anything.
+The signing key never leaves this module, and nothing is logged. Object storage has a different signature.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ STORAGE = "s3"
 
 
 class Signable(NamedTuple):
-    """A request to be signed: all of its given headers, `X-Amz-Date` among them, are signed, and so is its host."""
+    """A request to sign: all given headers are signed, including `X-Amz-Date`, and so is the host."""
 
     method: str
     url: str
@@ -23,7 +22,7 @@ class Signable(NamedTuple):
 
 
 class Place(NamedTuple):
-    """For which service, in which region, a signature holds."""
+    """The service and region of a signature."""
 
     service: str
     region: str
@@ -32,10 +31,10 @@ class Place(NamedTuple):
 def signature(request: Signable, place: Place, access_key: str, signing_key: str) -> str:
     """Return the value of `Authorization`.
 
-    Takes the steps of AWS's own SDK one by one: taken at once (`add_auth`), they write the headers, and with them a
-    session's token, to its log. Object storage (`s3`) wants `X-Amz-Content-SHA256` among the headers.
+    It runs the steps of AWS's SDK one by one, because `add_auth` would write the headers, and with them a session
+    token, to its log. Object storage (`s3`) needs `X-Amz-Content-SHA256` among the headers.
     """
-    # Not before somebody signs: 40 ms that others do without.
+    # Imported on first use, because it takes 40 ms.
     from botocore.auth import S3SigV4Auth, SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials

@@ -1,7 +1,6 @@
 """Credential check (BYOK): one cheap call, the provider's list of models, shows whether a credential works.
 
-Knows how a credential is presented and what an answer says about it. Must never show the credential, nor follow a
-redirect with it.
+The credential never appears in messages, and redirects are not followed with it.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from apps.kernel.errors import InvalidRequest
 from apps.kernel.redaction import redact
 from apps.keys.ssrf_guard import SafeAddress
 
-# Seconds to connect, between two bytes, and for all of it.
+# Timeouts in seconds: to connect, between two bytes, and in total.
 TIMEOUT, TOTAL_TIMEOUT = (5.0, 10.0), 15.0
-# Bytes of an answer that are looked at, and characters of it that are told.
+# Bytes of an answer that are read, and characters of it that are shown.
 MAX_READ, MAX_TOLD = 8_192, 300
-# Formats whose base address lists its models at `/models`.
+# Formats with a list of models at `/models`.
 _LISTING = frozenset({"openai", "anthropic", "google"})
-# No list of models there, or not now: neither says anything about the credential.
+# No list of models, or not now: neither says anything about the credential.
 _SAYS_NOTHING = frozenset({404, 405, 429})
 
 
 class ProviderEndpoint(Protocol):
-    """What is asked of a provider of the catalog; `auth` is `bearer`, or the header that takes the credential."""
+    """A provider of the catalog to check at; `auth` is `bearer`, or the name of the credential's header."""
 
     @property
     def dialect(self) -> str:
@@ -36,15 +35,15 @@ class ProviderEndpoint(Protocol):
 
     @property
     def auth(self) -> str:
-        """How a credential is presented."""
+        """How a credential is sent."""
 
     @property
     def base_url(self) -> str:
-        """Its address, without a slash at its end."""
+        """The provider's address without a trailing slash."""
 
 
 def check_at_provider(provider: ProviderEndpoint, token: str) -> None:
-    """Ask a provider of the catalog, where it can be asked. Raises InvalidRequest with its words when it refuses."""
+    """Check a credential at a provider of the catalog, if it lists models. Raises InvalidRequest with its error."""
     if provider.dialect not in _LISTING or "{" in provider.base_url:
         return
     headers = {"Authorization": f"Bearer {token}"} if provider.auth == "bearer" else {provider.auth: token}
@@ -55,7 +54,7 @@ def check_at_provider(provider: ProviderEndpoint, token: str) -> None:
 
 
 def check_at_address(address: SafeAddress, token: str) -> None:
-    """Ask a tenant's own OpenAI-compatible address. Raises InvalidRequest with its words when it refuses."""
+    """Check a credential at a tenant's own OpenAI-compatible address. Raises InvalidRequest with its error."""
     with address.session() as session:
         _ask(session, address.url, {"Authorization": f"Bearer {token}"}, token)
 
@@ -77,7 +76,7 @@ def _ask(session: requests.Session, base_url: str, headers: dict[str, str], toke
 
 
 def _words_of(response: requests.Response, token: str) -> str:
-    """Return what an answer says for itself, without the credential, cut to a length that can be shown."""
+    """Return an answer's error message without the credential, shortened for display."""
     body = response.raw.read(MAX_READ, decode_content=True)
     try:
         said: Any = json.loads(body)
@@ -87,7 +86,7 @@ def _words_of(response: requests.Response, token: str) -> str:
         said = said.get("error", said.get("message", ""))
     if isinstance(said, dict):
         said = said.get("message", "")
-    # The credential first: what is cut must not leave half of it.
+    # Redact first: truncating could leave half of the credential.
     return " ".join(redact(str(said), [token]).split())[:MAX_TOLD]
 
 

@@ -8,7 +8,7 @@ from apps.keys.models import ApiKey, IamRule, ProviderKey
 
 
 def erase(organization_id: UUID) -> None:
-    """Remove credentials and rules. API keys stay, without a word: whoever still asks with one is told it is gone."""
+    """Delete credentials and rules. API keys stay without personal data, so that late requests get an exact error."""
     ProviderKey.objects.filter(organization=organization_id).delete()
     IamRule.objects.filter(api_key__project__organization=organization_id).delete()
     ApiKey.objects.filter(project__organization=organization_id).update(description="")

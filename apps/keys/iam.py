@@ -1,7 +1,7 @@
 """Access rules (IAM): which offers of the catalog and which tools of MCP servers a key may reach. Pure.
 
 All active rules must agree: a deny always wins; allow rules of one type are united; allow rules of different types must
-each allow. Rules about MCP servers decide about their tools alone, all other rules about offers alone.
+each allow. Rules about MCP servers apply to their tools only, all other rules to offers only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EVERY_MCP_SERVER: Final = "all"
 
 
 class Offered(Protocol):
-    """What a rule looks at: a model at a provider and its prices in USD per million tokens."""
+    """A model at a provider and its prices in USD per million tokens, as rules see it."""
 
     @property
     def model_id(self) -> str:
@@ -31,7 +31,7 @@ class Offered(Protocol):
 
     @property
     def free(self) -> bool:
-        """Whether it costs nothing."""
+        """Whether it is free of charge."""
 
     @property
     def input_price(self) -> Decimal | None:
@@ -44,7 +44,7 @@ class Offered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """An active access rule; `value` is `ruleValue` as it is on the wire."""
+    """An active access rule; `value` is `ruleValue` as in the API."""
 
     id: UUID
     type: str
@@ -61,7 +61,7 @@ class AccessRule:
         return self.type.endswith(f"_{MCP_SUBJECT}")
 
     def covers(self, offer: Offered) -> bool:
-        """Return whether the offer is one that the rule speaks of."""
+        """Return whether the rule applies to the offer."""
         match self.type.partition("_")[2]:
             case "models":
                 return offer.model_id in self.value.get("models", ())
@@ -72,7 +72,7 @@ class AccessRule:
 
 
 def first_refusal(rules: Sequence[AccessRule], offer: Offered) -> AccessRule | None:
-    """Return a rule that keeps the offer from the key, or None when all agree to it."""
+    """Return a rule that denies the offer to the key, or None if all allow it."""
     for rule in rules:
         if not rule.allows and rule.covers(offer):
             return rule
@@ -103,13 +103,13 @@ def _are_denied(rules: Sequence[AccessRule], names: set[str]) -> bool:
 
 
 def _are_allowed(rules: Sequence[AccessRule], is_meant: Callable[[str], bool]) -> bool:
-    """Return whether there is no allow rule, or one names what is meant."""
+    """Return whether there is no allow rule, or one names the server or tool."""
     allowed = [rule.value.get(MCP_FIELD, ()) for rule in rules if rule.allows]
     return not allowed or any(is_meant(one) for names in allowed for one in names)
 
 
 def _in_price_class(offer: Offered, value: dict[str, Any]) -> bool:
-    """Return whether the offer is of the rule's price class and under its price bounds, as far as it states them."""
+    """Return whether the offer matches the rule's price class and price bounds, if given."""
     wanted = value.get("pricingType")
     if wanted is not None and (wanted == "free") != offer.free:
         return False

@@ -1,7 +1,4 @@
-"""Buttons of API keys and provider keys in the admin: revoke, rotate; test and delete a credential.
-
-Knows what each asks and tells beforehand. Must never write: `actions.py` and `provider_keys.py` do.
-"""
+"""Buttons of API keys and provider keys in the admin: revoke, rotate; test and delete a credential."""
 
 from __future__ import annotations
 
@@ -20,31 +17,31 @@ _Find = Callable[[str], Any]
 
 
 class RevokeQuestion(ButtonQuestion):
-    """Whether a key is to end."""
+    """Asks whether to revoke a key."""
 
     text = (
-        "Whoever uses {row.masked_token} ({row.description}) is refused from now on. This cannot be undone: a key "
-        "that only pauses is set to inactive instead. Its log and its costs stay."
+        "Requests with {row.masked_token} ({row.description}) are refused from now on. This cannot be undone: to pause "
+        "a key, set it to inactive instead. Its log and costs stay."
     )
 
 
 class RotateQuestion(ButtonQuestion):
-    """Whether a key is to have another secret."""
+    """Asks whether to give a key a new secret."""
 
     text = (
-        "{row.masked_token} ({row.description}) gets another secret, which the next page shows once. The one "
-        "before is refused from now on. Limits, usage and access rules stay."
+        "{row.masked_token} ({row.description}) gets a new secret, which the next page shows once. The old one "
+        "stops working. Limits, usage and access rules stay."
     )
 
 
 class CheckQuestion(ButtonQuestion):
-    """Whether a provider is to be asked about a credential."""
+    """Asks whether to test a credential at its provider."""
 
-    text = "Asks {row} for its list of models with the credential {row.masked_token}. Nothing is charged."
+    text = "Requests the list of models from {row} with the credential {row.masked_token}. Nothing is charged."
 
 
 class DeleteCredentialQuestion(ButtonQuestion):
-    """Whether a credential is to be erased."""
+    """Asks whether to erase a credential."""
 
     text = "The credential {row.masked_token} at {row} is erased. This cannot be undone."
 
@@ -58,22 +55,22 @@ class DeleteCredentialQuestion(ButtonQuestion):
     offered=is_living,
 )
 def rotate(page: Any, key: ApiKey, fields: Mapping[str, Any]) -> Done:
-    """Give a key another secret, and show it once."""
+    """Give a key a new secret, and show it once."""
     created = actions.rotate_api_key(key=key)
-    return Done(f"{key.description} has another secret now.", secret=created.token)
+    return Done(f"{key.description} has a new secret now.", secret=created.token)
 
 
 @button(
     "Revoke", permission="keys.delete_apikey", icon="block", danger=True, question=RevokeQuestion, offered=is_living
 )
 def revoke(page: Any, key: ApiKey, fields: Mapping[str, Any]) -> Done:
-    """End a key for good."""
+    """Revoke a key permanently."""
     actions.delete_api_key(key=key)
     return Done(f"{key} was revoked")
 
 
 def _ask_provider(key: ProviderKey, done: Done) -> Done:
-    """Ask the provider; what it refuses is told."""
+    """Test the credential at its provider and show a refusal."""
     database.release_connection()
     provider_keys.recheck_provider_key(key=key, find_provider=_find_provider())
     return done
@@ -88,9 +85,9 @@ def _ask_provider(key: ProviderKey, done: Done) -> Done:
     finish=_ask_provider,
 )
 def check_credential(page: Any, key: ProviderKey, fields: Mapping[str, Any]) -> Done:
-    """Take down that a credential is tested; `_ask_provider` does it."""
+    """Record the test; `_ask_provider` runs it."""
     audit.record("provider_key.test", organization_id=key.organization_id, resource=key)
-    return Done(f"{key} takes the credential, or says nothing against it")
+    return Done(f"{key} accepts the credential, or did not refuse it")
 
 
 @button(

@@ -1,7 +1,4 @@
-"""Key lookup: the API keys that a text quotes, as people hand keys around: whole, or masked as pages write them.
-
-Knows how a key is stored. Must never say whose a key is to anybody but its caller.
-"""
+"""Key lookup: finds the API keys in a text, whole or masked as on pages."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ _MASKED = re.compile(rf"({LIVE_PREFIX}|{DEVELOPMENT_PREFIX})(?:\.\.\.|\N{{HORIZO
 
 
 def quoted_key(text: str) -> Q | None:
-    """Return what finds the keys that a text is, whole or masked; None for a text that is no key."""
+    """Return a query for the keys in a text, whole or masked; None if it is not a key."""
     masked = _MASKED.fullmatch(text)
     if masked is not None:
         return Q(prefix=masked[1], last_four=masked[2])

@@ -1,7 +1,4 @@
-"""The shapes of an API key's limits on the wire (specification 2.1).
-
-Knows fields and their bounds. Must never know whose key it is.
-"""
+"""Serializers of an API key's limits (specification 2.1)."""
 
 from __future__ import annotations
 
@@ -20,11 +17,11 @@ from apps.kernel.rest.serializers import (
     TextField,
 )
 from apps.keys.models import ApiKey
-from apps.keys.origins import MAX_LENGTH, MOST_ORIGINS, WRITTEN_AS, is_origin
+from apps.keys.origins import MAX_LENGTH, MAX_ORIGINS, WRITTEN_AS, is_origin
 
 
 class FutureMoment(DateTimeField):
-    """A moment that is still to come; a date alone lasts to its end (UTC)."""
+    """A moment in the future; a date alone means its end (UTC)."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(of_a_day=time.max, **options)
@@ -38,14 +35,14 @@ class FutureMoment(DateTimeField):
 
 
 class PeriodLimitShape(CamelSerializer):
-    """The most that an API key may spend in a calendar hour, day, week (from Monday) or month, in UTC."""
+    """Maximum spending of an API key in a calendar hour, day, week (from Monday) or month, in UTC."""
 
     amount = DecimalTextField()
     period = ChoiceField(ApiKey.Period.choices)
 
 
 class OriginField(TextField):
-    """An origin of web pages, such as `https://app.example.com`: scheme, host, and port if need be."""
+    """An origin of web pages, such as `https://app.example.com`: scheme, host, and optionally a port."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(max_length=MAX_LENGTH, **options)
@@ -59,14 +56,14 @@ class OriginField(TextField):
 
 
 class LimitsShape(CamelSerializer):
-    """How long a key works, what it may spend in a period, how often it may ask, and at whose pages."""
+    """Expiry, spending limit per period, request rate and allowed origins of a key."""
 
     expires_at = FutureMoment(required=False, allow_null=True)
     period_limit = PeriodLimitShape(required=False, allow_null=True)
     requests_per_minute = IntegerField(low=1, high=1_000_000, required=False, allow_null=True)
     allowed_origins = serializers.ListField(
         child=OriginField(),
-        max_length=MOST_ORIGINS,
+        max_length=MAX_ORIGINS,
         required=False,
         help_text="Origins of web pages that may use the key from a browser; empty: those that the deployment allows",
     )

@@ -1,6 +1,6 @@
 """API keys, access rules and provider credentials: columns and constraints.
 
-Secrets are never here in clear: API keys as digests, provider credentials encrypted.
+Secrets are never stored in clear: API keys as digests, provider credentials encrypted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ApiKey(PolicySource):
         DELETED = "deleted"
 
     class Period(models.TextChoices):
-        """How often `period_limit` starts anew."""
+        """The period after which `period_limit` resets."""
 
         HOUR = "hour"
         DAY = "day"
@@ -52,7 +52,7 @@ class ApiKey(PolicySource):
     period_limit = MoneyField(null=True, blank=True)
     requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
     expires_at = models.DateTimeField(null=True, blank=True)
-    # Of web pages that may use it; empty: whichever the deployment allows.
+    # Web pages that may use it; empty: the deployment's allowed origins.
     allowed_origins = models.JSONField(
         default=list, db_default=Value([], models.JSONField()), blank=True, validators=[validate_origins]
     )
@@ -75,7 +75,7 @@ class ApiKey(PolicySource):
 
 
 class IamRule(PolicySource):
-    """What a key may reach; `iam.py` says how rules agree."""
+    """An access rule of a key; `iam.py` defines how rules combine."""
 
     organization_path = "api_key.project.organization_id"
 
@@ -92,7 +92,7 @@ class IamRule(PolicySource):
         DENY_MCP_SERVERS = "deny_mcp_servers", "Deny MCP Servers"
 
     class Status(models.TextChoices):
-        """An inactive rule is kept and not applied."""
+        """An inactive rule is not applied."""
 
         ACTIVE = "active"
         INACTIVE = "inactive"

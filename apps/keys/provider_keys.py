@@ -1,6 +1,6 @@
-"""Provider keys (BYOK): actions on an organization's own credentials at providers, each one transaction.
+"""Provider keys (BYOK): actions on an organization's own credentials at providers, each in one transaction.
 
-Knows that a credential is asked about before it is kept, and where it may be sent. Must never keep one in clear.
+A credential is tested before it is stored, encrypted, and sent only to allowed addresses.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from apps.organizations.plans import limits_of
 from apps.organizations.row_locks import lock_row
 
 CUSTOM = "custom"
-# Of one organization; a policy carries them all.
+# Keys of one organization; a policy carries them all.
 MAX_KEYS = 100
 FindProvider = Callable[[str], credential_check.ProviderEndpoint | None]
 
 
 @dataclass(frozen=True, slots=True)
 class NewProviderKey:
-    """A credential as it was given; `provider_name` and `base_url` are those of a custom provider."""
+    """A new credential; `provider_name` and `base_url` are those of a custom provider."""
 
     provider: str
     token: str = field(repr=False)
@@ -52,10 +52,10 @@ class NewProviderKey:
 def check_provider_key(
     *, organization: Organization, given: NewProviderKey, find_provider: FindProvider, live: bool
 ) -> NewProviderKey:
-    """Return what can be kept of a new credential, after asking its provider about it when `live`.
+    """Validate a new credential, with a test at its provider if `live`, and return it for storing.
 
-    Raises Forbidden when the plan has no provider keys, InvalidRequest for an unknown provider, an address that is not
-    to be called, and with the provider's words when it refuses the credential. Takes as long as the provider does.
+    Raises Forbidden if the plan has no provider keys, InvalidRequest for an unknown provider, a forbidden address, and
+    with the provider's error if it refuses the credential. Takes as long as the provider does.
     """
     _require_plan(organization)
     address = _checked(organization.id, given, find_provider, live=live)
@@ -63,14 +63,14 @@ def check_provider_key(
 
 
 def create_provider_key(*, organization: Organization, checked: NewProviderKey) -> ProviderKey:
-    """Keep a checked credential, encrypted.
+    """Store a validated credential, encrypted.
 
-    Raises InvalidRequest for a name that is taken, or one key too many; NotFound when the organization was deleted
+    Raises InvalidRequest for a name in use, or at the limit of keys; NotFound if the organization was deleted
     meanwhile.
     """
     try:
         with transaction.atomic():
-            # Those who create keys at once wait for each other here, and whoever deletes the organization for them.
+            # The lock serializes concurrent creation and deletion of the organization.
             lock_row(organization, NO_ORGANIZATION)
             living = ProviderKey.objects.filter(organization=organization).exclude(status=ProviderKey.Status.DELETED)
             if living.count() >= MAX_KEYS:
@@ -94,7 +94,7 @@ def create_provider_key(*, organization: Organization, checked: NewProviderKey) 
 
 @transaction.atomic
 def change_provider_key(*, key: ProviderKey, status: str) -> ProviderKey:
-    """Switch a provider key on or off. Raises Forbidden as creating does, NotFound when it was deleted meanwhile."""
+    """Switch a provider key on or off. Raises Forbidden as creating does, NotFound if it was deleted meanwhile."""
     if status == ProviderKey.Status.ACTIVE:
         _require_plan(key.organization)
     row = lock_row(key, NO_PROVIDER_KEY)
@@ -106,7 +106,7 @@ def change_provider_key(*, key: ProviderKey, status: str) -> ProviderKey:
 
 @transaction.atomic
 def delete_provider_key(*, key: ProviderKey) -> None:
-    """End a provider key; the credential itself is erased. Raises NotFound when it already is."""
+    """Delete a provider key and erase the credential. Raises NotFound if it already is deleted."""
     row = lock_row(key, NO_PROVIDER_KEY)
     _record("delete", row)
     row.status, row.encrypted_token = ProviderKey.Status.DELETED, b""
@@ -114,22 +114,22 @@ def delete_provider_key(*, key: ProviderKey) -> None:
 
 
 def recheck_provider_key(*, key: ProviderKey, find_provider: FindProvider) -> None:
-    """Ask a key's provider whether it still takes the credential; nothing changes, and nothing is charged.
+    """Test a key's credential at its provider; nothing changes, and nothing is charged.
 
-    Raises InvalidRequest with the provider's words when it refuses, NotFound for a key that is deleted.
+    Raises InvalidRequest with the provider's error if it refuses, NotFound for a deleted key.
     """
     if key.status == ProviderKey.Status.DELETED:
         raise NotFound(NO_PROVIDER_KEY)
     try:
         token = decrypt_credential(bytes(key.encrypted_token))
     except UnreadableSecretError as error:
-        raise InvalidRequest("No key of ENCRYPTION_KEYS opens this credential") from error
+        raise InvalidRequest("No key in ENCRYPTION_KEYS decrypts this credential") from error
     given = NewProviderKey(key.provider, token, key.provider_name, key.base_url)
     _checked(key.organization_id, given, find_provider, live=True)
 
 
 def rotate() -> Rotated:
-    """Encrypt every credential with the newest encryption key, so that older ones can be taken away."""
+    """Encrypt every credential with the newest encryption key, so that older ones can be removed."""
     living = ProviderKey.objects.exclude(status=ProviderKey.Status.DELETED)
     return reencrypt_rows(living, "encrypted_token", reencrypt_credential)
 
@@ -137,7 +137,7 @@ def rotate() -> Rotated:
 def _checked(
     organization_id: UUID, given: NewProviderKey, find_provider: FindProvider, *, live: bool
 ) -> SafeAddress | None:
-    """Return where a custom provider is; None for one of the catalog. Raises InvalidRequest."""
+    """Return the address of a custom provider; None for one of the catalog. Raises InvalidRequest."""
     if given.provider == CUSTOM:
         if {"?", "#"} & set(given.base_url):
             raise InvalidFields([Issue("baseUrl", "Must be a URL without query or fragment")])

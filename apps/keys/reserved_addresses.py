@@ -1,7 +1,7 @@
-"""Reserved IP addresses and internal ports, which no URL of a tenant may lead to (SSRF). Pure.
+"""Reserved IP addresses and internal ports that a tenant's URL must not reach (SSRF). Pure.
 
-Refused is what is not public unicast, what clouds keep for their own platforms, and where stores and internal services
-listen. Knows networks and ports. Must never know a name, nor who asks.
+Refused are addresses that are not public unicast, cloud platform addresses, and ports of databases and internal
+services.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-# IPv6 outside of this is not handed out: loopback, link-local, site-local, unique local, mapped IPv4, NAT64.
+# Other IPv6 addresses are not public: loopback, link-local, site-local, unique local, mapped IPv4, NAT64.
 _GLOBAL_UNICAST_6: Final = ip_network("2000::/3")
 # Protocol assignments with Teredo, documentation, 6to4.
 _SPECIAL_6: Final = tuple(map(ip_network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
-# Protocol assignments, 6to4 relays; what else is special, `is_global` knows.
+# Protocol assignments, 6to4 relays; `is_global` knows the other special ranges.
 _SPECIAL_4: Final = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24")))
-# Where clouds answer their machines, with credentials among the rest; refused even where private addresses are allowed.
+# Cloud metadata services, which hand out credentials; refused even if private addresses are allowed.
 _PLATFORM: Final = tuple(
     map(
         ip_network,
@@ -33,7 +33,7 @@ _PLATFORM: Final = tuple(
         ),
     )
 )
-# Networks of IPv6 that carry an IPv4 address, and at which bit it begins.
+# IPv6 networks that embed an IPv4 address, and the bit at which it starts.
 _CARRIERS: Final = tuple(
     (IPv6Network(network), bit)
     for network, bit in (
@@ -47,10 +47,10 @@ _CARRIERS: Final = tuple(
 )
 _TEREDO: Final = ip_network("2001::/32")
 
-# The only ones of the well-known ports that models are served at.
+# The only well-known ports that serve models.
 _WEB_PORTS: Final = frozenset({80, 443})
 _FIRST_FREE_PORT: Final = 1_024
-# Above these, where stores, brokers and what runs a cluster listen.
+# Higher ports of databases, brokers and cluster components.
 INTERNAL_PORTS: Final = frozenset(
     {
         *(1433, 1521, 3306, 5432, 5433, 6432, 50_000),  # SQL Server, Oracle, MySQL, PostgreSQL, PgBouncer, Db2
@@ -78,7 +78,7 @@ INTERNAL_PORTS: Final = frozenset(
 
 
 def is_public(address: str) -> bool:
-    """Tell whether an IP address is public unicast, and not one that a cloud keeps for its platform."""
+    """Return whether an IP address is public unicast and not a cloud platform's."""
     ip = ip_address(address)
     if is_platform(address):
         return False
@@ -90,28 +90,28 @@ def is_public(address: str) -> bool:
 
 
 def is_platform(address: str) -> bool:
-    """Tell whether an IP address is where a cloud answers its machines, however it is spelled: as IPv4, or carried in
-    IPv6 (mapped, translated, 6to4, Teredo)."""
+    """Return whether an IP address is a cloud's platform address in any spelling: as IPv4, or embedded in IPv6 (mapped,
+    translated, 6to4, Teredo)."""
     return any(one in network for one in _meanings_of(ip_address(address)) for network in _PLATFORM)
 
 
 def is_reachable_port(port: int) -> bool:
-    """Tell whether models may be served at a port: 80, 443, and from 1024 on what is not known to be something else."""
+    """Return whether models may be served at a port: 80, 443, and ports from 1024 that no known service uses."""
     return port in _WEB_PORTS or (port >= _FIRST_FREE_PORT and port not in INTERNAL_PORTS)
 
 
 def _meanings_of(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """Yield an address, and each IPv4 address that it carries."""
+    """Yield an address, and each IPv4 address that it embeds."""
     if isinstance(ip, IPv4Address):
         yield ip
         return
-    # A zone (`%eth0`) says through which interface, not where to.
+    # A zone (`%eth0`) names the interface, not the target.
     number = int(ip)
     yield IPv6Address(number)
     for network, bit in _CARRIERS:
         if IPv6Address(number) in network:
             yield IPv4Address(number >> (96 - bit) & 0xFFFFFFFF)
     if IPv6Address(number) in _TEREDO:
-        # The server as it is, the client with every bit turned.
+        # The server is stored plainly, the client with inverted bits.
         yield IPv4Address(number >> 64 & 0xFFFFFFFF)
         yield IPv4Address(~number & 0xFFFFFFFF)

@@ -1,6 +1,6 @@
-"""The form of an access rule in the admin: fields for each type of rule, instead of JSON.
+"""The form of an access rule in the admin: fields for the values of each type, instead of JSON.
 
-`rule_values.py` says what a rule may have.
+`rule_values.py` validates the values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     _Form = forms.ModelForm
 
-# The form's field for each member of `ruleValue`, and which members rules of a subject have.
+# The form's field for each member of `ruleValue`, and the members for each subject.
 FIELDS = {
     "models": "models",
     "providers": "providers",
@@ -36,7 +36,7 @@ _MEMBERS = {
     MCP_SUBJECT: (MCP_FIELD,),
     "pricing": ("pricingType", "maxInputPrice", "maxOutputPrice"),
 }
-# Which fields are shown for which type: expressions of the admin's own script.
+# Which fields are shown for which type: expressions of the admin's script.
 SHOWN_WHEN = {
     FIELDS[member]: f"rule_type == 'allow_{subject}' || rule_type == 'deny_{subject}'"
     for subject, members in _MEMBERS.items()
@@ -49,25 +49,23 @@ def _price(what: str) -> PlainDecimalField:
         required=False,
         label=f"Dearest {what} price",
         widget=UnfoldAdminDecimalFieldWidget,
-        help_text="USD per million tokens; models at most as dear are meant. Empty: whatever the price.",
+        help_text="Maximum in USD per million tokens. Empty: any price.",
     )
 
 
 class IamRuleForm(_Form):
-    """A rule, held to what the API takes."""
+    """A rule, validated as in the API."""
 
     models = LinesField(
         required=False,
-        help_text=f"Ids of models as the catalog has them, such as gpt-5; one a line, at most {MAX_IDS}.",
+        help_text=f"Model ids of the catalog, such as gpt-5; one per line, at most {MAX_IDS}.",
     )
-    providers = LinesField(
-        required=False, help_text=f"Ids of providers, such as openai; one a line, at most {MAX_IDS}."
-    )
+    providers = LinesField(required=False, help_text=f"Provider ids, such as openai; one per line, at most {MAX_IDS}.")
     mcp_servers = LinesField(
         required=False,
         label="MCP servers",
         help_text="MCP servers by name, such as tickets, or tools of them, such as tickets/search; "
-        f"all means every server; one a line, at most {MAX_IDS}.",
+        f"all means every server; one per line, at most {MAX_IDS}.",
     )
     pricing_type = forms.ChoiceField(
         required=False,
@@ -89,7 +87,7 @@ class IamRuleForm(_Form):
         super().__init__(*args, **kwargs)
 
     def clean(self) -> dict[str, Any]:
-        """Put the value together, and hold it to the rule's type. Raises ValidationError."""
+        """Build the value and validate it for the rule's type. Raises ValidationError."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         subject = str(cleaned.get("rule_type", "")).partition("_")[2]
         value = {}

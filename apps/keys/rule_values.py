@@ -1,6 +1,6 @@
-"""Validation of access rule values, by type: shapes and sizes. Pure.
+"""Validates the values of access rules, by type: shapes and sizes. Pure.
 
-Models, providers and MCP servers need not exist: they come and go, rules stay.
+Unknown models, providers and MCP servers are accepted, because they come and go.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 from apps.kernel.rest.envelopes import Issue
 from apps.keys.iam import MCP_FIELD, MCP_SUBJECT
 
-# How many ids a rule names at most, and how many characters each has.
+# Maximum ids in a rule, and characters of each.
 MAX_IDS, MAX_ID_LENGTH = 500, 255
 # USD per million tokens.
 MAX_PRICE = Decimal(1_000_000)
 PRICING_TYPES = ("free", "paid")
-# An id of a provider of the catalog, or an organization's own; anything else would be a rule that never holds.
+# An id of a provider in the catalog, or an organization's own; another value would never match.
 _PROVIDER = re.compile(r"custom:.+|[a-z0-9][a-z0-9._-]*")
-# How logs name an MCP server in the place of a provider. Rules about models and providers never hold for one.
+# Prefix by which logs name an MCP server in the provider column. Rules about models and providers never match one.
 _MCP = "mcp:"
 # A registered server, or one of its tools by the tool's own name.
 _MCP_SERVER = re.compile(r"[a-z0-9-]{1,40}(/.+)?", re.DOTALL)
@@ -30,7 +30,7 @@ _PRICING = ("pricingType", "maxInputPrice", "maxOutputPrice")
 
 
 def issues_of(rule_type: str, value: Mapping[str, Any]) -> list[Issue]:
-    """Return what is wrong with the value of a rule of this type; nothing for one that can be kept."""
+    """Return the problems of a value for a rule of this type; empty if it is valid."""
     subject = rule_type.partition("_")[2]
     known = _PRICING if subject == "pricing" else (_LISTS[subject],)
     issues = [Issue(f"ruleValue.{name}", f"Not a field of {rule_type}") for name in value if name not in known]
@@ -51,7 +51,7 @@ def _list_issues(name: str, value: Mapping[str, Any]) -> list[Issue]:
 
 
 def _fault_of(name: str, one: Any) -> str | None:
-    """Return what is wrong with an id, None where nothing is."""
+    """Return the problem of an id, None if it is valid."""
     if not (isinstance(one, str) and 1 <= len(one) <= MAX_ID_LENGTH and "\0" not in one):
         return f"Must be a string of 1 to {MAX_ID_LENGTH} characters"
     if one.startswith(_MCP):
@@ -78,7 +78,7 @@ def _pricing_issues(value: Mapping[str, Any]) -> list[Issue]:
 
 
 def _is_price(value: Any) -> bool:
-    """Tell whether it is a number, or a decimal string, within bounds."""
+    """Return whether it is a number or a decimal string within bounds."""
     if isinstance(value, bool) or not isinstance(value, int | float | str) or (len(str(value)) > 40):
         return False
     if isinstance(value, float) and not math.isfinite(value):

@@ -1,6 +1,6 @@
-"""Secrets: how API keys are made and hashed, and how provider credentials are encrypted.
+"""Secrets: creating and hashing API keys, and encrypting provider credentials.
 
-Knows the pepper; encryption itself is the kernel's. Must never log, return or raise anything that carries a secret.
+Secrets never appear in logs or exceptions.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ __all__ = [
 LIVE_PREFIX, DEVELOPMENT_PREFIX = "gw_live_", "gw_dev_"
 _ALPHABET = string.digits + string.ascii_letters
 _RANDOM_LENGTH = 40
-# Characters; of a shorter credential, four would say too much.
+# Characters; of a shorter credential, the last four would reveal too much.
 SHORTEST_SHOWN = 12
 
 
 def prefix() -> str:
-    """Return what every API key made here begins with."""
+    """Return the prefix of every API key."""
     return DEVELOPMENT_PREFIX if settings.DEVELOPMENT else LIVE_PREFIX
 
 
 def new_token() -> str:
-    """Return a new API key: the prefix and 40 random characters, some 238 bits."""
+    """Return a new API key: the prefix and 40 random characters, about 238 bits."""
     return prefix() + "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM_LENGTH))
 
 
 def is_api_key(token: str) -> bool:
-    """Tell an API key from other kinds of token by how it begins."""
+    """Return whether a token is an API key, by its prefix."""
     return token.startswith((LIVE_PREFIX, DEVELOPMENT_PREFIX))
 
 
 def digest_of(token: str) -> bytes:
-    """Return what is stored of an API key, and looked up by: HMAC-SHA-256 under the pepper."""
+    """Return the stored digest of an API key: HMAC-SHA-256 with the pepper."""
     return hmac.digest(settings.API_KEY_PEPPER.encode(), token.encode(), "sha256")
 
 
 def last_four_of(credential: str) -> str:
-    """Return the characters of a credential that may be shown; none of one that is short."""
+    """Return the displayable last characters of a credential; none if it is short."""
     return credential[-4:] if len(credential) >= SHORTEST_SHOWN else ""
 
 
@@ -63,7 +63,7 @@ def encrypt_credential(secret: str) -> bytes:
 
 
 def decrypt_credential(encrypted: bytes) -> str:
-    """Return the secret, whichever of the encryption keys it was encrypted with. Raises UnreadableSecretError."""
+    """Return the decrypted secret, with any of the encryption keys. Raises UnreadableSecretError."""
     return decrypt(bytes(encrypted)).decode()
 
 

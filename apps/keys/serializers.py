@@ -50,7 +50,7 @@ class KeyChangesShape(LimitsShape):
     description = TextField(max_length=255, required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Require the status of those who change nothing else. Raises ValidationError."""
+        """Require the status if nothing else changes. Raises ValidationError."""
         if not attrs:
             raise serializers.ValidationError({"status": [REQUIRED]})
         return super().validate(attrs)
@@ -62,7 +62,7 @@ class KeyLimitShape(CamelSerializer):
     usage_limit = DecimalTextField(allow_null=True)
 
 
-# Hours that a key may go on beside the one in its place: a week.
+# Hours that a key may stay valid beside its replacement: a week.
 MAX_OVERLAP = 168
 
 
@@ -89,7 +89,7 @@ class RuleChangesShape(CamelSerializer):
 
 
 class NewProviderKeyShape(CamelSerializer):
-    """Body of `POST /keys/provider`; a custom provider brings its name and its address, no other does."""
+    """Body of `POST /keys/provider`; only a custom provider has a name and an address."""
 
     provider = TextField(max_length=40)
     token = TextField(max_length=10_000)
@@ -98,13 +98,13 @@ class NewProviderKeyShape(CamelSerializer):
     base_url = TextField(max_length=500, required=False, allow_null=True, allow_blank=True)
 
     def validate_token(self, value: str) -> str:
-        """Refuse what cannot stand in a header. Raises ValidationError."""
+        """Refuse characters that a header cannot hold. Raises ValidationError."""
         if not (value.isascii() and value.isprintable()):
             raise serializers.ValidationError("Must be printable ASCII characters")
         return value
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Hold name and address to the kind of provider. Raises ValidationError."""
+        """Check name and address against the type of provider. Raises ValidationError."""
         name = attrs["provider_name"] = attrs.get("provider_name") or ""
         base_url = attrs["base_url"] = attrs.get("base_url") or ""
         if attrs["provider"] != CUSTOM:
@@ -120,10 +120,10 @@ class NewProviderKeyShape(CamelSerializer):
 
 
 class NewProviderKeyQuery(CamelSerializer):
-    """The query of `POST /keys/provider`; `validate=false` keeps a credential that nobody was asked about."""
+    """The query of `POST /keys/provider`; `validate=false` stores a credential without a test."""
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the field `validate`, which as an attribute would be a serializer's own word."""
+        """Return the field `validate`, whose name would clash with a serializer's method."""
         return {"validate": QueryBooleanField(default=True, source="live")}
 
 
@@ -224,7 +224,7 @@ class ApiKeyShape(CamelModelSerializer):
 
     @extend_schema_field(PeriodLimitShape(allow_null=True))
     def period_limit_of(self, key: ApiKey) -> dict[str, str] | None:
-        """Return what the key may spend in which period, None without such a limit."""
+        """Return the key's spending limit and its period, None without one."""
         return None if key.period_limit is None else {"amount": plain(key.period_limit), "period": key.period}
 
 
@@ -246,6 +246,6 @@ class PlanLimitsShape(CamelSerializer):
 
 
 def shape_of_new(created: CreatedKey) -> dict[str, Any]:
-    """Return a key as it is shown once: with its token, which needs no mask."""
+    """Return a new key as it is shown once, with its token."""
     shown = ApiKeyShape(created.key).data
     return {"token": created.token, **{name: value for name, value in shown.items() if name != "maskedToken"}}

@@ -1,7 +1,7 @@
-"""SSRF guard: addresses that tenants give are resolved once, checked, and called at exactly the checked address.
+"""SSRF guard: URLs of tenants are resolved once, checked, and called at exactly the checked address.
 
-Only public unicast addresses pass, so that nobody reaches the inside of our network through us, and none that leads
-back here. Must never follow a redirect, nor resolve a name a second time.
+Only public unicast addresses pass, so that no tenant reaches our internal network or the gateway itself. Redirects are
+not followed, and names are not resolved again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "resolve_safe_address",
 ]
 
-# The refusal for an organization that uses all of its lookups, and the seconds after which it may retry.
+# The error code for an organization that uses all of its lookups, and the seconds until it may retry.
 BUSY, RETRY_AFTER = "too_many_outside_calls", 5.0
 # Characters.
 MAX_LENGTH = 2_000
@@ -42,20 +42,20 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class UnsafeAddressError(ValueError):
-    """An address that is not one, or that is not to be called; the message is for whoever gave it."""
+    """A URL that is invalid or must not be called; the message is for the person who entered it."""
 
 
 class SilentAddressError(UnsafeAddressError):
-    """An address whose name servers gave no answer in time."""
+    """A URL whose name servers did not answer in time."""
 
 
 class BusyAddressError(UnsafeAddressError):
-    """An address that was not looked up, as its owner's names that do not answer take all the turns there are."""
+    """A URL that was not looked up, because its owner's unanswered lookups take all slots."""
 
 
 @dataclass(frozen=True, slots=True)
 class SafeAddress:
-    """A URL, and the one IP address at which its host may be called."""
+    """A URL and the one IP address at which its host may be called."""
 
     url: str
     host: str
@@ -63,7 +63,7 @@ class SafeAddress:
     ip: str
 
     def session(self) -> requests.Session:
-        """Return a session that calls this host alone, without proxies; redirects are for the caller to refuse."""
+        """Return a session for this host only, without proxies; the caller refuses redirects."""
         session = requests.Session()
         session.trust_env = False
         session.headers["Host"] = self.netloc
@@ -73,9 +73,9 @@ class SafeAddress:
 
 
 def resolve_safe_address(url: str, owner: Hashable) -> SafeAddress:
-    """Resolve the URL of a tenant, in a few seconds; `owner` is the organization whose turn it takes.
+    """Resolve the URL of a tenant within a few seconds; `owner` is the organization charged with the lookup.
 
-    Raises UnsafeAddressError unless everything it stands for may be called.
+    Raises UnsafeAddressError unless all of its addresses may be called.
     """
     try:
         parts = urlsplit(url)
@@ -100,7 +100,7 @@ def resolve_safe_address(url: str, owner: Hashable) -> SafeAddress:
 
 
 def check_url_field(url: str, field: str, owner: Hashable) -> SafeAddress:
-    """Resolve the URL in a field of a request. Raises InvalidFields, which names the field, and RateLimited."""
+    """Resolve the URL in a field of a request. Raises InvalidFields for the field, and RateLimited."""
     if "#" in url:
         raise InvalidFields([Issue(field, "Must be a URL without a fragment")])
     try:
@@ -112,11 +112,11 @@ def check_url_field(url: str, field: str, owner: Hashable) -> SafeAddress:
 
 
 def _leads_back(host: str, port: int, addresses: list[str]) -> bool:
-    """Tell whether a URL is this gateway's own: by a name that it is known by, or an address that it listens at."""
+    """Return whether a URL is the gateway's own: by one of its names, or an address that it listens on."""
     public = urlsplit(settings.PUBLIC_URL)
     ports = {settings.PORT, public.port or _PORTS.get(public.scheme, 443)}
     if public.scheme == "https":
-        # Whoever ends TLS for it listens at both.
+        # A TLS proxy in front of it listens on both.
         ports |= set(_PORTS.values())
     names = {(public.hostname or "").rstrip("."), *(name.strip("[]").lower() for name in settings.ALLOWED_HOSTS)}
     if port in ports and host.rstrip(".").lower() in names:
@@ -126,7 +126,7 @@ def _leads_back(host: str, port: int, addresses: list[str]) -> bool:
 
 @lru_cache(maxsize=1_024)
 def _is_of_this_machine(address: str) -> bool:
-    """Tell whether an IP address is one of this machine's: only those can be bound."""
+    """Return whether an IP address belongs to this machine: only those can be bound."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -137,11 +137,11 @@ def _is_of_this_machine(address: str) -> bool:
 
 
 def _resolve(host: str, port: int, owner: Hashable) -> list[str]:
-    """Return every address of the host. Raises UnsafeAddressError when it has none, or the lookup takes too long."""
+    """Return every address of the host. Raises UnsafeAddressError if it has none, or the lookup takes too long."""
     try:
         found = TENANT_NAMES.find(host, port, owner)
     except LookupsBusy as error:
-        raise BusyAddressError("Too many names of hosts are being looked up; try again shortly") from error
+        raise BusyAddressError("Too many host names are being looked up; try again shortly") from error
     except SilentName as error:
         raise SilentAddressError("The name servers of its host do not answer") from error
     except (OSError, UnicodeError) as error:
@@ -150,14 +150,14 @@ def _resolve(host: str, port: int, owner: Hashable) -> list[str]:
 
 
 class _Pinned(HTTPAdapter):
-    """Connects to the address that was looked at, whatever the name means by now; certificates are for the name."""
+    """Connects to the checked address, even if the name changes; certificates are checked for the name."""
 
     def __init__(self, address: SafeAddress) -> None:
         super().__init__()
         self._address = address
 
     def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> tuple[Any, Any]:
-        """Return where to connect to."""
+        """Return the address to connect to."""
         where: dict[str, Any]
         how: dict[str, Any]
         where, how = map(dict, super().build_connection_pool_key_attributes(request, verify, cert))

@@ -48,7 +48,7 @@ class ApiKeys(MemberEndpoint):
         refuses=(403, 404),
     )
     def get(self, request: Request) -> Response:
-        """List your API keys; with `filter=all` everyone's, where you are an admin or owner."""
+        """List your API keys; with `filter=all` everyone's, if you are an admin or owner."""
         query = self.read_query(KeysQuery)
         seen = access_keys(self.user, project_id=query.get("project_id"), everyones=query["filter"] == "all")
         answer = {"apiKeys": ApiKeyShape(seen.keys, many=True).data, "userRole": seen.role}
@@ -86,7 +86,7 @@ class RotateApiKey(MemberEndpoint):
 
     @described({"message": message_field(), "apiKey": NewApiKeyShape()}, body=RotationShape, refuses=(403, 404, 410))
     def post(self, request: Request, key_id: str) -> Response:
-        """Create a key with the same limits and rules in the place of an API key, which ends now or in some hours."""
+        """Replace an API key by a new one with the same limits and rules; the old key ends now or after some hours."""
         key = access_key(self.user, key_id)
         overlap = timedelta(hours=self.read(RotationShape)["overlap_hours"])
         created = actions.replace_api_key(key=key, user=self.user, overlap=overlap)

@@ -1,7 +1,4 @@
-"""Access control of log sinks: admins of an organization see and manage its sinks.
-
-Knows the conditions, one a line. Must never write.
-"""
+"""Access control of log sinks: admins of an organization see and manage its sinks."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ NO_SINK = "Log sink not found"
 
 
 def access_sinks(user: User, organization_id: str) -> QuerySet[LogSink]:
-    """Return the sinks of an organization that the user administers, by name. Raises as its door does."""
+    """Return the sinks of an organization that the user administers, by name. Raises NotFound, Forbidden."""
     return access_rows_as_admin(LogSink, user, organization_id).order_by("name")
 
 

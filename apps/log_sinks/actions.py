@@ -1,7 +1,7 @@
-"""What can be done to log sinks: register, change, remove; each one transaction. And sending one a sample.
+"""Actions on log sinks: register, change, remove, each in one transaction; and sending a sample.
 
-Knows that a sink's address is for good: whoever could change it could have the log and the credentials sent elsewhere.
-Must never keep a credential in clear.
+A sink's address cannot be changed, because that would redirect the log and the credentials. Credentials are stored
+encrypted.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from apps.organizations.models import Organization
 from apps.organizations.outside_calls import outside_call
 from apps.organizations.row_locks import lock_row
 
-# Of one organization: each row of its log is queued for all of them.
+# Sinks of one organization: each row of its log is queued for all of them.
 MAX_SINKS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class NewSink:
-    """A sink as it was given; `options` are those of its kind."""
+    """A new sink; `options` are those of its kind."""
 
     name: str
     kind: str
@@ -44,20 +44,20 @@ class NewSink:
 
 
 def check_sink(*, organization: Organization, given: NewSink) -> None:
-    """See that a new sink's address may be called. Raises InvalidFields, RateLimited. Takes as long as its lookup."""
+    """Check that a new sink's address may be called. Raises InvalidFields, RateLimited. Takes as long as the lookup."""
     with outside_call(organization.id):
         check_url_field(given.url, "url", organization.id)
 
 
 def create_sink(*, organization: Organization, given: NewSink) -> LogSink:
-    """Keep a sink whose address was checked, its credentials encrypted. It gets the rows that are written from now on.
+    """Store a sink with a checked address and encrypted credentials. It receives the rows that are written from now on.
 
-    Raises InvalidRequest for one sink too many, InvalidFields for a name that is taken; NotFound when the organization
-    was deleted meanwhile.
+    Raises InvalidRequest at the limit of sinks, InvalidFields for a name in use; NotFound if the organization was
+    deleted meanwhile.
     """
     try:
         with transaction.atomic():
-            # Those who register at once wait for each other here, and whoever deletes the organization for them.
+            # The lock serializes concurrent registration and deletion of the organization.
             lock_row(organization, NO_ORGANIZATION)
             living = LogSink.objects.filter(organization=organization).exclude(status=LogSink.Status.DELETED)
             if living.count() >= MAX_SINKS:
@@ -72,7 +72,7 @@ def create_sink(*, organization: Organization, given: NewSink) -> LogSink:
                 encrypted_credentials=encrypt_credentials(given.credentials),
                 masked_credentials=given.credentials.masked,
             )
-            # The moment of the next attempt is the database's.
+            # The database sets the time of the next attempt.
             sink.refresh_from_db()
             details: dict[str, Any] = {"name": sink.name, "kind": sink.kind, "url": sink.url, "options": sink.options}
             details |= {"includeContent": sink.include_content, "maskedCredentials": sink.masked_credentials}
@@ -84,9 +84,9 @@ def create_sink(*, organization: Organization, given: NewSink) -> LogSink:
 
 @transaction.atomic
 def change_sink(*, sink: LogSink, changes: Mapping[str, Any]) -> LogSink:
-    """Set `status`, `name`, `include_content` or `credentials`; what waits is tried at once then.
+    """Set `status`, `name`, `include_content` or `credentials`; waiting rows are then tried at once.
 
-    Raises InvalidFields, NotFound when it was deleted meanwhile.
+    Raises InvalidFields, NotFound if it was deleted meanwhile.
     """
     row = lock_row(sink, NO_SINK)
     columns = {name: value for name, value in changes.items() if name != "credentials"}
@@ -99,7 +99,7 @@ def change_sink(*, sink: LogSink, changes: Mapping[str, Any]) -> LogSink:
         columns |= {"encrypted_credentials": encrypt_credentials(credentials), "masked_credentials": credentials.masked}
         details["credentials"] = "replaced"
     if columns.get("status") == LogSink.Status.ACTIVE or "credentials" in changes:
-        # What was wrong may be mended.
+        # The change may have fixed the problem.
         columns |= {"failures": 0, "failing_since": None, "next_attempt_at": timezone.now()}
     _record("update", row, details)
     for name, value in columns.items():
@@ -110,7 +110,7 @@ def change_sink(*, sink: LogSink, changes: Mapping[str, Any]) -> LogSink:
 
 @transaction.atomic
 def delete_sink(*, sink: LogSink) -> None:
-    """End a sink; the credentials themselves are erased, and what waits is not sent. Raises NotFound if it is ended."""
+    """Delete a sink and erase its credentials; waiting rows are not sent. Raises NotFound if it already is deleted."""
     row = lock_row(sink, NO_SINK)
     _record("delete", row, {"name": row.name})
     row.status, row.encrypted_credentials, row.masked_credentials = LogSink.Status.DELETED, b"", ""
@@ -118,9 +118,9 @@ def delete_sink(*, sink: LogSink) -> None:
 
 
 def test_sink(*, sink: LogSink) -> None:
-    """Send a sink a row that was made up; nothing changes. Takes as long as the sink does.
+    """Send a made-up row to a sink; nothing changes. Takes as long as the sink does.
 
-    Raises InvalidRequest with what went wrong, NotFound for a sink that is deleted.
+    Raises InvalidRequest with the error, NotFound for a deleted sink.
     """
     if sink.status == LogSink.Status.DELETED:
         raise NotFound(NO_SINK)

@@ -1,4 +1,4 @@
-"""Log sinks in the admin: seen with their delivery, switched, removed; registered by organizations alone."""
+"""Log sinks in the admin: delivery state, switching and removing; only organizations register sinks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apps.organizations.organization_tabs import OrganizationLink
 
 @admin.register(LogSink)
 class LogSinkAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
-    """Receivers of their log that organizations registered."""
+    """Log sinks of organizations."""
 
     thing = "log_sink"
     actions_detail = ("delete_sink",)
@@ -29,7 +29,7 @@ class LogSinkAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdm
     search_fields = ("id__exact", "name", "organization__name")
     sortable_by = ()
     ordering = ("-id",)
-    # The address is where the log is sent: whoever could change it could have it.
+    # Changing the address would redirect the log.
     readonly_fields = (
         *("id", "organization", "name", "kind", "url", "options", "include_content", "masked_credentials"),
         *("created_at", "updated_at", "last_delivered_at", "delivered_rows", "dropped_rows", "failures"),
@@ -39,22 +39,22 @@ class LogSinkAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdm
     help_texts = {
         "kind": "How rows are sent.",
         "url": "Where rows are sent.",
-        "options": "What its kind needs besides, such as the format of a webhook, or bucket, prefix and region.",
-        "masked_credentials": "The part of the credentials that is no secret, or its end.",
-        "last_delivered_at": "When it last took rows (UTC); empty: never.",
-        "delivered_rows": "Rows that it has taken in all.",
-        "failing_since": "When the first of these failures was (UTC); empty: it works.",
-        "last_error": "What was wrong the last time; empty: nothing yet.",
-        "last_error_at": "When that was (UTC).",
+        "options": "Options of its kind, such as the format of a webhook, or bucket, prefix and region.",
+        "masked_credentials": "The public part of the credentials, or their last characters.",
+        "last_delivered_at": "Time of the last delivery (UTC); empty: never.",
+        "delivered_rows": "Total delivered rows.",
+        "failing_since": "Time of the first consecutive failure (UTC); empty: it works.",
+        "last_error": "The last error; empty: none yet.",
+        "last_error_at": "Time of the last error (UTC).",
         "next_attempt_at": "Nothing is sent before this moment (UTC).",
-        "include_content": "Whether what was said is sent, as far as the organization retains it.",
+        "include_content": "Whether stored prompts and answers are sent.",
         "dropped_rows": "Rows that waited for five days and were not sent.",
-        "failures": "In a row; after three days of them the sink is switched off.",
-        "status": "An inactive one gets nothing. Remove it with the button above.",
+        "failures": "Consecutive failures; after three days of them the sink is switched off.",
+        "status": "An inactive sink receives nothing. Remove it with the button above.",
     }
 
     def change_row(self, row: LogSink, changes: Mapping[str, Any]) -> None:
-        """Switch a sink on or off; one that is to be deleted loses its credentials too."""
+        """Switch a sink on or off; a deleted one loses its credentials."""
         if changes.get("status") == LogSink.Status.DELETED:
             actions.delete_sink(sink=row)
         else:
@@ -63,15 +63,15 @@ class LogSinkAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdm
 
 @admin.register(WaitingRow)
 class WaitingRowAdmin(LongTableAdmin):
-    """What waits for sinks."""
+    """Rows in the queue of log sinks."""
 
     list_display = ("id", "sink_id", "log_id", "batch", "queued_at")
     search_fields = ("sink_id",)
     search_help_text = "The exact id of a sink"
     owners = ("sink_id", "log_id")
     help_texts = {
-        "sink_id": "The sink that it is sent to.",
+        "sink_id": "The sink that will receive it.",
         "log_id": "The id of the request in the request log.",
-        "batch": "The number under which it is sent, together with others; empty: not yet taken.",
-        "queued_at": "Since when it waits (UTC).",
+        "batch": "The number of its batch; empty: not in a batch yet.",
+        "queued_at": "Waiting since (UTC).",
     }

@@ -1,6 +1,6 @@
-"""Credentials of log sinks: one shape for each kind of sink, encrypted. Secrets.
+"""Credentials of log sinks: a type for each kind of sink, stored encrypted.
 
-Must never log, return or raise anything that carries a secret.
+They never appear in logs or exceptions.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 
 from apps.kernel.encryption import decrypt, encrypt
 
-# How a secret of a webhook is written (Standard Webhooks), and its bytes.
+# Prefix of a webhook's secret (Standard Webhooks), and bounds of its length in bytes.
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what every secret begins with
-SHORTEST_SECRET, LONGEST_SECRET = 24, 64
+MIN_SECRET, MAX_SECRET = 24, 64
 
 
 class _Sealed(msgspec.Struct, frozen=True, tag_field="kind"):
@@ -24,7 +24,7 @@ class _Sealed(msgspec.Struct, frozen=True, tag_field="kind"):
 
 
 class WebhookSecret(_Sealed, frozen=True, tag="webhook"):
-    """What a webhook's requests are signed with: `whsec_` and base64."""
+    """The signing secret of a webhook: `whsec_` and base64."""
 
     secret: str
 
@@ -35,41 +35,41 @@ class WebhookSecret(_Sealed, frozen=True, tag="webhook"):
 
     @property
     def masked(self) -> str:
-        """What may be shown."""
+        """The displayable part."""
         return f"...{self.secret[-4:]}"
 
     @property
     def secrets(self) -> list[str]:
-        """What must not be shown to anybody."""
+        """The values to redact."""
         return [self.secret]
 
 
 class BucketKeys(_Sealed, frozen=True, tag="s3"):
-    """What requests to a bucket are signed with."""
+    """The access key of a bucket."""
 
     access_key_id: str
     secret_access_key: str
 
     @property
     def masked(self) -> str:
-        """What may be shown: the id is no secret."""
+        """The displayable part: the id is public."""
         return self.access_key_id
 
     @property
     def secrets(self) -> list[str]:
-        """What must not be shown to anybody."""
+        """The values to redact."""
         return [self.secret_access_key]
 
 
 class OtlpKeys(_Sealed, frozen=True, tag="otlp"):
-    """What is sent with basic authentication: a public and a secret key."""
+    """Keys for basic authentication: a public and a secret key."""
 
     public_key: str
     secret_key: str
 
     @property
     def masked(self) -> str:
-        """What may be shown: the public key."""
+        """The displayable part: the public key."""
         return self.public_key
 
     @property
@@ -79,7 +79,7 @@ class OtlpKeys(_Sealed, frozen=True, tag="otlp"):
 
     @property
     def secrets(self) -> list[str]:
-        """What must not be shown to anybody."""
+        """The values to redact."""
         return [self.secret_key, self.basic.removeprefix("Basic ")]
 
 
@@ -87,14 +87,14 @@ Credentials = WebhookSecret | BucketKeys | OtlpKeys
 
 
 def secret_key(secret: str) -> bytes:
-    """Return the bytes of a webhook's secret. Raises ValueError for one that is not `whsec_` and base64 of 24 to 64."""
+    """Return the bytes of a webhook's secret. Raises ValueError unless it is `whsec_` and 24 to 64 bytes in base64."""
     if not secret.startswith(SECRET_PREFIX):
         raise ValueError("no prefix")
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except binascii.Error as error:
         raise ValueError("no base64") from error
-    if not SHORTEST_SECRET <= len(key) <= LONGEST_SECRET:
+    if not MIN_SECRET <= len(key) <= MAX_SECRET:
         raise ValueError("too short or too long")
     return key
 

@@ -1,7 +1,7 @@
-"""Delivery: what waits for a sink is sent in batches, each until the sink has it; failures pause it, then end it.
+"""Delivery: waiting rows are sent to a sink in batches, each until the sink has it; failures pause it, then end it.
 
-One process at a time has a sink (a lease). What is sent is noted after the sink took it: who dies between the two sends
-it again. Nothing waits for a sink in a transaction. Must never know how a kind writes its requests.
+A lease gives a sink to one process at a time. A delivery is recorded after the sink accepted it, so a crash in between
+sends the batch again. No transaction is open while a sink is called.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from apps.organizations.models import Organization
 
 log = structlog.get_logger(__name__)
 
-# Seconds that a run goes on taking batches, and for which it has the sink to itself.
+# Seconds that a run keeps taking batches, which is also the length of its lease.
 RUN = 20.0
 LEASE = timedelta(seconds=RUN + 3 * TIMEOUT)
-# Sinks that are served at once by all processes: whoever is slow must not keep the workers from other work.
+# Sinks served concurrently by all processes, so that slow ones do not occupy all workers.
 AT_ONCE = 8
-# Pauses after failures double from the first to the longest.
-FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=15), timedelta(hours=1)
-# For how long a sink may fail before it is switched off; less than rows wait.
+# Pauses after failures double from the first to the maximum.
+FIRST_PAUSE, MAX_PAUSE = timedelta(seconds=15), timedelta(hours=1)
+# How long a sink may fail before it is switched off; shorter than rows wait.
 PATIENCE = timedelta(days=3)
 _KINDS: dict[str, Callable[[Destination, Any, SinkBatch, datetime], SinkRequest]] = {
     LogSink.Kind.WEBHOOK: webhook.request_of,
@@ -51,10 +51,10 @@ _KINDS: dict[str, Callable[[Destination, Any, SinkBatch, datetime], SinkRequest]
 
 
 def find_due(now: datetime) -> list[UUID]:
-    """Return the sinks for which something waits and whom nobody serves, those first that were served least lately."""
+    """Return the sinks with waiting rows and no lease, the ones served longest ago first."""
     served = LogSink.objects.filter(leased_until__gt=now).count()
     waiting = WaitingRow.objects.filter(sink_id=OuterRef("pk"))
-    # One sink of each organization, then another of each.
+    # One sink of each organization, then a second of each, and so on.
     least_lately = F("leased_until").asc(nulls_first=True)
     turn = Window(RowNumber(), partition_by="organization_id", order_by=[least_lately, "id"])
     due = _servable(now).filter(Exists(waiting)).annotate(turn=turn).order_by("turn", least_lately, "id")
@@ -62,9 +62,9 @@ def find_due(now: datetime) -> list[UUID]:
 
 
 def deliver(sink_id: UUID) -> int:
-    """Send a sink what waits for it, for as long as a run lasts; return how many rows it took.
+    """Send waiting rows to a sink for the length of a run; return how many it accepted.
 
-    Does nothing while another process does. A failure is noted, not raised. Raises DatabaseError.
+    Does nothing if another process has the lease. A failure is recorded, not raised. Raises DatabaseError.
     """
     now = timezone.now()
     if not _servable(now).filter(pk=sink_id).update(leased_until=now + LEASE):
@@ -72,7 +72,7 @@ def deliver(sink_id: UUID) -> int:
     sent, ends = 0, time.monotonic() + RUN
     try:
         while time.monotonic() < ends:
-            # Anew for each batch: it may have been changed, switched off or deleted, or its organization.
+            # Read again for each batch: sink or organization may have been changed, switched off or deleted.
             sink = _wanted().filter(pk=sink_id).select_related("organization").first()
             batch = queue.take_batch(sink) if sink is not None else None
             if sink is None or batch is None:
@@ -89,19 +89,19 @@ def deliver(sink_id: UUID) -> int:
 
 
 def send_sample(sink: LogSink) -> None:
-    """Send a sink a row that was made up. Raises SinkFailed. Nothing changes here, whatever comes of it."""
+    """Send a made-up row to a sink. Raises SinkFailed. Nothing is recorded."""
     row = _sample_of(sink)
     _send(sink, SinkBatch(sink.pk, 0, row["created_at"].date(), [row]))
 
 
 def _wanted() -> QuerySet[LogSink]:
-    """Return the sinks that are switched on, of organizations that are not deleted."""
+    """Return the active sinks of organizations that are not deleted."""
     standing = Organization.objects.exclude(status=Organization.Status.DELETED)
     return LogSink.objects.filter(status=LogSink.Status.ACTIVE, organization__in=standing)
 
 
 def _servable(now: datetime) -> QuerySet[LogSink]:
-    """Return the sinks of these that are due and nobody's at the moment."""
+    """Return the sinks that are due and have no lease."""
     return _wanted().filter(Q(leased_until=None) | Q(leased_until__lte=now), next_attempt_at__lte=now)
 
 
@@ -109,7 +109,7 @@ def _send(sink: LogSink, batch: SinkBatch) -> None:
     to = Destination(sink.url, sink.options)
     credentials = _credentials_of(sink)
     request = _KINDS[sink.kind](to, credentials, batch, datetime.now(UTC))
-    # Nobody keeps a connection of the pool while the sink takes its time.
+    # Do not hold a pooled connection while the sink is slow.
     database.release_connection()
     send(request, credentials.secrets, sink.organization_id)
 
@@ -118,7 +118,7 @@ def _credentials_of(sink: LogSink) -> Credentials:
     try:
         return decrypt_credentials(bytes(sink.encrypted_credentials))
     except UnreadableSecretError as error:
-        raise SinkFailed("No key of ENCRYPTION_KEYS opens its credentials: give them anew") from error
+        raise SinkFailed("No key in ENCRYPTION_KEYS decrypts its credentials: enter them again") from error
 
 
 @transaction.atomic
@@ -127,7 +127,7 @@ def _note_failure(sink_id: UUID, failure: SinkFailed, now: datetime) -> None:
     sink.failures += 1
     sink.failing_since = sink.failing_since or now
     sink.last_error, sink.last_error_at = failure.message[:500], now
-    pause = min(FIRST_PAUSE * 2 ** min(sink.failures - 1, 20), LONGEST_PAUSE)
+    pause = min(FIRST_PAUSE * 2 ** min(sink.failures - 1, 20), MAX_PAUSE)
     sink.next_attempt_at = now + max(pause, timedelta(seconds=failure.pause))
     log.warning("log_sinks.failed", sink=str(sink_id), kind=sink.kind, failures=sink.failures)
     names = ["failures", "failing_since", "last_error", "last_error_at", "next_attempt_at"]
@@ -141,7 +141,7 @@ def _note_failure(sink_id: UUID, failure: SinkFailed, now: datetime) -> None:
 
 
 def _sample_of(sink: LogSink) -> LogRow:
-    """Return a row that was made up, and says so."""
+    """Return a made-up row that is recognizable as one."""
     identifier = new_id()
     nobody = UUID(int=0)
     return {

@@ -6,12 +6,12 @@ from uuid import UUID
 
 from apps.log_sinks.models import LogSink, WaitingRow
 
-# Rows removed by one statement: short enough to disturb nobody.
+# Rows removed by one statement: small enough not to block others.
 BATCH = 5_000
 
 
 def erase(organization_id: UUID) -> None:
-    """Remove every sink, with its credentials, and what waits for it."""
+    """Delete all sinks with their credentials and waiting rows."""
     sinks = LogSink.objects.filter(organization=organization_id)
     for sink_id in sinks.values_list("id", flat=True):
         waiting = WaitingRow.objects.filter(sink_id=sink_id)

@@ -1,7 +1,7 @@
-"""One HTTP request to a sink: sent to the address that was checked, answered in time, or failed in words for its owner.
+"""One HTTP request to a sink: sent to the checked address within a time limit; errors have messages for its owner.
 
-Redirects are refused, as credentials go along. Of an answer only its beginning is read. Must never log or tell a
-credential, nor send anything that it was not given.
+Redirects are refused, because credentials are sent. Only the beginning of an answer is read. Credentials never appear
+in messages or logs.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from apps.kernel.redaction import redact
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.log_sinks.sink_request import SinkRequest
 
-# Seconds to connect, for each piece of an answer, and for all of it.
+# Timeouts in seconds: to connect, for each piece of an answer, and in total.
 CONNECT_TIMEOUT, READ_TIMEOUT, TIMEOUT = 5.0, 10.0, 20.0
-# Bytes of an answer that are read, and characters of it that are told.
-_MOST_READ: Final = 8_192
-_MOST_TOLD: Final = 300
-_LONGEST_PAUSE: Final = 3_600
+# Bytes of an answer that are read, and characters of it that are shown.
+_MAX_READ: Final = 8_192
+_MAX_TOLD: Final = 300
+_MAX_PAUSE: Final = 3_600
 
 
 class SinkFailed(Exception):
-    """A sink did not take what it was sent; the message is for its owner. `pause`: seconds that it asks to be left."""
+    """A sink did not accept a delivery; the message is for its owner. `pause`: seconds that it asks to wait."""
 
     def __init__(self, message: str, pause: float = 0.0) -> None:
         super().__init__(message)
@@ -39,9 +39,9 @@ class SinkFailed(Exception):
 
 
 def send(request: SinkRequest, secrets: list[str], owner: UUID) -> None:
-    """Send a request of an organization, and return once it is taken.
+    """Send a request of an organization, and return once it is accepted.
 
-    Raises SinkFailed, whose words hold none of the secrets.
+    Raises SinkFailed, whose message contains none of the secrets.
     """
     try:
         session = resolve_safe_address(request.url, owner).session()
@@ -67,30 +67,30 @@ def send(request: SinkRequest, secrets: list[str], owner: UUID) -> None:
     if not 200 <= answer.status_code < 300:
         words = _words_of(said, secrets)
         pause = answer.headers.get("Retry-After", "")
-        seconds = min(float(pause), _LONGEST_PAUSE) if pause.isascii() and pause.isdecimal() else 0.0
+        seconds = min(float(pause), _MAX_PAUSE) if pause.isascii() and pause.isdecimal() else 0.0
         if 300 <= answer.status_code < 400:
-            raise SinkFailed("It redirects, which is not followed: register its own address")
+            raise SinkFailed("It redirects, which is not followed: register the final address")
         raise SinkFailed(f"It answered {answer.status_code}{f': {words}' if words else ''}", seconds)
 
 
 @contextmanager
 def _in_time() -> Iterator[None]:
-    """Let what waits for the sink wait no longer than there is time. Raises SinkFailed."""
+    """Limit waiting for the sink to the time limit. Raises SinkFailed."""
     try:
         with gevent.Timeout(TIMEOUT, requests.Timeout()):
             yield
     except (requests.Timeout, TimeoutError) as error:
         raise SinkFailed(f"It did not answer within {TIMEOUT:g} s") from error
     except (requests.RequestException, HTTPError, OSError) as error:
-        # Its words may quote the address with what stands in its query.
+        # The message may quote the address with its query.
         raise SinkFailed("It could not be reached") from error
 
 
 def _beginning(answer: requests.Response, ends: float) -> bytes:
-    """Return the first bytes of an answer, as many as come in time."""
+    """Return the first bytes of an answer that arrive in time."""
     read = b""
-    while len(read) < _MOST_READ and time.monotonic() < ends:
-        piece = answer.raw.read1(_MOST_READ - len(read))
+    while len(read) < _MAX_READ and time.monotonic() < ends:
+        piece = answer.raw.read1(_MAX_READ - len(read))
         if not piece:
             break
         read += piece
@@ -98,14 +98,14 @@ def _beginning(answer: requests.Response, ends: float) -> bytes:
 
 
 def _words_of(said: bytes, secrets: list[str]) -> str:
-    """Return a sink's words without credentials, on one line, cut to what can be shown."""
-    # The credentials first: what is cut must not leave half of one.
+    """Return a sink's message without credentials, on one line, shortened for display."""
+    # Redact first: truncating could leave half of a credential.
     text = redact(_message_in(said) or said.decode("utf-8", "replace"), secrets)
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:_MOST_TOLD]
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:_MAX_TOLD]
 
 
 def _message_in(said: bytes) -> str:
-    """Return the message of an answer in JSON, where it has one at the usual place."""
+    """Return the message in a JSON answer, if it is at the usual place."""
     try:
         fields = msgspec.json.decode(said)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

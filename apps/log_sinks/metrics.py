@@ -1,6 +1,6 @@
-"""Metrics of log sinks, for `/metrics`: what waits and for how long, and how sinks do, kept in Valkey by whoever looks.
+"""Metrics of log sinks for `/metrics`: waiting rows, lag, and states, stored in Valkey by the process that counts.
 
-By kind, not by sink: how many there are is the tenants' affair. Must never tell whose a sink is, nor fail anybody.
+They are grouped by kind, not by sink or tenant, and never make a scrape fail.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _WHAT = {
     "waiting": ("gateway_log_sink_waiting_rows", "Rows that wait to be sent, at most 100,000 of each active sink"),
     "lag": ("gateway_log_sink_lag_seconds", "Time that the oldest waiting row of any active sink has waited"),
     "active": ("gateway_log_sinks_active", "Sinks that are switched on"),
-    "failing": ("gateway_log_sinks_failing", "Sinks that are switched on and did not take what they were sent last"),
+    "failing": ("gateway_log_sinks_failing", "Sinks that are switched on and whose last delivery failed"),
     "disabled": ("gateway_log_sinks_disabled", "Sinks that were switched off because they failed for days"),
 }
-# Rows that are counted of one sink: an index answers, but not for millions every few seconds.
-_MOST_COUNTED = 100_000
+# Maximum rows that are counted of one sink: an index helps, but not with millions every few seconds.
+_MAX_COUNTED = 100_000
 _COUNT = """
     SELECT sink.kind, count(*) FILTER (WHERE sink.status = 'active'),
         count(*) FILTER (WHERE sink.status = 'active' AND sink.failures > 0),
@@ -51,9 +51,9 @@ _COUNT = """
 
 
 def take_down(now: datetime) -> None:
-    """Count, and keep the numbers for whoever asks. Raises DatabaseError."""
+    """Count, and store the numbers. Raises DatabaseError."""
     with connection.cursor() as cursor:
-        cursor.execute(_COUNT, [now, _MOST_COUNTED])
+        cursor.execute(_COUNT, [now, _MAX_COUNTED])
         found: dict[Any, Any] = {
             f"{kind} {what}": float(number)
             for kind, *numbers in cursor.fetchall()
@@ -70,15 +70,15 @@ def take_down(now: datetime) -> None:
 
 
 def exposition() -> bytes:
-    """Return what there is to tell in Prometheus' format; nothing while the store is away, or nobody has sinks."""
+    """Return the metrics in Prometheus' format; empty if the store is down or there are no sinks."""
     return generate_latest(_REGISTRY)
 
 
 class _Sinks(Collector):
-    """The numbers, read when they are asked for."""
+    """Collects the stored numbers."""
 
     def collect(self) -> Iterator[Metric]:
-        """Yield each number for every kind of which there is a sink."""
+        """Yield each number for every kind with a sink."""
         try:
             kept: dict[Any, Any] = client().hgetall(_KEY)
         except RedisError as error:

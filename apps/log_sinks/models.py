@@ -1,6 +1,6 @@
-"""The tables of log sinks: sinks with the state of their delivery, and the rows of the log that wait for each.
+"""Tables of log sinks: sinks with their delivery state, and the rows of the log that wait for each.
 
-What a sink is shown to be let in is never here in clear.
+Credentials are stored encrypted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from apps.organizations.models import Organization
 
 
 class LogSink(models.Model):
-    """Where an organization has its log sent, with its credentials, encrypted, and how the delivery goes."""
+    """An organization's receiver of its log, with encrypted credentials and delivery state."""
 
     class Kind(models.TextChoices):
         """How rows are sent."""
@@ -24,7 +24,7 @@ class LogSink(models.Model):
         OTLP = "otlp", "OpenTelemetry (Langfuse)"
 
     class Status(models.TextChoices):
-        """`failed` is switched off by the gateway itself. `deleted` is soft; the credentials themselves are erased."""
+        """`failed`: switched off by the gateway. `deleted` is soft; the credentials themselves are erased."""
 
         ACTIVE = "active"
         INACTIVE = "inactive"
@@ -36,32 +36,32 @@ class LogSink(models.Model):
     name = models.CharField(max_length=100)
     kind = models.CharField(max_length=16, choices=Kind.choices)
     url = models.URLField(max_length=500)
-    # What its kind needs besides: `format` of a webhook; `bucket`, `prefix`, `region` of a bucket.
+    # Options of its kind: `format` of a webhook; `bucket`, `prefix`, `region` of a bucket.
     options = models.JSONField(default=dict, blank=True)
-    # Whether what was said is sent, as far as the organization retains it.
+    # Whether stored prompts and answers are sent.
     include_content = models.BooleanField(default=False)
     encrypted_credentials = models.BinaryField(editable=False)
-    # The part of the credentials that is no secret, or the end of one.
+    # The public part of the credentials, or their last characters.
     masked_credentials = models.CharField(max_length=140, editable=False, blank=True)
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
-    # The number of the newest batch; one whose rows still wait is sent again under its number.
+    # The number of the newest batch; a batch with waiting rows is sent again under its number.
     last_batch = models.BigIntegerField(default=0, editable=False)
-    # Until when one process has it to itself; in the past, when the last run ended.
+    # End of the current lease; in the past, the end of the last run.
     leased_until = models.DateTimeField(null=True, editable=False)
     next_attempt_at = models.DateTimeField(db_default=Now(), editable=False)
-    # In a row; `failing_since` is the first of them.
+    # Consecutive failures; `failing_since` is the first of them.
     failures = models.PositiveIntegerField(default=0, editable=False)
     failing_since = models.DateTimeField(null=True, editable=False)
     last_error = models.CharField(max_length=500, blank=True, editable=False)
     last_error_at = models.DateTimeField(null=True, editable=False)
     last_delivered_at = models.DateTimeField(null=True, editable=False)
     delivered_rows = models.BigIntegerField(default=0, editable=False)
-    # Whether the owners are still to be told that it was switched off.
+    # Whether the owners still have to be notified that it was switched off.
     disabled_notice_due = models.BooleanField(default=False, db_default=False, editable=False)
-    # Rows that waited for longer than rows wait.
+    # Rows that waited longer than the maximum.
     dropped_rows = models.BigIntegerField(default=0, editable=False)
 
     class Meta:
@@ -80,9 +80,10 @@ class LogSink(models.Model):
 
 
 class WaitingRow(models.Model):
-    """That a row of the log waits to be sent to a sink. Written with the row, removed once the sink has it.
+    """A log row that waits to be sent to a sink. Written with the row, deleted once the sink has it.
 
-    Plain ids, not relations: a settlement must never fail because a sink goes. `batch` is null until it is chosen.
+    Plain ids, not foreign keys: a settlement must never fail because a sink is deleted. `batch` is null until one is
+    chosen.
     """
 
     id = models.BigAutoField(primary_key=True)

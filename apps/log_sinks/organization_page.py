@@ -1,4 +1,4 @@
-"""What this app brings to an organization's page in the admin: log sinks."""
+"""Log sinks on an organization's page in the admin."""
 
 from __future__ import annotations
 

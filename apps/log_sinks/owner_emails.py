@@ -1,7 +1,6 @@
-"""E-mail to owners about sinks that were switched off: each sink keeps its notice until it is sent.
+"""E-mails to owners about sinks that were switched off: each sink stores its unsent notice.
 
-Knows the words. A process that dies after sending and before forgetting sends twice; none is lost. Must never hold up
-a delivery.
+If a process dies between sending and clearing the notice, the e-mail is sent twice; none is lost.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from apps.organizations.owners import owner_addresses
 log = structlog.get_logger(__name__)
 
 _SUBJECT = "The log sink {sink} of {organization} was switched off"
-_TEXT = """The log sink {sink} of {organization} did not take what it was sent for three days, the first time on
-{since:%Y-%m-%d %H:%M} UTC. So it was switched off, and requests that are made from now on are not sent to it.
+_TEXT = """The log sink {sink} of {organization} has not accepted deliveries for three days, since
+{since:%Y-%m-%d %H:%M} UTC. It was switched off; new requests are not sent to it.
 
-It said last: {error}
+Last error: {error}
 
-See that {host} takes what it is sent. Then switch the sink on again, with other credentials where they were the reason:
+Fix the problem at {host}, then switch the sink on again, with new credentials if they were the cause:
 
 {place}/app/o/{organization_id}/log-sinks
 
-What was waiting when it was switched off is sent then, unless it has waited for more than five days.
+Rows that waited when it was switched off are sent then, unless they are older than five days.
 """
 
 
 def tell_owners() -> int:
-    """Send what is waiting to be told; return how many sinks were told of. What cannot be sent stays."""
+    """Send waiting notices; return for how many sinks. A notice that cannot be sent keeps waiting."""
     standing = Organization.objects.exclude(status=Organization.Status.DELETED)
-    # One that was switched on again meanwhile is no news.
+    # A sink that was switched on again needs no notice.
     off = LogSink.objects.filter(disabled_notice_due=True, status=LogSink.Status.FAILED, organization__in=standing)
     sent = 0
     for sink in off.select_related("organization").order_by("id"):
@@ -53,7 +52,7 @@ def _send(sink: LogSink) -> None:
     if not addresses:
         return
     names = {"sink": sink.name, "organization": sink.organization.name}
-    # A name with a line break is not to write headers of its own.
+    # A line break in a name must not add e-mail headers.
     subject = " ".join(_SUBJECT.format(**names).split())
     text = _TEXT.format(
         **names,

@@ -1,8 +1,8 @@
-"""The queue of every sink: which rows of the log it has not had yet, written with them, and taken in batches.
+"""The queue of every sink: its undelivered rows of the log, written with them, and taken in batches.
 
-A row waits from the transaction that writes it until the transaction that notes its delivery, so neither the order of
-ids nor that of commits matters: a row that is committed late simply comes late. A batch is chosen once, and is the same
-with the same number until it is delivered, whoever dies meanwhile. Must never know how rows are sent.
+A row waits from the transaction that writes it until the transaction that records its delivery, so the order of ids or
+commits does not matter: a row that is committed late is sent late. A batch keeps its rows and number until it is
+delivered, even after a crash.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from apps.log_sinks.rows import find_rows
 from apps.logs.query import LogRow
 from apps.logs.serializers import encode, entry_of
 
-# Rows of a batch and bytes of it, as JSON; a single row may have more. Rows that are read at once.
-MOST_ROWS, MOST_BYTES, _AT_ONCE = 500, 4 * 1024 * 1024, 25
-# How long a row waits at most: it is still in PostgreSQL then, wherever older ones are.
-LONGEST_WAIT = timedelta(days=5)
+# Rows and JSON bytes of a batch; a single row may be larger. Rows that are read at once.
+MAX_ROWS, MAX_BYTES, _AT_ONCE = 500, 4 * 1024 * 1024, 25
+# Maximum time that a row waits: it is still in PostgreSQL then, even if older ones are archived.
+MAX_WAIT = timedelta(days=5)
 _PURGED_AT_ONCE = 10_000
 
 _ENQUEUE = """
@@ -43,7 +43,7 @@ _GONE = """
 
 @dataclass(frozen=True, slots=True)
 class QueuedBatch:
-    """Rows that are sent together. `day` is when the first of them was queued; some rows may be gone from the log."""
+    """Rows that are sent together. `day` is when the first of them was queued; some may be gone from the log."""
 
     number: int
     day: date
@@ -52,7 +52,7 @@ class QueuedBatch:
 
 
 def enqueue(rows: Sequence[tuple[UUID, UUID]]) -> None:
-    """Let rows of the log, each with its organization, wait for the organizations' sinks; in their transaction."""
+    """Queue log rows, each with its organization, for the organizations' sinks; in the rows' transaction."""
     if not rows:
         return
     with connection.cursor() as cursor:
@@ -60,7 +60,7 @@ def enqueue(rows: Sequence[tuple[UUID, UUID]]) -> None:
 
 
 def take_batch(sink: LogSink) -> QueuedBatch | None:
-    """Return the batch that is to be sent: the one that is under way, else a new one; None where nothing waits."""
+    """Return the next batch: the unfinished one, else a new one; None if no row waits."""
     waiting = WaitingRow.objects.filter(sink_id=sink.pk)
     number = waiting.filter(batch__isnull=False).aggregate(first=Min("batch"))["first"]
     if number is None:
@@ -75,7 +75,7 @@ def take_batch(sink: LogSink) -> QueuedBatch | None:
 
 
 def finish(sink: LogSink, batch: QueuedBatch, now: datetime) -> None:
-    """Note that a sink has a batch. Doing so twice counts once."""
+    """Record the delivery of a batch. Repeating it counts once."""
     with transaction.atomic():
         gone, _ = WaitingRow.objects.filter(sink_id=sink.pk, id__in=batch.waiting).delete()
         LogSink.objects.filter(pk=sink.pk).update(
@@ -87,7 +87,7 @@ def finish(sink: LogSink, batch: QueuedBatch, now: datetime) -> None:
 
 
 def purge(now: datetime) -> int:
-    """Remove what waits for sinks that are gone, and what has waited too long, which is counted; return how many."""
+    """Delete rows of deleted sinks, and rows that waited too long, which are counted; return how many."""
     removed = 0
     while True:
         with connection.cursor() as cursor:
@@ -96,7 +96,7 @@ def purge(now: datetime) -> int:
         removed += count
         if count < _PURGED_AT_ONCE:
             break
-    late = WaitingRow.objects.filter(queued_at__lt=now - LONGEST_WAIT)
+    late = WaitingRow.objects.filter(queued_at__lt=now - MAX_WAIT)
     for sink_id in list(late.order_by("sink_id").values_list("sink_id", flat=True).distinct()):
         with transaction.atomic():
             count, _ = late.filter(sink_id=sink_id).delete()
@@ -106,14 +106,14 @@ def purge(now: datetime) -> int:
 
 
 def _choose(sink: LogSink) -> int | None:
-    """Give the first rows that wait a batch's number; return it, None where nothing waits or somebody else chose."""
+    """Assign a batch number to the first waiting rows; return it, None if no row waits or another process was first."""
     chosen, size, after = list[int](), 0, 0
-    while len(chosen) < MOST_ROWS and size < MOST_BYTES:
+    while len(chosen) < MAX_ROWS and size < MAX_BYTES:
         page = _page(sink, after)
         sizes = _sizes(sink, [log_id for _, log_id in page])
         for identifier, log_id in page:
             size += sizes.get(log_id, 0)
-            if chosen and (size > MOST_BYTES or len(chosen) == MOST_ROWS):
+            if chosen and (size > MAX_BYTES or len(chosen) == MAX_ROWS):
                 break
             chosen.append(identifier)
         if len(page) < _AT_ONCE:

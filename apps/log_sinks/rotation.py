@@ -1,4 +1,4 @@
-"""Rotation: credentials of log sinks are encrypted anew with the newest encryption key."""
+"""Rotation: encrypts the credentials of log sinks with the newest encryption key."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from apps.kernel.reencryption import Rotated, reencrypt_rows
 from apps.log_sinks.credentials import decrypt_credentials, encrypt_credentials
 from apps.log_sinks.models import LogSink
 
-# What is encrypted, in words for whoever rotates.
+# Name of the secrets for the operator.
 WORDS = "credentials of log sinks"
 
 
 def rotate() -> Rotated:
-    """Encrypt every sink's credentials with the newest encryption key, so that older ones can be taken away."""
+    """Encrypt every sink's credentials with the newest encryption key, so that older ones can be removed."""
     living = LogSink.objects.exclude(status=LogSink.Status.DELETED)
     return reencrypt_rows(living, "encrypted_credentials", _reencrypt)
 

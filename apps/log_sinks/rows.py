@@ -1,7 +1,6 @@
-"""Rows of the log as a sink may have them: those that are still shown, with the content that is kept and asked for.
+"""Log rows for a sink: rows that are still visible, with content if it is stored and included.
 
-Reads PostgreSQL alone: no row waits for as long as it takes to leave it. Knows what retention forbids. Must never know
-a sink's kind.
+It reads PostgreSQL only: rows are sent long before they are archived.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _ORDER = [RetentionLevel.NONE, RetentionLevel.METADATA, RetentionLevel.RETAIN]
 
 
 def find_rows(sink: LogSink, ids: Collection[UUID]) -> list[LogRow]:
-    """Return those of these rows that the sink's organization still has, oldest first."""
+    """Return those rows that the sink's organization still has, oldest first."""
     since = visible_to([sink.organization_id], datetime.now(UTC))[sink.organization_id]
     found = RequestLog.objects.filter(
         organization_id=sink.organization_id,
@@ -41,8 +40,8 @@ def find_rows(sink: LogSink, ids: Collection[UUID]) -> list[LogRow]:
 
 
 def _level_of(sink: LogSink) -> RetentionLevel:
-    """Return the most that a row may say: what the organization retains by now, without content unless that is asked
-    for. What a row itself holds was limited when it was written."""
+    """Return the retention level of sent rows: the organization's current level, without content unless included. The
+    row's content was already limited when it was written."""
     kept = RetentionLevel(sink.organization.retention_level)
     return kept if sink.include_content else min(kept, RetentionLevel.METADATA, key=_ORDER.index)
 

@@ -1,4 +1,4 @@
-"""Serializers of log sinks: shapes and limits of the management API, and what each kind needs."""
+"""Serializers of log sinks: fields and limits of the management API, and the requirements of each kind."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from apps.log_sinks.models import LogSink
 
 # Characters of a key.
 MAX_KEY = 200
-# As it stands in a path: names of buckets, and what objects' keys begin with.
+# As in a path: names of buckets, and prefixes of objects' keys.
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
 _PREFIX: Final = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9._=-]*/)*")
 _REGION: Final = re.compile(r"[a-z0-9-]{1,32}")
-# What a kind is let in with, and what it needs besides: fields that must be there, and those that may be.
+# Credentials and options of each kind: required fields, and optional ones.
 _CREDENTIALS: Final = {
     LogSink.Kind.WEBHOOK: ("secret",),
     LogSink.Kind.S3: ("access_key_id", "secret_access_key"),
@@ -54,7 +54,7 @@ _OF_KINDS: Final = (
 
 
 class _KeyField(TextField):
-    """A part of credentials: printable ASCII without blanks."""
+    """A part of credentials: printable ASCII without spaces."""
 
     def __init__(self, *, with_colons: bool = True, **options: Any) -> None:
         super().__init__(max_length=MAX_KEY, required=False, **options)
@@ -64,14 +64,14 @@ class _KeyField(TextField):
         """Return the text. Raises ValidationError."""
         text = super().to_internal_value(data)
         if not (text.isascii() and text.isprintable()) or " " in text:
-            raise serializers.ValidationError("Must be printable ASCII characters without blanks")
+            raise serializers.ValidationError("Must be printable ASCII characters without spaces")
         if ":" in text and not self._with_colons:
             raise serializers.ValidationError("Must be without a colon")
         return text
 
 
 class _PatternField(TextField):
-    """A text that matches a pattern whole."""
+    """A text that matches a pattern."""
 
     def __init__(self, pattern: re.Pattern[str], words: str, **options: Any) -> None:
         super().__init__(required=False, **options)
@@ -86,51 +86,53 @@ class _PatternField(TextField):
 
 
 class _CredentialsShape(CamelSerializer):
-    """The credentials of every kind; each takes its own alone."""
+    """The credentials of every kind; each kind accepts only its own."""
 
-    secret = _KeyField(help_text="Of a webhook: whsec_ and base64 of 24 to 64 bytes")
-    access_key_id = _KeyField(help_text="Of a bucket")
-    secret_access_key = _KeyField(help_text="Of a bucket")
-    # A colon would end the user's name.
-    public_key = _KeyField(with_colons=False, help_text="Of an OTLP endpoint: the user of basic authentication")
-    secret_key = _KeyField(help_text="Of an OTLP endpoint: the password of basic authentication")
+    secret = _KeyField(help_text="For a webhook: whsec_ followed by 24 to 64 bytes in base64")
+    access_key_id = _KeyField(help_text="For a bucket")
+    secret_access_key = _KeyField(help_text="For a bucket")
+    # In basic authentication, a colon ends the user name.
+    public_key = _KeyField(with_colons=False, help_text="For an OTLP endpoint: the user of basic authentication")
+    secret_key = _KeyField(help_text="For an OTLP endpoint: the password of basic authentication")
 
     def validate_secret(self, value: str) -> str:
-        """Hold the secret to the form of Standard Webhooks. Raises ValidationError."""
+        """Check the secret against Standard Webhooks. Raises ValidationError."""
         try:
             secret_key(value)
         except ValueError as error:
-            raise serializers.ValidationError("Must be whsec_ and base64 of 24 to 64 bytes") from error
+            raise serializers.ValidationError("Must be whsec_ followed by 24 to 64 bytes in base64") from error
         return value
 
 
 class NewSinkShape(_CredentialsShape):
-    """Body of `POST /log-sinks`; which fields are needed besides depends on the kind."""
+    """Body of `POST /log-sinks`; the kind determines which other fields are required."""
 
     organization_id = TextField(max_length=100)
     name = TextField(max_length=100)
     kind = ChoiceField(LogSink.Kind.values)
-    url = TextField(max_length=500, help_text="Of a bucket: the service's endpoint; of the others: what is posted to")
+    url = TextField(max_length=500, help_text="For a bucket: the service's endpoint; otherwise the endpoint URL")
     include_content = BooleanField(default=False)
-    format = ChoiceField([JSON_LINES, JSON_ARRAY], required=False, help_text="Of a webhook")
-    bucket = _PatternField(_BUCKET, "Must be the name of a bucket", max_length=63, help_text="Of a bucket")
-    region = _PatternField(_REGION, "Must be a region such as eu-central-1", max_length=32, help_text="Of a bucket")
+    format = ChoiceField([JSON_LINES, JSON_ARRAY], required=False, help_text="For a webhook")
+    bucket = _PatternField(_BUCKET, "Must be the name of a bucket", max_length=63, help_text="For a bucket")
+    region = _PatternField(_REGION, "Must be a region such as eu-central-1", max_length=32, help_text="For a bucket")
     prefix = _PatternField(
         _PREFIX,
         "Must be empty, or words of letters, digits and ._=- that each end with a slash",
         max_length=200,
         allow_blank=True,
-        help_text="Of a bucket: what keys begin with",
+        help_text="For a bucket: prefix of object keys",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Hold the fields to the kind. Raises ValidationError."""
+        """Check the fields against the kind. Raises ValidationError."""
         kind = attrs["kind"]
         needed = (*_CREDENTIALS[kind], *_NEEDED.get(kind, ()))
         possible = (*_CREDENTIALS[kind], *_POSSIBLE.get(kind, ()))
         wrong = {camel(name): ["Required"] for name in needed if name not in attrs}
         wrong |= {
-            camel(name): [f"Not of the kind {kind}"] for name in _OF_KINDS if name in attrs and name not in possible
+            camel(name): [f"Not a field of the kind {kind}"]
+            for name in _OF_KINDS
+            if name in attrs and name not in possible
         }
         if kind != LogSink.Kind.WEBHOOK and "?" in attrs["url"]:
             wrong["url"] = ["Must be a URL without a query"]
@@ -146,21 +148,21 @@ class SinksQuery(CamelSerializer):
 
 
 class SinkChangesShape(_CredentialsShape):
-    """Body of `PATCH /log-sinks/{id}`; fields that are absent keep their values, credentials are given whole."""
+    """Body of `PATCH /log-sinks/{id}`; absent fields keep their values, credentials are replaced as a whole."""
 
     name = TextField(max_length=100, required=False)
     status = ChoiceField([LogSink.Status.ACTIVE, LogSink.Status.INACTIVE], required=False)
     include_content = BooleanField(required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Require the status of those who change nothing else. Raises ValidationError."""
+        """Require the status if nothing else changes. Raises ValidationError."""
         if not attrs:
             raise serializers.ValidationError({"status": ["Required"]})
         return attrs
 
 
 class SinkShape(CamelModelSerializer):
-    """A log sink, its credentials masked, and how its delivery goes."""
+    """A log sink with masked credentials and delivery state."""
 
     options = serializers.DictField(read_only=True)
 
@@ -174,7 +176,7 @@ class SinkShape(CamelModelSerializer):
 
 
 def fields_of_others(kind: str) -> set[str]:
-    """Return the names on the wire of what a sink of a kind does not have; nothing for a kind that there is not."""
+    """Return the API names of fields that a kind does not have; empty for an unknown kind."""
     if kind not in _CREDENTIALS:
         return set()
     own = (*_CREDENTIALS[LogSink.Kind(kind)], *_POSSIBLE.get(kind, ()))
@@ -182,7 +184,7 @@ def fields_of_others(kind: str) -> set[str]:
 
 
 def new_sink(fields: Mapping[str, Any]) -> NewSink:
-    """Return the sink that a body of `NewSinkShape` describes, its organization aside."""
+    """Return the sink described by a body of `NewSinkShape`."""
     kind = fields["kind"]
     options = {name: fields[name] for name in _POSSIBLE.get(kind, ()) if fields.get(name)}
     return NewSink(
@@ -196,10 +198,10 @@ def new_sink(fields: Mapping[str, Any]) -> NewSink:
 
 
 def changes_of(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes of a sink of a kind that a body of `SinkChangesShape` describes. Raises InvalidFields."""
+    """Return the changes in a body of `SinkChangesShape`, for a sink of a kind. Raises InvalidFields."""
     own = _CREDENTIALS[LogSink.Kind(kind)]
     given = [name for name in _OF_KINDS if name in fields]
-    issues = [Issue(camel(name), f"Not of the kind {kind}") for name in given if name not in own]
+    issues = [Issue(camel(name), f"Not a field of the kind {kind}") for name in given if name not in own]
     if given:
         issues += [Issue(camel(name), "Required") for name in own if name not in fields]
     if issues:

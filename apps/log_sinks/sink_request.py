@@ -1,4 +1,4 @@
-"""Sink requests: the rows of one batch for a sink, and the HTTP request that carries them. Plain values."""
+"""Sink requests: the rows of one batch for a sink, and their HTTP request."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class SinkBatch(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called wherever it is sent; names of one sink are in the order of their numbers."""
+        """The batch's name at the sink; names sort by number."""
         return f"{self.sink_id}-{self.number:012}" if self.number else f"{self.sink_id}-sample"
 
 
 class Destination(NamedTuple):
-    """Where a sink is, and what its kind needs besides."""
+    """The address of a sink, and the options of its kind."""
 
     url: str
     options: dict[str, Any]
 
 
 class SinkRequest(NamedTuple):
-    """An HTTP request that is to be sent."""
+    """An HTTP request to send."""
 
     method: str
     url: str

@@ -1,7 +1,4 @@
-"""Access control of logs: which organizations, projects and keys a caller's scope covers, and since when.
-
-Knows keys, memberships and plans. Must never write, nor widen what a caller was given.
-"""
+"""Access control of logs: the organizations, projects and keys that a caller may see, and since when."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ from apps.organizations.models import Project, User
 
 @dataclass(frozen=True, slots=True)
 class LogScope:
-    """The logs that may be seen: of each organization from a moment on; of one project, one key where those are set.
+    """The visible logs: each organization's since a moment; limited to one project or key if set.
 
-    A project is one of an organization in the scope, a key one of the project: the narrowest id implies the others.
+    The project belongs to an organization in the scope, the key to the project: the narrowest id implies the others.
     """
 
     since: Mapping[UUID, datetime]
@@ -33,7 +30,7 @@ class LogScope:
 
 @dataclass(frozen=True, slots=True)
 class RequestedIds:
-    """The ids that a caller asks for, in the caller's words."""
+    """The ids in a caller's request, as text."""
 
     organization_id: str | None = None
     project_id: str | None = None
@@ -42,17 +39,17 @@ class RequestedIds:
 
 
 def scope_of_key(key: ApiKey, now: datetime) -> LogScope:
-    """Return what an API key sees: its own project."""
+    """Return the scope of an API key: its own project."""
     return LogScope(visible_to([key.project.organization_id], now), key.project_id)
 
 
 def scope_of_user(user: User, now: datetime) -> LogScope:
-    """Return what a user sees: every organization that the user is a member of."""
+    """Return the scope of a user: all of their organizations."""
     return LogScope(visible_to(roles_of(user), now))
 
 
 def access_logs(scope: LogScope, named: RequestedIds) -> LogScope:
-    """Return as much of the scope as the named ids leave. Raises Forbidden for an id that lies outside of it."""
+    """Return the scope limited to the named ids. Raises Forbidden for an id outside of it."""
     organizations, project_id, api_key_id, provider_key_id = set(scope.since), scope.project_id, None, None
     if named.organization_id is not None:
         organizations &= {_organization(scope, named.organization_id)}
@@ -62,7 +59,7 @@ def access_logs(scope: LogScope, named: RequestedIds) -> LogScope:
         project_id = project.id
     if named.api_key_id is not None:
         key = _api_key(scope, named.api_key_id)
-        # Of another project than the one named: the two have nothing in common.
+        # If the key belongs to a project other than the named one, nothing matches.
         organizations &= {key.project.organization_id} if project_id in {None, key.project_id} else set()
         project_id, api_key_id = key.project_id, key.id
     if named.provider_key_id is not None:
@@ -101,6 +98,6 @@ def _provider_key(scope: LogScope, text: str) -> UUID:
 
 
 def _ids(text: str) -> list[UUID]:
-    """Return the id that a caller wrote, or none."""
+    """Return a caller's id in a list, empty if it is none."""
     identifier = find_id(text)
     return [] if identifier is None else [identifier]

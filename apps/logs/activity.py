@@ -1,7 +1,7 @@
-"""Activity: the daily totals of a scope, newest first, exact to the row that was just written.
+"""Activity: the daily totals of a scope, newest first, exact up to the latest row.
 
-Reads days and what is not yet folded into them in one statement, so that nothing is seen twice or missed while it is
-being moved. Must never know HTTP, nor who asks: a scope says what may be seen.
+It reads days and the deltas that are not folded into them in one statement, so that no row is counted twice or missed
+during a fold.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from apps.logs.models import ActivityDay, ActivityDelta
 from apps.logs.rollup import SUMS
 from apps.organizations.plans import PLANS
 
-# Days of activity that are kept, today included, on every plan.
+# Days of activity that are kept on every plan, today included.
 KEPT_DAYS = max(limits.activity_days for limits in PLANS.values())
-# The sums of each model, under their names on the wire.
+# The sums of each model, by their names in the API.
 _MODEL_SUMS = {
     "requestCount": "request_count",
     "inputTokens": "input_tokens",
@@ -31,7 +31,7 @@ _MODEL_SUMS = {
 
 @dataclass(frozen=True, slots=True)
 class ActivityScope:
-    """The organizations whose activity may be seen; of one project or one key of theirs where that is set.
+    """The organizations whose activity may be seen; limited to one project or key if set.
 
     With a key, its project is set as well.
     """
@@ -51,10 +51,10 @@ class ActivityWindow:
 
 @dataclass(frozen=True, slots=True)
 class ActivityTotals:
-    """What happened on a day: sums by column, as exact decimal texts, and what each model did, dearest first.
+    """A day: sums by column, as exact decimal texts, and the totals of each model, most expensive first.
 
-    The models are JSON as it is answered, `[{id, provider, …}]`: a year of many models is thousands of them, and
-    PostgreSQL writes them in a fraction of the time that they would take on their way through objects here.
+    The models are JSON as in the answer, `[{id, provider, …}]`: a year may have thousands of them, and PostgreSQL
+    writes them much faster than Python objects could be built.
     """
 
     date: date
@@ -63,9 +63,9 @@ class ActivityTotals:
 
 
 def window_of(now: datetime, *, days: int, first: date | None = None, last: date | None = None) -> ActivityWindow:
-    """Return the days asked for: from `first` to `last`, else `days` days up to `last`, which is today if unsaid.
+    """Return the requested days: from `first` to `last`, else `days` days up to `last`, today by default.
 
-    No further back than activity is kept.
+    The window starts no earlier than activity is kept.
     """
     today = now.astimezone(UTC).date()
     last = today if last is None else last
@@ -74,12 +74,12 @@ def window_of(now: datetime, *, days: int, first: date | None = None, last: date
 
 
 def kept_since(now: datetime) -> date:
-    """Return the first day of which activity is kept."""
+    """Return the first day with activity."""
     return now.astimezone(UTC).date() - timedelta(days=KEPT_DAYS - 1)
 
 
 def find_days(scope: ActivityScope, window: ActivityWindow, *, using: str = PRIMARY) -> list[ActivityTotals]:
-    """Return the days on which there were requests, newest first."""
+    """Return the days with requests, newest first."""
     if not scope.organizations:
         return []
     with connections[using].cursor() as cursor:
@@ -101,8 +101,8 @@ def find_days(scope: ActivityScope, window: ActivityWindow, *, using: str = PRIM
 
 
 def has_any(organization_id: UUID) -> bool:
-    """Tell whether an organization ever had a request, as far back as activity is kept."""
-    # Notes first: one that is folded meanwhile is then in its day.
+    """Return whether an organization had any request, as far back as activity is kept."""
+    # Deltas first: one that is folded meanwhile is then found in its day.
     return any(rows.objects.filter(organization_id=organization_id).exists() for rows in (ActivityDelta, ActivityDay))
 
 

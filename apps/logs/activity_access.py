@@ -1,7 +1,4 @@
-"""Access control of activity: a user sees that of every organization the user is a member of.
-
-Knows memberships. Must never write.
-"""
+"""Access control of activity: users see the activity of all of their organizations."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ from apps.organizations.models import User
 def access_activity(
     user: User, *, organization_id: str | None, project_id: str | None, api_key_id: str | None
 ) -> ActivityScope:
-    """Return what the named ids leave of the user's organizations; what a deleted key did is still seen.
+    """Return the user's organizations limited to the named ids; activity of deleted keys is included.
 
-    Raises NotFound for what does not exist, Forbidden for what is in an organization of others.
+    Raises NotFound for unknown ids, Forbidden for those of other organizations.
     """
     organizations, project, key = set(roles_of(user)), None, None
     if organization_id is not None:
@@ -33,7 +30,7 @@ def access_activity(
             raise NotFound(NO_KEY)
         organizations &= {access_organization(user, row.project.organization_id).organization.id}
         if project not in {None, row.project_id}:
-            # Of another project than the one named: the two have nothing in common.
+            # If the key belongs to a project other than the named one, nothing matches.
             organizations.clear()
         project, key = row.project_id, row.id
     return ActivityScope(frozenset(organizations), project, key)

@@ -1,7 +1,7 @@
 """Archiving: closed days move from PostgreSQL to the log archive, and expire there.
 
-A day is first added whole, then dropped if not a row of it has changed meanwhile: at every moment it is in at least one
-of the two, and who asks both sees each row once. Must never know which store it is.
+A day is first copied, then dropped if none of its rows has changed meanwhile: at every moment it is in at least one of
+the two stores, and a search of both returns each row once.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _PLACES = [[field.name for field in _FIELDS].index(name) for name in ("created_a
 
 
 def archive_closed_days(now: datetime) -> list[date]:
-    """Move the days that are closed; return those that have left PostgreSQL. A run that is cut short is repeated."""
+    """Move closed days; return the ones that have left PostgreSQL. An interrupted run is repeated."""
     log_archive = find_archive()
     if log_archive is None:
         return []
-    # What is removed must not come back: nobody else changes the older days meanwhile.
+    # The lock keeps other processes from changing older days, so that removed rows do not come back.
     with hold_lock(AdvisoryLock.CHANGE_OLDER_LOGS):
         closed = [day for day in partitions.existing() if day < archived_before(now).date()]
         return [day for day in closed if _archive_day(log_archive, day)]
 
 
 def expire(now: datetime) -> None:
-    """Delete what is past its retention there; days that are past for everybody whole."""
+    """Delete expired rows there; days that have expired for all organizations are dropped."""
     log_archive = find_archive()
     if log_archive is None:
         return
@@ -60,7 +60,7 @@ def expire(now: datetime) -> None:
 
 
 def blank() -> None:
-    """Blank what rows hold there beyond the level that their organization has by now."""
+    """Clear columns that exceed the organizations' current retention levels there."""
     log_archive = find_archive()
     if log_archive is None:
         return
@@ -70,7 +70,7 @@ def blank() -> None:
 
 
 def erase(organization_id: UUID) -> None:
-    """Delete every row of an organization there. What is in PostgreSQL must be gone before: it could be moved."""
+    """Delete all rows of an organization there. Delete them in PostgreSQL first: they could be moved."""
     log_archive = find_archive()
     if log_archive is None:
         return
@@ -79,7 +79,7 @@ def erase(organization_id: UUID) -> None:
 
 
 def _archive_day(log_archive: LogArchive, day: date) -> bool:
-    # Before the first row is read: whatever changes from here on is seen.
+    # Taken before the first row is read, so that later changes are noticed.
     marks = _fingerprint(day)
     for rows in _pages(day):
         log_archive.add(rows)
@@ -87,7 +87,7 @@ def _archive_day(log_archive: LogArchive, day: date) -> bool:
 
 
 def _fingerprint(day: date) -> tuple[Any, ...]:
-    """Return what is another as soon as a row of the day is added, changed or removed: ids and their versions."""
+    """Return a value that changes if a row of the day is added, changed or removed: from ids and versions."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT count(*), sum(hashtextextended(id::text || xmin::text, 0)::numeric) FROM {partitions.name_of(day)}"  # noqa: S608 - the name is made from a date
@@ -96,7 +96,7 @@ def _fingerprint(day: date) -> tuple[Any, ...]:
 
 
 def _pages(day: date) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield a day's rows by column, in order; nothing is held open between two pages."""
+    """Yield a day's rows by column, in order; nothing is locked between pages."""
     after: tuple[Any, ...] = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
     while True:
         with connection.cursor() as cursor:

@@ -1,7 +1,4 @@
-"""The log archive in ClickHouse: the same questions, the same rows, the same order.
-
-Knows ClickHouse's language. Needs the extra `clickhouse`. Must never decide what is moved, or how long it is kept.
-"""
+"""The log archive in ClickHouse, with the same filters, rows and order as PostgreSQL. Needs the extra `clickhouse`."""
 
 from __future__ import annotations
 
@@ -23,9 +20,9 @@ from apps.logs.query import COLUMNS, LogFilters, LogRow
 
 log = structlog.get_logger(__name__)
 
-# Seconds: to connect, for an answer, for a change of many rows.
+# Timeouts in seconds: to connect, for a query, for a bulk change.
 _CONNECT, _ANSWER, _CHANGE = 5, 30, 1800
-# Each row once, as it was added last; one day's rows are never another's.
+# Read only the latest version of each row; rows of different days are independent.
 _READING = {
     "final": 1,
     "do_not_merge_across_partitions_select_final": 1,
@@ -49,20 +46,20 @@ _WITHOUT_MESSAGE = (
 
 
 class _Question:
-    """A condition that grows, with its parameters beside it."""
+    """A condition under construction, with its parameters."""
 
     def __init__(self) -> None:
         self._conditions: list[str] = []
         self.parameters: dict[str, Any] = {}
 
     def bind(self, value: Any, kind: str) -> str:
-        """Return what stands for a value in the text."""
+        """Return the placeholder of a value."""
         name = f"p{len(self.parameters)}"
         self.parameters[name] = value
         return f"{{{name}:{kind}}}"
 
     def ask(self, condition: str) -> None:
-        """Ask for this as well."""
+        """Add a condition."""
         self._conditions.append(condition)
 
     @property
@@ -72,10 +69,10 @@ class _Question:
 
 
 class ClickHouse:
-    """One database of a ClickHouse server. While it is away questions raise Overloaded; changes, its own errors."""
+    """One ClickHouse database. If it is down, reads raise Overloaded, and changes its own errors."""
 
     def __init__(self, url: str) -> None:
-        """Remember where it is: `http(s)://user:password@host:port/database`, or what `get_client` takes as `dsn`."""
+        """Store the address: `http(s)://user:password@host:port/database`, or another `dsn` of `get_client`."""
         self._url = url
         self._clients: dict[int, Client] = {}
 
@@ -99,7 +96,7 @@ class ClickHouse:
             question.ask(f"id {'>' if ascending else '<'} {question.bind(after.int, 'UInt128')}")
         _ask_filters(question, filters)
         order = "created_at, id" if ascending else "created_at DESC, id DESC"
-        # Which rows, by narrow columns; only then what they say.
+        # Find keys in narrow columns first, then read the wide ones.
         key = "organization_id, created_at, id"
         which = f"SELECT {key} FROM request_log WHERE {question.text} ORDER BY {order} LIMIT {count:d}"  # noqa: S608 - bound
         return self._rows(f"SELECT {_NAMES} FROM request_log WHERE ({key}) IN ({which}) ORDER BY {order}", question)  # noqa: S608 - bound
@@ -121,16 +118,16 @@ class ClickHouse:
         self._client(_CHANGE).insert("request_log", written, column_names=TABLE_COLUMNS)
 
     def oldest(self) -> dict[UUID, datetime]:
-        """Return the moment of the oldest row of each organization that has any."""
+        """Return the time of the oldest row of each organization with rows."""
         return dict(self._read("SELECT organization_id, min(created_at) FROM request_log GROUP BY organization_id", {}))
 
     def levels(self) -> set[tuple[UUID, str]]:
-        """Return the organizations that have rows with a retention level above the lowest, and those levels."""
+        """Return organizations and retention levels of rows above the lowest level."""
         text = "SELECT DISTINCT organization_id, retention_level FROM request_log WHERE retention_level != 'none'"
         return {(organization_id, level) for organization_id, level in self._read(text, {})}
 
     def delete(self, organizations: Collection[UUID], before: datetime | None = None) -> None:
-        """Delete organizations' rows: those before a moment, or all."""
+        """Delete organizations' rows before a moment, or all."""
         question = _Question()
         question.ask(f"organization_id IN {question.bind(list(organizations), 'Array(UUID)')}")
         if before is not None:
@@ -138,13 +135,13 @@ class ClickHouse:
         self._change(f"DELETE FROM request_log WHERE {question.text}", question, lightweight_deletes_sync=2)  # noqa: S608 - bound
 
     def drop_before(self, day: date) -> None:
-        """Drop earlier days whole."""
+        """Drop earlier days entirely."""
         for (name,) in self._client(_ANSWER).query(_DAYS).result_rows:
             if name < f"{day:%Y%m%d}":
                 self._client(_CHANGE).command(f"ALTER TABLE request_log DROP PARTITION {int(name)}")
 
     def blank(self, organization_id: UUID, level: str, allowed: str, columns: Sequence[str]) -> None:
-        """Empty columns of an organization's rows of a level; they have the level `allowed` then."""
+        """Clear columns of an organization's rows at a level, and set their level to `allowed`."""
         question = _Question()
         changes = [f"retention_level = {question.bind(allowed, 'String')}", f"error_details = {_WITHOUT_MESSAGE}"]
         changes += [f"{name} = NULL" for name in columns]
@@ -160,7 +157,7 @@ class ClickHouse:
         return rows
 
     def _read(self, text: str, parameters: dict[str, Any]) -> Sequence[Any]:
-        """Return what a question finds. Raises Overloaded when nobody answers it."""
+        """Return the rows of a query. Raises Overloaded if the server does not answer."""
         try:
             rows: Sequence[Any] = (
                 self._client(_ANSWER).query(text, parameters=parameters, settings=_READING).result_rows
@@ -174,7 +171,7 @@ class ClickHouse:
         self._client(_CHANGE).command(text, parameters=question.parameters, settings=settings)
 
     def _client(self, patience: int) -> Client:
-        """Return this process's client: made, and the table with it, when it is first needed; shared by all."""
+        """Return this process's shared client; creates it and the table on first use."""
         if patience not in self._clients:
             client = clickhouse_connect.get_client(
                 dsn=self._url,
@@ -191,7 +188,7 @@ class ClickHouse:
 
 
 def _within(scope: LogScope) -> _Question:
-    """Return the question for all rows in a scope."""
+    """Return the condition for all rows in a scope."""
     question = _Question()
     parts = []
     for organization_id, moment in scope.since.items():

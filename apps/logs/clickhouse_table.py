@@ -1,7 +1,4 @@
-"""The log's table in ClickHouse (DDL), generated from the model.
-
-Knows types of both sides. Must never ask anyone anything.
-"""
+"""The log's table in ClickHouse (DDL), generated from the model."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from django.db import models
 from apps.logs.models import RequestLog
 
 _FIELDS: list[models.Field[Any, Any]] = list(RequestLog._meta.concrete_fields)
-# What is in a row of the table, in the order in which rows are added.
+# Columns in the order in which rows are added.
 TABLE_COLUMNS = tuple(field.name for field in _FIELDS)
 
 
@@ -47,7 +44,7 @@ def _plain_type_of(field: models.Field[Any, Any]) -> str:
 
 
 _COLUMNS = [f"{field.name} {_type_of(field)}" for field in _FIELDS]
-# A day a partition, as in PostgreSQL. A row that is added again has the same key: the one added last is read.
+# One partition a day, as in PostgreSQL. A row added again has the same key: the latest version is read.
 TABLE = f"""
 CREATE TABLE IF NOT EXISTS request_log (
     {", ".join(_COLUMNS)},
@@ -63,5 +60,5 @@ CREATE TABLE IF NOT EXISTS request_log (
 PARTITION BY toYYYYMMDD(created_at)
 ORDER BY (organization_id, created_at, id)
 """
-# For a table that an earlier version made.
+# Upgrades a table of an earlier version.
 NEW_COLUMNS = f"ALTER TABLE request_log {', '.join(f'ADD COLUMN IF NOT EXISTS {column}' for column in _COLUMNS)}"

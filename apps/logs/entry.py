@@ -1,7 +1,7 @@
-"""The log entry: the record of one request that the gateway hands over, for the log, the ledger and key usage.
+"""The log entry: the record of one request that the gateway hands over to log, ledger and key usage.
 
-A plain value that travels through the outbox as JSON. Knows the names of things, never how they are stored.
-Content fields are only filled when the organization's retention allows it: what is not in the record can leak nowhere.
+A plain value that travels through the outbox as JSON. Content fields are set only if the organization's retention
+allows it, so content that must not be stored cannot leak.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgspec
 
 
 class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """One finished request. Field names are the columns of `RequestLog`, where nothing else is said; units as there.
+    """One finished request. Fields are columns of `RequestLog` unless noted; units are the same.
 
-    `created_at` is not here: it is the time inside `id`.
+    `created_at` is part of `id`.
     """
 
     id: UUID
@@ -90,7 +90,7 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     used_mode: str = ""
     source: str | None = None
     routing_metadata: Any = None
-    # What guardrails found, as they note it; no column of the log.
+    # Findings of guardrails; not a column of the log.
     violations: Any = None
     swept: bool = False
     retention_level: str = "none"

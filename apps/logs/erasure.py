@@ -8,18 +8,18 @@ from apps.logs import archiving, traffic
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog
 from apps.logs.refusal_model import RefusedHour
 
-# Rows removed by one statement: short enough to disturb nobody.
+# Rows removed by one statement: small enough not to block others.
 BATCH = 5_000
 
 
 def erase(organization_id: UUID) -> None:
-    """Remove every request and every day's sums; the ledger keeps what was paid."""
+    """Delete all requests and daily sums; the ledger keeps the charges."""
     rows = RequestLog.objects.filter(organization_id=organization_id)
     while ids := list(rows.order_by("created_at").values_list("id", flat=True)[:BATCH]):
         rows.filter(id__in=ids).delete()
     archiving.erase(organization_id)
     RefusedHour.objects.filter(organization_id=organization_id).delete()
-    # In the order in which a fold moves them: none slips through between the two.
+    # In the order of a fold, so that no row slips through between the two.
     ActivityDelta.objects.filter(organization_id=organization_id).delete()
     ActivityDay.objects.filter(organization_id=organization_id).delete()
     traffic.erase(organization_id)

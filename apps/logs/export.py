@@ -1,7 +1,6 @@
-"""Streaming export of rows as CSV or JSON lines, a page at a time, so that a long answer needs little memory.
+"""Streaming export of rows as CSV or JSON lines, page by page, so that a long answer needs little memory.
 
-Knows how a value becomes a cell or a line, and how rows are fetched while nobody holds a database connection for a
-client that reads slowly. Must never know HTTP.
+No database connection is held while a slow client reads.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from apps.logs.search import find_page
 
 ExportRecord = dict[str, Any]
 
-# Rows of a page: few at first, for each may hold megabytes; later as many as make about so many bytes.
+# Rows of a page: few at first, because each may hold megabytes; later as many as fit into the bytes.
 FIRST_PAGE, LARGEST_PAGE, PAGE_BYTES = 16, 256, 1024 * 1024
-# With what a spreadsheet lets a formula begin, full-width forms included; a number is none.
+# First characters of spreadsheet formulas, full-width forms included; numbers are exempt.
 _FORMULA = ("=", "+", "-", "@", *"\uff1d\uff0b\uff0d\uff20")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 
 
 class ExportFormat(NamedTuple):
-    """A kind of file: its content type, what it begins with, and how records are written."""
+    """A file format: its content type, its header, and how records are written."""
 
     content_type: str
     begin: Callable[[Sequence[str]], bytes]
@@ -41,22 +40,22 @@ class ExportFormat(NamedTuple):
 
 
 def write_file(form: ExportFormat, names: Sequence[str], pages: Iterable[Sequence[ExportRecord]]) -> Iterator[bytes]:
-    """Yield the file of the records, whose fields are `names`, a page at a time."""
+    """Yield the file of the records, whose fields are `names`, page by page."""
     yield form.begin(names)
     for page in pages:
         yield form.write(page)
 
 
 def find_pages(scope: LogScope, filters: LogFilters, *, ascending: bool) -> Iterator[list[LogRow]]:
-    """Yield the rows that there are by now, in order, a page at a time."""
-    # Those that come meanwhile could go on for ever.
+    """Yield the existing rows in order, page by page."""
+    # Without an end, rows that arrive meanwhile could continue the export forever.
     now = datetime.now(UTC)
     filters = replace(filters, end=min(now, filters.end or now))
     after, count = None, FIRST_PAGE
     while True:
         asked = partial(find_page, scope, filters, count=count, after=after, ascending=ascending)
         rows = replica.read(partial(_find, asked))
-        # The client may take its time over a page.
+        # The client may read a page slowly.
         database.release_connection()
         if rows:
             after = rows[-1]["id"]
@@ -71,7 +70,7 @@ def _find(asked: Callable[..., list[LogRow]], using: str) -> list[LogRow]:
 
 
 def _next_count(rows: Sequence[LogRow]) -> int:
-    """Return how many rows the next page has, by the size of these: at most twice as many."""
+    """Return the size of the next page, derived from these rows: at most twice as many."""
     size = sum(len(value) for row in rows for value in row.values() if isinstance(value, str))
     return max(1, min(LARGEST_PAGE, 2 * len(rows), PAGE_BYTES * len(rows) // max(size, 1)))
 
@@ -87,7 +86,7 @@ def _table(rows: Iterable[Sequence[str]]) -> bytes:
 
 
 def _cell(value: Any) -> str:
-    """Return a value as a cell: null is empty, text is never a formula, whatever is in parts is JSON."""
+    """Return a value as a cell: null is empty, text is never a formula, structures are JSON."""
     match value:
         case None:
             return ""
@@ -96,7 +95,7 @@ def _cell(value: Any) -> str:
         case msgspec.Raw():
             text = bytes(value).decode()
         case _:
-            # Ids and times are texts in JSON; what is in parts is JSON itself.
+            # Ids and times are strings in JSON.
             text = _ENCODER.encode(value).decode().strip('"')
     return f"'{text}" if text.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 

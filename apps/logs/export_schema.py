@@ -1,7 +1,4 @@
-"""OpenAPI schema of the endpoints that export a file.
-
-Knows the kinds of files. Must never change what a method does.
-"""
+"""OpenAPI schema of the endpoints that export a file."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from apps.logs.export import FORMATS
 def describe_export(
     query: type[serializers.Serializer[Any]], *, refuses: tuple[int, ...]
 ) -> Callable[[Method], Method]:
-    """State that a method answers a file as its query asks for, and its own refusals."""
+    """Declare that a method answers a file in the requested format, and its refusals."""
 
     def describe(method: Method) -> Method:
         owner, verb = method.__qualname__.split(".")

@@ -1,7 +1,7 @@
-"""The tables of the log: requests, daily totals, traffic of all, agreed retention.
+"""Tables of the log: requests, daily totals, traffic, agreed retention.
 
-Rows keep plain ids, not foreign keys, so that retention can drop whole days. `request_log` is partitioned by day of
-`created_at`, which is the time inside the UUIDv7 `id`: the id alone finds its partition.
+Rows have plain ids, not foreign keys, so that retention can drop whole days. `request_log` is partitioned by day of
+`created_at`, which is the time in the UUIDv7 `id`: the id alone finds its partition.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def find_time(identifier: UUID) -> datetime | None:
-    """Return when the row of this id was made, or None when no row can have such an id."""
+    """Return the creation time of the row with this id, or None if no row can have such an id."""
     try:
         return time_of(identifier) if identifier.version == 7 else None
     except (ValueError, OverflowError):
@@ -48,7 +48,7 @@ class RequestLogQuerySet(models.QuerySet["RequestLog"]):
     """Rows of the log."""
 
     def filter(self, *args: Any, **kwargs: Any) -> Self:
-        """Filter; an id also tells the time, so that one partition is asked instead of every one."""
+        """Filter; an id implies the time, so that only one partition is searched."""
         identifier = kwargs.get("id", kwargs.get("pk"))
         if isinstance(identifier, UUID):
             moment = find_time(identifier)
@@ -59,7 +59,7 @@ class RequestLogQuerySet(models.QuerySet["RequestLog"]):
 
 
 class RequestLog(models.Model):
-    """What happened to one admitted request. Written once, by `writer.py`; content only as far as retention allows."""
+    """One admitted request. Written once, by `writer.py`; content only if retention allows it."""
 
     id = models.UUIDField(primary_key=True, editable=False)
     created_at = models.DateTimeField()
@@ -77,7 +77,7 @@ class RequestLog(models.Model):
     requested_provider = models.CharField(max_length=40, null=True)
     used_model = models.CharField(max_length=255)
     used_provider = models.CharField(max_length=80)
-    # What the provider calls the model.
+    # The provider's name of the model.
     underlying_model = models.CharField(max_length=255)
 
     messages = models.JSONField(null=True)
@@ -107,7 +107,7 @@ class RequestLog(models.Model):
     discount_savings = MoneyField(null=True)
     estimated_cost = models.BooleanField(null=True)
     unpriced = models.BooleanField(default=False)
-    # The prices in force when the request was served, as `PriceCard`.
+    # The applied prices, as `PriceCard`.
     prices = models.JSONField(null=True)
 
     temperature = models.FloatField(null=True)
@@ -124,7 +124,7 @@ class RequestLog(models.Model):
 
     finish_reason = models.CharField(max_length=64, null=True)
     unified_finish_reason = models.CharField(max_length=24, null=True)
-    # The HTTP status the client was answered, or would have been.
+    # The HTTP status of the answer, or of the one that the client would have received.
     status_code = models.PositiveSmallIntegerField(null=True)
     has_error = models.BooleanField(null=True)
     canceled = models.BooleanField(null=True)
@@ -137,9 +137,9 @@ class RequestLog(models.Model):
     used_mode = models.CharField(max_length=16)
     source = models.CharField(max_length=255, null=True)
     routing_metadata = models.JSONField(null=True)
-    # True while only the sweeper has spoken for a request whose worker died; the worker's own record replaces it.
+    # True while only the sweeper has recorded a request whose worker died; the worker's own record replaces it.
     swept = models.BooleanField(default=False)
-    # As what the row was written, or what has been left of it since.
+    # The level at which the row was written or to which it was reduced.
     retention_level = models.CharField(
         max_length=16, choices=RetentionLevel.choices, default=RetentionLevel.NONE, db_default=RetentionLevel.NONE
     )
@@ -149,13 +149,13 @@ class RequestLog(models.Model):
     class Meta:
         db_table = "request_log"
         permissions = [("view_content", "Can see what was said")]
-        # The key in the database is (created_at, id), which also serves what only asks for a time.
+        # The key in the database is (created_at, id), which also serves searches by time only.
         indexes = [
             models.Index(fields=["project_id", "created_at", "id"], name="log_project"),
             models.Index(fields=["organization_id", "created_at", "id"], name="log_organization"),
             models.Index(fields=["api_key_id", "created_at", "id"], name="log_api_key"),
             models.Index(fields=["project_id", "used_model", "used_provider"], name="log_used"),
-            # What is looked for is rare, or is not there at all.
+            # For rare values.
             models.Index(
                 fields=["project_id", "unified_finish_reason", "created_at", "id"],
                 name="log_unusual_end",
@@ -189,7 +189,7 @@ class RequestLog(models.Model):
 
 
 class ActivitySums(models.Model):
-    """What some of one key's requests to one model at one provider on one UTC day add up to."""
+    """Sums of one key's requests to one model at one provider on one UTC day."""
 
     date = models.DateField()
     organization_id = models.UUIDField()
@@ -228,10 +228,10 @@ class ActivitySums(models.Model):
 
 
 class ActivityDay(ActivitySums):
-    """The sums of a whole day, but for what still waits as `ActivityDelta`.
+    """The sums of a whole day, without the rows that still wait as `ActivityDelta`.
 
-    Kept three times: of a key, of a project with all its keys, of an organization with all its projects. `EVERY`
-    stands for those that are added up.
+    Stored three times: for a key, for a project with all its keys, for an organization with all its projects. `EVERY`
+    is the id for "all".
     """
 
     EVERY = UUID(int=0)
@@ -246,7 +246,7 @@ class ActivityDay(ActivitySums):
             )
         ]
         indexes = [
-            # What operators look at: organizations' days, newest first.
+            # For operators: organizations' days, newest first.
             models.Index(
                 fields=["date", "id"],
                 name="activity_day_newest",
@@ -256,8 +256,8 @@ class ActivityDay(ActivitySums):
 
 
 class ActivityDelta(ActivitySums):
-    """What one batch of rows adds to a day: written with the rows, folded into the day soon after. Less where a row
-    was replaced."""
+    """The change of a day by one batch of rows: written with the rows, folded into the day soon after. Negative if a
+    row was replaced."""
 
     id = models.BigAutoField(primary_key=True)
 
@@ -266,7 +266,7 @@ class ActivityDelta(ActivitySums):
 
 
 class LogRetention(models.Model):
-    """How many days the log of one organization is kept, where that is not its plan's number."""
+    """Agreed retention in days of one organization's log, instead of its plan's."""
 
     organization = models.OneToOneField(Organization, models.CASCADE, primary_key=True, related_name="+")
     days = models.PositiveIntegerField(validators=[MinValueValidator(1), MaxValueValidator(3650)])

@@ -1,7 +1,4 @@
-"""Partitioning of `request_log`: one partition for each UTC day, created ahead, dropped whole.
-
-Knows names, bounds and locks of partitions. Must never know what a row says.
-"""
+"""Partitioning of `request_log`: one partition for each UTC day, created ahead, dropped as a whole."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from apps.kernel.replica import PRIMARY
 
 log = structlog.get_logger(__name__)
 
-# How many days are made ahead, and how long a drop may keep readers and writers waiting.
+# Days that are created ahead, and how long a drop may block readers and writers.
 DAYS_AHEAD = 7
 _DROP_PATIENCE = "3s"
 _PREFIX = "request_log_"
@@ -35,7 +32,7 @@ def name_of(day: date) -> str:
 
 
 def upcoming(now: datetime) -> list[date]:
-    """Return the days that must have a partition by now: yesterday, for what is still on its way, to a week ahead."""
+    """Return the days that need a partition now: from yesterday, for late rows, to a week ahead."""
     today = now.astimezone(UTC).date()
     return [today + timedelta(days=offset) for offset in range(-1, DAYS_AHEAD + 1)]
 
@@ -48,9 +45,9 @@ def existing(using: str = PRIMARY) -> list[date]:
 
 
 def ensure(days: Iterable[date]) -> list[date]:
-    """Make the partitions that are missing; return their days. Any number of processes may ask at once.
+    """Create missing partitions; return their days. Safe to run concurrently.
 
-    Nobody who reads or writes the other days waits: a partition is made as a table apart, then attached.
+    Readers and writers of other days do not wait: a partition is created as a separate table, then attached.
     """
     wanted = {name_of(day): day for day in days}
     if not (wanted and _missing(wanted)):
@@ -69,7 +66,7 @@ def ensure(days: Iterable[date]) -> list[date]:
 
 
 def drop_before(day: date) -> list[date]:
-    """Drop the partitions of earlier days; return their days. Stops at one that is in use."""
+    """Drop the partitions of earlier days; return their days. Stops at the first that is in use."""
     dropped = []
     for old in (known for known in existing() if known < day):
         if not drop(old):
@@ -79,14 +76,14 @@ def drop_before(day: date) -> list[date]:
 
 
 def drop(day: date, may_go: Callable[[], bool] = lambda: True) -> bool:
-    """Drop a day's partition if, with nobody else at the table, `may_go` says so; tell whether it is gone.
+    """Drop a day's partition if `may_go` agrees while the table is locked; return whether it is gone.
 
-    A drop waits for whoever is reading; one that would wait for long is left to the next time.
+    A drop waits for readers; if they take too long, it is left to the next run.
     """
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = '{_DROP_PATIENCE}'")
-            # In the order in which readers and writers lock: the whole, then its part.
+            # In the lock order of readers and writers: the table, then the partition.
             cursor.execute("LOCK TABLE ONLY request_log IN ACCESS EXCLUSIVE MODE")
             if not may_go():
                 return False
@@ -101,7 +98,7 @@ def drop(day: date, may_go: Callable[[], bool] = lambda: True) -> bool:
 
 @contextmanager
 def unless_gone() -> Iterator[None]:
-    """Work on a day's partition, unless somebody else drops it meanwhile: then there is nothing left to do."""
+    """Run work on a day's partition; ignore that another process drops it meanwhile."""
     try:
         yield
     except ProgrammingError as error:
@@ -110,7 +107,7 @@ def unless_gone() -> Iterator[None]:
 
 
 def _missing(names: Iterable[str]) -> list[str]:
-    """Return those of the names that no partition has, in order."""
+    """Return the names without a partition, in order."""
     with connection.cursor() as cursor:
         cursor.execute(f"{_EXISTING} AND child.relname = ANY(%s)", [list(names)])
         return sorted(set(names) - {name for (name,) in cursor.fetchall()})

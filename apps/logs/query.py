@@ -1,7 +1,4 @@
-"""The log query model: columns, rows and filters that every log store shares.
-
-Knows the columns of `RequestLog`. Must never know which store answers, nor who asks.
-"""
+"""Types of log queries: columns, rows and filters that every log store shares."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from django.db.models import JSONField
 from apps.kernel.money import MoneyField
 from apps.logs.models import RequestLog
 
-# A row by column; JSON columns are the text they are and go out unread.
+# A row by column; JSON columns stay text and are passed on unparsed.
 LogRow = dict[str, Any]
 
 _FIELDS = [field for field in RequestLog._meta.concrete_fields if field.name not in {"swept", "retention_level"}]
@@ -25,7 +22,7 @@ MONEY_COLUMNS = frozenset(field.name for field in _FIELDS if isinstance(field, M
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFilters:
-    """The conditions that log rows must meet; None asks for nothing. `start` and `end` are included.
+    """Conditions on log rows; None means no condition. `start` and `end` are inclusive.
 
     `model` is a model's id, or `provider/model`; `header_key` a custom header's name without its prefix.
     """

@@ -1,4 +1,4 @@
-"""The table of refused requests: how many, by key, reason and hour. Must never know why they are refused."""
+"""The table of refused requests: counts by key, reason and hour."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class RefusedHour(models.Model):
     organization_id = models.UUIDField()
     api_key_id = models.UUIDField()
     hour = models.DateTimeField()
-    # As the client was answered: HTTP's status, and the error's code.
+    # HTTP status and error code of the answer.
     status = models.PositiveSmallIntegerField()
     code = models.CharField(max_length=64)
     count = models.BigIntegerField()

@@ -1,10 +1,9 @@
-"""Refused requests: counted in memory, once a second in Valkey, once a minute in PostgreSQL; read by key and reason.
+"""Refused requests: counted in memory, moved to Valkey every second and to PostgreSQL every minute.
 
-No request waits for any of it, and one that is served is not even looked at. What may be lost is told here, for this is
-not money: the last second of a process that is killed; the last minute where Valkey loses its data, or a task dies
-between taking the counts and writing them; what is refused while Valkey is away beyond what memory keeps; and, in a
-flood, reasons beyond the most that memory (`MOST_WAITING`) or Valkey (`MOST_STORED`) keeps apart at a time. A second
-may be counted twice when the connection breaks just then. Knows keys by id. Must never know who asks.
+Counting never delays a request. Counts may be lost, because this is not money: the last second of a process that is
+killed; the last minute if Valkey loses its data, or if a task dies between reading the counts and writing them;
+refusals beyond the memory limit while Valkey is down; and, in a flood, reasons beyond the limits of memory
+(`MAX_WAITING`) or Valkey (`MAX_STORED`). A second may be counted twice if the connection breaks at that moment.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from apps.kernel.replica import PRIMARY
 from apps.kernel.store_keys import tagged_key
 from apps.logs.refusal_model import RefusedHour
 
-# Statuses of refusals; 401 has no key to count for. Guardrails answer 400, which their code tells from a bad request.
+# Statuses of refusals; 401 has no key. Guardrails answer 400, distinguished from bad requests by their code.
 STATUSES: Final = frozenset({402, 403, 410, 429})
 GUARDRAIL: Final = "guardrail_blocked"
-# Pairs of key and reason that are kept apart in this process, and in Valkey until the next minute.
-MOST_WAITING, MOST_STORED = 2_000, 20_000
+# Distinct pairs of key and reason in this process, and in Valkey until the next minute.
+MAX_WAITING, MAX_STORED = 2_000, 20_000
 KEPT = timedelta(days=30)
 # Rows removed by one statement, and characters of a code.
 BATCH, MAX_CODE = 5_000, 64
@@ -58,7 +57,7 @@ return taken
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """How often a key was refused for a reason, and when last."""
+    """How often a key was refused for a reason, and the latest time."""
 
     api_key_id: UUID
     status: int
@@ -68,7 +67,7 @@ class Refusals:
 
 
 def is_counted(status: int, code: str) -> bool:
-    """Tell whether an answer is a refusal that is counted."""
+    """Return whether an answer is a counted refusal."""
     return status in STATUSES or code == GUARDRAIL
 
 
@@ -80,17 +79,17 @@ def count(organization_id: UUID, api_key_id: UUID, status: int, code: str) -> No
     if noted is not None:
         noted[0] += 1
         noted[1] = now
-    elif len(_waiting) < MOST_WAITING:
+    elif len(_waiting) < MAX_WAITING:
         _waiting[place] = [1, now]
 
 
 def flush() -> None:
-    """Add what was counted to Valkey. Raises RedisError; then it is kept for the next time."""
+    """Add the counts to Valkey. Raises RedisError; they are then kept for the next try."""
     if not _waiting:
         return
     noted = dict(_waiting)
     _waiting.clear()
-    arguments: list[str | int | bytes] = [MOST_STORED]
+    arguments: list[str | int | bytes] = [MAX_STORED]
     for place, (number, last) in noted.items():
         arguments += ["|".join(map(str, place)), number, last]
     try:
@@ -99,13 +98,13 @@ def flush() -> None:
         for place, (number, last) in noted.items():
             if place in _waiting:
                 _waiting[place][0] += number
-            elif len(_waiting) < MOST_WAITING:
+            elif len(_waiting) < MAX_WAITING:
                 _waiting[place] = [number, last]
         raise
 
 
 def roll_up(now: datetime) -> int:
-    """Move the counts from Valkey to PostgreSQL, and remove old ones there; return how many rows were written."""
+    """Move the counts from Valkey to PostgreSQL, and delete old rows there; return how many were written."""
     counts, last = (_pairs(found) for found in _TAKE([_COUNTS, _LAST], []))
     rows = [row for name, number in counts.items() if (row := _row_of(name, number, last.get(name, ""))) is not None]
     if rows:
@@ -127,7 +126,7 @@ def roll_up(now: datetime) -> int:
 def find_refusals(
     organization_id: UUID, since: datetime, keys: Collection[UUID] | None = None, *, using: str = PRIMARY
 ) -> list[Refusals]:
-    """Return how often the organization's keys (those of `keys` where given) were refused, by reason, most first."""
+    """Return how often the organization's keys (or only `keys`) were refused, by reason, most frequent first."""
     rows = RefusedHour.objects.using(using).filter(organization_id=organization_id, hour__gte=since)
     if keys is not None:
         rows = rows.filter(api_key_id__in=keys)
@@ -143,7 +142,7 @@ def _pairs(found: list[str]) -> dict[str, str]:
 
 
 def _row_of(name: str, number: str, last: str) -> tuple[UUID, UUID, int, str, datetime, int, datetime] | None:
-    """Return the row of a field in Valkey; None for what no process of ours wrote."""
+    """Return the row of a field in Valkey; None for an invalid field."""
     organization, key, status, *code, hour = name.split("|")
     organization_id, api_key_id = find_id(organization), find_id(key)
     if organization_id is None or api_key_id is None:

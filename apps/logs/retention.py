@@ -1,7 +1,4 @@
-"""Retention of logs: how long rows are shown and kept, by plan or agreement, and which columns are blanked.
-
-Knows plans, days and which columns of a row say something. Must never know what they say.
-"""
+"""Retention of logs: how long rows are visible and kept, by plan or agreement, and which columns each level clears."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ from apps.logs.models import ActivityDay, ActivityDelta, LogRetention
 from apps.organizations.models import Organization, RetentionLevel
 from apps.organizations.plans import PLANS, limits_of
 
-# Rows removed or blanked by one statement: short enough to disturb nobody.
+# Rows deleted or cleared by one statement: small enough not to block others.
 BATCH = 5_000
-# What of a row each level forbids; the level below forbids it as well. Identifiers, model, tokens, cost, status and
-# times are the bill, and stay.
+# Columns that each level forbids; lower levels forbid them as well. Identifiers, model, tokens, cost, status and times
+# are billing data, and stay.
 _CONTENT = ("messages", "content", "reasoning_content", "tools", "tool_results", "response_format")
 _METADATA = (
     *("finish_reason", "temperature", "max_tokens", "top_p", "frequency_penalty", "presence_penalty"),
@@ -35,7 +32,7 @@ _LEVELS = [RetentionLevel.NONE, RetentionLevel.METADATA, RetentionLevel.RETAIN]
 
 @dataclass(frozen=True, slots=True)
 class ExpiredLogs:
-    """What was removed: whole days, single rows of days that other organizations still keep, and sums of days."""
+    """The deleted data: whole days, single rows of days that other organizations still keep, and daily sums."""
 
     days: list[date]
     rows: int
@@ -43,19 +40,19 @@ class ExpiredLogs:
 
 
 def visible_since(plan: str, now: datetime, agreed_days: int | None = None) -> datetime:
-    """Return the moment before which an organization on `plan` sees no logs; `agreed_days` go before the plan's."""
+    """Return the start of the visible log for an organization on `plan`; `agreed_days` override the plan's."""
     return now - timedelta(days=limits_of(plan).log_days if agreed_days is None else agreed_days)
 
 
 def visible_to(organizations: Collection[UUID], now: datetime) -> dict[UUID, datetime]:
-    """Return the moment before which each of these organizations sees no logs."""
+    """Return the start of the visible log of each organization."""
     agreed = LogRetention.objects.filter(organization=OuterRef("pk")).values("days")
     rows = Organization.objects.filter(id__in=organizations).values_list("id", "plan", Subquery(agreed))
     return {identifier: visible_since(plan, now, days) for identifier, plan, days in rows}
 
 
 def expire(now: datetime) -> ExpiredLogs:
-    """Drop the days that are past for everybody with rows in them; of other days, remove the rows that are past."""
+    """Drop the days that have expired for all organizations with rows; in other days, delete expired rows."""
     dropped, rows = [], 0
     for day in partitions.existing():
         if day >= partitions.upcoming(now)[0]:
@@ -71,9 +68,9 @@ def expire(now: datetime) -> ExpiredLogs:
 
 
 def blank() -> int:
-    """Blank what rows hold beyond the level that their organization has by now; return how many rows.
+    """Clear columns that exceed the organizations' current retention levels; return how many rows.
 
-    Rows that are written late, for requests that began before the level was lowered, are found by the next run.
+    Late rows of requests that began before the level was lowered are found by the next run.
     """
     blanked = 0
     for day in partitions.existing():
@@ -83,7 +80,7 @@ def blank() -> int:
 
 
 def find_excess_levels(kept: Collection[tuple[UUID, str]]) -> Iterator[tuple[UUID, str, RetentionLevel]]:
-    """Yield organization, level and the level it has by now, of organizations whose rows are kept as more than that."""
+    """Yield organization, row level and current level, for organizations with rows above their current level."""
     levels = _levels_of({organization_id for organization_id, _ in kept})
     for organization_id, level in kept:
         allowed = levels.get(organization_id, RetentionLevel(level))
@@ -92,13 +89,13 @@ def find_excess_levels(kept: Collection[tuple[UUID, str]]) -> Iterator[tuple[UUI
 
 
 def _is_past(day: date, now: datetime) -> bool:
-    """Tell whether a day is over for every organization that has rows in it."""
+    """Return whether a day has expired for every organization with rows in it."""
     ends_at = _begin_of(day + timedelta(days=1))
     return all(moment >= ends_at for moment in _cutoffs(day, now).values())
 
 
 def _cutoffs(day: date, now: datetime) -> dict[UUID, datetime]:
-    """Return the moment since which each organization with rows on a day keeps them; strangers as long as anyone."""
+    """Return the start of retention for each organization with rows on a day; for unknown ones the longest."""
     organizations = [UUID(text) for (text,) in _pairs(day, ["organization_id"], "true")]
     longest = now - timedelta(days=max(limits.log_days for limits in PLANS.values()))
     return dict.fromkeys(organizations, longest) | visible_to(organizations, now)
@@ -138,9 +135,9 @@ def _levels_of(organizations: Collection[UUID]) -> Mapping[UUID, RetentionLevel]
 
 
 def _in_batches(change: str, day: date, condition: str, values: list[UUID | datetime | str]) -> int:
-    """Change the rows of a day that fulfil a condition, a batch at a time; return how many.
+    """Change the rows of a day that meet a condition, in batches; return how many.
 
-    Rows that another process is changing are left to it.
+    Rows locked by another process are skipped.
     """
     rows = f"SELECT ctid FROM {partitions.name_of(day)} WHERE {condition} LIMIT %s FOR UPDATE SKIP LOCKED"  # noqa: S608 - names are ours
     changed = 0
@@ -154,9 +151,9 @@ def _in_batches(change: str, day: date, condition: str, values: list[UUID | date
 
 
 def _pairs(day: date, columns: list[str], condition: str) -> Iterator[tuple[str, ...]]:
-    """Yield the different values of columns that a day's rows have, as texts.
+    """Yield the distinct values of columns in a day's rows, as texts.
 
-    Looks only at where one value ends and the next begins in the index, however many rows have the same.
+    It skips through the index from one value to the next, however many rows share it.
     """
     name, listed = partitions.name_of(day), ", ".join(columns)
     following = f"SELECT {listed} FROM {name} WHERE {condition}"  # noqa: S608 - the name is made from a date

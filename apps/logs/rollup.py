@@ -1,8 +1,7 @@
-"""Roll-up of log rows into daily totals: each batch appends deltas, which are folded into the days later.
+"""Roll-up of log rows into daily totals: each batch appends deltas, which are folded into days later.
 
-Deltas are only ever appended, in the transaction that writes the rows, so writers wait for nobody; a fold moves deltas
-into days in one statement. Days and deltas together are exact at any moment, whoever dies when: what a row adds is in
-one of the two. What retention removes from the log changes no sum. Must never know who asks.
+Deltas are appended in the transaction that writes the rows, so writers do not wait for each other; a fold moves deltas
+into days in one statement. Days and deltas together are always exact, even after a crash. Retention changes no sum.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from apps.kernel.money import LARGEST
 from apps.kernel.postgres_arrays import write_array
 from apps.logs.models import ActivityDay, ActivityDelta
 
-# Deltas folded by one statement: some tens of milliseconds.
+# Deltas folded by one statement, in some tens of milliseconds.
 BATCH = 10_000
 
-# What sums are kept apart by. A request that nobody was asked to answer counts for the model that it named.
+# Grouping of sums. A request that reached no provider counts for the requested model.
 _DIMENSIONS = {
     "date": "(created_at AT TIME ZONE 'UTC')::date",
     "organization_id": "organization_id",
@@ -32,8 +31,8 @@ _DIMENSIONS = {
 }
 CREDITS = "used_mode = 'credits'"
 PAID = "coalesce(cost, 0) + coalesce(data_storage_cost, 0)"
-# What a row adds to each sum. Parts with no sum of their own are in one that they are a kind of, so that parts add up
-# to the whole: writing to a cache is input, a search is paid by the call. Storage comes on top of a request's cost.
+# The contribution of a row to each sum. Components without their own sum belong to a related one, so that components
+# add up to the total: cache writes are input, a search is a request cost. Storage is not part of a request's cost.
 _PARTS = {
     "request_count": "1",
     "input_tokens": "prompt_tokens",
@@ -65,9 +64,9 @@ _KEY = ", ".join(_DIMENSIONS)
 
 
 def bounded(name: str, total: str) -> str:
-    """Return what a column of sums, money where it speaks of cost, holds of a total.
+    """Return the expression that limits a total to its column's range, by the type of the column.
 
-    Absurd counts of one request must not hold up all others.
+    One request with absurd counts must not block all others.
     """
     is_money = "cost" in name or name == "discount_savings"
     largest = LARGEST if is_money else models.BigIntegerField.MAX_BIGINT
@@ -75,7 +74,7 @@ def bounded(name: str, total: str) -> str:
 
 
 def _insert_deltas(sign: str) -> str:
-    """Return the statement that appends what rows of a table add, or no longer add."""
+    """Return the statement that appends or retracts the sums of a table's rows."""
     dimensions = ", ".join(f"{expression} AS {name}" for name, expression in _DIMENSIONS.items())
     totals = (bounded(name, f"{sign}coalesce(sum({part}), 0)") for name, part in _PARTS.items())
     return f"INSERT INTO {_DELTAS} ({_NAMES}) SELECT {dimensions}, {', '.join(totals)} FROM "  # noqa: S608 - names are ours
@@ -102,12 +101,12 @@ _ROLL_UP = f"""
 
 
 def append_deltas(cursor: CursorWrapper, table: str, ids: Sequence[UUID]) -> None:
-    """Append what rows of a table with the log's columns add, in the transaction that makes them rows of the log."""
+    """Append the sums of a table's rows, in the transaction that adds them to the log."""
     cursor.execute(f"{_ADD} {table} WHERE id = ANY(%s::uuid[]) GROUP BY {_KEY}", [write_array(ids)])
 
 
 def retract_rows(cursor: CursorWrapper, moments: Sequence[datetime], ids: Sequence[UUID]) -> None:
-    """Append that rows of the log, made at these moments, no longer add what they did; before they are replaced."""
+    """Retract the sums of log rows with these times, before they are replaced."""
     cursor.execute(
         f"{_TAKE_BACK} request_log WHERE created_at = ANY(%s) AND id = ANY(%s) GROUP BY {_KEY}",
         [list(moments), list(ids)],
@@ -115,7 +114,7 @@ def retract_rows(cursor: CursorWrapper, moments: Sequence[datetime], ids: Sequen
 
 
 def roll_up() -> int:
-    """Fold the deltas there are into their days; return how many. Any number of processes may fold at once."""
+    """Fold existing deltas into their days; return how many. Safe to run concurrently."""
     folded = 0
     while taken := _roll_up_batch():
         folded += taken

@@ -1,7 +1,6 @@
-"""Row encoding: from an entry to values that PostgreSQL takes, whatever a client or a provider sent.
+"""Row encoding: from an entry to values that PostgreSQL accepts, for any data of clients and providers.
 
-Text without NUL and lone surrogates, numbers that fit their columns, JSON that `jsonb` reads. Knows the columns and
-their limits. Must never reach for the database.
+Removes NUL and lone surrogates from text, limits numbers to their columns, and cleans JSON for `jsonb`.
 """
 
 from __future__ import annotations
@@ -22,15 +21,16 @@ ColumnValues = tuple[Any, ...]
 
 _FIELDS: list[models.Field[Any, Any]] = list(RequestLog._meta.concrete_fields)
 COLUMNS = tuple(field.name for field in _FIELDS)
-# What can be large or odd, and is not needed for the bill.
+# Columns that can be large or malformed, and that billing does not need.
 _CONTENT = tuple(field.name for field in _FIELDS if isinstance(field, (models.JSONField, models.TextField)))
 _ENCODER = msgspec.json.Encoder(uuid_format="canonical")
-# What stands for JSON that nests deeper than anyone reads.
+# Maximum nesting of JSON, and the replacement for deeper values.
 _DEEPEST, _TOO_DEEP = 200, "[nested too deep]"
 
 
 def encode_row(entry: Entry) -> ColumnValues:
-    """Return the entry's row in the order of `COLUMNS`. Raises nothing: what has no row as it is loses its content."""
+    """Return the entry's row in the order of `COLUMNS`. Never raises: a row that cannot be encoded loses its
+    content."""
     try:
         return _row_of(entry)
     except (TypeError, ValueError, RecursionError, ArithmeticError) as error:
@@ -38,7 +38,7 @@ def encode_row(entry: Entry) -> ColumnValues:
 
 
 def encode_row_without_content(entry: Entry, reason: str) -> ColumnValues:
-    """Return the row of an entry whose content cannot be kept: identifiers, tokens, costs, times and status stay."""
+    """Return an entry's row without content: identifiers, tokens, costs, times and status stay."""
     bare = msgspec.structs.replace(entry, **dict.fromkeys(_CONTENT))
     bare.error_details = {"code": "content_not_stored", "reason": reason}
     return _row_of(bare)
@@ -70,7 +70,7 @@ def _json(value: Any) -> str:
 
 
 def _clean(value: Any, depth: int = 0) -> Any:
-    """Return JSON that can be written down, with as much of `value` as can."""
+    """Return JSON that PostgreSQL accepts, with as much of `value` as possible."""
     if depth > _DEEPEST:
         return _TOO_DEEP
     if isinstance(value, str):
@@ -95,7 +95,7 @@ def _whole(bits: int, lowest: int | None = None) -> Callable[[int], int]:
 
 
 def _converter_of(field: models.Field[Any, Any]) -> Callable[[Any], Any] | None:
-    """Return what brings a value into a column's form; None where every value is."""
+    """Return the conversion to a column's format; None if all values fit."""
     match field:
         case models.CharField():
             longest = field.max_length
@@ -118,7 +118,7 @@ def _converter_of(field: models.Field[Any, Any]) -> Callable[[Any], Any] | None:
             return None
 
 
-# By column: the entry's attribute, and what brings it into the column's form. A row is made when its id was.
+# By column: the entry's attribute and its conversion. The row's time is the id's.
 _CONVERTERS = tuple(
     ("id", time_of) if field.name == "created_at" else (field.name, _converter_of(field)) for field in _FIELDS
 )

@@ -1,8 +1,7 @@
-"""Search of logs: pages by cursor, one row by its id, the models in use; an index answers every question.
+"""Search of logs: pages by cursor, one row by id, the models in use; every query uses an index.
 
-Asks PostgreSQL, by the connection whose name is `using`, then the store of older days for those that may have left it:
-in this order a row that is just being moved is seen. Knows which columns answer which filter. Must never know HTTP, nor
-who asks: a scope says what may be seen.
+It reads PostgreSQL by the connection `using`, then the archive for older days; in this order, a row that is just being
+moved is found.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from apps.logs.models import ActivityDay, ActivityDelta, RequestLog, find_time
 from apps.logs.query import COLUMNS, JSON_COLUMNS, LogFilters, LogRow
 from apps.organizations.models import Project
 
-# The finest difference between two moments in the table.
+# The smallest difference between two times in the table.
 _TICK = timedelta(microseconds=1)
-# Walks through an index, each of one organization or project through one day, that are planned for one question.
-_MOST_WALKS = 200
+# Index scans, each of one organization or project in one day, in one query.
+_MAX_WALKS = 200
 
 _TEXTS = {f"{name}_text": Cast(name, TextField()) for name in JSON_COLUMNS}
 _SELECTED = tuple(f"{name}_text" if name in JSON_COLUMNS else name for name in COLUMNS)
@@ -39,7 +38,7 @@ _SELECTED = tuple(f"{name}_text" if name in JSON_COLUMNS else name for name in C
 def find_page(
     scope: LogScope, filters: LogFilters, *, count: int, after: UUID | None, ascending: bool, using: str = PRIMARY
 ) -> list[LogRow]:
-    """Return at most `count` rows in order of time: those that come after the row of the id `after`."""
+    """Return at most `count` rows ordered by time, after the row with id `after`."""
     if not scope.since:
         return []
     now = datetime.now(UTC)
@@ -71,17 +70,17 @@ def _find_in_postgres(
     ascending: bool,
     using: str,
 ) -> list[LogRow]:
-    """Return what PostgreSQL has of a page."""
+    """Return the rows of a page from PostgreSQL."""
     wanted = _conditions_of(filters)
     if after is not None:
         wanted &= Q(id__gt=after) if ascending else Q(id__lt=after)
     elif ascending and (days := partitions.existing(using)):
-        low = max(low, datetime.combine(days[0], time.min, UTC))  # Nobody was there before.
+        low = max(low, datetime.combine(days[0], time.min, UTC))  # Earlier days have no rows.
     rows: list[LogRow] = []
     ways = _index_walks(scope, filters, using)
     for start, end in _time_ranges(low, high, ascending):
         within = wanted & Q(created_at__gte=start, created_at__lte=end)
-        if len(ways) * ((end - start).days + 1) <= _MOST_WALKS:
+        if len(ways) * ((end - start).days + 1) <= _MAX_WALKS:
             rows += _walk_indexes(ways, within, count - len(rows), ascending)
         else:
             rows += _scan_days(scope, within, count - len(rows), ascending, using)
@@ -91,9 +90,9 @@ def _find_in_postgres(
 
 
 def _time_ranges(low: datetime, high: datetime, ascending: bool) -> Iterator[tuple[datetime, datetime]]:
-    """Yield stretches of time from one end to the other, both ends included, each of more days than the one before.
+    """Yield time ranges from one end to the other, both ends included, each with more days than the one before.
 
-    Days are partitions: a question about few of them is planned in no time, and most pages are full after a few.
+    Days are partitions: a query over few of them is planned quickly, and most pages are full after a few.
     """
     days = 3
     while low <= high:
@@ -109,7 +108,7 @@ def _time_ranges(low: datetime, high: datetime, ascending: bool) -> Iterator[tup
 
 
 def _index_walks(scope: LogScope, filters: LogFilters, using: str) -> list[QuerySet[RequestLog]]:
-    """Return what can be walked through in the order of an index: organizations, or projects where they have one."""
+    """Return the index scans: organizations, or projects if they have an index."""
     values = (filters.finish_reason, filters.unified_finish_reason, filters.source)
     headers = (filters.header_key, filters.header_value)
     if scope.project_id is not None or {*values, *headers} == {None}:
@@ -120,7 +119,7 @@ def _index_walks(scope: LogScope, filters: LogFilters, using: str) -> list[Query
 
 
 def _walk_indexes(ways: list[QuerySet[RequestLog]], wanted: Q, count: int, ascending: bool) -> list[LogRow]:
-    """Return rows in order. Each way is one walk through an index, cut short; what they find is merged."""
+    """Return rows in order. Each index scan is limited to a page; the results are merged."""
     order = ("created_at", "id") if ascending else ("-created_at", "-id")
     walks = [_select(way.filter(wanted)).order_by(*order)[:count] for way in ways]
     if len(walks) > 1:
@@ -129,9 +128,9 @@ def _walk_indexes(ways: list[QuerySet[RequestLog]], wanted: Q, count: int, ascen
 
 
 def _scan_days(scope: LogScope, wanted: Q, count: int, ascending: bool, using: str) -> list[LogRow]:
-    """Return rows in order, of all organizations by one look at each day: for what so many walks would be planned for.
+    """Return rows in order with one scan per day over all organizations, if there would be too many index scans.
 
-    What is looked for here is rare, or the days before had been enough.
+    Matches are rare here, or earlier days would have filled the page.
     """
     seen = [Q(organization_id=organization, created_at__gte=since) for organization, since in scope.since.items()]
     rows = RequestLog.objects.using(using).filter(wanted, reduce(or_, seen), organization_id__in=list(scope.since))
@@ -142,9 +141,9 @@ def _scan_days(scope: LogScope, wanted: Q, count: int, ascending: bool, using: s
 
 
 def find_row(scope: LogScope, identifier: UUID) -> LogRow | None:
-    """Return a row by its id, or None when there is none in the scope.
+    """Return a row by its id, or None if the scope has none.
 
-    From the primary: who asks for one may have been answered a moment ago.
+    Reads the primary, because the request may have finished a moment ago.
     """
     for organization_id in scope.since:
         row = _select(_of_organization(scope, organization_id, PRIMARY).filter(id=identifier)).first()
@@ -157,18 +156,18 @@ def find_row(scope: LogScope, identifier: UUID) -> LogRow | None:
 
 
 def find_used_models(scope: LogScope, using: str = PRIMARY) -> tuple[list[str], list[str]]:
-    """Return the models and the providers that answered the scope's projects, to the day of its beginning, sorted.
+    """Return the models and providers that answered the scope's projects, sorted; exact to the day of its start.
 
-    Days are asked, not rows: however many there are, and wherever they are kept.
+    Reads daily sums, not rows.
     """
     if not scope.since:
         return [], []
     seen = reduce(or_, (Q(organization_id=one, date__gte=since.date()) for one, since in scope.since.items()))
-    # Notes first: one that is folded meanwhile is then in its day.
+    # Deltas first: one that is folded meanwhile is then found in its day.
     notes = ActivityDelta.objects.using(using).filter(seen, organization_id__in=list(scope.since))
     if scope.project_id is not None:
         notes = notes.filter(project_id=scope.project_id)
-    # A request that nobody answered has a model, the one that it named, but no provider.
+    # A request without an answering provider has the requested model, but no provider.
     pairs = set(notes.exclude(provider="").values_list("model", "provider").distinct())
     days = ActivityDay.objects.using(using).filter(
         seen,
@@ -183,7 +182,7 @@ def find_used_models(scope: LogScope, using: str = PRIMARY) -> tuple[list[str], 
 def _of_organization(scope: LogScope, organization_id: UUID, using: str) -> QuerySet[RequestLog]:
     """Return an organization's part of the scope.
 
-    The narrowest id is asked for alone: it implies the others, which the planner does not know, and would multiply.
+    Only the narrowest id is used: it implies the others, but the planner would multiply their selectivities.
     """
     seen = RequestLog.objects.using(using).filter(created_at__gte=scope.since[organization_id])
     if scope.provider_key_id is not None:
@@ -226,7 +225,7 @@ def _is_model(name: str) -> Q:
 def _has_header(key: str | None, value: str | None) -> Q:
     if key is None:
         path = Value(f"$.* ? (@ == {json.dumps(value)})")
-        # The operator is answered from the index; the function of the same meaning is not.
+        # Only the operator uses the index, not the equivalent function.
         return Q(Func(path, template="custom_headers @? %(expressions)s::jsonpath", output_field=BooleanField()))
     name = key.lower()
     return Q(custom_headers__has_key=name) if value is None else Q(custom_headers__contains={name: value})

@@ -13,14 +13,14 @@ log = structlog.get_logger(__name__)
 
 @shared_task(name="logs.make_partitions", time_limit=60)
 def make_partitions() -> None:
-    """Make the partitions of the days to come."""
+    """Create the partitions of the next days."""
     made = partitions.ensure(partitions.upcoming(timezone.now()))
     log.info("partitions.made", days=[str(day) for day in made])
 
 
 @shared_task(name="logs.expire", time_limit=1800)
 def expire() -> None:
-    """Remove what is past its retention. A run that is cut short is carried on by the next."""
+    """Delete expired rows. An interrupted run is completed by the next."""
     now = timezone.now()
     expired = retention.expire(now)
     log.info("logs.expired", days=[str(day) for day in expired.days], rows=expired.rows, activity=expired.activity)
@@ -30,20 +30,20 @@ def expire() -> None:
 
 @shared_task(name="logs.blank", time_limit=3000)
 def blank() -> None:
-    """Blank what rows hold beyond their organization's retention level. As above."""
+    """Clear columns that exceed the organizations' retention levels. As above."""
     log.info("logs.blanked", rows=retention.blank())
     archiving.blank()
 
 
 @shared_task(name="logs.move", time_limit=3_500)
 def move() -> None:
-    """Move closed days to the store of older days, where there is one. As above."""
+    """Move closed days to the log archive, if there is one. As above."""
     log.info("logs.moved", days=[str(day) for day in archiving.archive_closed_days(timezone.now())])
 
 
 @shared_task(name="logs.roll_up", time_limit=600)
 def roll_up() -> None:
-    """Fold what batches of rows added into their days, and into the traffic of all. As above."""
+    """Fold deltas into daily totals and traffic slots. As above."""
     log.info("activity.rolled_up", notes=rollup.roll_up(), traffic=traffic.fold())
 
 

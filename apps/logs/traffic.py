@@ -1,9 +1,8 @@
-"""Traffic: a roll-up of all organizations' requests into five minutes and hours, for who runs the gateway.
+"""Traffic: a roll-up of all organizations' requests into slots of five minutes and an hour, for operators.
 
-As `rollup` does for days: each batch of rows appends deltas in the transaction that writes the rows, and a fold moves
-them into their slots in one statement. Slots and deltas together are exact at any moment, whoever dies when. Times are
-counted in steps of a logarithmic scale, so that percentiles of any stretch of time can be told from sums. Must never
-know who asks.
+As in `rollup`, each batch of rows appends deltas in its transaction, and a fold moves them into slots in one statement.
+Slots and deltas together are always exact, even after a crash. Durations are counted in steps of a logarithmic scale,
+so that percentiles of any period can be computed from sums.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from apps.kernel.postgres_arrays import write_array
 from apps.logs.models import TrafficCounts, TrafficDelta, TrafficSlot
 from apps.logs.rollup import CREDITS, PAID, bounded
 
-# How many steps a time passes through while it doubles: each is 19 % longer than the one before.
+# Steps of duration per doubling: each is 19 % longer than the one before.
 STEPS_PER_DOUBLING = 4
-# How long slots are kept, by their minutes.
+# Retention of slots by their minutes.
 KEPT = {5: timedelta(days=1), 60: timedelta(days=35)}
 # Deltas folded by one statement.
 BATCH = 10_000
-# All slots of all lengths begin at a whole number of them since then.
+# Slots start at a multiple of their length since then.
 _ORIGIN = "TIMESTAMPTZ '2000-01-01 00:00:00+00'"
 
 _PARTS = {
@@ -46,7 +45,7 @@ def _step_of(milliseconds: str) -> str:
     return f"floor({STEPS_PER_DOUBLING} * ln({counted}) / ln(2))::int::text"
 
 
-# A request that nobody was asked to answer counts for the model that it named, and for no provider.
+# A request that reached no provider counts for the requested model, and for no provider.
 _NAME_OF = {
     TrafficCounts.Aspect.EVERYTHING: "''",
     TrafficCounts.Aspect.MODEL: "coalesce(nullif(used_model, ''), requested_model)",
@@ -62,7 +61,7 @@ _NAMES = ", ".join(SUMS)
 
 
 def _insert_deltas(sign: str) -> tuple[str, str]:
-    """Return the two halves of a statement that appends what some rows of a table add, or no longer add."""
+    """Return the two halves of a statement that appends or retracts the sums of a table's rows."""
     totals = ", ".join(bounded(name, f"{sign}coalesce(sum({part}), 0)") for name, part in _PARTS.items())
     begin = f"""
         INSERT INTO {_DELTAS} (starts_at, aspect, name, {_NAMES})
@@ -98,19 +97,19 @@ _FOLD = f"""
 
 
 def append_deltas(cursor: CursorWrapper, table: str, ids: Sequence[UUID]) -> None:
-    """Append what rows of a table with the log's columns add, in the transaction that makes them rows of the log."""
+    """Append the sums of a table's rows, in the transaction that adds them to the log."""
     begin, end = _ADD
     cursor.execute(f"{begin}{table}{end} id = ANY(%s::uuid[]) {_GROUPED}", [write_array(ids)])
 
 
 def append_table(cursor: CursorWrapper, table: str) -> None:
-    """Append what all rows of a table add."""
+    """Append the sums of all rows of a table."""
     begin, end = _ADD
     cursor.execute(f"{begin}{table}{end} true {_GROUPED}")
 
 
 def retract_rows(cursor: CursorWrapper, moments: Sequence[datetime], ids: Sequence[UUID]) -> None:
-    """Append that rows of the log, made at these moments, no longer add what they did; before they are replaced."""
+    """Retract the sums of log rows with these times, before they are replaced."""
     begin, end = _TAKE_BACK
     cursor.execute(
         f"{begin}request_log{end} created_at = ANY(%s) AND id = ANY(%s) {_GROUPED}", [list(moments), list(ids)]
@@ -118,7 +117,7 @@ def retract_rows(cursor: CursorWrapper, moments: Sequence[datetime], ids: Sequen
 
 
 def fold() -> int:
-    """Fold the deltas there are into their slots; return how many. Any number of processes may fold at once."""
+    """Fold existing deltas into their slots; return how many. Safe to run concurrently."""
     folded = 0
     while True:
         with connection.cursor() as cursor:
@@ -130,7 +129,7 @@ def fold() -> int:
 
 
 def expire(now: datetime) -> int:
-    """Remove slots that are past; return how many."""
+    """Delete expired slots; return how many."""
     return sum(
         TrafficSlot.objects.filter(minutes=minutes, starts_at__lt=now - kept).delete()[0]
         for minutes, kept in KEPT.items()
@@ -138,8 +137,8 @@ def expire(now: datetime) -> int:
 
 
 def erase(organization_id: UUID) -> None:
-    """Remove what is counted of an organization by its id; it stays in what all add up to."""
+    """Delete an organization's own sums; it stays in the totals."""
     named = {"aspect": TrafficCounts.Aspect.ORGANIZATION, "name": str(organization_id)}
-    # In the order in which a fold moves them: none slips through between the two.
+    # In the order of a fold, so that no row slips through between the two.
     TrafficDelta.objects.filter(**named).delete()
     TrafficSlot.objects.filter(**named).delete()

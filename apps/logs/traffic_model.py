@@ -1,6 +1,6 @@
-"""The tables of traffic: what the requests of all organizations add up to, in slots of five minutes and of an hour.
+"""Tables of traffic: sums of all organizations' requests, in slots of five minutes and of an hour.
 
-Columns alone; `traffic.py` writes them.
+`traffic.py` writes them.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from apps.kernel.money import MoneyField
 
 
 class TrafficCounts(models.Model):
-    """What all organizations' requests of five minutes add up to, counted apart by one aspect of them.
+    """Sums of all organizations' requests in five minutes, in one of several groupings.
 
-    A request counts once in each aspect: in `everything`, in its model, its provider, its organization, how it ended
-    (`unified_finish_reason`), and the steps (`traffic.STEPS_PER_DOUBLING`) of its duration and its time to first token.
+    A request counts once in each grouping: everything, model, provider, organization, finish reason
+    (`unified_finish_reason`), and the steps (`traffic.STEPS_PER_DOUBLING`) of its duration and time to first token.
     """
 
     class Aspect(models.TextChoices):
-        """What requests are counted apart by."""
+        """The groupings."""
 
         EVERYTHING = "everything"
         MODEL = "model"
@@ -26,7 +26,7 @@ class TrafficCounts(models.Model):
         ORGANIZATION = "organization"
         END = "end"
         DURATION = "duration"
-        FIRST_TOKEN = "first_token"  # noqa: S105 - what is counted
+        FIRST_TOKEN = "first_token"  # noqa: S105 - the name of a grouping
 
     starts_at = models.DateTimeField()
     aspect = models.CharField(max_length=16, choices=Aspect.choices)
@@ -38,10 +38,10 @@ class TrafficCounts(models.Model):
     cache_hits = models.BigIntegerField(default=0)
     input_tokens = models.BigIntegerField(default=0)
     output_tokens = models.BigIntegerField(default=0)
-    # Of the input, read from a provider's prompt cache.
+    # The part of the input that was read from a provider's prompt cache.
     cached_tokens = models.BigIntegerField(default=0)
     cost = MoneyField(default=0)
-    # Of the cost, what was paid with credits.
+    # The part of the cost that was paid with credits.
     credits_cost = MoneyField(default=0)
 
     class Meta:
@@ -52,9 +52,9 @@ class TrafficCounts(models.Model):
 
 
 class TrafficSlot(TrafficCounts):
-    """The counts of five minutes or of an hour, but for what still waits as `TrafficDelta`."""
+    """Sums of five minutes or an hour, without the rows that still wait as `TrafficDelta`."""
 
-    # How long the slot is: 5 or 60.
+    # The slot's length: 5 or 60.
     minutes = models.PositiveSmallIntegerField()
 
     class Meta:
@@ -65,5 +65,5 @@ class TrafficSlot(TrafficCounts):
 
 
 class TrafficDelta(TrafficCounts):
-    """What one batch of rows adds to its slots: written with the rows, folded soon after. Less where a row was
+    """The change of a slot by one batch of rows: written with the rows, folded soon after. Negative if a row was
     replaced."""

@@ -1,7 +1,7 @@
-"""The traffic report: what the requests of the last hour, day or week add up to, exact to the row just written.
+"""The traffic report: sums of the last hour, day or week, exact up to the latest row.
 
-Reads slots and what is not yet folded into them in one statement, so that nothing is seen twice or missed while it is
-being moved; never a row of the log. Must never know HTTP, nor who asks.
+It reads slots and the deltas that are not folded into them in one statement, so that no row is counted twice or missed
+during a fold.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from apps.kernel.replica import PRIMARY
 from apps.logs.models import TrafficCounts, TrafficDelta, TrafficSlot
 from apps.logs.traffic import STEPS_PER_DOUBLING, SUMS
 
-# Names of each aspect that are told, the most requests first.
+# Names per grouping in the report, those with the most requests first.
 TOP = 10
 _Aspect = TrafficCounts.Aspect
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficWindow:
-    """A stretch of time up to now: its bars, the last of which is not over yet, and the slots they are made of."""
+    """A period up to now: its bars, of which the last is incomplete, and the slots that it uses."""
 
     name: str
     title: str
@@ -36,12 +36,12 @@ class TrafficWindow:
     slot_minutes: int
 
     def first(self, now: datetime) -> datetime:
-        """Return when the first bar begins."""
+        """Return the start of the first bar."""
         since_epoch = now.astimezone(UTC) - _ORIGIN
         return _ORIGIN + (since_epoch // self.bar - self.bars + 1) * self.bar
 
 
-# Bars begin at a whole number of their length since then, as slots do.
+# Bars start at a multiple of their length since then, like slots.
 _ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 WINDOWS = {
     one.name: one
@@ -55,8 +55,8 @@ WINDOWS = {
 
 @dataclass(slots=True)
 class Traffic:
-    """What some requests add up to. Tokens and requests are counts, costs USD; `durations` and `first_tokens` are how
-    many took how many steps of time.
+    """Sums of requests. Tokens and requests are counts, costs USD; `durations` and `first_tokens` are counts by step of
+    time.
     """
 
     requests: int = 0
@@ -71,7 +71,7 @@ class Traffic:
     first_tokens: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, other: Traffic) -> None:
-        """Add what other requests add up to."""
+        """Add the sums of other requests."""
         for name in SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for mine, others in ((self.durations, other.durations), (self.first_tokens, other.first_tokens)):
@@ -81,9 +81,9 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class TrafficReport:
-    """What happened in a window: by bar, in all, and by name of each aspect, the most requests first.
+    """The sums of a window: by bar, in total, and by name in each grouping, most requests first.
 
-    `providers` has each provider's bars. `counted_since` is when the oldest slot begins, None where there is none.
+    `providers` has each provider's bars. `counted_since` is the start of the oldest slot, None if there is none.
     """
 
     first: datetime
@@ -95,7 +95,7 @@ class TrafficReport:
 
 
 def read_report(window: TrafficWindow, now: datetime, using: str = PRIMARY) -> TrafficReport:
-    """Return what the requests of a window add up to. Raises DatabaseError."""
+    """Return the report of a window. Raises DatabaseError."""
     first = window.first(now)
     bars = {first + number * window.bar: Traffic() for number in range(window.bars)}
     top: dict[str, list[tuple[str, Traffic]]] = {aspect: [] for aspect in _TOLD}
@@ -110,7 +110,7 @@ def read_report(window: TrafficWindow, now: datetime, using: str = PRIMARY) -> T
             elif aspect == _Aspect.PROVIDER:
                 providers[name][bar] = counted
             elif bar not in bars:
-                continue  # Of a row whose clock is ahead of ours.
+                continue  # The row's clock is ahead of ours.
             elif aspect == _Aspect.EVERYTHING:
                 bars[bar].add(counted)
             else:
@@ -125,7 +125,7 @@ def read_report(window: TrafficWindow, now: datetime, using: str = PRIMARY) -> T
 
 
 def spent_lately(since: datetime) -> dict[str, Decimal]:
-    """Return what each organization, by its id, has paid with credits since an hour began, in USD."""
+    """Return each organization's spending with credits in USD, by id, since the start of an hour."""
     counted = {"aspect": _Aspect.ORGANIZATION, "starts_at__gte": since, "credits_cost__gt": 0}
     spent: dict[str, Decimal] = defaultdict(Decimal)
     for name, cost in TrafficSlot.objects.filter(minutes=60, **counted).values_list("name", "credits_cost"):
@@ -134,7 +134,7 @@ def spent_lately(since: datetime) -> dict[str, Decimal]:
 
 
 def percentile_of(steps: Mapping[int, int], share: float) -> float | None:
-    """Return the time in milliseconds within which a share of requests was done, to a tenth of it; None of none."""
+    """Return the time in milliseconds within which a share of requests finished, to 10 %; None without requests."""
     wanted, seen = share * sum(count for count in steps.values() if count > 0), 0.0
     for step, count in sorted(steps.items()):
         if count > 0 and seen + count >= wanted:

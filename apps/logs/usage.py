@@ -1,7 +1,7 @@
-"""Usage: what an organization's requests of some days add up to, by model, project or key, and by tag.
+"""Usage of an organization: sums by model, project or key, and by tag.
 
-Asks the sums of days, and what is not yet folded into them, as `activity.py` does; of tags alone, which no sum has, the
-log's rows. Must never know HTTP, nor who asks: a scope says what may be seen.
+It reads daily sums and the deltas that are not folded into them, as `activity.py` does; tags have no sums, so the log's
+rows are read.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from apps.logs.activity import ActivityScope, ActivityWindow
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog
 
 Dimension = Literal["model", "project", "key"]
-# Of tags: rows that are looked at, newest first, and tags that are told.
-MOST_ROWS, MOST_TAGS = 100_000, 200
+# For tags: rows that are read, newest first, and tags in the answer.
+MAX_ROWS, MAX_TAGS = 100_000, 200
 
 
 @dataclass(frozen=True, slots=True)
 class UsageSum:
-    """What a model, project, key or tag did on a day; amounts in USD. Of tags, `date` is None: it is of all days."""
+    """The usage of a model, project, key or tag on a day; amounts in USD. For tags, `date` is None: all days."""
 
     date: date | None
     name: str
@@ -41,14 +41,14 @@ class UsageSum:
 
 @dataclass(frozen=True, slots=True)
 class TagUsage:
-    """The usage of tags, dearest first, and whether there were more rows than are looked at."""
+    """The usage of tags, most expensive first, and whether there were more rows than are read."""
 
     rows: list[UsageSum]
     is_cut: bool
 
 
 _COLUMNS: Final = {"model": "model", "project": "project_id", "key": "api_key_id"}
-# Which of the three kinds of days tell the dimension: of organizations, of projects, of keys.
+# The stored sums to use for each dimension: of organizations, of projects, of keys.
 _DAYS_OF: Final = {
     "model": "project_id = coalesce(%(project)s, %(every)s) AND api_key_id = %(every)s",
     "project": "project_id <> %(every)s AND project_id = coalesce(%(project)s, project_id) AND api_key_id = %(every)s",
@@ -57,9 +57,9 @@ _DAYS_OF: Final = {
 
 
 def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension, *, using: str = PRIMARY) -> list[UsageSum]:
-    """Return the usage of each day and model, project or key (their ids), oldest day first, dearest first within it.
+    """Return the usage by day and model, project or key (their ids), oldest day first, most expensive first in a day.
 
-    Of a scope with one key, days of that key alone are asked for: by model or by key.
+    A scope with one key supports only the dimensions model and key.
     """
     if not scope.organizations:
         return []
@@ -95,8 +95,8 @@ def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension, *, u
 
 
 def find_tag_usage(scope: LogScope, window: ActivityWindow, *, using: str = PRIMARY) -> TagUsage:
-    """Return the usage of each tag (`name: value`) and source, as far back as logs are kept; one row of the log may
-    have several. Of very many rows the newest are looked at."""
+    """Return the usage of each tag (`name: value`) and source, as far back as logs are kept; a row may have several. At
+    most the newest `MAX_ROWS` rows are read."""
     if not scope.since:
         return TagUsage([], is_cut=False)
     begin = datetime.combine(window.first, time.min, UTC)
@@ -118,7 +118,7 @@ def find_tag_usage(scope: LogScope, window: ActivityWindow, *, using: str = PRIM
     rows = rows.filter(Q(custom_headers__isnull=False) | Q(source__isnull=False)).order_by("-created_at", "-id")
     text, values = rows.values(
         *("custom_headers", "source", "has_error", "prompt_tokens", "completion_tokens", "cost", "data_storage_cost")
-    )[:MOST_ROWS].query.sql_with_params()
+    )[:MAX_ROWS].query.sql_with_params()
     with connections[using].cursor() as cursor:
         cursor.execute(
             f"""
@@ -132,9 +132,9 @@ def find_tag_usage(scope: LogScope, window: ActivityWindow, *, using: str = PRIM
                 coalesce(sum(completion_tokens), 0)::bigint,
                 coalesce(sum(coalesce(cost, 0) + coalesce(data_storage_cost, 0)), 0),
                 (SELECT count(*) FROM tagged)
-            FROM tags GROUP BY name ORDER BY 6 DESC, 2 DESC, 1 LIMIT {MOST_TAGS}
+            FROM tags GROUP BY name ORDER BY 6 DESC, 2 DESC, 1 LIMIT {MAX_TAGS}
             """,  # noqa: S608 - Django's own text, and a number
             values,
         )
         found = cursor.fetchall()
-    return TagUsage([UsageSum(None, *row[:-1]) for row in found], is_cut=bool(found) and found[0][-1] >= MOST_ROWS)
+    return TagUsage([UsageSum(None, *row[:-1]) for row in found], is_cut=bool(found) and found[0][-1] >= MAX_ROWS)

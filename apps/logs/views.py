@@ -41,13 +41,13 @@ from apps.organizations.sessions import MemberEndpoint
 
 
 class LogsEndpoint(Endpoint):
-    """What the log's endpoints share: who may ask, what they may see."""
+    """Base of the log's endpoints: authentication and scope."""
 
     authentication_classes = [ApiKeyOrSession]
     permission_classes = [Recognized]
 
     def scope(self) -> LogScope:
-        """Return what the caller may see."""
+        """Return the caller's scope."""
         now = timezone.now()
         if isinstance(self.request.auth, ApiKey):
             return scope_of_key(self.request.auth, now)
@@ -114,10 +114,10 @@ class UniqueModels(LogsEndpoint):
 
 
 class ActivityEndpoint(MemberEndpoint):
-    """What the endpoints of activity share: whose days, and which."""
+    """Base of the endpoints of activity: scope and days."""
 
     def find_days(self, query: dict[str, Any]) -> list[ActivityTotals]:
-        """Return the days that a query asks for. Raises NotFound, Forbidden."""
+        """Return the requested days. Raises NotFound, Forbidden."""
         scope = access_activity(
             self.user,
             organization_id=query.get("org_id"),
@@ -151,7 +151,7 @@ class ActivityExport(ActivityEndpoint):
 def download(
     name: str, form: str, fields: Sequence[str], pages: Iterable[Sequence[ExportRecord]]
 ) -> StreamingHttpResponse:
-    """Return records as a file `<name>.<form>`, written while it is sent; `form` is one of `FORMATS`."""
+    """Return records as a file `<name>.<form>`, streamed; `form` is one of `FORMATS`."""
     response = StreamingHttpResponse(write_file(FORMATS[form], fields, pages), content_type=FORMATS[form].content_type)
     response["Content-Disposition"] = f'attachment; filename="{name}.{form}"'
     return response

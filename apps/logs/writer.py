@@ -1,7 +1,4 @@
-"""Idempotent bulk writer of log rows: each request is stored once.
-
-Knows how a batch gets into the table. Must never know where records come from, nor what they cost anyone.
-"""
+"""Idempotent bulk writer of log rows: each request is stored once."""
 
 from __future__ import annotations
 
@@ -24,17 +21,17 @@ from apps.organizations.models import Organization
 log = structlog.get_logger(__name__)
 
 _NAMES = ", ".join(COLUMNS)
-# Each connection keeps its own and empties it: to make one costs as much as to write 20 rows. Named after the columns,
-# for connections that outlive a deployment.
+# Each connection keeps its temporary table, because creating one costs as much as writing 20 rows. Its name depends on
+# the columns, for connections that outlive a deployment.
 _INCOMING = f"incoming_log_{crc32(_NAMES.encode()):08x}"
 _MAKE = f"CREATE TEMPORARY TABLE IF NOT EXISTS {_INCOMING} (LIKE request_log) ON COMMIT DELETE ROWS"
 _REPLACED = ", ".join(f"{name} = {_INCOMING}.{name}" for name in COLUMNS if name not in {"id", "created_at"})
-# One order for every writer: two that meet on the same rows wait for each other instead of locking each other out.
+# All writers use one order, so that writers of the same rows wait for each other instead of deadlocking.
 _INSERT = f"""
     INSERT INTO request_log ({_NAMES}) SELECT {_NAMES} FROM {_INCOMING} ORDER BY created_at, id
     ON CONFLICT (created_at, id) DO NOTHING RETURNING id
 """  # noqa: S608 - the names are the model's
-# What was there already, was written by the sweeper, and now comes from the worker itself.
+# Existing rows that the sweeper wrote and for which the worker's own record arrives now.
 _KNOWN = f"SELECT created_at, id FROM {_INCOMING} WHERE NOT swept AND NOT id = ANY(%s)"  # noqa: S608 - the names are ours
 _SWEPT = """
     SELECT created_at, id FROM request_log WHERE created_at = ANY(%s) AND id = ANY(%s) AND swept
@@ -45,29 +42,29 @@ _REPLACE = f"""
     UPDATE request_log SET {_REPLACED} FROM {_INCOMING}
     WHERE request_log.created_at = ANY(%s) AND request_log.id = ANY(%s) AND {_INCOMING}.id = request_log.id
 """  # noqa: S608 - the names are the model's
-# SQLSTATE classes that speak of what a row holds: data exceptions, and what is too large or too complex.
+# SQLSTATE classes for problems with a row's data: data exceptions, and values that are too large or complex.
 _ABOUT_CONTENT = ("22", "54")
 
 
 def prepare(entries: Sequence[Entry]) -> None:
-    """Make the partitions that a batch needs, before the transaction that writes it.
+    """Create the partitions that a batch needs, before its transaction.
 
-    Within it others who settle that day would wait for its end. Raises DatabaseError.
+    Inside the transaction, other settlers of that day would have to wait. Raises DatabaseError.
     """
     partitions.ensure({time_of(entry.id).date() for entry in entries})
 
 
 def write(entries: Sequence[Entry]) -> set[UUID]:
-    """Write a batch inside the caller's transaction; return the ids that are new.
+    """Write a batch in the caller's transaction; return the new ids.
 
-    A row is written once. Only one that the sweeper wrote for a worker believed dead is replaced by the worker's own
-    word, and is new again. A record that the database will not take loses its content, never its row, and holds up no
-    other. Raises DatabaseError when the database cannot take any.
+    A row is written once. Only a row that the sweeper wrote for a dead worker is replaced by the worker's own record,
+    and counts as new. A record that the database rejects loses its content, never its row, and does not block others.
+    Raises DatabaseError if the database accepts none.
     """
     chosen = _one_each(entries)
     if not chosen:
         return set()
-    # There already, unless one was dropped since.
+    # They exist, unless one was dropped meanwhile.
     prepare(chosen)
     row_for = _Rows(_deleted({entry.organization_id for entry in chosen}))
     try:
@@ -79,14 +76,14 @@ def write(entries: Sequence[Entry]) -> set[UUID]:
 
 
 def find_written(ids: Sequence[UUID]) -> set[UUID]:
-    """Return which of these requests have their row. One of the sweeper's does not count. Raises DatabaseError."""
+    """Return which of these requests have their row; rows of the sweeper do not count. Raises DatabaseError."""
     with connection.cursor() as cursor:
         cursor.execute(_WRITTEN, [[time_of(one) for one in ids], list(ids)])
         return {identifier for (identifier,) in cursor.fetchall()}
 
 
 class _Rows:
-    """From an entry to its row: without content where the organization was deleted before the record came."""
+    """Encodes entries as rows, without content if the organization was deleted meanwhile."""
 
     def __init__(self, deleted: set[UUID]) -> None:
         self._deleted = deleted
@@ -98,7 +95,7 @@ class _Rows:
 
 
 def _deleted(organizations: set[UUID]) -> set[UUID]:
-    """Return those that are deleted; erasure of the others waits until the caller's transaction has ended."""
+    """Return the deleted ones; erasure of the others waits until the caller's transaction has ended."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT id, status FROM organizations_organization WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE",
@@ -108,7 +105,7 @@ def _deleted(organizations: set[UUID]) -> set[UUID]:
 
 
 def _one_each(entries: Sequence[Entry]) -> list[Entry]:
-    """Return one entry an id, in order of ids: the last that is not the sweeper's, if there is one."""
+    """Return one entry per id, ordered by id: the last one that is not the sweeper's, if any."""
     chosen: dict[UUID, Entry] = {}
     for entry in entries:
         if entry.id not in chosen or chosen[entry.id].swept or not entry.swept:
@@ -148,7 +145,7 @@ def _insert(rows: Iterable[ColumnValues]) -> set[UUID]:
 
 
 def _replace(cursor: CursorWrapper, written: list[UUID]) -> list[UUID]:
-    """Let workers' own words replace the sweeper's; return the ids of those rows."""
+    """Replace the sweeper's rows by the workers' own records; return their ids."""
     cursor.execute(_KNOWN, [written])
     known = cursor.fetchall()
     if known:
@@ -164,6 +161,6 @@ def _replace(cursor: CursorWrapper, written: list[UUID]) -> list[UUID]:
 
 
 def _reason(error: DatabaseError) -> str | None:
-    """Return why the database refused what a row holds, or None when the refusal is about something else."""
+    """Return why the database rejected a row's data, or None if the error has another cause."""
     sqlstate: str = getattr(error.__cause__, "sqlstate", None) or ""
     return f"SQLSTATE {sqlstate}" if sqlstate.startswith(_ABOUT_CONTENT) else None

@@ -1,7 +1,7 @@
-"""Callers of MCP endpoints: who presents an API key or an access token, and what may be done with it.
+"""Callers of MCP endpoints: authenticates an API key or an access token.
 
-An access token stands for an API key, and works for the resource alone that it was granted for. Knows credentials. Must
-never log or keep one.
+An access token belongs to an API key, and works only for the resource that it was granted for. Credentials are never
+logged or stored.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from apps.mcp.protocol.toolbox import Caller
 from apps.oauth.access import authenticate_access_token
 from apps.oauth.resources import MODELS, resource_of, www_authenticate
 
-# What of a call's HTTP request holds for the requests to models that it makes.
+# Headers of the HTTP request that are passed on to the model requests of a call.
 _KEPT: Final = ("x-request-id", "x-source", "x-no-fallback", "x-strict", "x-session-id")
 _CHALLENGE: Final = "WWW-Authenticate"
 
 
 def authenticate(request: ClientRequest, path: str = "/mcp", scope: str = MODELS) -> Caller:
-    """Return who calls the resource at a path; an access token must have the scope, an API key may all that it may.
+    """Return the caller of the resource at a path; an access token needs the scope, an API key does not.
 
-    Raises Unauthenticated and Forbidden, which lead to the sign-in; Gone, Overloaded.
+    Raises Unauthenticated and Forbidden, with the header that leads to the sign-in; Gone, Overloaded.
     """
     is_presented = any(request.headers("authorization", "x-api-key"))
     try:
@@ -52,7 +52,7 @@ def _identify(request: ClientRequest, path: str, scope: str) -> Caller:
     return Caller(
         token=token,
         policy=policy,
-        # Tokens are renewed: a session belongs to the key that the consent made, which has no other use.
+        # Tokens are renewed, so a session belongs to the consent's API key, which has no other use.
         binding=f"grant:{policy.api_key_id}",
         user_id=grant.user_id,
         headers=kept,
@@ -60,7 +60,7 @@ def _identify(request: ClientRequest, path: str, scope: str) -> Caller:
 
 
 def _leading(error: ApiError, challenge: str) -> ApiError:
-    """Return the error with what tells a client how to get an access token."""
+    """Return the error with the header that tells a client how to get an access token."""
     error.headers = [*error.headers, (_CHALLENGE, challenge)]
     return error
 

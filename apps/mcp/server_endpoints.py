@@ -21,7 +21,7 @@ from apps.oauth.resources import TOOLS
 def _find_toolbox(request: ClientRequest, caller: Caller) -> Toolbox:
     """Return the tools at the address. Raises NotFound for a server that the caller may not use; InvalidRequest."""
     session = request.header(SESSION_HEADER)
-    # Of another credential the same session is not: what stands for it has both.
+    # Sessions of different credentials are distinct.
     scope = f"{caller.binding}\n{session}" if session else ""
     tool_caller = caller_of(request, caller.token, scope)
     name = request.parameters["server"]
@@ -31,10 +31,10 @@ def _find_toolbox(request: ClientRequest, caller: Caller) -> Toolbox:
 
 
 def _authenticate(request: ClientRequest) -> Caller:
-    """Return who calls; an access token must be for this address. Raises ApiError."""
+    """Return the caller; an access token must be for this address. Raises ApiError."""
     name = request.parameters["server"]
     if not SERVER_NAME.fullmatch(name):
-        # What follows writes the name into a header.
+        # The name is written into a header below.
         raise NotFound(NO_SERVER)
     return authenticate(request, f"/mcp/{name}", TOOLS)
 
@@ -43,7 +43,7 @@ _ENDPOINT: Final = McpEndpoint(_authenticate, _find_toolbox)
 
 
 def post_to_server(request: ClientRequest) -> ClientResponse:
-    """Answer a message of the protocol."""
+    """Answer a protocol message."""
     return _ENDPOINT.post(request)
 
 

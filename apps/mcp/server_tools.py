@@ -1,7 +1,6 @@
 """Toolboxes of registered MCP servers: the tools of one, or of all that a caller may use, called through the gateway.
 
-Made for one HTTP request. Knows which name means which tool of which server. Must never know HTTP beyond that, nor how
-a server is asked.
+A toolbox is created for each HTTP request.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from apps.gateway.tool_calls import listings
 from apps.gateway.tool_calls.call_tool import call_tool
 from apps.gateway.tool_calls.caller import ToolCaller
 from apps.kernel.errors import InvalidRequest, NotFound
-from apps.mcp.protocol.toolbox import MOST_NAME, Caller, CallResult, Progress, UnknownTool
+from apps.mcp.protocol.toolbox import MAX_NAME, Caller, CallResult, Progress, UnknownTool
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.tool_names import ALL, joined_names, server_of
 from apps.responses.cancel_switch import CancelSwitch
@@ -33,7 +32,7 @@ class ServerTools:
         self._server, self._tool_caller = server, tool_caller
 
     def list_tools(self, caller: Caller) -> list[dict[str, Any]]:
-        """Return the server's tools that may be used. Raises McpServerFailed, Overloaded."""
+        """Return the server's allowed tools. Raises McpServerFailed, Overloaded."""
         listing = listings.list_tools(caller.policy, self._server, self._tool_caller)
         return [tool.definition for tool in listing.tools.values()]
 
@@ -50,16 +49,16 @@ class ServerTools:
 
 
 class AllServerTools:
-    """The tools of all servers that a caller may use, each under its server's name and its own."""
+    """The tools of all servers that a caller may use, named by server and tool."""
 
     name = f"mcp/{ALL}"
-    instructions = "Tools of several servers; what stands before the first two underscores of a name is the server."
+    instructions = "Tools of several servers; the part of a name before the first two underscores is the server."
 
     def __init__(self, tool_caller: ToolCaller) -> None:
         self._tool_caller = tool_caller
 
     def list_tools(self, caller: Caller) -> list[dict[str, Any]]:
-        """Return the tools, by server; those of a server that fails are left out. Raises ApiError."""
+        """Return the tools by server, without those of servers that fail. Raises ApiError."""
         servers = listings.find_servers(caller.policy)
         found = listings.list_all(caller.policy, servers, self._tool_caller)
         tools = [
@@ -69,7 +68,7 @@ class AllServerTools:
         ]
         if len(msgspec.json.encode(tools)) > MAX_JOINED:
             raise InvalidRequest(
-                f"The definitions of all tools are larger than {MAX_JOINED} bytes together: ask the servers one by one,"
+                f"The definitions of all tools are larger than {MAX_JOINED} bytes together: use the servers one by one,"
                 " or allow fewer of their tools",
                 code="too_many_tools",
             )
@@ -97,7 +96,7 @@ def _call(
     *,
     joined: bool,
 ) -> CallResult:
-    if len(name) > MOST_NAME:
+    if len(name) > MAX_NAME:
         raise UnknownTool
     try:
         answer = call_tool(tool_caller, server, name, arguments, progress, cancelled, joined=joined)

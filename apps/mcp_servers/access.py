@@ -1,7 +1,5 @@
-"""Access control of MCP servers: admins manage an organization's; API keys use those that their project may.
-
-Knows the conditions, one a line. Must never write.
-"""
+"""Access control of MCP servers: admins manage those of their organization; API keys use those open to their
+project."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ NO_SERVER = "MCP server not found"
 
 
 def access_servers(user: User, organization_id: str) -> QuerySet[McpServer]:
-    """Return the servers of an organization that the user administers, by name. Raises as its door does."""
+    """Return the servers of an organization that the user administers, by name. Raises NotFound, Forbidden."""
     return access_rows_as_admin(McpServer, user, organization_id).order_by("name")
 
 
@@ -28,7 +26,7 @@ def access_server(user: User, identifier: str) -> McpServer:
 
 
 def usable_servers(organization_id: UUID, project_id: UUID, names: Collection[str] | None = None) -> list[McpServer]:
-    """Return the servers that keys of a project may use now, by name; with `names` those of them alone."""
+    """Return the active servers for keys of a project, by name; with `names` only those."""
     rows = McpServer.objects.filter(organization=organization_id, status=McpServer.Status.ACTIVE)
     if names is not None:
         rows = rows.filter(name__in=names)

@@ -1,7 +1,7 @@
-"""What can be done to MCP servers: register, change, remove; each one transaction. And asking one for its tools.
+"""Actions on MCP servers: register, change, remove, each in one transaction; and listing a server's tools.
 
-Knows that a server is asked before it is kept, and that its address is for good: whoever could change it could have
-the credentials sent elsewhere. Must never keep a credential in clear.
+A server is tested before it is stored. Its address cannot be changed, because that would redirect the credentials,
+which are stored encrypted.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from apps.organizations.models import Organization, Project
 from apps.organizations.outside_calls import outside_call
 from apps.organizations.row_locks import lock_row
 
-# Of one organization: a joined list asks them all.
+# Servers of one organization: a joined list calls them all.
 MAX_SERVERS = 20
 _CREDENTIALS = frozenset({"token", "headers"})
-# Seconds that a server may take to tell its tools to a person who waits for them.
+# Seconds that a server may take to list its tools on a page.
 PATIENCE = 15
 
 
 @dataclass(frozen=True, slots=True)
 class NewServer:
-    """A server as it was given; `allowed_tools` and `project_ids` are None for all."""
+    """A new server; `allowed_tools` and `project_ids` are None for all."""
 
     name: str
     url: str
@@ -53,11 +53,10 @@ class NewServer:
 
 
 def check_server(*, organization: Organization, given: NewServer, live: bool) -> dict[str, str]:
-    """See that a new server can be kept; when `live`, ask it for its tools, and return what those are that it may be
-    used for (`tool_pins`).
+    """Validate a new server; if `live`, list its tools and return the digests of the allowed ones (`tool_pins`).
 
-    Raises InvalidFields for a field that is wrong, InvalidRequest with the server's words when it does not answer as
-    it should. Takes as long as the server does.
+    Raises InvalidFields for an invalid field, InvalidRequest with the server's error if it does not answer correctly.
+    Takes as long as the server does.
     """
     _require_headers(given.credentials)
     _require_projects(organization.id, given.project_ids)
@@ -71,15 +70,15 @@ def check_server(*, organization: Organization, given: NewServer, live: bool) ->
 
 
 def create_server(*, organization: Organization, checked: NewServer, pins: Mapping[str, str]) -> McpServer:
-    """Keep a checked server, its credentials encrypted, with its tools as the check has seen them.
+    """Store a validated server with encrypted credentials and the digests of its tools.
 
-    Raises InvalidRequest for a name that is taken, or one server too many; NotFound when the organization was deleted
+    Raises InvalidRequest for a name in use, or at the limit of servers; NotFound if the organization was deleted
     meanwhile.
     """
     token = checked.credentials.token
     try:
         with transaction.atomic():
-            # Those who register at once wait for each other here, and whoever deletes the organization for them.
+            # The lock serializes concurrent registration and deletion of the organization.
             lock_row(organization, NO_ORGANIZATION)
             living = McpServer.objects.filter(organization=organization).exclude(status=McpServer.Status.DELETED)
             if living.count() >= MAX_SERVERS:
@@ -105,11 +104,11 @@ def create_server(*, organization: Organization, checked: NewServer, pins: Mappi
 
 @transaction.atomic
 def change_server(*, server: McpServer, changes: Mapping[str, Any]) -> McpServer:
-    """Set `status`, `allowed_tools`, `project_ids`, `timeout_seconds`, and of the credentials `token` and `headers`.
+    """Set `status`, `allowed_tools`, `project_ids`, `timeout_seconds`, and the credentials `token` and `headers`.
 
-    `accepted_tools` are digests by name: of tools that have changed, as somebody has looked at them.
+    `accepted_tools` are digests by name of changed tools that a person has reviewed.
 
-    Raises InvalidFields, NotFound when it was deleted meanwhile.
+    Raises InvalidFields, NotFound if it was deleted meanwhile.
     """
     row = lock_row(server, NO_SERVER)
     columns = {name: value for name, value in changes.items() if name not in {*_CREDENTIALS, "accepted_tools"}}
@@ -136,7 +135,7 @@ def change_server(*, server: McpServer, changes: Mapping[str, Any]) -> McpServer
 
 @transaction.atomic
 def delete_server(*, server: McpServer) -> None:
-    """End a server; the credentials themselves are erased. Raises NotFound when it already is."""
+    """Delete a server and erase its credentials. Raises NotFound if it already is deleted."""
     row = lock_row(server, NO_SERVER)
     _record("delete", row, {"name": row.name})
     row.status, row.encrypted_credentials, row.last_four = McpServer.Status.DELETED, b"", ""
@@ -145,8 +144,8 @@ def delete_server(*, server: McpServer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool that a server lists; whether it may be called, and whether it has changed since it was allowed, which
-    holds it back."""
+    """A tool of a server, whether it may be called, and whether it is blocked because it changed since it was
+    allowed."""
 
     name: str
     definition: dict[str, Any]
@@ -156,7 +155,7 @@ class ListedTool:
 
     @property
     def description(self) -> str:
-        """What it says of itself in words; may be empty."""
+        """Its description; may be empty."""
         return str(self.definition.get("description", ""))
 
     @property
@@ -167,15 +166,14 @@ class ListedTool:
 
     @property
     def text(self) -> str:
-        """All that it says of itself, for somebody to read."""
+        """Its complete definition as text, for review."""
         return json.dumps(self.definition, ensure_ascii=False, indent=2)
 
 
 def look_at_tools(*, server: McpServer) -> list[ListedTool]:
-    """Return the tools that a server lists now, those that are not allowed included; nothing changes.
+    """Return the current tools of a server, also those that are not allowed; nothing changes.
 
-    Raises InvalidRequest with the server's words when it does not answer as it should, NotFound for one that is
-    deleted.
+    Raises InvalidRequest with the server's error if it does not answer correctly, NotFound for a deleted server.
     """
     if server.status == McpServer.Status.DELETED:
         raise NotFound(NO_SERVER)
@@ -200,16 +198,16 @@ def look_at_tools(*, server: McpServer) -> list[ListedTool]:
 
 
 def is_allowed(server: McpServer, tool: str) -> bool:
-    """Tell whether a tool of a server may be listed and called."""
+    """Return whether a tool of a server may be listed and called."""
     return server.allowed_tools is None or tool in server.allowed_tools
 
 
 def target_of(server: McpServer, *, cdn_loop: str = "", at_most: float | None = None) -> McpTarget:
-    """Return a server as it is asked, in `at_most` seconds. Raises McpServerFailed where its credentials are lost."""
+    """Return a server's connection data, with `at_most` seconds. Raises McpServerFailed if its credentials are lost."""
     try:
         credentials = decrypt_credentials(bytes(server.encrypted_credentials))
     except UnreadableSecretError as error:
-        raise McpServerFailed("No key of ENCRYPTION_KEYS opens the MCP server's credentials") from error
+        raise McpServerFailed("No key in ENCRYPTION_KEYS decrypts the MCP server's credentials") from error
     seconds = server.timeout_seconds if at_most is None else min(server.timeout_seconds, at_most)
     return McpTarget(server.url, credentials, seconds, cdn_loop, server.organization_id)
 
@@ -223,18 +221,18 @@ def _ask(target: McpTarget) -> list[Tool]:
 
 
 def _replaced(row: McpServer, changes: Mapping[str, Any]) -> Credentials:
-    """Return a server's credentials with those that are given in the place of its own."""
+    """Return a server's credentials with the given replacements."""
     try:
         own = decrypt_credentials(bytes(row.encrypted_credentials))
     except UnreadableSecretError:
-        # They are lost; what is given now is all there is.
+        # The old ones are lost; only the new ones remain.
         own = Credentials()
     token, headers = changes.get("token", own.token), changes.get("headers", own.headers)
     return Credentials(token or "", headers or {})
 
 
 def _sealed(credentials: Credentials) -> dict[str, Any]:
-    """Return the columns that keep credentials."""
+    """Return the columns with the credentials."""
     token = credentials.token
     return {
         "encrypted_credentials": encrypt_credentials(credentials),

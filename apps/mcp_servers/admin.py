@@ -1,4 +1,4 @@
-"""MCP servers in the admin: seen, switched on and off, removed; registered by organizations alone."""
+"""MCP servers in the admin: view, switch on and off, remove; only organizations register servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apps.organizations.organization_tabs import OrganizationLink
 
 @admin.register(McpServer)
 class McpServerAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
-    """Servers of tools that organizations registered."""
+    """MCP servers of organizations."""
 
     thing = "mcp_server"
     actions_detail = ("delete_server",)
@@ -29,25 +29,25 @@ class McpServerAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingA
     search_fields = ("id__exact", "name", "organization__name")
     sortable_by = ()
     ordering = ("-id",)
-    # The address is where the credentials are sent: whoever could change it could have them.
+    # The credentials are sent to this address, so changing it would reveal them.
     readonly_fields = (
         *("id", "organization", "name", "url", "masked_token", "header_names", "allowed_tools", "project_ids"),
         *("timeout_seconds", "created_at", "updated_at"),
     )
     fields = (*readonly_fields, "status")
     help_texts = {
-        "url": "Where it is asked, with the organization's credentials.",
-        "masked_token": "The last characters; empty without a credential. It is kept encrypted and never shown.",
-        "header_names": "Extra headers that it is sent; their values are kept encrypted and never shown.",
-        "timeout_seconds": "Seconds that it may take for one answer.",
+        "url": "Its address, to which the organization's credentials are sent.",
+        "masked_token": "The last characters; empty without a credential. It is stored encrypted and never shown.",
+        "header_names": "Names of extra headers; their values are stored encrypted and never shown.",
+        "timeout_seconds": "Timeout of one call in seconds.",
         "name": "As in /mcp/<name>.",
         "allowed_tools": "Tools that may be listed and called; null: all of them, an empty list: none.",
         "project_ids": "Projects whose keys may use it; null: every project's, an empty list: none.",
-        "status": "Nobody can use an inactive one. Remove it with the button above.",
+        "status": "An inactive server cannot be used. Remove it with the button above.",
     }
 
     def change_row(self, row: McpServer, changes: Mapping[str, Any]) -> None:
-        """Switch a server on or off; one that is to be deleted loses its credentials too."""
+        """Switch a server on or off; a deleted one loses its credentials."""
         if changes.get("status") == McpServer.Status.DELETED:
             actions.delete_server(server=row)
         else:

@@ -1,6 +1,6 @@
-"""Credentials of MCP servers: a token and extra headers, encrypted together, and how they are presented. Secrets.
+"""Credentials of MCP servers: a token and extra headers, encrypted together, and the headers that present them.
 
-Knows which headers are nobody's to choose. Must never log, return or raise anything that carries a secret.
+They never appear in logs or exceptions. Some header names are reserved.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import msgspec
 
 from apps.kernel.encryption import decrypt, encrypt
 
-# Words in front of a token in a header.
+# Authentication schemes in front of a token in a header.
 _SCHEMES: Final = frozenset({"bearer", "token", "apikey", "api-key", "key"})
 # Extra headers of a server, and characters of the value of one.
 MAX_HEADERS, MAX_VALUE = 10, 4_000
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
-# What frames the request, says where it goes, or is the protocol's own.
+# Headers that frame the request, state its target, or belong to the protocol.
 _RESERVED: Final = frozenset(
     {
         *("accept", "accept-encoding", "cdn-loop", "connection", "content-encoding", "content-length", "content-type"),
@@ -31,7 +31,7 @@ _RESERVED_PREFIXES: Final = ("mcp-", "proxy-", "x-forwarded-")
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What a server is shown: a token as `Authorization: Bearer`, and headers as they are. Either may be empty."""
+    """The credentials for a server: a token for `Authorization: Bearer`, and extra headers. Either may be empty."""
 
     token: str = ""
     headers: dict[str, str] = {}
@@ -41,18 +41,18 @@ class Credentials(msgspec.Struct, frozen=True):
 
     @property
     def presented(self) -> dict[str, str]:
-        """The headers that present them."""
+        """The headers with the credentials."""
         bearer = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return {**self.headers, **bearer}
 
     @property
     def secrets(self) -> list[str]:
-        """What must not be shown to anybody."""
+        """The values to redact."""
         return [secret for value in (self.token, *self.headers.values()) if value for secret in _secrets_in(value)]
 
 
 def _secrets_in(value: str) -> list[str]:
-    """Return a header's value, and what it says of a scheme: the token, or the pair and the password of Basic."""
+    """Return a header's value and the secrets in it: the token of a scheme, or the pair and the password of Basic."""
     scheme, _, rest = value.partition(" ")
     if scheme.lower() != "basic" or not rest:
         return [value, rest] if rest and scheme.lower() in _SCHEMES else [value]
@@ -74,7 +74,7 @@ def decrypt_credentials(sealed: bytes) -> Credentials:
 
 
 def header_fault(headers: Mapping[str, object], *, has_token: bool) -> str | None:
-    """Return what is wrong with extra headers, in words that name none of their values; None where nothing is."""
+    """Return the problem of extra headers, without their values; None if they are valid."""
     if len(headers) > MAX_HEADERS:
         return f"Must be at most {MAX_HEADERS} headers"
     if len({name.lower() for name in headers}) < len(headers):
@@ -84,11 +84,11 @@ def header_fault(headers: Mapping[str, object], *, has_token: bool) -> str | Non
         if not _HEADER_NAME.fullmatch(name):
             return "Names must be letters, digits and hyphens, at most 64"
         if lower in _RESERVED or lower.startswith(_RESERVED_PREFIXES):
-            return f"{name}: This header is the gateway's to set"
+            return f"{name}: The gateway sets this header"
         if lower == "authorization" and has_token:
             return "authorization: Give a token or this header, not both"
         if not isinstance(value, str) or not 0 < len(value) <= MAX_VALUE:
-            return f"{name}: Must be a text of 1 to {MAX_VALUE} characters"
+            return f"{name}: Must be a string of 1 to {MAX_VALUE} characters"
         if not (value.isascii() and value.isprintable()) or value != value.strip():
-            return f"{name}: Must be printable ASCII characters without blanks at its ends"
+            return f"{name}: Must be printable ASCII characters without leading or trailing spaces"
     return None

@@ -1,6 +1,6 @@
 """MCP servers of organizations: columns and constraints.
 
-What is sent to a server to be let in is never here in clear.
+Credentials are stored encrypted.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from django.db import models
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization
 
-# Seconds that a server may take for one answer: least, most, and where nobody says.
-SHORTEST_TIMEOUT, LONGEST_TIMEOUT, TIMEOUT = 1, 300, 60
+# Timeout of one call in seconds: minimum, maximum, and default.
+MIN_TIMEOUT, MAX_TIMEOUT, TIMEOUT = 1, 300, 60
 
 
 class McpServer(models.Model):
-    """A server of tools that an organization registered, with what it takes to be let in there, encrypted."""
+    """An organization's MCP server, with encrypted credentials."""
 
     class Status(models.TextChoices):
         """`deleted` is soft; the credentials themselves are erased."""
@@ -35,15 +35,15 @@ class McpServer(models.Model):
     header_names = models.JSONField(default=list, editable=False, blank=True)
     # Names of tools that may be listed and called; null: all of them.
     allowed_tools = models.JSONField(null=True, blank=True)
-    # What each tool was when it was allowed, by name (digests), and the names of those that were seen changed since:
+    # Digest of each tool when it was allowed, by name, and the names of tools that have changed since:
     # `tool_pins.py`.
     tool_pins = models.JSONField(default=dict, db_default={}, editable=False, blank=True)
     changed_tools = models.JSONField(default=list, db_default=[], editable=False, blank=True)
-    # Ids of projects whose keys may use it; null: every project's. Not a relation: what is left of a list when
-    # projects go must never become "every".
+    # Ids of projects whose keys may use it; null: every project's. Not a relation: deleting projects must never turn a
+    # list into "every project".
     project_ids = models.JSONField(null=True, blank=True)
     timeout_seconds = models.PositiveSmallIntegerField(
-        default=TIMEOUT, validators=[MinValueValidator(SHORTEST_TIMEOUT), MaxValueValidator(LONGEST_TIMEOUT)]
+        default=TIMEOUT, validators=[MinValueValidator(MIN_TIMEOUT), MaxValueValidator(MAX_TIMEOUT)]
     )
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -65,5 +65,5 @@ class McpServer(models.Model):
 
     @property
     def masked_token(self) -> str:
-        """The masked credential; empty where there is none."""
+        """The masked credential; empty if there is none."""
         return f"...{self.last_four}" if self.last_four else ""

@@ -1,4 +1,4 @@
-"""Rotation: credentials of MCP servers are encrypted anew with the newest encryption key."""
+"""Rotation: encrypts the credentials of MCP servers with the newest encryption key."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from apps.kernel.reencryption import Rotated, reencrypt_rows
 from apps.mcp_servers.credentials import decrypt_credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
 
-# What is encrypted, in words for whoever rotates.
+# Name of the secrets for the operator.
 WORDS = "credentials of MCP servers"
 
 
 def rotate() -> Rotated:
-    """Encrypt every server's credentials with the newest encryption key, so that older ones can be taken away."""
+    """Encrypt every server's credentials with the newest encryption key, so that older ones can be removed."""
     living = McpServer.objects.exclude(status=McpServer.Status.DELETED)
     return reencrypt_rows(living, "encrypted_credentials", _reencrypt)
 

@@ -1,4 +1,4 @@
-"""Serializers of MCP servers: shapes and limits of the management API."""
+"""Serializers of MCP servers: fields and limits of the management API."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from apps.kernel.rest.serializers import (
 )
 from apps.mcp_servers.actions import NewServer
 from apps.mcp_servers.credentials import Credentials
-from apps.mcp_servers.models import LONGEST_TIMEOUT, SHORTEST_TIMEOUT, TIMEOUT, McpServer
+from apps.mcp_servers.models import MAX_TIMEOUT, MIN_TIMEOUT, TIMEOUT, McpServer
 from apps.mcp_servers.tool_names import ALL, SERVER_NAME
 from apps.mcp_servers.upstream.tools import MAX_NAME, MAX_TOOLS
 
-# Projects that a server is named for.
+# Projects in a server's list.
 MAX_PROJECTS = 200
 # Characters of a token.
 MAX_TOKEN = 10_000
@@ -61,7 +61,7 @@ class _DigestsField(serializers.DictField):
 
 
 class _SettingsShape(CamelSerializer):
-    """What can be changed of a server; of all but the timeout, null is none or all."""
+    """Changeable settings of a server; for all but the timeout, null means none or all."""
 
     token = TextField(max_length=MAX_TOKEN, required=False, allow_null=True)
     headers = serializers.DictField(
@@ -75,7 +75,7 @@ class _SettingsShape(CamelSerializer):
     )
 
     def validate_token(self, value: str | None) -> str | None:
-        """Refuse what cannot stand in a header. Raises ValidationError."""
+        """Refuse characters that a header cannot hold. Raises ValidationError."""
         if value is not None and not (value.isascii() and value.isprintable()):
             raise serializers.ValidationError("Must be printable ASCII characters")
         return value
@@ -87,22 +87,22 @@ class NewServerShape(_SettingsShape):
     organization_id = TextField(max_length=100)
     name = TextField(max_length=40)
     url = TextField(max_length=500)
-    timeout_seconds = IntegerField(low=SHORTEST_TIMEOUT, high=LONGEST_TIMEOUT, default=TIMEOUT)
+    timeout_seconds = IntegerField(low=MIN_TIMEOUT, high=MAX_TIMEOUT, default=TIMEOUT)
 
     def validate_name(self, value: str) -> str:
-        """Hold the name to what stands in paths and before the names of tools. Raises ValidationError."""
+        """Check the name, which is part of paths and of tool names. Raises ValidationError."""
         if not SERVER_NAME.fullmatch(value):
             raise serializers.ValidationError("Must be 1 to 40 of a-z, 0-9 and -")
         if value == ALL:
-            raise serializers.ValidationError(f"{ALL} stands for all servers together")
+            raise serializers.ValidationError(f"{ALL} is reserved for all servers together")
         return value
 
 
 class NewServerQuery(CamelSerializer):
-    """The query of `POST /mcp-servers`; `validate=false` keeps a server that was not asked."""
+    """The query of `POST /mcp-servers`; `validate=false` stores a server without a test."""
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the field `validate`, which as an attribute would be a serializer's own word."""
+        """Return the field `validate`, whose name would clash with a serializer's method."""
         return {"validate": QueryBooleanField(default=True, source="live")}
 
 
@@ -118,28 +118,28 @@ class ServerChangesShape(_SettingsShape):
     accepted_tools = _DigestsField(
         child=serializers.RegexField(r"^[0-9a-f]{64}\Z", error_messages={"invalid": "Must be a tool's digest"}),
         required=False,
-        help_text="Tools that have changed and may be used as they are now: their `digest` by name",
+        help_text="Changed tools to accept in their current version: their `digest` by name",
     )
 
     status = ChoiceField([McpServer.Status.ACTIVE, McpServer.Status.INACTIVE], required=False)
-    timeout_seconds = IntegerField(low=SHORTEST_TIMEOUT, high=LONGEST_TIMEOUT, required=False)
+    timeout_seconds = IntegerField(low=MIN_TIMEOUT, high=MAX_TIMEOUT, required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Require the status of those who change nothing else. Raises ValidationError."""
+        """Require the status if nothing else changes. Raises ValidationError."""
         if not attrs:
             raise serializers.ValidationError({"status": ["Required"]})
         return attrs
 
 
 class ServerShape(CamelModelSerializer):
-    """An MCP server, its credentials masked."""
+    """An MCP server with masked credentials."""
 
     header_names = serializers.ListField(child=serializers.CharField(), read_only=True)
     allowed_tools = serializers.ListField(child=serializers.CharField(), read_only=True, allow_null=True)
     changed_tools = serializers.ListField(
         child=serializers.CharField(),
         read_only=True,
-        help_text="Tools that were seen changed since they were allowed: held back until they are accepted",
+        help_text="Tools that have changed since they were allowed, and are blocked until they are accepted",
     )
     project_ids = serializers.ListField(child=serializers.CharField(), read_only=True, allow_null=True)
 
@@ -163,8 +163,8 @@ class ServerShape(CamelModelSerializer):
 
 
 class ToolShape(CamelSerializer):
-    """A tool that a server lists; `isAllowed` tells whether it may be called, `isChanged` that it has changed since it
-    was allowed, and is held back; `digest` stands for all that it says of itself."""
+    """A tool of a server; `isAllowed` tells whether it may be called, `isChanged` that it has changed since it was
+    allowed and is blocked; `digest` identifies its complete definition."""
 
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
@@ -175,7 +175,7 @@ class ToolShape(CamelSerializer):
 
 
 def new_server(fields: Mapping[str, Any]) -> NewServer:
-    """Return the server that a body of `NewServerShape` describes, its organization aside."""
+    """Return the server described by a body of `NewServerShape`."""
     return NewServer(
         name=fields["name"],
         url=fields["url"],

@@ -1,4 +1,4 @@
-"""Button of MCP servers in the admin: delete. Must never write: `actions.py` does."""
+"""Button of MCP servers in the admin: delete."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_li
 
 
 class DeleteServerQuestion(ButtonQuestion):
-    """Whether a server is to be removed."""
+    """Asks whether to remove a server."""
 
-    text = "Nobody can use {row} any more, and its credentials are erased. This cannot be undone."
+    text = "{row} can no longer be used, and its credentials are erased. This cannot be undone."
 
 
 @button(

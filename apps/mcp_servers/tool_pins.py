@@ -1,8 +1,8 @@
-"""Tool pins: what each tool of a server was when it was allowed; one that has changed since is held back.
+"""Tool pins: the digest of each tool when it was allowed; a tool that has changed since is blocked.
 
-A server may tell a harmless description until it is trusted, and another one later ("rug pull"). So the digest of a
-tool's whole definition is kept when an admin allows it, or else when it is first listed; a tool with another digest is
-neither listed nor called until an admin accepts it as it is now. Must never know a tool's words, nor ask a server.
+A server may show a harmless description until it is trusted, and another one later ("rug pull"). So the digest of a
+tool's complete definition is stored when an admin allows it, or when it is first listed; a tool with another digest is
+neither listed nor called until an admin accepts it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from apps.organizations import audit
 
 log = structlog.get_logger(__name__)
 
-# Pins of one server: those of tools that it no longer lists stay, or a tool could go and come back as another. With
-# so many, tools that it lists for the first time are held back too.
+# Pins of one server: pins of removed tools stay, so that a tool cannot leave and return changed. At this number, new
+# tools are blocked too.
 MAX_PINS: Final = 1_000
 
 
 def digest_of(tool: Tool) -> str:
-    """Return the digest of all that a tool says of itself: name, descriptions, schemas, annotations."""
+    """Return the digest of a tool's definition: name, descriptions, schemas, annotations."""
     return sha256(msgspec.json.encode(tool.definition, order="deterministic")).hexdigest()
 
 
@@ -41,15 +41,15 @@ def pins_of(tools: Iterable[Tool]) -> dict[str, str]:
 
 
 def changed_of(server: McpServer, digests: Mapping[str, str]) -> frozenset[str]:
-    """Return the names of those tools that are no longer as they were when they were allowed."""
+    """Return the names of tools that have changed since they were allowed."""
     return frozenset(name for name, digest in digests.items() if server.tool_pins.get(name, digest) != digest)
 
 
 def hold_to_pins(server: McpServer, tools: Collection[Tool]) -> tuple[list[Tool], frozenset[str]]:
-    """Return the tools that are as they were when they were allowed, and the names of those that are not.
+    """Return the unchanged tools, and the names of the changed ones.
 
-    Tools that are listed for the first time are pinned; that one has changed is written to the audit log, once until
-    it is accepted. Raises NotFound for a server that was deleted meanwhile, DatabaseError.
+    New tools are pinned; a change is recorded in the audit log, once until it is accepted. Raises NotFound for a server
+    that was deleted meanwhile, DatabaseError.
     """
     digests = pins_of(tools)
     pins: Mapping[str, str] = server.tool_pins
@@ -61,19 +61,19 @@ def hold_to_pins(server: McpServer, tools: Collection[Tool]) -> tuple[list[Tool]
 
 
 def accept(row: McpServer, digests: Mapping[str, str]) -> None:
-    """Take tools as they are now, on a row that the caller saves."""
+    """Accept tools in their current version, on a row that the caller saves."""
     row.tool_pins = {**row.tool_pins, **digests}
     row.changed_tools = [name for name in row.changed_tools if name not in digests]
 
 
 def forget_others(row: McpServer, names: Collection[str]) -> None:
-    """Forget the tools that are allowed no more, on a row that the caller saves: allowed again they are new."""
+    """Forget tools that are no longer allowed, on a row that the caller saves: allowed again they are new."""
     row.tool_pins = {name: digest for name, digest in row.tool_pins.items() if name in names}
     row.changed_tools = [name for name in row.changed_tools if name in names]
 
 
 def _write(server_id: UUID, digests: Mapping[str, str]) -> Mapping[str, str]:
-    """Pin what is new and take note of what has changed; return the pins. What others pinned first stands."""
+    """Pin new tools and record changed ones; return the pins. Pins of concurrent writers win."""
     row = McpServer.objects.select_for_update(no_key=True).filter(pk=server_id).first()
     if row is None:
         raise NotFound(NO_SERVER)
@@ -81,7 +81,7 @@ def _write(server_id: UUID, digests: Mapping[str, str]) -> Mapping[str, str]:
     first = {name: digests[name] for name in unknown[: max(MAX_PINS - len(row.tool_pins), 0)]}
     changed = sorted(changed_of(row, digests) - set(row.changed_tools))
     pins = {**row.tool_pins, **first}
-    # `updated_at` stays: to those who use the server nothing has changed.
+    # `updated_at` stays, because nothing has changed for users of the server.
     McpServer.objects.filter(pk=row.pk).update(tool_pins=pins, changed_tools=[*row.changed_tools, *changed])
     if changed:
         log.warning("mcp.tools_changed", server_id=str(row.pk), tools=changed)

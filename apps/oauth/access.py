@@ -1,7 +1,4 @@
-"""Access by OAuth: whom an access token stands for, and the consents that somebody may see and revoke.
-
-Knows the conditions, one a line. Must never write.
-"""
+"""Access by OAuth: authenticates access tokens, and finds the consents that a user may see and revoke."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ from apps.organizations.access import access_organization, identify, reaches
 from apps.organizations.models import Organization, Project, Role, User
 
 NO_CONSENT = "There is no such program"
-# Characters; no token of ours is longer.
+# Characters; our tokens are shorter.
 _MAX_TOKEN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class AccessGrant:
-    """Whom an access token stands for: requests with it are those of the API key."""
+    """The owner of an access token; requests with it count as requests of the API key."""
 
     api_key_id: UUID
     project_id: UUID
@@ -35,10 +32,10 @@ class AccessGrant:
 
 
 def authenticate_access_token(token: str, *, resource: str) -> AccessGrant | None:
-    """Return whom an access token stands for at a resource (`resources.resource_of`), None for no one: an unknown or
-    expired token, one for another resource, one whose consent or key was revoked or switched off.
+    """Return the owner of an access token at a resource (`resources.resource_of`); None for an unknown or expired
+    token, one for another resource, and one whose consent or key was revoked or switched off.
 
-    One query. Whether the key may ask, its policy says: it is held to its project, limits and rules by its id.
+    One query. The key's policy then checks its project, limits and rules, by the key's id.
     """
     if not token or not resource or len(token) > _MAX_TOKEN:
         return None
@@ -58,7 +55,7 @@ def authenticate_access_token(token: str, *, resource: str) -> AccessGrant | Non
 
 
 def living_consents() -> QuerySet[Consent]:
-    """Return the consents in force, newest first; one ends with its API key."""
+    """Return the consents in force, newest first; a consent ends with its API key."""
     rows = Consent.objects.filter(revoked_at=None).exclude(api_key__status=ApiKey.Status.DELETED)
     rows = rows.exclude(project__status=Project.Status.DELETED)
     rows = rows.exclude(project__organization__status=Organization.Status.DELETED)
@@ -66,12 +63,12 @@ def living_consents() -> QuerySet[Consent]:
 
 
 def consents_of(user: User) -> QuerySet[Consent]:
-    """Return the consents that somebody gave."""
+    """Return the consents of a user."""
     return living_consents().filter(user=user)
 
 
 def access_consents(user: User, organization_id: UUID | str) -> QuerySet[Consent]:
-    """Return the consents in an organization that a user may see: their own, all of them as an admin.
+    """Return the consents in an organization that a user may see: their own, or all as an admin.
 
     Raises NotFound, Forbidden.
     """
@@ -81,7 +78,7 @@ def access_consents(user: User, organization_id: UUID | str) -> QuerySet[Consent
 
 
 def access_consent(user: User, identifier: str) -> Consent:
-    """Return a consent that a user may revoke: their own, any of an organization as its admin. Raises NotFound."""
+    """Return a consent that a user may revoke: their own, or any of an organization as its admin. Raises NotFound."""
     row = living_consents().filter(pk=identify(identifier, NO_CONSENT)).first()
     if row is None:
         raise NotFound(NO_CONSENT)

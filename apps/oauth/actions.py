@@ -1,6 +1,6 @@
-"""What can be done to consents, and to codes that are exchanged for API keys: each verb one transaction.
+"""Actions on consents, and on codes that are exchanged for API keys, each in one transaction.
 
-Knows how many programs somebody may have signed in. Must never keep or log a code or token.
+Codes and tokens are never stored in clear or logged.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from apps.organizations import audit
 from apps.organizations.models import User
 from apps.organizations.plans import limits_of
 
-# Programs that somebody may have signed in in one project.
-MOST_CONSENTS: Final = 50
-# Seconds for which a code can be exchanged for a key, and characters that its verifier may have (RFC 7636).
+# Programs that a user may sign in for one project.
+MAX_CONSENTS: Final = 50
+# Seconds for which a code can be exchanged for a key, and characters of its verifier (RFC 7636).
 KEY_CODE_LIVES: Final = 300
 _VERIFIER_LENGTHS: Final = range(43, 129)
 
 
 class KeyTerms(NamedTuple):
-    """What a key may spend, as the columns of an API key."""
+    """The limits of a key, as columns of an API key."""
 
     usage_limit: Any
     period_limit: Any
@@ -54,10 +54,10 @@ class KeyTerms(NamedTuple):
 def give_consent(
     *, user: User, client: OAuthClient, project_id: UUID | str, scopes: Sequence[str], resource: str, terms: KeyTerms
 ) -> Consent:
-    """Let a program ask in a project's name: with the key that it has there, else with one that is made for it.
+    """Let a program send requests for a project, with its existing key there or a new one.
 
-    Raises NotFound, Forbidden, also for a key that was switched off, Gone for a project that is archived,
-    InvalidRequest when there are too many.
+    Raises NotFound, Forbidden (also if the key was switched off), Gone for an archived project, InvalidRequest for too
+    many programs.
     """
     project = lock_open_project(user, project_id)
     limits = terms._asdict()
@@ -66,10 +66,10 @@ def give_consent(
         end_consents([row])
         row = None
     if row is not None and row.api_key.status != ApiKey.Status.ACTIVE:
-        raise Forbidden("This program's API key in the project is switched off; the page API keys shows it")
+        raise Forbidden("This program's API key in the project is switched off; turn it on under API keys")
     if row is None:
-        if Consent.objects.filter(user=user, project=project, revoked_at=None).count() >= MOST_CONSENTS:
-            raise InvalidRequest(f"Maximum {MOST_CONSENTS} signed-in programs per project; revoke one first")
+        if Consent.objects.filter(user=user, project=project, revoked_at=None).count() >= MAX_CONSENTS:
+            raise InvalidRequest(f"Maximum {MAX_CONSENTS} signed-in programs per project; revoke one first")
         key = create_program_key(user=user, project_id=project.id, description=str(client)[:255], **limits)
         row = Consent.objects.create(user=user, client=client, project=project, api_key=key, scope=" ".join(scopes))
     else:
@@ -88,7 +88,7 @@ def give_consent(
 
 @transaction.atomic
 def revoke_consent(*, consent: Consent) -> None:
-    """End a consent with its tokens and its API key. Raises NotFound when it has ended already."""
+    """End a consent with its tokens and its API key. Raises NotFound if it already has ended."""
     row = Consent.objects.select_for_update(of=("self",)).filter(pk=consent.pk, revoked_at=None).first()
     if row is None:
         raise NotFound(NO_CONSENT)
@@ -124,20 +124,20 @@ def issue_key_code(
 
 
 def exchange_key_code(*, code: str, verifier: str) -> tuple[CreatedKey, User]:
-    """Return the API key that a code was given for, and whose it is. A second exchange ends the key of the first.
+    """Return the API key of a code, and its user. A second exchange ends the key of the first.
 
-    Raises Forbidden for a code that is unknown, used or too old, or that was given for another verifier; and as
-    `create_api_key` does.
+    Raises Forbidden for a code that is unknown, used, expired, or issued for another verifier; and as `create_api_key`
+    does.
     """
     made = _exchange(code, verifier)
     if made is None:
-        raise Forbidden("This code is unknown, used or too old, or was made for another code_verifier", code="bad_code")
+        raise Forbidden("This code is unknown, used or expired, or was made for another code_verifier", code="bad_code")
     return made
 
 
 @transaction.atomic
 def _exchange(code: str, verifier: str) -> tuple[CreatedKey, User] | None:
-    # Of two who bring one code at once, the second finds it used.
+    # If a code is sent twice at once, the second request finds it used.
     rows = KeyCode.objects.select_for_update(of=("self",)).select_related("user", "api_key")
     row = rows.filter(code=code).first()
     if row is None:
@@ -146,7 +146,7 @@ def _exchange(code: str, verifier: str) -> tuple[CreatedKey, User] | None:
         if row.api_key is not None and row.api_key.status != ApiKey.Status.DELETED:
             end_api_key(row.api_key)
         return None
-    # Whoever was switched off since gives nothing any more.
+    # A user who was deactivated meanwhile grants nothing.
     if not row.user.is_active or row.expires <= timezone.now() or not _is_verified(verifier, row.code_challenge):
         return None
     with audit.acting(row.user):

@@ -1,6 +1,6 @@
-"""Clients, consents, codes and tokens in the Django admin: to be looked at; a consent is revoked by its button.
+"""OAuth clients, consents, codes and tokens in the admin: read-only, with a button to revoke a consent.
 
-No secret is there to be seen: the tables have digests, which are left out. Must never write: `actions.py` does.
+The tables hold digests only, which are not shown either.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from apps.oauth.models import AccessToken, AuthorizationCode, Consent, KeyCode, 
 from apps.organizations.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
 from apps.organizations.organization_tabs import link_to
 
-# The library registers its tables, and those that stand in their place, under pages of its own.
+# The library registers its own admin pages for its tables and their replacements.
 _TABLES: list[Any] = [*apps.get_app_config("oauth2_provider").get_models()]
 for _model in (*_TABLES, OAuthClient, AuthorizationCode, AccessToken, RefreshToken):
     if admin.site.is_registered(_model):
@@ -25,11 +25,11 @@ for _model in (*_TABLES, OAuthClient, AuthorizationCode, AccessToken, RefreshTok
 
 
 class RevokeConsentQuestion(ButtonQuestion):
-    """Whether a consent is to end."""
+    """Asks whether to revoke a consent."""
 
     text = (
         "{row.client} is signed out of {row.project}: its tokens and its API key end. This cannot be undone. Its "
-        "log and its costs stay."
+        "log and costs stay."
     )
 
 
@@ -46,33 +46,33 @@ def _is_living(row: Consent) -> bool:
     offered=_is_living,
 )
 def revoke(page: Any, consent: Consent, fields: Mapping[str, Any]) -> Done:
-    """End a consent for good."""
+    """Revoke a consent permanently."""
     actions.revoke_consent(consent=consent)
     return Done(f"{consent.client} was signed out")
 
 
 @admin.register(Consent)
 class ConsentAdmin(ButtonsAdmin, RecordAdmin):
-    """Which programs may ask in whose name."""
+    """Programs and the users who signed them in."""
 
     actions_detail = ("revoke",)
     revoke = revoke
     list_display = ("client", "person", "project_link", "scope", "created_at", "last_used_at", "revoked_at")
     list_select_related = ("client", "user", "project__organization")
     search_fields = ("id__exact", "client__name", "user__email")
-    search_help_text = "A part of a program's name or an address; or an exact id"
+    search_help_text = "Part of a program's name or an address; or an exact id"
     sortable_by = ()
     ordering = ("-id",)
     help_texts = {
         "client": "The program.",
-        "scope": "What the program may do.",
-        "last_used_at": "When it was last given a token (UTC); empty: never.",
-        "revoked_at": "When the consent ended (UTC); empty: it stands.",
+        "scope": "The program's permissions.",
+        "last_used_at": "When it last received a token (UTC); empty: never.",
+        "revoked_at": "When the consent ended (UTC); empty: it is in force.",
     }
 
     @admin.display(description="Signed in by")
     def person(self, row: Consent) -> str:
-        """Return a link to who consented."""
+        """Return a link to the user."""
         return link_to(row.user)
 
     @admin.display(description="Project")
@@ -83,22 +83,22 @@ class ConsentAdmin(ButtonsAdmin, RecordAdmin):
 
 @admin.register(OAuthClient)
 class ClientAdmin(RecordAdmin):
-    """Programs that have asked for consent, or registered to."""
+    """Programs that requested consent or registered."""
 
     list_display = ("name", "client_id", "registration_source", "created")
     list_filter = ("registration_source",)
     search_fields = ("client_id", "name")
-    search_help_text = "A part of a program's name or id"
+    search_help_text = "Part of a program's name or id"
     fields = ("name", "client_id", "registration_source", "redirect_uris", "cimd_expires_at", "created", "updated")
     sortable_by = ()
     ordering = ("-id",)
     help_texts = {
-        "client_id": "What the program calls itself: an id that it registered, or the address of its description.",
+        "client_id": "The program's id: registered, or the address of its description.",
     }
 
 
 class _GivenAdmin(LongTableAdmin):
-    """What was given for a consent."""
+    """Codes and tokens of a consent."""
 
     exclude = ("code", "code_challenge", "token_checksum")
     list_select_related = ("consent__client",)
@@ -110,53 +110,53 @@ class _GivenAdmin(LongTableAdmin):
 
 @admin.register(AuthorizationCode)
 class AuthorizationCodeAdmin(_GivenAdmin):
-    """One row a code."""
+    """Authorization codes."""
 
     list_display = ("id", "consent", "created", "expires", "used_at")
     help_texts = {
-        "application": "The program that it is for.",
-        "expires": "When it is no longer taken (UTC).",
-        "redirect_uri": "Where the browser brought it.",
-        "scope": "What the program may do.",
+        "application": "The program that receives it.",
+        "expires": "When it expires (UTC).",
+        "redirect_uri": "Where the browser took it.",
+        "scope": "The program's permissions.",
         "code_challenge_method": "How the program proves that it asked for the code (PKCE); always S256.",
-        "resource": "What its tokens are for: the API or the MCP endpoint.",
-        "consent": "The consent that it was given for.",
+        "resource": "The API or the MCP endpoint that its tokens are for.",
+        "consent": "The consent that it belongs to.",
         "used_at": "When it was exchanged (UTC); empty: not yet.",
     }
 
 
 @admin.register(AccessToken)
 class AccessTokenAdmin(_GivenAdmin):
-    """One row an access token."""
+    """Access tokens."""
 
     list_display = ("id", "consent", "resource", "scope", "created", "expires")
     help_texts = {
-        "source_refresh_token": "The refresh token that it was given for; empty: a code.",
+        "source_refresh_token": "The refresh token that it was exchanged for; empty: a code.",
         "application": "The program that has it.",
-        "expires": "When it is no longer taken (UTC).",
-        "scope": "What the program may do with it.",
-        "resource": "What it is for: the API or the MCP endpoint.",
-        "consent": "The consent that it was given for.",
+        "expires": "When it expires (UTC).",
+        "scope": "The program's permissions with it.",
+        "resource": "The API or the MCP endpoint that it is for.",
+        "consent": "The consent that it belongs to.",
     }
 
 
 @admin.register(RefreshToken)
 class RefreshTokenAdmin(_GivenAdmin):
-    """One row a refresh token; those that were used are kept for a while."""
+    """Refresh tokens; used ones are kept for a while."""
 
     list_display = ("id", "consent", "resource", "created", "revoked")
     help_texts = {
         "application": "The program that has it.",
         "access_token": "The access token that came with it; empty once that is gone.",
-        "resource": "What its tokens are for: the API or the MCP endpoint.",
-        "revoked": "When it was used or revoked (UTC); empty: it is good.",
-        "consent": "The consent that it was given for.",
+        "resource": "The API or the MCP endpoint that its tokens are for.",
+        "revoked": "When it was used or revoked (UTC); empty: it is valid.",
+        "consent": "The consent that it belongs to.",
     }
 
 
 @admin.register(KeyCode)
 class KeyCodeAdmin(LongTableAdmin):
-    """One row a code that a program exchanges for an API key."""
+    """Codes that programs exchange for API keys."""
 
     exclude = ("code", "code_challenge")
     list_display = ("id", "user", "project", "callback_url", "expires", "used_at")
@@ -164,10 +164,10 @@ class KeyCodeAdmin(LongTableAdmin):
     owners = ("user_id", "project_id")
     help_texts = {
         "callback_url": "Where the browser brings the code.",
-        "usage_limit": "USD that the key may spend in all; empty: no limit but the organization's balance.",
-        "period_limit": "USD that the key may spend in each period; empty: no such limit.",
-        "period": "When the periodic limit starts anew, in UTC; empty without one.",
-        "expires": "When it is no longer taken (UTC).",
+        "usage_limit": "Maximum total spending of the key in USD; empty: no limit but the organization's balance.",
+        "period_limit": "Maximum spending of the key in USD per period; empty: no such limit.",
+        "period": "Period of the limit, in UTC; empty without one.",
+        "expires": "When it expires (UTC).",
         "used_at": "When it was exchanged for a key (UTC); empty: not yet.",
         "api_key": "The key that it was exchanged for; empty: none yet.",
     }

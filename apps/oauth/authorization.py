@@ -1,7 +1,7 @@
-"""Authorization requests: what a program asks a person's browser to have allowed, read and answered.
+"""Authorization requests: reads a program's request in a person's browser, and issues the code.
 
-What is wrong with one is told to the person on a page; a browser is led back to a program by the person's own click
-alone, so that nobody can use this address to send people elsewhere. Must never know what a project may spend.
+Errors are shown to the person on a page. The browser is redirected to a program only after a click, so that this
+address is no open redirect.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from apps.organizations.models import User
 
 S256: Final = "S256"
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
-# Parameters of a request, and characters of one.
-_MOST_PARAMETERS, _MAX_PARAMETER = 30, 2_000
+# Maximum parameters of a request, and characters of one.
+_MAX_PARAMETERS, _MAX_PARAMETER = 30, 2_000
 _LENGTHS: Final = {"client_id": MAX_ID, "redirect_uri": MAX_LENGTH, "resource": MAX_LENGTH}
 
 
 class Unanswerable(InvalidRequest):
-    """A request that is not answered to its program; `return_url` leads back to it with the error, where it is known
-    where that is, for the person to follow or not."""
+    """A request that cannot be answered to its program; `return_url` leads back to the program with the error if its
+    address is valid; the person decides whether to follow it."""
 
     def __init__(self, message: str, *, param: str | None = None, return_url: str = "") -> None:
         super().__init__(message, param=param)
@@ -44,7 +44,7 @@ class Unanswerable(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """What is asked for, and by whom; `redirect_uri` is one that the client has registered."""
+    """A validated request; `redirect_uri` is registered by the client."""
 
     client: OAuthClient
     redirect_uri: str
@@ -54,23 +54,23 @@ class AuthorizationRequest:
 
     @property
     def refusal_url(self) -> str:
-        """Where the browser is led when the person refuses."""
+        """The address for the browser if the person refuses."""
         words = [("error", "access_denied"), ("error_description", "The request was refused")]
         return _back(self.redirect_uri, words, self.credentials.get("state"))
 
 
 def read_authorization_request(request: HttpRequest) -> AuthorizationRequest:
-    """Return what the query of a request asks for. Raises Unanswerable, RateLimited.
+    """Return the request in a query. Raises Unanswerable, RateLimited.
 
-    May fetch the client's description: to be called for who is signed in, outside of a transaction.
+    It may fetch the client's description: call it for signed-in users only, outside of a transaction.
     """
     query = request.GET
     check_parameters(query)
     client = find_client(query.get("client_id", ""), address_of(request))
     if client is None:
-        raise Unanswerable("This program is not known here, or its description could not be read", param="client_id")
+        raise Unanswerable("This program is unknown, or its description could not be read", param="client_id")
     if query.get("redirect_uri") and (problem := redirect_problem(query["redirect_uri"])):
-        raise Unanswerable(f"The program's address is not one: {problem}", param="redirect_uri")
+        raise Unanswerable(f"The program's address is not valid: {problem}", param="redirect_uri")
     try:
         scopes, credentials = _library().validate_authorization_request(request)
     except FatalClientError as error:
@@ -90,7 +90,7 @@ def read_authorization_request(request: HttpRequest) -> AuthorizationRequest:
 
 
 def issue_code(request: HttpRequest, asked: AuthorizationRequest, consent: Consent, user: User) -> str:
-    """Return the address that leads the browser back to the program with a code."""
+    """Return the redirect address with a code."""
     request.user = user
     credentials = {**asked.credentials, "consent": consent, "resource": [asked.resource]}
     scopes = list(asked.scopes)
@@ -99,30 +99,30 @@ def issue_code(request: HttpRequest, asked: AuthorizationRequest, consent: Conse
 
 
 def check_parameters(query: QueryDict) -> None:
-    """See that a query is one that can be looked at. Raises Unanswerable naming the parameter."""
-    if len(query) > _MOST_PARAMETERS:
-        raise Unanswerable(f"The program's request has more than {_MOST_PARAMETERS} parameters")
+    """Check the size and form of a query. Raises Unanswerable naming the parameter."""
+    if len(query) > _MAX_PARAMETERS:
+        raise Unanswerable(f"The program's request has more than {_MAX_PARAMETERS} parameters")
     for name, values in query.lists():
         shown = name[:50] if name.isprintable() else "?"
         if len(values) > 1:
-            raise Unanswerable(f"{shown} stands more than once in the program's request", param=shown)
+            raise Unanswerable(f"{shown} occurs more than once in the program's request", param=shown)
         most = _LENGTHS.get(name, _MAX_PARAMETER)
         if len(values[0]) > most or not (values[0].isprintable() and name.isprintable()):
             raise Unanswerable(f"{shown} must be at most {most} printable characters", param=shown)
 
 
 def is_challenge(text: str) -> bool:
-    """Tell whether a text is what S256 makes of a verifier."""
+    """Return whether a text is an S256 challenge."""
     return _CHALLENGE.fullmatch(text) is not None
 
 
 def _library() -> QueryReader:
-    """Return the library's functions on a request's query."""
+    """Return the library's functions for a request's query."""
     return QueryReader(get_oauthlib_core().server)
 
 
 def _require_code(query: QueryDict) -> None:
-    """Raises OAuth2Error for an answer that is not a code in the query: the library knows further ones."""
+    """Raise OAuth2Error unless the answer is a code in the query: the library supports more."""
     if query.get("response_type") != "code":
         raise CustomOAuth2Error("unsupported_response_type", "response_type must be code")
     if query.get("response_mode", "query") != "query":
@@ -130,7 +130,7 @@ def _require_code(query: QueryDict) -> None:
 
 
 def _require_s256(credentials: Mapping[str, Any]) -> None:
-    """Raises OAuth2Error for a challenge that is none, or of another method."""
+    """Raise OAuth2Error for a missing challenge, or one of another method."""
     if credentials.get("code_challenge_method") != S256:
         raise CustomOAuth2Error("invalid_request", "code_challenge_method must be S256")
     if not is_challenge(credentials.get("code_challenge") or ""):
@@ -138,7 +138,7 @@ def _require_s256(credentials: Mapping[str, Any]) -> None:
 
 
 def _resource_of(query: QueryDict) -> str:
-    """Return the resource that is asked for. Raises OAuth2Error for one that is not here."""
+    """Return the requested resource. Raises OAuth2Error for an unknown one."""
     found = read_resource(query.get("resource"))
     if found is None:
         raise CustomOAuth2Error("invalid_target", "There is no such resource here")
@@ -154,12 +154,12 @@ def _refused(error: OAuth2Error, redirect_uri: str, state: str | None) -> Unansw
 
 
 def _redirect_uri_of(query: QueryDict, client: OAuthClient) -> str:
-    """Return where the library, which has looked at it, would lead the browser."""
+    """Return the validated redirect URI."""
     return query.get("redirect_uri") or str(client.default_redirect_uri)
 
 
 def _words_of(error: OAuth2Error) -> str:
-    """Return what the library says of an error; of a scope it says nothing."""
+    """Return the library's error message; it has none for a wrong scope."""
     if error.error == "invalid_scope":
         return f"scope must be of {', '.join(SCOPES)}"
     return str(error.description or error.error)[:200]

@@ -1,7 +1,7 @@
 """Client ID metadata documents: a client described at the address that is its id, fetched through the SSRF guard.
 
-Knows how they are fetched and for how long they hold (`Cache-Control`). Must never follow a redirect, nor fetch in a
-transaction, nor for somebody who is not signed in.
+Documents are cached as long as `Cache-Control` allows. They are fetched for signed-in users only, outside of
+transactions, without following redirects.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.oauth.models import OAuthClient
 from apps.organizations.attempt_rate_limiter import AttemptLimit, count_attempt
 
-# Seconds until all of it must be there, and bytes that it may have.
+# Timeout for the whole document in seconds, and its maximum bytes.
 _TIMEOUT: Final = 5.0
 _MAX_SIZE: Final = 16 * 1024
-# New descriptions that are asked for from an address.
+# Fetches of unknown descriptions per client address.
 DESCRIBED_PER_ADDRESS: Final = AttemptLimit("oauth-describe:address", 20, 600)
 # Characters of a client's id.
 MAX_ID: Final = 255
-# For whom a description is fetched: names are looked up for one address a few at a time.
+# The client address that a fetch counts for; each may have a few name lookups at a time.
 _asking: ContextVar[str] = ContextVar("oauth_asking", default="")
 
 
 def find_client(client_id: str, address: str) -> OAuthClient | None:
-    """Return the client; one whose id is an address is fetched on first sight, and again when what is known is old.
+    """Return the client; one whose id is an address is fetched when it is unknown or its copy is old.
 
-    Where descriptions are switched off (`OAUTH_CLIENT_DOCUMENTS`), such a client is not known. `address` is the
-    person's, from which so many that are new may be asked for: raises RateLimited.
+    If descriptions are switched off (`OAUTH_CLIENT_DOCUMENTS`), such clients are unknown. `address` is the person's,
+    which may fetch only so many unknown ones: raises RateLimited.
     """
     if not 0 < len(client_id) <= MAX_ID or not client_id.isprintable():
         return None
@@ -44,7 +44,7 @@ def find_client(client_id: str, address: str) -> OAuthClient | None:
         return None
     known = OAuthClient.objects.filter(client_id=client_id).first()
     if known is None and cimd.is_cimd_client_id(client_id):
-        # Nobody is to have the gateway ask the web in their place.
+        # Do not let anyone use the gateway as a proxy.
         count_attempt((DESCRIBED_PER_ADDRESS, address))
     _asking.set(f"oauth:{address}")
     found = cimd.resolve_cimd_application(client_id, None) if known is None else cimd.refresh_if_stale(known, None)
@@ -52,15 +52,15 @@ def find_client(client_id: str, address: str) -> OAuthClient | None:
 
 
 class GuardedFetcher:
-    """Fetches a description for the library, which checks and keeps it."""
+    """Fetches a description for the library, which validates and stores it."""
 
     def fetch(self, client_id: str) -> tuple[dict[str, Any], int]:
-        """Return the document, and the seconds for which it holds. Raises CIMDError."""
-        # What it takes for an address of a client: https, a path, neither a user nor a fragment.
+        """Return the document, and its lifetime in seconds. Raises CIMDError."""
+        # A client's address needs https and a path, and has neither user nor fragment.
         cimd._validate_client_id_url(client_id)
         database.release_connection()
         try:
-            # For all of it: a server may send a byte now and then.
+            # A total timeout: a server may send a byte now and then.
             with (
                 gevent.Timeout(_TIMEOUT, requests.Timeout()),
                 resolve_safe_address(client_id, _asking.get()).session() as session,
@@ -80,7 +80,7 @@ class GuardedFetcher:
 
 
 def _read(answer: requests.Response) -> dict[str, Any]:
-    """Return the JSON object of an answer. Raises CIMDError for anything else, or too much."""
+    """Return the JSON object of an answer. Raises CIMDError for other content and too large answers."""
     media_type = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if answer.status_code != requests.codes.ok or not media_type.endswith(("/json", "+json")):
         raise cimd.CIMDError(f"client_id document was answered with {answer.status_code} and {media_type[:50]!r}")

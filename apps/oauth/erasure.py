@@ -8,6 +8,6 @@ from apps.oauth.models import Consent, KeyCode
 
 
 def erase(organization_id: UUID) -> None:
-    """Remove them; clients are nobody's, and stay."""
+    """Delete them; clients belong to no organization and stay."""
     Consent.objects.filter(project__organization=organization_id).delete()
     KeyCode.objects.filter(project__organization=organization_id).delete()

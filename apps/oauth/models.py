@@ -1,7 +1,6 @@
 """OAuth clients, consents, codes and tokens: columns and constraints.
 
-Tokens and codes are never here in clear: of each there is a SHA-256 digest alone. What the library's models have and
-nothing here uses is taken away.
+Tokens and codes are stored as SHA-256 digests only. Unused fields of the library's models are removed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from oauth2_provider.models import AbstractAccessToken, AbstractApplication, Abs
 from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField
 from apps.keys.models import ApiKey
-from apps.oauth.redirects import MOST_URIS, redirect_problem
+from apps.oauth.redirects import MAX_URIS, redirect_problem
 from apps.organizations.models import Project, User
 
 MAX_NAME = 100
@@ -28,7 +27,7 @@ else:
 
 
 class DigestField(_CharField):
-    """A secret that can be looked up and not read: what is written or searched for is its digest."""
+    """A secret stored as its digest: it can be looked up but not read."""
 
     def get_prep_value(self, value: Any) -> Any:
         """Return the digest."""
@@ -36,20 +35,20 @@ class DigestField(_CharField):
 
 
 class _WrittenOnce(models.Model):
-    """A row with a digest: saved again, it would have the digest of its digest."""
+    """A row with a digest, which must not be saved twice: that would hash the digest."""
 
     class Meta:
         abstract = True
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Insert. Raises TypeError for a row that is there: those are updated by query."""
+        """Insert. Raises TypeError for an existing row; update those by query."""
         if not self._state.adding:
             raise TypeError(f"{type(self).__name__} is written once")
         super().save(*args, **kwargs)
 
 
 class OAuthClient(AbstractApplication):
-    """A program that may ask for consent: it registered itself, or its id is the address of its description."""
+    """A program that may request consent: it registered itself, or its id is the address of its description."""
 
     post_logout_redirect_uris = allowed_origins = ""
     algorithm = AbstractApplication.NO_ALGORITHM
@@ -58,10 +57,10 @@ class OAuthClient(AbstractApplication):
         return self.name or self.client_id
 
     def clean(self) -> None:
-        """Hold name and redirect URIs to what we lead browsers to. Raises ValidationError."""
+        """Validate name and redirect URIs. Raises ValidationError."""
         uris = self.redirect_uris.split()
-        if not 1 <= len(uris) <= MOST_URIS:
-            raise ValidationError({"redirect_uris": f"Must be 1 to {MOST_URIS} URIs"})
+        if not 1 <= len(uris) <= MAX_URIS:
+            raise ValidationError({"redirect_uris": f"Must be 1 to {MAX_URIS} URIs"})
         for uri in uris:
             if problem := redirect_problem(uri):
                 raise ValidationError({"redirect_uris": f"{uri[:100]}: {problem}"})
@@ -71,13 +70,13 @@ class OAuthClient(AbstractApplication):
             raise ValidationError({"authorization_grant_type": "Must be authorization_code"})
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save. No client has a secret: what a code is worth, its verifier and redirect URI decide."""
+        """Save without a secret: clients are public, and the code's verifier and redirect URI protect it."""
         self.client_type, self.client_secret, self.hash_client_secret = self.CLIENT_PUBLIC, "", False
         super().save(*args, **kwargs)
 
 
 class Consent(models.Model):
-    """What somebody allowed a program: to ask in a project's name, with the API key that was made for it."""
+    """A user's permission for a program to send requests for a project, with the API key made for it."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     user = models.ForeignKey(User, models.CASCADE, related_name="consents")
@@ -86,7 +85,7 @@ class Consent(models.Model):
     api_key = models.ForeignKey(ApiKey, models.CASCADE, related_name="consents")
     scope = models.CharField(max_length=200)
     created_at = models.DateTimeField(auto_now_add=True)
-    # When it was last given a token.
+    # When it last received a token.
     last_used_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
 
@@ -102,9 +101,9 @@ class Consent(models.Model):
 
 
 class AuthorizationCode(_WrittenOnce, AbstractGrant):
-    """What a consent gives the browser for the program, good for one exchange; once used it is kept to notice a second.
+    """A code for one exchange, which the browser takes to the program; used ones are kept to detect a second use.
 
-    `token_family` is that of the tokens it is exchanged for.
+    `token_family` is that of its tokens.
     """
 
     nonce = claims = ""
@@ -121,7 +120,7 @@ class AuthorizationCode(_WrittenOnce, AbstractGrant):
 
 
 class AccessToken(AbstractAccessToken):
-    """What a program sends with its requests, for one resource."""
+    """A token that a program sends with its requests to one resource."""
 
     token = None  # type: ignore[assignment]  # no column
     id_token = None
@@ -136,7 +135,7 @@ class AccessToken(AbstractAccessToken):
 
 
 class RefreshToken(AbstractRefreshToken):
-    """What a program gets its next access token with, once; a second use ends the whole family."""
+    """A token for the program's next access token, valid once; a second use ends the whole family."""
 
     token = None  # type: ignore[assignment]  # no column
     consent = models.ForeignKey(Consent, models.CASCADE, related_name="refresh_tokens")
@@ -146,7 +145,7 @@ class RefreshToken(AbstractRefreshToken):
 
 
 class KeyCode(_WrittenOnce):
-    """What a browser brings a program that is to be given an API key, good for one exchange."""
+    """A code for one exchange, which the browser takes to a program that gets an API key."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     code = DigestField(max_length=64, unique=True)

@@ -1,7 +1,7 @@
-"""Redirect URIs: where a browser may be led back to with a code. Pure.
+"""Redirect URIs: validation of addresses to which a browser takes a code. Pure.
 
-A page on the web over TLS, a program on the same machine (RFC 8252: loopback, any port), or one that has registered a
-scheme of its own with its system. Must never know who asks.
+Allowed are pages over TLS, programs on the same machine (RFC 8252: loopback, any port), and private schemes that a
+program has registered with its system.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import re
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-MOST_URIS: Final = 20
+MAX_URIS: Final = 20
 # Characters.
 MAX_LENGTH: Final = 1_000
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _HOST: Final = re.compile(r"[A-Za-z0-9.:-]{1,253}")
-# RFC 8252: a private scheme is a domain read backwards, so that nobody takes a system's own. Editors have their names.
+# RFC 8252: a private scheme is a reversed domain, so that no system scheme is taken. Editors have their own names.
 _PRIVATE_SCHEME: Final = re.compile(r"[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+")
 _KNOWN_SCHEMES: Final = frozenset({"claude", "cursor", "vscode", "vscode-insiders", "vscodium", "windsurf", "zed"})
 
 
 def redirect_problem(uri: str) -> str | None:
-    """Return what is wrong with a redirect URI; None where nothing is."""
+    """Return the problem of a redirect URI; None if it is valid."""
     if not 0 < len(uri) <= MAX_LENGTH or not (uri.isascii() and uri.isprintable()) or " " in uri or "\\" in uri:
         return f"Must be an absolute URI of at most {MAX_LENGTH} characters, without spaces or backslashes"
     if "#" in uri:
@@ -50,7 +50,7 @@ def _problem_of_scheme(parts: SplitResult, host: str | None) -> str | None:
 
 
 def shown_host(uri: str) -> str:
-    """Return where a redirect URI leads, for people: the host, or what stands for a program on their machine."""
+    """Return the target of a redirect URI for display: the host, or a program on the person's machine."""
     parts = urlsplit(uri)
     if parts.scheme == "https":
         return parts.netloc
@@ -60,7 +60,7 @@ def shown_host(uri: str) -> str:
 
 
 def form_source(uri: str) -> str:
-    """Return what a content security policy calls the place that a redirect URI leads to."""
+    """Return the source expression of a redirect URI for a content security policy."""
     parts = urlsplit(uri)
     if parts.scheme in {"http", "https"} and "[" not in parts.netloc:
         return f"{parts.scheme}://{parts.netloc}"

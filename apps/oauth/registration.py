@@ -1,7 +1,7 @@
-"""Registration of clients (RFC 7591): what a program says of itself, checked field by field.
+"""Registration of clients (RFC 7591), validated field by field.
 
-Every client that registers is public: it is given no secret, and proves itself with its code's verifier and its
-redirect URI. Must never believe a name: the consent page shows where a client leads beside what it calls itself.
+Clients are public: they get no secret, and prove themselves with the code's verifier and their redirect URI. Names are
+unverified, so the consent page also shows the redirect address.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from rest_framework import serializers
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.rest.serializers import TextField
 from apps.oauth.models import MAX_NAME, OAuthClient
-from apps.oauth.redirects import MAX_LENGTH, MOST_URIS, redirect_problem
+from apps.oauth.redirects import MAX_LENGTH, MAX_URIS, redirect_problem
 
 BAD_URI: Final = "invalid_redirect_uri"
 BAD_METADATA: Final = "invalid_client_metadata"
 GRANTS: Final = ("authorization_code", "refresh_token")
-# Characters of fields that are taken and not kept.
+# Characters of fields that are accepted and ignored.
 _MAX_IGNORED: Final = 2_000
-_MOST_FIELDS: Final = 60
+_MAX_FIELDS: Final = 60
 
 
 class RedirectUriField(TextField):
@@ -36,10 +36,10 @@ class RedirectUriField(TextField):
 
 
 class RegistrationShape(serializers.Serializer[Any]):
-    """Body of `POST /oauth/register`. Other fields of RFC 7591 are taken and left out of the answer."""
+    """Body of `POST /oauth/register`. Other fields of RFC 7591 are accepted and ignored."""
 
     redirect_uris = serializers.ListField(
-        child=RedirectUriField(max_length=MAX_LENGTH), min_length=1, max_length=MOST_URIS
+        child=RedirectUriField(max_length=MAX_LENGTH), min_length=1, max_length=MAX_URIS
     )
     client_name = TextField(max_length=MAX_NAME, required=False, allow_blank=True, default="")
     grant_types = serializers.ListField(
@@ -51,33 +51,33 @@ class RegistrationShape(serializers.Serializer[Any]):
     token_endpoint_auth_method = serializers.ChoiceField(
         ["none", "client_secret_basic", "client_secret_post"],
         required=False,
-        help_text="Whatever is asked for, the answer is `none`: no client is given a secret",
+        help_text="The answer is always `none`: clients get no secret",
     )
     scope = TextField(max_length=_MAX_IGNORED, required=False, allow_blank=True)
 
     def validate_client_name(self, value: str) -> str:
-        """Refuse what cannot be shown. Raises ValidationError."""
+        """Refuse unprintable characters. Raises ValidationError."""
         if not value.isprintable():
             raise serializers.ValidationError("Must be printable characters")
         return value
 
     def validate_grant_types(self, value: list[str]) -> list[str]:
-        """See that codes are among them. Raises ValidationError."""
+        """Require authorization codes. Raises ValidationError."""
         if "authorization_code" not in value:
             raise serializers.ValidationError("Must have authorization_code")
         return [one for one in GRANTS if one in value]
 
     def validate_response_types(self, value: list[str]) -> list[str]:
-        """See that codes are among them. Raises ValidationError."""
+        """Require authorization codes. Raises ValidationError."""
         if "code" not in value:
             raise serializers.ValidationError("Must have code")
         return ["code"]
 
 
 def register_client(said: Any) -> dict[str, Any]:
-    """Register a program as it describes itself; return the answer to it. Raises InvalidRequest naming the field."""
-    if not isinstance(said, dict) or len(said) > _MOST_FIELDS:
-        raise InvalidRequest(f"Must be a JSON object of at most {_MOST_FIELDS} fields", code=BAD_METADATA)
+    """Register a program; return the answer. Raises InvalidRequest naming the field."""
+    if not isinstance(said, dict) or len(said) > _MAX_FIELDS:
+        raise InvalidRequest(f"Must be a JSON object of at most {_MAX_FIELDS} fields", code=BAD_METADATA)
     shape = RegistrationShape(data=said)
     if not shape.is_valid():
         raise _invalid(shape.errors)
@@ -100,7 +100,7 @@ def register_client(said: Any) -> dict[str, Any]:
 
 
 def _invalid(errors: Any) -> InvalidRequest:
-    """Return the first thing that is wrong, with its field."""
+    """Return the first error, with its field."""
     name, found = next(iter(errors.items()))
     while isinstance(found, dict | list) and found:
         found = next(iter(found.values())) if isinstance(found, dict) else found[0]

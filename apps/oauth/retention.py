@@ -1,6 +1,6 @@
-"""Retention of codes, tokens and clients: what is past its time is removed; what must still be recognized is kept.
+"""Retention of codes, tokens and clients: deletes expired rows.
 
-A used code and a used refresh token are kept for as long as what they gave may live, so that their second use is seen.
+Used codes and refresh tokens are kept as long as the tokens issued for them may live, so that a second use is detected.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from oauth2_provider.settings import oauth2_settings
 
 from apps.oauth.models import AccessToken, AuthorizationCode, KeyCode, OAuthClient, RefreshToken
 
-# How long a client is kept that nobody has consented to, and a used code that was exchanged for a key.
+# Lifetime of clients without a consent, and of used codes that were exchanged for a key.
 _UNUSED_CLIENT: Final = timedelta(days=2)
 _USED_KEY_CODE: Final = timedelta(days=1)
-# Rows of one statement.
+# Rows per statement.
 _AT_ONCE: Final = 5_000
 
 
 def purge(now: datetime) -> int:
-    """Remove what is past its time; return how many rows."""
+    """Delete expired rows; return how many."""
     lives = timedelta(seconds=oauth2_settings.REFRESH_TOKEN_EXPIRE_SECONDS)
     dead_access = AccessToken.objects.filter(expires__lt=now - lives) | AccessToken.objects.filter(
         expires__lt=now, refresh_token=None

@@ -13,6 +13,6 @@ log = structlog.get_logger(__name__)
 
 @shared_task(name="oauth.purge", time_limit=900)
 def purge() -> None:
-    """Remove what is past its time. A run that is cut short is carried on by the next."""
+    """Delete expired rows. An interrupted run is completed by the next."""
     if removed := retention.purge(timezone.now()):
         log.info("oauth.purged", rows=removed)

@@ -1,4 +1,4 @@
-"""Formats of OAuth tokens and codes: how each is made and how it begins, so that whoever finds one knows what it is."""
+"""Formats of OAuth tokens and codes, each with its own prefix, so that leaked ones can be identified."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def new_refresh_token(_request: Any) -> str:
 
 
 def new_key_code() -> str:
-    """Return a new code that is exchanged for an API key, 256 random bits."""
+    """Return a new code for an API key, 256 random bits."""
     return KEY_CODE + secrets.token_urlsafe(_RANDOM)

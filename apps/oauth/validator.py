@@ -1,8 +1,9 @@
-"""The rules by which the OAuth library gives codes and tokens: its own, where they are strict enough, and ours.
+"""Validator for the OAuth library: its own rules where they are strict enough, else ours.
 
-Beside the library's rules: a code is locked while it is exchanged and a second exchange ends what the first gave; so it
-is with refresh tokens; tokens belong to a consent and a resource. Every call runs in the caller's transaction, which
-commits what a refusal revoked. Must never call out: descriptions of clients are fetched before (`client_documents`).
+Additional rules: a code is locked during its exchange, and a second exchange ends the tokens of the first; the same
+holds for refresh tokens; tokens belong to a consent and a resource. Every call runs in the caller's transaction, which
+commits revocations even if the request is refused. It makes no outside calls: descriptions of clients are fetched
+before (`client_documents`).
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from apps.oauth.token_families import end_family
 
 
 class RequestReader(OAuthLibCore):
-    """Reads a request for the library: forms, and JSON objects of texts."""
+    """Reads a request for the library: forms and JSON objects with string values."""
 
     def extract_body(self, request: HttpRequest) -> list[tuple[str, str]]:
-        """Return the fields of the body; none of a body that is neither."""
+        """Return the fields of the body; none for another type of body."""
         if request.content_type != "application/json":
             return cast("list[tuple[str, str]]", super().extract_body(request))
         try:
@@ -43,7 +44,7 @@ class RequestReader(OAuthLibCore):
 
 
 class QueryReader(OAuthLibCore):
-    """Reads an authorization request: what it asks for stands in its query, and the page's form says nothing of it."""
+    """Reads an authorization request from its query and ignores the page's form."""
 
     def extract_body(self, request: HttpRequest) -> list[tuple[str, str]]:
         """Return nothing."""
@@ -51,22 +52,22 @@ class QueryReader(OAuthLibCore):
 
 
 class Validator(OAuth2Validator):
-    """What is asked before, and written when, a code or token is given."""
+    """Checks and storage for issuing codes and tokens."""
 
     def _load_application(self, client_id: str, request: Any) -> OAuthClient | None:
-        """Return the client as it is known; its description is never fetched here."""
+        """Return the stored client; its description is never fetched here."""
         request.client = OAuthClient.objects.filter(client_id=client_id).first()
         return cast("OAuthClient | None", request.client)
 
     def authenticate_client(self, request: Any, *args: Any, **kwargs: Any) -> bool:
-        """Tell that no secret is right, however it is sent: no client has one."""
+        """Return False: clients have no secret."""
         return False
 
     def validate_code(
         self, client_id: str, code: str, client: OAuthClient, request: Any, *args: Any, **kwargs: Any
     ) -> bool:
-        """Tell whether a code is this client's, fresh and in force; a second use ends what the first one gave."""
-        # Two who bring one code at once come here one after the other.
+        """Return whether a code belongs to this client and is valid; a second use ends the tokens of the first."""
+        # The lock serializes concurrent exchanges of one code.
         rows = AuthorizationCode.objects.select_for_update(of=("self",)).select_related(
             "consent__api_key", "consent__user", "user"
         )
@@ -83,7 +84,7 @@ class Validator(OAuth2Validator):
         return True
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: Any, *args: Any, **kwargs: Any) -> None:
-        """Take a code as used. Raises InvalidGrantError where it is already."""
+        """Mark a code as used. Raises InvalidGrantError if it already is."""
         unused = AuthorizationCode.objects.filter(code=code, application=request.client, used_at=None)
         if not unused.update(used_at=timezone.now()):
             raise InvalidGrantError(request=request)
@@ -91,7 +92,7 @@ class Validator(OAuth2Validator):
     def validate_refresh_token(
         self, refresh_token: str, client: OAuthClient, request: Any, *args: Any, **kwargs: Any
     ) -> bool:
-        """Tell whether a refresh token is this client's and unused; a second use ends the family."""
+        """Return whether a refresh token belongs to this client and is unused; a second use ends the family."""
         digest = sha256(refresh_token.encode("utf-8", "surrogatepass")).hexdigest()
         rows = RefreshToken.objects.select_for_update(of=("self",)).select_related("consent__api_key", "consent__user")
         row = rows.filter(token_checksum=digest).first()
@@ -108,7 +109,7 @@ class Validator(OAuth2Validator):
         return True
 
     def _check_and_set_request_resource(self, request: Any) -> None:
-        """Take the one resource that a token is to be for, as it was consented to. Raises CustomOAuth2Error."""
+        """Set the token's resource to the consented one. Raises CustomOAuth2Error."""
         asked = getattr(request, "resource", None)
         if asked:
             found = read_resource(asked) if isinstance(asked, str) else None
@@ -170,6 +171,6 @@ class Validator(OAuth2Validator):
 
 
 def _is_in_force(consent: Consent) -> bool:
-    """Tell whether a consent may still give tokens: it was not revoked, and neither its key nor its person is off."""
+    """Return whether a consent may issue tokens: it is not revoked, and its key and user are active."""
     is_active = consent.user.is_active and consent.api_key.status == ApiKey.Status.ACTIVE
     return consent.revoked_at is None and is_active

@@ -1,7 +1,7 @@
-"""OAuth's endpoints for programs: metadata, registration, tokens, revocation, and a code's exchange for an API key.
+"""OAuth endpoints for programs: metadata, registration, tokens, revocation, and exchanging a code for an API key.
 
-They take no cookie, so that any web page may ask as any program does. What a token is worth, the validator decides. A
-grant that is not one of `GRANTS` is refused before the library, a table or a password is looked at.
+They use no cookies, so web pages of any origin may call them. The validator checks tokens. Grant types other than
+`GRANTS` are refused before the library is called.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from apps.organizations import audit
 from apps.organizations.attempt_rate_limiter import AttemptLimit, count_attempt
 
 REGISTER_PER_ADDRESS: Final = AttemptLimit("oauth-register:address", 20, 600)
-# Many programs may share an address, and many people a program (its description's address is its id).
+# Many programs may share an address, and many people a program (its id is its description's address).
 TOKEN_PER_ADDRESS: Final = AttemptLimit("oauth-token:address", 120)
 TOKEN_PER_CLIENT_AND_ADDRESS: Final = AttemptLimit("oauth-token:client-and-address", 60)
 # Bytes of a body, and fields of a form.
 _MAX_BODY: Final = 64 * 1024
-_MOST_FIELDS: Final = 30
+_MAX_FIELDS: Final = 30
 # Characters of a field of the token endpoint.
 _MAX_FIELD: Final = 2_000
 _PREFLIGHT: Final = {
@@ -48,7 +48,7 @@ _View = Callable[..., HttpResponse]
 
 
 def _for_programs(*methods: str) -> Callable[[_View], _View]:
-    """Make a view one for programs, those that run in web pages too: nothing here goes with a cookie."""
+    """Make a view callable by programs, also from web pages; cookies are not used."""
 
     def decorate(view: _View) -> _View:
         @require_http_methods([*methods, "OPTIONS"])
@@ -68,7 +68,7 @@ def _for_programs(*methods: str) -> Callable[[_View], _View]:
 
 @_for_programs("GET", "HEAD")
 def server_metadata(request: HttpRequest, path: str = "") -> HttpResponse:
-    """Describe the authorization server (RFC 8414); some clients ask for it with their resource's path behind."""
+    """Describe the authorization server (RFC 8414); some clients append their resource's path."""
     if path and read_resource(f"{issuer()}/{path}") is None:
         raise NotFound("There is no such resource here")
     return JsonResponse(
@@ -94,7 +94,7 @@ def server_metadata(request: HttpRequest, path: str = "") -> HttpResponse:
 
 @_for_programs("GET", "HEAD")
 def resource_metadata(request: HttpRequest, path: str = "") -> HttpResponse:
-    """Describe a protected resource (RFC 9728): `/mcp`, or what stands behind the well-known address."""
+    """Describe a protected resource (RFC 9728): `/mcp`, or the path after the well-known prefix."""
     resource = read_resource(f"{issuer()}/{path}" if path else None)
     if resource is None:
         raise NotFound("There is no such resource here")
@@ -125,7 +125,7 @@ def token(request: HttpRequest) -> HttpResponse:
         raise InvalidRequest(
             f"grant_type must be {' or '.join(GRANTS)}", code="unsupported_grant_type", param="grant_type"
         )
-    # What a refusal revokes is to last: it is answered, and not raised.
+    # Refusals are returned, not raised, so that their revocations are committed.
     with transaction.atomic():
         _, headers, body, status = get_oauthlib_core().create_token_response(request)
     return _answer(headers, body, status)
@@ -133,7 +133,7 @@ def token(request: HttpRequest) -> HttpResponse:
 
 @_for_programs("POST")
 def revoke(request: HttpRequest) -> HttpResponse:
-    """Revoke a refresh token or an access token, each with the other (RFC 7009)."""
+    """Revoke a refresh token and its access token, or vice versa (RFC 7009)."""
     _count_and_read(request)
     with transaction.atomic():
         _, headers, body, status = get_oauthlib_core().create_revocation_response(request)
@@ -150,7 +150,7 @@ class KeyExchangeShape(serializers.Serializer[Any]):
 
 @_for_programs("POST")
 def exchange_key(request: HttpRequest) -> HttpResponse:
-    """Give an API key for the code that the person's browser brought."""
+    """Exchange the code from the person's browser for an API key."""
     count_attempt((TOKEN_PER_ADDRESS, address_of(request)))
     shape = KeyExchangeShape(data=_json_of(request, "invalid_json"))
     if not shape.is_valid():
@@ -161,7 +161,7 @@ def exchange_key(request: HttpRequest) -> HttpResponse:
 
 
 def _answer(headers: Mapping[str, str], body: str | None, status: int) -> HttpResponse:
-    """Return what the library answers; it says itself that nothing of it may be kept."""
+    """Return the library's answer, which already forbids caching."""
     return HttpResponse(body or "", status=status, headers={"Content-Type": "application/json", **headers})
 
 
@@ -176,9 +176,9 @@ def _json_of(request: HttpRequest, code: str) -> Any:
 
 
 def _count_and_read(request: HttpRequest) -> dict[str, str]:
-    """Count a request for tokens, by its address and by the client that it names there; return its fields.
+    """Count a token request by its address and by its client there; return its fields.
 
-    Raises RateLimited, and InvalidRequest with the field for a body that cannot be looked at.
+    Raises RateLimited, and InvalidRequest with the field for an invalid body.
     """
     address = address_of(request)
     count_attempt((TOKEN_PER_ADDRESS, address))
@@ -188,7 +188,7 @@ def _count_and_read(request: HttpRequest) -> dict[str, str]:
 
 
 def _read_fields(request: HttpRequest) -> dict[str, str]:
-    """Return the fields of a form, or of the JSON in its place. Raises InvalidRequest with the field at fault."""
+    """Return the fields of a form or a JSON object. Raises InvalidRequest with the wrong field."""
     if request.content_type == "application/json":
         said = _json_of(request, "invalid_request")
         if not isinstance(said, dict):
@@ -197,9 +197,9 @@ def _read_fields(request: HttpRequest) -> dict[str, str]:
     else:
         fields = request.POST.dict()
         if any(len(values) > 1 for _, values in request.POST.lists()):
-            raise InvalidRequest("No field may stand more than once", code="invalid_request")
-    if len(fields) > _MOST_FIELDS:
-        raise InvalidRequest(f"There must be at most {_MOST_FIELDS} fields", code="invalid_request")
+            raise InvalidRequest("No field may occur more than once", code="invalid_request")
+    if len(fields) > _MAX_FIELDS:
+        raise InvalidRequest(f"There must be at most {_MAX_FIELDS} fields", code="invalid_request")
     for name, value in fields.items():
         if len(value) > _MAX_FIELD or not (value.isprintable() and name.isprintable()):
             shown = name[:50] if name.isprintable() else "?"

@@ -1,1 +1,1 @@
-"""Who belongs to what, and what a plan allows: users, organizations, memberships, projects."""
+"""Users, organizations, memberships, projects and plans."""

@@ -1,7 +1,4 @@
-"""Access control of organizations and projects: who is let in, and in which role.
-
-Knows memberships and roles. Must never write, and never take a role from anything but a membership.
-"""
+"""Access control of organizations and projects: who may see and change which rows, by membership and role."""
 
 from __future__ import annotations
 
@@ -18,28 +15,28 @@ from apps.organizations.models import DELETED, Membership, Organization, Project
 
 NO_ORGANIZATION, NO_PROJECT, NO_MEMBER = "Organization not found", "Project not found", "Member not found"
 _Row = TypeVar("_Row", bound=Model)
-# The columns of an organization that are neither billing nor policy.
+# Columns of an organization that admins may change; the others are billing and policy.
 _FOR_ADMINS = frozenset({"name"})
-# What each role may do includes what those before it may.
+# Each role includes the rights of the ones before it.
 _RANK = {Role.DEVELOPER: 0, Role.ADMIN: 1, Role.OWNER: 2}
 
 
 class OrganizationAccess(NamedTuple):
-    """An organization, and what the user is in it."""
+    """An organization and the user's membership in it."""
 
     organization: Organization
     role: Role
 
 
 class ProjectAccess(NamedTuple):
-    """A project with its organization, and what the user is there."""
+    """A project, its organization, and the user's membership."""
 
     project: Project
     role: Role
 
 
 class MembershipAccess(NamedTuple):
-    """A member of an organization, and what the user who asks is there."""
+    """A member of an organization, and the requesting user's own membership."""
 
     membership: Membership
     organization: Organization
@@ -47,7 +44,7 @@ class MembershipAccess(NamedTuple):
 
 
 def identify(identifier: UUID | str, missing: str) -> UUID:
-    """Return the id. Raises NotFound for text that cannot be one."""
+    """Return the id. Raises NotFound for text that is not one."""
     found = identifier if isinstance(identifier, UUID) else find_id(identifier)
     if found is None:
         raise NotFound(missing)
@@ -55,37 +52,37 @@ def identify(identifier: UUID | str, missing: str) -> UUID:
 
 
 def reaches(role: Role, needed: Role) -> bool:
-    """Tell whether a role may do what the other is needed for."""
+    """Return whether a role includes the rights of another."""
     return _RANK[role] >= _RANK[needed]
 
 
 def require(role: Role, needed: Role) -> None:
-    """Raise Forbidden when the role does not reach."""
+    """Raise Forbidden if the role is not sufficient."""
     if not reaches(role, needed):
         raise Forbidden(f"This needs the role {needed} in the organization; yours is {role}")
 
 
 def is_verified(user: User) -> bool:
-    """Tell whether somebody has confirmed their e-mail address, or need not."""
+    """Return whether a user has confirmed their e-mail address, or does not have to."""
     return user.email_verified_at is not None or not settings.EMAIL_VERIFICATION
 
 
 def require_verified(user: User) -> None:
-    """Raise Forbidden for who has not confirmed their e-mail address, where that is asked for."""
+    """Raise Forbidden for a user with an unconfirmed e-mail address, if confirmation is required."""
     if not is_verified(user):
         raise Forbidden(
-            "Confirm your e-mail address first: POST /auth/send-verification-email sends a message to it",
+            f"Confirm your e-mail address first: open the link that was sent to {user.email}",
             code="email_not_verified",
         )
 
 
 def needed_to_change(fields: Collection[str]) -> Role:
-    """Return the role that may change these columns of an organization: billing and policy are the owners'."""
+    """Return the role that may change these columns: billing and policy need an owner."""
     return Role.ADMIN if set(fields) <= _FOR_ADMINS else Role.OWNER
 
 
 def access_organization(user: User, identifier: UUID | str, needs: Role = Role.DEVELOPER) -> OrganizationAccess:
-    """Return the organization. Raises NotFound; Forbidden for strangers and for roles that do not reach."""
+    """Return the organization. Raises NotFound; Forbidden for non-members and insufficient roles."""
     organization = (
         Organization.objects.filter(pk=identify(identifier, NO_ORGANIZATION))
         .exclude(status=Organization.Status.DELETED)
@@ -97,7 +94,7 @@ def access_organization(user: User, identifier: UUID | str, needs: Role = Role.D
 
 
 def access_project(user: User, identifier: UUID | str, needs: Role = Role.DEVELOPER) -> ProjectAccess:
-    """Return the project, archived ones too. Raises NotFound; Forbidden as `access_organization` does."""
+    """Return the project, also an archived one. Raises NotFound; Forbidden as in `access_organization`."""
     project = (
         Project.objects.select_related("organization")
         .filter(pk=identify(identifier, NO_PROJECT))
@@ -111,9 +108,9 @@ def access_project(user: User, identifier: UUID | str, needs: Role = Role.DEVELO
 
 
 def access_membership(user: User, organization_id: UUID | str, identifier: UUID | str) -> MembershipAccess:
-    """Return a member that the user may change or remove: one's own place, or any as an admin.
+    """Return a member that the user may change or remove: their own membership, or any as an admin.
 
-    Owners' places are the owners' alone. Raises NotFound, Forbidden.
+    Only owners may change owners. Raises NotFound, Forbidden.
     """
     organization, role = access_organization(user, organization_id)
     membership = (
@@ -130,9 +127,9 @@ def access_membership(user: User, organization_id: UUID | str, identifier: UUID 
 
 
 def access_rows_as_admin(kind: type[_Row], user: User, organization_id: UUID | str) -> QuerySet[_Row]:
-    """Return the rows of a kind, but deleted ones, of an organization that the user administers.
+    """Return the rows of a model, without deleted ones, in an organization that the user administers.
 
-    Raises NotFound, Forbidden as `access_organization` does.
+    Raises NotFound, Forbidden as in `access_organization`.
     """
     organization, _ = access_organization(user, organization_id, Role.ADMIN)
     return kind._default_manager.filter(organization=organization).exclude(status=DELETED)
@@ -160,7 +157,7 @@ def roles_of(user: User) -> dict[UUID, Role]:
 
 
 def highest(roles: dict[UUID, Role]) -> Role:
-    """Return the role that reaches furthest; a user without any is a developer of nothing."""
+    """Return the highest role; a user without a membership counts as a developer."""
     return max(roles.values(), key=_RANK.__getitem__, default=Role.DEVELOPER)
 
 

@@ -1,6 +1,6 @@
-"""What somebody who is signed in can do to their own account: another name, password or e-mail address.
+"""Changes to one's own account: name, password, e-mail address.
 
-Knows what ends with the old ones. Must never know HTTP, nor ask for proof of who it is: `step_up.py` does, beforehand.
+Callers have verified the user's identity (`step_up.py`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from apps.organizations.models import User
 
 
 def rename(*, user: User, name: str) -> None:
-    """Give a user another name."""
+    """Rename a user."""
     user.name = name
     user.save(update_fields=["name", "updated_at"])
 
 
 def change_password(*, user: User, password: str) -> None:
-    """Give a user another password. Every session ends, the one that asks too, and so does what was pending."""
+    """Change a user's password. Ends every session, also the current one, and all pending changes."""
     stored = passwords.hash_of(password)
     with transaction.atomic():
         user.password = stored
@@ -31,20 +31,20 @@ def change_password(*, user: User, password: str) -> None:
 
 
 def want_email_change(*, user: User, email: str) -> None:
-    """Have a message sent to the address that a user wants; an address wanted before is none any more."""
+    """Send a confirmation link to the new address of a user; an earlier request is dropped."""
     User.objects.filter(pk=user.pk).update(
         wanted_email=User.normalize_username(email), email_change_wanted_at=timezone.now()
     )
 
 
 def change_email(*, token: str) -> bool:
-    """Make the address that a token was sent to its user's; False when the token is not good, or the address is taken.
+    """Set the address that a token was sent to; False if the token is invalid or the address is taken.
 
-    Tokens sent to the old address, such as for another password, are no longer good.
+    Tokens sent to the old address, such as password resets, become invalid.
     """
     try:
         with transaction.atomic():
-            # Of two who bring the token at once, the second finds the address changed.
+            # If a token is sent twice at once, the second request finds the address changed.
             user = find_email_change(token, lock=True)
             if user is None:
                 return False
@@ -55,6 +55,6 @@ def change_email(*, token: str) -> bool:
                 changes = {"changes": {"email": {"from": before, "to": user.email}}}
                 audit.record_of_account("email.change", user=user, resource=user, details=changes)
     except IntegrityError:
-        # Somebody signed up with it meanwhile. Who that is nobody is told.
+        # Another user signed up with the address meanwhile. Do not reveal it.
         return False
     return True

@@ -1,8 +1,7 @@
-"""E-mail about accounts: confirm your address, choose another password, you are invited.
+"""E-mails about accounts: confirmation, password reset, change of address, invitation.
 
-Knows the words. The rows say what is yet to be sent, until it is: a process that dies after sending and before
-forgetting sends twice; none is lost. Must never hold up a request, nor write a token where it could be read by others
-than who has the mailbox.
+Rows record e-mails that are waiting, until they are sent, so requests never wait for a mail server. If a process dies
+between sending and updating the row, the e-mail is sent twice; none is lost. Tokens appear in e-mails only.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from django.utils import timezone
 
 from apps.organizations.email_tokens import (
     email_change_token,
-    invitation_token,
     reset_token,
     sign_up_link,
     verification_token,
@@ -28,105 +26,91 @@ from apps.organizations.invitations import waiting
 from apps.organizations.models import Invitation, User
 
 log = structlog.get_logger(__name__)
-# Sent in one run, of each kind; and the row of each kind that was tried last.
+# E-mails of each kind in one run; and the last row of each kind that was tried.
 _AT_ONCE = 200
 _tried_last: dict[str, UUID] = {}
 _Row = TypeVar("_Row", User, Invitation)
 _CONSOLE = "django.core.mail.backends.console.EmailBackend"
-_VERIFY = """Somebody, hopefully you, signed up at {place} with this e-mail address.
+_VERIFY = """Hello,
 
-To confirm that it is yours, within 24 hours, open
+please confirm your e-mail address for Model gateway ({place}):
 
     {place}/verify-email?token={token}
 
-or send
+The link works for 24 hours.
 
-    POST {place}/auth/verify-email
-    {{"token": "{token}"}}
-
-If it was not you, do not open the link: someone would have an account with your address. To have that account yourself,
-choose another password at {place}/app/forgot-password, which removes everything that they left there.
+If you did not sign up, do not open the link. To take over the account with your address, reset its password at
+{place}/app/forgot-password, which also removes everything that was added to it.
 """
-_SIGN_UP_TRIED = """Someone, hopefully you, tried to sign up at {place} with this e-mail address, which has an account
-already. No other account was made, and yours is as it was.
+_SIGN_UP_TRIED = """Hello,
 
-If it was you, sign in at
+someone tried to sign up at Model gateway ({place}) with your e-mail address, which already has an account. No new
+account was created, and your account has not changed.
+
+If it was you, sign in:
 
     {place}/app/sign-in
 
-or choose another password, within an hour, at
+or reset your password. The link works for one hour:
 
     {place}/reset-password?token={token}
 
-If it was not you, there is nothing to do.
+If it was not you, ignore this e-mail.
 """
-_RESET = """Somebody, hopefully you, wants another password for the account of this e-mail address at {place}.
+_RESET = """Hello,
 
-To choose one, within an hour, open
+reset your Model gateway password here:
 
     {place}/reset-password?token={token}
 
-or send
+The link works for one hour.
 
-    POST {place}/auth/reset-password
-    {{"token": "{token}", "password": "…"}}
-
-If it was not you, there is nothing to do: the password stays as it is.
+Ignore this e-mail if you did not ask for it; your password stays the same.
 """
-_CHANGE = """Somebody, hopefully you, wants this to be the e-mail address of their account at {place}.
+_CHANGE = """Hello,
 
-To confirm that it is yours, within 24 hours, open
+please confirm that this is the new e-mail address of your Model gateway account at {place}:
 
     {place}/change-email?token={token}
 
-or send
+The link works for 24 hours.
 
-    POST {place}/auth/change-email/confirm
-    {{"token": "{token}"}}
-
-If it was not you, there is nothing to do.
+Ignore this e-mail if you did not ask for it.
 """
-_CHANGE_ASKED = """The account of this e-mail address at {place} is to get another address: {wanted}.
+_CHANGE_ASKED = """Hello,
 
-It does once that address is confirmed. If it was not you who asked, choose another password now:
-whoever did knows yours.
+the e-mail address of your Model gateway account at {place} will change to {wanted} once that address is confirmed.
+
+If you did not ask for this, reset your password now at {place}/app/forgot-password: another person knows it.
 """
-_INVITED = """You are invited to {what} at {place}.
+_INVITED = """Hello,
 
-To sign up, within 7 days, open
+{inviter} invited you to {what} Model gateway ({place}). Create your account here:
 
     {link}
 
-or send
-
-    POST {place}/auth/sign-up/email
-    {{"name": "…", "email": "{email}", "password": "…", "invitation": "{token}"}}
+The link works for 7 days.
 {member}
-If you do not know why, there is nothing to do.
+Ignore this e-mail if you did not expect it.
 """
 _MEMBER = """
-With an account there already, open
+If you already have an account, accept the invitation here:
 
     {place}/app/invitations/{organization}/{identifier}
-
-or sign in and send
-
-    POST {place}/organization/{organization}/invitations/{identifier}/accept
 """
 
 
 def delivery() -> Literal["sent", "logged", "kept"]:
-    """Return what becomes of messages: they are sent; or written into the worker's log, or kept back, where nobody said
-    how to send them."""
+    """Return how e-mails are handled: sent; without a mail server logged by the worker in development, else kept."""
     if settings.EMAIL_BACKEND != _CONSOLE:
         return "sent"
     return "logged" if settings.DEVELOPMENT else "kept"
 
 
 def send_pending_emails() -> int:
-    """Send what is waiting; return how many messages. What cannot be sent stays."""
+    """Send waiting e-mails; return how many. An e-mail that cannot be sent keeps waiting."""
     if delivery() == "kept":
-        # It would put tokens into a log. A warning at the start says how e-mail is set up.
+        # Logging them would leak tokens. A warning at startup says how to set up e-mail.
         return 0
     sent = 0
     for user in _next("verification", User.objects.exclude(verification_wanted_at=None)):
@@ -135,12 +119,12 @@ def send_pending_emails() -> int:
             User.objects.filter(pk=user.pk, verification_wanted_at=wanted).update(verification_wanted_at=None)
             sent += 1
     for user in _next("sign-up notice", User.objects.exclude(sign_up_tried_at=None)):
-        if not user.is_active or _send("You have an account already", _sign_up_tried(user), user.email):
+        if not user.is_active or _send("You already have an account", _sign_up_tried(user), user.email):
             tried = user.sign_up_tried_at
             User.objects.filter(pk=user.pk, sign_up_tried_at=tried).update(sign_up_tried_at=None)
             sent += 1
     for user in _next("password reset", User.objects.exclude(password_reset_wanted_at=None)):
-        if not user.is_active or _send("Choose another password", _reset(user), user.email):
+        if not user.is_active or _send("Reset your Model gateway password", _reset(user), user.email):
             asked = user.password_reset_wanted_at
             User.objects.filter(pk=user.pk, password_reset_wanted_at=asked).update(password_reset_wanted_at=None)
             sent += 1
@@ -149,16 +133,16 @@ def send_pending_emails() -> int:
             asked = user.email_change_wanted_at
             User.objects.filter(pk=user.pk, email_change_wanted_at=asked).update(email_change_wanted_at=None)
             sent += 1
-    for invitation in _next("invitation", waiting().filter(sent_at=None).select_related("organization")):
-        if _send("You are invited", _invitation(invitation), invitation.email):
+    for invitation in _next("invitation", waiting().filter(sent_at=None).select_related("organization", "invited_by")):
+        if _send(*_invitation(invitation), invitation.email):
             Invitation.objects.filter(pk=invitation.pk).update(sent_at=timezone.now())
             sent += 1
     return sent
 
 
 def _next(kind: str, rows: QuerySet[_Row]) -> list[_Row]:
-    """Return the rows that follow those of the run before, and begin again behind the last: those that cannot be sent,
-    however many there are, keep no other waiting for more than a round."""
+    """Return the rows after those of the previous run, starting over after the last one: however many e-mails cannot
+    be sent, they delay the others by one round at most."""
     ordered, after = rows.order_by("pk"), _tried_last.get(kind)
     found = list(ordered.filter(pk__gt=after)[:_AT_ONCE]) if after is not None else []
     if len(found) < _AT_ONCE:
@@ -182,33 +166,40 @@ def _reset(user: User) -> str:
 
 
 def _send_email_change(user: User) -> bool:
-    """Ask at the new address, unless it has an account, and tell the old one; whether both went out."""
+    """Send a link to the new address, unless it has an account, and a notice to the old one; return success of both."""
     text = _CHANGE.format(place=settings.PUBLIC_URL, token=email_change_token(user))
     if not user.wanted_email or User.objects.filter(email=user.wanted_email).exists():
         return True
     notice = _CHANGE_ASKED.format(place=settings.PUBLIC_URL, wanted=user.wanted_email)
-    return _send("Your e-mail address is to change", notice, user.email) and _send(
+    return _send("Your e-mail address will change", notice, user.email) and _send(
         "Confirm your new e-mail address", text, user.wanted_email
     )
 
 
-def _invitation(invitation: Invitation) -> str:
-    organization = invitation.organization
-    # A name is somebody's words: on one line, and not so long as to tell a story.
-    name = "" if organization is None else " ".join(organization.name.split())[:60]
+def _invitation(invitation: Invitation) -> tuple[str, str]:
+    """Return subject and text."""
+    organization, by = invitation.organization, invitation.invited_by
+    name = "" if organization is None else _short(organization.name)
+    inviter = "" if by is None else _short(by.name) or by.email
     member = (
         ""
         if organization is None
         else _MEMBER.format(place=settings.PUBLIC_URL, organization=organization.id, identifier=invitation.id)
     )
-    return _INVITED.format(
-        what=f"join the organization “{name}”" if name else "sign up",
+    text = _INVITED.format(
+        inviter=inviter or "The operator",
+        what=f"join the organization “{name}” on" if name else "sign up at",
         place=settings.PUBLIC_URL,
-        email=invitation.email,
-        token=invitation_token(invitation),
         link=sign_up_link(invitation),
         member=member,
     )
+    invited = f"{inviter} invited you" if inviter else "You are invited"
+    return f"{invited} to {f'{name} on ' if name else ''}Model gateway", text
+
+
+def _short(name: str) -> str:
+    """Return a user's text on one line, too short for a message of their own."""
+    return " ".join(name.split())[:60]
 
 
 def _send(subject: str, text: str, address: str) -> bool:

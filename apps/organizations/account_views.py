@@ -58,7 +58,7 @@ class RequestPasswordReset(Endpoint):
     def post(self, request: Request) -> Response:
         """Send a token to an address, if an account has it: the answer is the same either way."""
         entrance.request_password_reset(address=address_of(request), **self.read(PasswordResetRequestShape))
-        return Response({"message": "If there is an account with this address, a message is on its way"})
+        return Response({"message": "If this address has an account, we have sent it a link"})
 
 
 class ResetPassword(Endpoint):
@@ -104,7 +104,7 @@ class SendVerificationEmail(Endpoint):
     def post(self, request: Request) -> Response:
         """Send a new confirmation token to an address, if an account has yet to confirm it: the answer is the same."""
         entrance.send_verification(address=address_of(request), **self.read(PasswordResetRequestShape))
-        return Response({"message": "If this address has yet to be confirmed, a message is on its way"})
+        return Response({"message": "If this address is not confirmed yet, we have sent it a link"})
 
 
 class ChangeEmail(MemberEndpoint):

@@ -1,6 +1,6 @@
-"""What can be done to users, organizations, their members and projects: each verb one transaction.
+"""Actions on users, organizations, members and projects, each in one transaction.
 
-Knows what belongs together. Must never know HTTP, nor whether the caller may: `access.py` says so beforehand.
+Callers have checked access (`access.py`).
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ from apps.organizations.row_locks import lock_row
 from apps.organizations.sessions import end_browser_sessions, end_sessions
 
 _WRONG = "Wrong e-mail address or password"
-_OR_NOT_CONFIRMED = f"{_WRONG}, or the address is not confirmed yet: open the link in the message that was sent to it"
+_OR_NOT_CONFIRMED = f"{_WRONG}, or the address is not confirmed yet: open the link that was sent to it"
 DEFAULT_ORGANIZATION, DEFAULT_PROJECT = "Default Organization", "Default Project"
 
 
 def sign_up(
     *, name: str, email: str, password: str, ref: str | None = None, invitation: str | None = None
 ) -> User | None:
-    """Create a user with an organization and a project of their own; return None while the address is to be confirmed.
+    """Create a user with their own organization and project; return None if the address must be confirmed first.
 
-    Where addresses are confirmed, one that has an account is answered alike, and its owner gets a message. Elsewhere
-    raises InvalidRequest (409). Raises Forbidden for whom `SIGN_UP` does not let in.
+    With confirmation on, an address with an account gets the same answer, and its owner an e-mail. Otherwise raises
+    InvalidRequest (409). Raises Forbidden if `SIGN_UP` does not admit the address.
 
-    `ref` is the id of the organization that sent them; one that does not exist is not recorded. An `invitation` was
-    sent to the address, so it needs no further message to be confirmed; whom it makes a member of an organization gets
-    none of their own beside it (docs/adr/0231).
+    `ref` is the id of the referring organization; unknown ids are ignored. An `invitation` was sent to the address and
+    so confirms it; a user who joins an organization by invitation gets no organization of their own (docs/adr/0231).
     """
     admitted = invitations.admit(email=email, token=invitation)
     stored = passwords.hash_of(password)
@@ -69,40 +68,40 @@ def sign_up(
 
 
 def _want_sign_up_notice(email: str) -> None:
-    """Have a message sent that tells the owner of an account that someone tried to sign up with its address."""
+    """Request an e-mail that tells the owner of an account that someone tried to sign up with its address."""
     users = User.objects.filter(email=User.normalize_username(email), is_active=True)
     users.update(sign_up_tried_at=timezone.now())
 
 
 def verify_email(*, user: User) -> bool:
-    """Note that a user reads the mail of their address; False when that was known."""
+    """Mark a user's address as confirmed; False if it already was."""
     return bool(User.objects.filter(pk=user.pk, email_verified_at=None).update(email_verified_at=timezone.now()))
 
 
 def want_verification(*, email: str) -> None:
-    """Have a message sent that lets a user confirm their address; nothing where that is done, or there is no user."""
+    """Request a confirmation e-mail; does nothing for a confirmed address or an unknown user."""
     users = User.objects.filter(email=User.normalize_username(email), email_verified_at=None, is_active=True)
     users.update(verification_wanted_at=timezone.now())
 
 
 def want_password_reset(*, email: str) -> None:
-    """Have a message sent that lets a user choose another password; nothing where there is no such user."""
+    """Request a password reset e-mail; does nothing for an unknown user."""
     users = User.objects.filter(email=User.normalize_username(email), is_active=True)
     users.update(password_reset_wanted_at=timezone.now())
 
 
 def reset_password(*, token: str, password: str) -> bool:
-    """Set the password of the user that a token was sent to; return False when the token is not valid.
+    """Set the password of the user in a token; return False if the token is invalid.
 
-    Second factors stay as they are.
+    Second factors stay.
 
-    An address that was not confirmed is from then on, and what was there before is gone.
+    An unconfirmed address becomes confirmed, and access from before the reset is removed.
     """
     if find_user_to_reset(token) is None:
         return False
     stored = passwords.hash_of(password)
     with transaction.atomic():
-        # Of two who bring the token at once, the second finds the password changed.
+        # If a token is sent twice at once, the second request finds the password changed.
         found = find_user_to_reset(token, lock=True)
         if found is None:
             return False
@@ -119,8 +118,8 @@ def reset_password(*, token: str, password: str) -> bool:
 def sign_in(*, email: str, password: str) -> User:
     """Return the user.
 
-    Raises Unauthenticated, alike and as late for an unknown address, a wrong password, and an address that has yet to
-    be confirmed: who tried to sign up with another's address does not learn from it whether there is an account.
+    Raises Unauthenticated with the same message and timing for an unknown address, a wrong password, and an unconfirmed
+    address, so that a sign-up with another person's address reveals no account.
     """
     user = User.objects.filter(email=User.normalize_username(email), is_active=True).first()
     if not passwords.matches(password, user.password if user else None) or user is None or not is_verified(user):
@@ -129,7 +128,7 @@ def sign_in(*, email: str, password: str) -> User:
 
 
 def set_password(*, user: User, password: str) -> None:
-    """Give a user another password; every session under the old one ends."""
+    """Set a user's password; ends every earlier session."""
     user.password = passwords.hash_of(password)
     with transaction.atomic():
         user.save(update_fields=["password", "updated_at"])
@@ -150,13 +149,13 @@ def create_organization(
 
 @transaction.atomic
 def create_further_organization(*, owner: User, name: str) -> Organization:
-    """Create an organization at a user's wish.
+    """Create an additional organization for a user.
 
-    Raises Forbidden when they own as many as they may: `User.organization_limit`, else the setting
-    ORGANIZATIONS_PER_USER. Deleted organizations do not count.
+    Raises Forbidden if they own the maximum: `User.organization_limit`, else the setting ORGANIZATIONS_PER_USER.
+    Deleted organizations do not count.
     """
     require_verified(owner)
-    # The lock makes requests of one user wait for each other, so that each counts the organizations of the others.
+    # The lock serializes requests of one user, so that each counts the organizations of the others.
     limit = User.objects.select_for_update(no_key=True).get(pk=owner.pk).organization_limit
     if limit is None:
         limit = settings.ORGANIZATIONS_PER_USER
@@ -177,7 +176,7 @@ def change_organization(*, organization: Organization, changes: Mapping[str, Any
 
 @transaction.atomic
 def delete_organization(*, organization: Organization) -> None:
-    """End an organization with its projects, and thereby its keys; `erasure.py` removes the data. Irreversible."""
+    """Delete an organization with its projects and keys; `erasure.py` removes the data. Irreversible."""
     row = lock_row(organization, NO_ORGANIZATION)
     _set(row, {"status": Organization.Status.DELETED, "auto_top_up_enabled": False})
     living = row.projects.exclude(status=Project.Status.DELETED)
@@ -187,7 +186,7 @@ def delete_organization(*, organization: Organization) -> None:
 
 @transaction.atomic
 def create_project(*, organization: Organization, fields: Mapping[str, Any]) -> Project:
-    """Create a project. Raises Forbidden when the plan's are used up, NotFound when the organization is deleted."""
+    """Create a project. Raises Forbidden at the plan's limit, NotFound if the organization is deleted."""
     limit = limits_of(lock_row(organization, NO_ORGANIZATION).plan).projects
     if limit is not None and organization.projects.exclude(status=Project.Status.DELETED).count() >= limit:
         raise Forbidden(f"Maximum {limit} projects per organization")
@@ -209,7 +208,7 @@ def change_project(*, project: Project, changes: Mapping[str, Any]) -> Project:
 
 
 def delete_project(*, project: Project) -> None:
-    """End a project, and thereby its keys. Irreversible. Raises NotFound when it already is."""
+    """Delete a project and revoke its keys. Irreversible. Raises NotFound if it already is deleted."""
     change_project(project=project, changes={"status": Project.Status.DELETED})
 
 
@@ -219,7 +218,7 @@ def add_member(*, organization: Organization, email: str, role: Role) -> Members
     lock_row(organization, NO_ORGANIZATION)
     user = User.objects.filter(email=User.normalize_username(email), is_active=True).first()
     if user is not None and settings.EMAIL_VERIFICATION and user.email_verified_at is None:
-        # Whoever signed up with the address need not be who has the mailbox.
+        # The person who signed up with an unconfirmed address may not own the mailbox.
         user = None
     if user is None:
         raise NotFound("There is no account with this e-mail address")
@@ -234,7 +233,7 @@ def add_member(*, organization: Organization, email: str, role: Role) -> Members
 
 @transaction.atomic
 def change_member(*, membership: Membership, role: Role) -> Membership:
-    """Give a member another role. Raises InvalidRequest for the last owner, NotFound for one who has left."""
+    """Change a member's role. Raises InvalidRequest for the last owner, NotFound for a former member."""
     row = _locked_member(membership, remains_owner=role == Role.OWNER)
     _record("member.update", row, {"email": row.user.email, **audit.changes_of(row, {"role": role})})
     _set(row, {"role": role})
@@ -243,9 +242,9 @@ def change_member(*, membership: Membership, role: Role) -> Membership:
 
 @transaction.atomic
 def remove_member(*, membership: Membership) -> int:
-    """End a membership, and with it the API keys that the member created there; return how many of those there were.
+    """End a membership and revoke the API keys that the member created there; return how many.
 
-    Raises InvalidRequest for the last owner, NotFound for one who has left.
+    Raises InvalidRequest for the last owner, NotFound for a former member.
     """
     row = _locked_member(membership, remains_owner=False)
     revoked = revocation.revoke(row.organization_id, row.user_id)
@@ -256,7 +255,7 @@ def remove_member(*, membership: Membership) -> int:
 
 @transaction.atomic
 def set_plan(*, organization: Organization, plan: Plan) -> None:
-    """Move an organization to another plan, without a term."""
+    """Move an organization to another plan without an end date."""
     changes = {"plan": plan, "plan_expires_at": None}
     _record("organization.update", organization, audit.changes_of(organization, changes))
     organization.plan, organization.plan_expires_at = plan, None
@@ -265,14 +264,14 @@ def set_plan(*, organization: Organization, plan: Plan) -> None:
 
 @transaction.atomic
 def sign_out(*, user: User) -> int:
-    """End every session of a user, of the API and of browsers; return how many there were."""
+    """End every session of a user, in the API and in browsers; return how many."""
     count = end_sessions(user) + end_browser_sessions(user)
     audit.record_of_account("user.sign_out", user=user, resource=user)
     return count
 
 
 def create_operator(*, email: str, password: str) -> User:
-    """Create a user who may enter the admin, or make an existing one an operator with this password."""
+    """Create an operator, or make an existing user an operator with this password."""
     stored = passwords.hash_of(password)
     with transaction.atomic():
         user, created = User.objects.get_or_create(
@@ -302,7 +301,7 @@ def _find_referrer(ref: str | None) -> Organization | None:
 
 
 def _locked_member(membership: Membership, *, remains_owner: bool) -> Membership:
-    """Return the membership as it is now; no other of the organization changes meanwhile, and an owner stays."""
+    """Return the current membership, locked within its organization; `remains_owner` false refuses the last owner."""
     members = Membership.objects.filter(organization=lock_row(membership.organization, NO_ORGANIZATION))
     row = members.filter(pk=membership.pk).select_related("user").first()
     if row is None:
@@ -314,7 +313,7 @@ def _locked_member(membership: Membership, *, remains_owner: bool) -> Membership
 
 
 def _set(row: Organization | Project | Membership, changes: Mapping[str, Any]) -> None:
-    """Write these columns and no other: money moves beside them."""
+    """Save only these columns: the ledger changes balances concurrently."""
     for name, value in changes.items():
         setattr(row, name, value)
     row.save(update_fields=[*changes, "updated_at"])

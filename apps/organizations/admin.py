@@ -47,15 +47,15 @@ else:
 
     _UserPage = UserAdmin
 
-# What registers pages without being named here.
+# Modules that register admin pages on import.
 __all__ = ["organization_admin"]
 
 admin.site.unregister((AuthToken, Group))
 
 
 class OperatorSignInForm(SignInForm):
-    """Signing in to the admin, no more often than signing in elsewhere: by passkey, or by password and, where one is
-    asked for, a code.
+    """Sign-in to the admin, rate-limited like any other: by passkey, or by password and, if enabled, a second-factor
+    code.
     """
 
     code = forms.CharField(
@@ -65,12 +65,12 @@ class OperatorSignInForm(SignInForm):
         widget=AdminTextInputWidget(attrs={"autocomplete": "one-time-code", "inputmode": "numeric"}),
     )
 
-    # What an authenticator answered, as JSON: put there by `passkeys.js`.
+    # The authenticator's response as JSON, filled in by `passkeys.js`.
     passkey = forms.CharField(required=False, max_length=MAX_ANSWER, widget=forms.HiddenInput())
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Neither is needed beside a passkey.
+        # A passkey needs neither.
         self.fields["username"].required = self.fields["password"].required = False
 
     @property
@@ -79,7 +79,7 @@ class OperatorSignInForm(SignInForm):
         return passkeys.are_on()
 
     def clean(self) -> dict[str, Any]:
-        """Count the try, then look at the passkey, or at password and code. Raises ValidationError."""
+        """Count the attempt, then check the passkey, or password and code. Raises ValidationError."""
         if self.cleaned_data.get("passkey"):
             return self._clean_passkey(self.cleaned_data["passkey"])
         for name in ("username", "password"):
@@ -104,7 +104,7 @@ class OperatorSignInForm(SignInForm):
         return cleaned
 
     def _clean_passkey(self, text: str) -> dict[str, Any]:
-        """Look at the passkey alone, whatever else was filled in."""
+        """Check the passkey alone and ignore other fields."""
         try:
             answer = read_answer(text)
             user = step_up.sign_in_with_passkey(answer, address=address_of(self.request) if self.request else "")
@@ -116,7 +116,7 @@ class OperatorSignInForm(SignInForm):
 
 
 class OperatorSetsPasswordForm(SetPasswordForm):
-    """Another password for a user; what the old one gave ends."""
+    """Sets another password for a user; ends their sessions."""
 
     @transaction.atomic
     def save(self, commit: bool = True) -> User:
@@ -131,11 +131,11 @@ admin.site.login_template = "admin/sign_in.html"
 
 
 class SignOutQuestion(ButtonQuestion):
-    """Whether somebody is to be signed out."""
+    """Asks whether to sign a user out."""
 
     text = (
-        "Every session of {row} ends at once: over the API, in the console and in this admin. The account stays "
-        "as it is, and so do API keys; whoever knows the password can sign in again."
+        "Ends every session of {row} at once: over the API, in the console and in this admin. The account and its "
+        "API keys stay; the user can sign in again."
     )
 
 
@@ -147,22 +147,22 @@ def end_sessions_of(page: Any, user: User, fields: Mapping[str, Any]) -> Done:
 
 
 class NewOrganizationQuestion(ButtonQuestion):
-    """Ask for the name of an organization for a user."""
+    """Asks for the name of a new organization for a user."""
 
-    text = "{row} becomes its owner. It begins on the free plan, with a default project and no credits."
+    text = "{row} becomes its owner. It starts on the free plan, with a default project and no credits."
     name = forms.CharField(max_length=255, widget=AdminTextInputWidget())
 
 
 @button("Create organization", permission="organizations.add_organization", question=NewOrganizationQuestion)
 def create_organization_for(page: Any, user: User, fields: Mapping[str, Any]) -> Done:
-    """Create an organization that a user owns, whatever their limit is."""
+    """Create an organization for a user, regardless of their limit."""
     made = create_organization(owner=user, name=fields["name"])
     return Done(f"{made.name} was created; {user} owns it")
 
 
 @admin.register(User)
 class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
-    """People; `is_staff` makes an operator."""
+    """Users; `is_staff` makes an operator."""
 
     actions_detail = ("create_organization_for", "end_sessions_of")
     create_organization_for = create_organization_for
@@ -171,7 +171,7 @@ class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
         "organizations": "Where the person is a member, and as what.",
         "last_login": "When the person last entered this admin (UTC); empty: never.",
         "name": "As the person gave it.",
-        "is_active": "Off: nobody can sign in as this user; API keys that they created still work.",
+        "is_active": "Off: the user cannot sign in; API keys that they created still work.",
         "is_staff": "Makes an operator, who may enter this admin.",
         "organization_limit": "How many organizations the person may own; empty: ORGANIZATIONS_PER_USER.",
         "email_verified_at": "When the address was confirmed; empty until then.",
@@ -192,36 +192,36 @@ class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
     )
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """Return the form of a new user, or of one that there is."""
+        """Return the form for a new or an existing user."""
         return super().get_form(request, obj, change=change, **kwargs)
 
     @transaction.atomic
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
-        """Save the user; a new one is taken as confirmed, and one who is switched off is signed out for good."""
+        """Save the user; a new one counts as confirmed, a deactivated one is signed out everywhere."""
         if not change:
-            # The operator who makes an account answers for its address.
+            # The operator who creates an account vouches for its address.
             obj.email_verified_at = timezone.now()
         super().save_model(request, obj, form, change)
         if change and "is_active" in form.changed_data and not obj.is_active:
             access_switched_off(obj)
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
-        """Set another's password; one's own takes proof, which the console asks for."""
+        """Set another user's password; operators change their own with re-authentication."""
         if id == str(request.user.pk):
-            messages.error(request, "Your own password is changed here, with proof of who you are.")
+            messages.error(request, "To change your own password, confirm your identity here first.")
             return HttpResponseRedirect(reverse("console:account"))
         return super().user_change_password(request, id, form_url)
 
     @admin.display(description="Organizations")
     def organizations(self, user: User) -> str:
-        """Return the organizations that the user is a member of, with the role there."""
+        """Return the user's organizations with their role in each."""
         places = Membership.objects.filter(user=user).select_related("organization").order_by("id")
         return format_html_join(", ", "{} ({})", ((link_to(one.organization), one.role) for one in places)) or "none"
 
 
 @admin.register(Invitation)
 class InvitationAdmin(ReadAdmin):
-    """Who was invited to what; `manage.py invite` invites. Deleting one withdraws it."""
+    """Invitations, created by `manage.py invite` and members. Deleting one withdraws it."""
 
     list_display = ("email", "role", "organization", "expires_at", "sent_at", "accepted_at")
     list_select_related = ("organization",)
@@ -229,30 +229,30 @@ class InvitationAdmin(ReadAdmin):
     ordering = ("-id",)
     fields = ("email", "role", "organization", "invited_by", "expires_at", "sent_at", "accepted_at", "created_at")
     help_texts = {
-        "role": "What the person will be in the organization.",
+        "role": "The role of the invited person in the organization.",
         "organization": "Which one; empty: the person signs up with an organization of their own.",
-        "invited_by": "Empty: somebody at the operator's machine.",
-        "expires_at": "When it is no longer taken (UTC).",
+        "invited_by": "Empty: invited from the command line.",
+        "expires_at": "When it expires (UTC).",
         "sent_at": "When the e-mail was sent (UTC); empty: not yet.",
         "accepted_at": "When it was accepted (UTC); empty: not yet.",
     }
 
 
 class FactorAdmin(ReadAdmin):
-    """What people sign in with beside a password; `thing` is what the audit log calls one.
+    """Second factors of users; `thing` is the resource type in the audit log.
 
-    One's own are removed on the page of one's sign-in methods, with proof of who asks.
+    Operators remove their own on the page of their sign-in methods, after re-authentication.
     """
 
     thing: ClassVar[str]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Of others' alone."""
+        """Allow deleting other users' factors only."""
         return (obj is None or obj.user_id != request.user.pk) and super().has_delete_permission(request, obj)
 
     @transaction.atomic
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Delete it, and take it down in the organizations of its user."""
+        """Delete the factor and record it in the audit log of the user's organizations."""
         operator, user = request.user if isinstance(request.user, User) else None, obj.user
         with audit.acting(operator, AuditEntry.ActorType.ADMIN):
             audit.record_of_account(f"{self.thing}.delete", user=user, resource=obj)
@@ -263,7 +263,7 @@ class FactorAdmin(ReadAdmin):
 
 @admin.register(Passkey)
 class PasskeyAdmin(FactorAdmin):
-    """Who has passkeys. Deleting a user's last one, where there is no app, lets them in with the password alone."""
+    """Passkeys of users. Deleting the last one of a user without an authenticator app leaves only the password."""
 
     thing = "passkey"
     list_display = ("user", "name", "backed_up", "last_used_at", "created_at")
@@ -274,13 +274,13 @@ class PasskeyAdmin(FactorAdmin):
     help_texts = {
         "transports": "How the authenticator is reached, such as internal, usb, nfc.",
         "backed_up": "Whether copies of it are kept elsewhere, as password managers do.",
-        "last_used_at": "When somebody last signed in with it (UTC); empty: never.",
+        "last_used_at": "When it was last used to sign in (UTC); empty: never.",
     }
 
 
 @admin.register(TwoFactor)
 class TwoFactorAdmin(FactorAdmin):
-    """Who has an authenticator app or recovery codes. Without passkeys, deleting one leaves the password alone."""
+    """Authenticator apps and recovery codes. Without passkeys, deleting one leaves only the password."""
 
     thing = "two_factor"
 
@@ -294,19 +294,19 @@ class TwoFactorAdmin(FactorAdmin):
     }
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the page on which operators see to their own."""
+        """Add the page where operators manage their own sign-in methods."""
         page = self.admin_site.admin_view(lambda request: sign_in_methods(request, self.admin_site))
         return [path("mine/", page, name="organizations_twofactor_mine"), *super().get_urls()]
 
 
 @admin.register(Group)
 class OperatorGroupAdmin(GroupAdmin, RowAdmin):
-    """What operators who are no superusers may do."""
+    """Groups of permissions for operators who are not superusers."""
 
 
 @admin.register(AuthToken)
 class SessionAdmin(ReadAdmin):
-    """Sessions, without what could be presented as one. Deleting one ends it."""
+    """Sessions, without their tokens. Deleting one ends it."""
 
     list_display = ("user", "created", "expiry")
     list_select_related = ("user",)

@@ -1,8 +1,8 @@
-"""Admin buttons that act: each asks what it needs on a page of its own, and is done once however often clicked.
+"""Admin buttons: each asks for its input on a separate page and runs once, however often it is clicked.
 
-A button is a function of the page, the row and what was answered; it calls the same actions as the API, in one
-transaction with its audit entries and with the note that it was done (`idempotency.py`). What has to be asked of
-others follows outside of the transaction (`finish`). Must never know a table, nor decide what may be done.
+A button is a function of the admin page, the row and the submitted fields. It calls the same actions as the API, in one
+transaction with their audit entries and the idempotency record (`idempotency.py`). Calls to other services follow
+outside the transaction (`finish`).
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from apps.organizations import audit, idempotency
 from apps.organizations.audited_admin import operator_of
 from apps.organizations.models import DELETED, AuditEntry
 
-# Seconds that a second click waits for what the first one does, and between its looks.
+# Seconds that a second click waits for the first, and between checks.
 PATIENCE, PAUSE = 15.0, 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of it. `secret` is shown once; `reference` is what `finish` goes on with; `level` is Django's."""
+    """The result. `secret` is shown once; `reference` is passed to `finish`; `level` is Django's message level."""
 
     message: str
     secret: str = ""
@@ -53,10 +53,10 @@ class Done:
 
 
 class ButtonQuestion(forms.Form):
-    """What a button asks; without fields it only asks whether. `row` is what it is about, None for a table."""
+    """The form of a button; without fields it only asks for confirmation. `row` is None for a button of the table."""
 
     once = forms.RegexField(r"^[0-9a-f]{32}$", widget=forms.HiddenInput)
-    # What happens, where one paragraph says it: `{row}` stands for the row, `{row.name}` for a column.
+    # The explanation, if one paragraph is enough: `{row}` is the row, `{row.name}` a column.
     text: ClassVar[str] = ""
 
     def __init__(self, *args: Any, row: Any = None, **kwargs: Any) -> None:
@@ -65,7 +65,7 @@ class ButtonQuestion(forms.Form):
 
     @property
     def lines(self) -> list[str]:
-        """What happens, a paragraph each, said above the fields."""
+        """Paragraphs of explanation above the fields."""
         return [self.text.format(row=self.row)] if self.text else []
 
 
@@ -76,18 +76,18 @@ Page = Callable[[Any, HttpRequest, Any], HttpResponse]
 
 
 def anyone(row: Any) -> bool:
-    """Offer a button whatever the row is."""
+    """Offer a button on every row."""
     return True
 
 
 def is_living(row: Any) -> bool:
-    """Offer a button on rows that are not deleted, by their `status`."""
+    """Offer a button on rows whose `status` is not deleted."""
     return bool(row.status != DELETED)
 
 
 @dataclass(frozen=True, slots=True)
 class _Button:
-    """A button as it was described; `permission` is Django's, such as `billing.add_transaction`."""
+    """A declared button; `permission` is Django's, such as `billing.add_transaction`."""
 
     name: str
     title: str
@@ -102,11 +102,11 @@ class _Button:
 def button(
     title: str, *, permission: str, icon: str = "", danger: bool = False, **options: Any
 ) -> Callable[[Act], View]:
-    """Make a function of page, row and answers a button of a page: named in `actions_detail`, or in `actions_list`
-    for one that is about the table (its row is None).
+    """Turn a function of page, row and fields into a button: list it in `actions_detail`, or in `actions_list` for a
+    button of the table (its row is None).
 
-    Options are `question` (a form), `offered` (of which rows) and `finish` (what follows outside of the transaction,
-    also after a repetition). What the function raises as ApiError is told beside the fields, and undoes all of it.
+    Options are `question` (a form), `offered` (for which rows) and `finish` (runs after the transaction, also on a
+    repeated click). An ApiError is shown beside its field and rolls everything back.
     """
 
     def made(act: Act) -> View:
@@ -122,7 +122,7 @@ def button(
 
 
 def page_button(title: str, *, permission: str, icon: str = "") -> Callable[[Page], View]:
-    """Make a function of page, request and row a button that leads to what the function shows; it changes nothing."""
+    """Turn a function of page, request and row into a button that opens a page; it changes nothing."""
 
     def made(page: Page) -> View:
         described = _Button(page.__name__, title, permission, _nothing)
@@ -141,8 +141,8 @@ def _nothing(admin: Any, row: Any, fields: Mapping[str, Any]) -> Done:
 
 
 def _shown(view: View, described: _Button, icon: str) -> View:
-    """Return a view as a button of the library's. Its permission is asked for here: the library would look it up in
-    the database when the product starts."""
+    """Return a view as a button of unfold. The permission is checked here, because unfold would look it up in the
+    database at startup."""
     variant = ActionVariant.DANGER if described.danger else ActionVariant.DEFAULT
     url = described.name.replace("_", "-")
     shown = action(description=described.title, url_path=url, icon=icon or None, variant=variant)(view)
@@ -151,7 +151,7 @@ def _shown(view: View, described: _Button, icon: str) -> View:
 
 
 def _permitted_row(button: _Button, admin: RowAdmin, request: HttpRequest, object_id: str | None) -> Any:
-    """Return the row that a button is about, None for a table. Raises Http404, PermissionDenied."""
+    """Return the row of a button, None for the table. Raises Http404, PermissionDenied."""
     row = None if object_id is None else admin.get_object(request, unquote(object_id))
     if object_id is not None and row is None:
         raise Http404
@@ -161,10 +161,10 @@ def _permitted_row(button: _Button, admin: RowAdmin, request: HttpRequest, objec
 
 
 class ButtonsAdmin(RowAdmin):
-    """A page that shows those buttons that can be pressed."""
+    """An admin page that shows only the buttons that are available."""
 
     def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
-        """Return the buttons of a row that its state, and the operator's permissions, allow."""
+        """Return the buttons of a row that its state and the operator's permissions allow."""
         found = self._permitted(request, super().get_actions_detail(request, object_id))  # type: ignore[misc]  # the library says nothing of types
         row = self.get_object(request, unquote(str(object_id))) if found else None
         return [one for one in found if row is not None and one.method.described.offered(row)]
@@ -174,7 +174,7 @@ class ButtonsAdmin(RowAdmin):
         return self._permitted(request, super().get_actions_list(request))  # type: ignore[misc]  # the library says nothing of types
 
     def _permitted(self, request: HttpRequest, buttons: list[Any]) -> list[Any]:
-        """Return those of the buttons that the operator's permissions allow."""
+        """Return the buttons that the operator's permissions allow."""
         return [one for one in buttons if request.user.has_perm(one.method.described.permission)]
 
 
@@ -195,7 +195,7 @@ def _answer(button: _Button, request: HttpRequest, admin: RowAdmin, row: Any) ->
 
 
 def _do(button: _Button, admin: RowAdmin, request: HttpRequest, row: Any, form: ButtonQuestion) -> HttpResponse:
-    """Do it, unless the same click did it before, and tell what came of it. Raises ApiError."""
+    """Run the action unless the same click already did, and show its result. Raises ApiError."""
     claim = _claim_of(button, admin, request)
     done = _found_answer(claim)
     if done is None:
@@ -214,7 +214,7 @@ def _do(button: _Button, admin: RowAdmin, request: HttpRequest, row: Any, form: 
 
 
 def _act(button: _Button, admin: RowAdmin, request: HttpRequest, row: Any, fields: Mapping[str, Any]) -> Response:
-    """Do it, and write it into the admin's own journal too, in the caller's transaction."""
+    """Run the action and log it in Django's admin log, in the caller's transaction."""
     done = button.act(admin, row, fields)
     LogEntry.objects.create(
         user_id=cast(Any, request.user.pk),
@@ -228,7 +228,7 @@ def _act(button: _Button, admin: RowAdmin, request: HttpRequest, row: Any, field
 
 
 def _act_once(claim: idempotency.Claim, work: Callable[[], Response]) -> Done:
-    """Do it, or wait for whoever does it and return what came of it. Raises ApiError."""
+    """Run the action, or wait for a concurrent click and return its result. Raises ApiError."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -248,7 +248,7 @@ def _found_answer(claim: idempotency.Claim) -> Done | None:
 
 
 def _claim_of(button: _Button, admin: RowAdmin, request: HttpRequest) -> idempotency.Claim:
-    """Return whose click it is; the same page sent twice is one."""
+    """Return the idempotency claim of a click; the same page submitted twice is one click."""
     said = sorted((name, values) for name, values in request.POST.lists() if name != "csrfmiddlewaretoken")
     fingerprint = hmac.digest(settings.SECRET_KEY.encode(), json.dumps([request.path, said]).encode(), "sha256")
     route = f"admin:{admin.model._meta.label_lower}:{button.name}"
@@ -261,12 +261,12 @@ def _ask(button: _Button, admin: RowAdmin, request: HttpRequest, row: Any, form:
 
 
 def page_context(admin: RowAdmin, request: HttpRequest, row: Any) -> dict[str, Any]:
-    """Return what every page behind a button shows."""
+    """Return the template context shared by all pages of buttons."""
     return {**admin.admin_site.each_context(request), "media": admin.media, "about": row}
 
 
 def _too_late(button: _Button, admin: RowAdmin, request: HttpRequest, row: Any) -> HttpResponse:
-    messages.error(request, f"{button.title}: not possible here, or done already")
+    messages.error(request, f"{button.title}: not possible here, or already done")
     return HttpResponseRedirect(address_of_row(admin, row))
 
 
@@ -277,7 +277,7 @@ def address_of_row(admin: RowAdmin, row: Any) -> str:
 
 
 def _add_error(form: ButtonQuestion, error: ApiError) -> None:
-    """Tell what was refused beside the field that it is about, else above them all."""
+    """Add the error to the field that it names, else to the form."""
     issues = error.issues if isinstance(error, InvalidFields) else [Issue(error.param or "", error.message)]
     for path, message in issues:
         field = path if path in form.fields else None

@@ -1,8 +1,7 @@
-"""Rate limiter of sign-ins and other attempts: a sliding window for each address, and account at an address.
+"""Rate limiter of sign-ins and other attempts: a sliding window for each address, and for each account and address.
 
-Whoever guesses at an account locks themselves out and nobody else: its owner comes from another address. Guesses from
-many addresses at once meet a far wider bound of the account, which addresses that its owner signed in from are not held
-to. Knows counts and windows, kept in Redis. Must never know a password.
+An attacker who guesses at an account locks out only their own address; the owner signs in from another. Guesses from
+many addresses share a much wider limit per account, which addresses of the owner's earlier sign-ins do not have.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AttemptLimit:
-    """At most `count` tries in any `seconds`."""
+    """At most `count` attempts in any `seconds`."""
 
     name: str
     count: int
@@ -51,13 +50,13 @@ PASSKEY_PER_ADDRESS = AttemptLimit("passkey:address", 60)
 PASSKEY_PER_USER = AttemptLimit("passkey:user", 60, 600)
 VERIFY_PER_ADDRESS = AttemptLimit("verify-email:address", 60)
 RESET_PER_ADDRESS = AttemptLimit("password-reset:address", 20)
-# Messages that can be requested without signing in, by address: to confirm it, to choose another password, to sign up.
+# E-mails that can be requested without signing in, by address: confirmation, password reset, sign-up.
 MESSAGES_PER_EMAIL = AttemptLimit("messages:email", 5, 3_600)
 MESSAGES_PER_USER = AttemptLimit("verification-email:user", 5, 3_600)
 INVITATIONS_PER_ORGANIZATION = AttemptLimit("invitation:organization", 50, 3_600)
 INVITATIONS_PER_ACCOUNT = AttemptLimit("invitation:account", 10, 3_600)
-# Seconds for which an address is remembered that somebody signed in from, and how many of an account.
-KNOWN_FOR, MOST_KNOWN = 30 * 24 * 3_600, 20
+# Seconds for which an account's sign-in addresses are remembered, and how many of them.
+KNOWN_FOR, MAX_KNOWN = 30 * 24 * 3_600, 20
 
 # Returns the milliseconds to wait; 0 when every rate allows the try, which then counts against all of them.
 _TRY = LuaScript(
@@ -89,7 +88,7 @@ _TRY = LuaScript(
 
 
 def count_sign_in(account: str, address: str) -> None:
-    """Count a try to sign in, before the password is looked at. Raises RateLimited."""
+    """Count a sign-in attempt, before the password is checked. Raises RateLimited."""
     claims = [(SIGN_IN_PER_ADDRESS, address), (SIGN_IN_PER_ACCOUNT_AND_ADDRESS, f"{address}\n{account}")]
     if not is_known(account, address):
         claims.append((SIGN_IN_PER_ACCOUNT, account))
@@ -97,10 +96,10 @@ def count_sign_in(account: str, address: str) -> None:
 
 
 def count_code(user: str, source: str, *, is_known: bool) -> None:
-    """Count a try with an app's code from an address, or in a session. Raises RateLimited.
+    """Count an attempt with an app's code from an address or in a session. Raises RateLimited.
 
-    A stranger who knows the password uses up the tries of strangers alone: the user goes on from addresses that they
-    signed in from (`is_known`), in their sessions, and with passkeys and recovery codes.
+    A stranger with the password exhausts only the limit of unknown addresses: the user can still sign in from addresses
+    that they used before (`is_known`), in their sessions, and with passkeys and recovery codes.
     """
     one = f"{user}\n{source}"
     claims = [(CODE_PER_SOURCE, one), (CODE_PER_SOURCE_A_DAY, one)]
@@ -110,17 +109,17 @@ def count_code(user: str, source: str, *, is_known: bool) -> None:
 
 
 def count_recovery_code(user: str, source: str) -> None:
-    """Count a try with a recovery code from an address, or in a session. Raises RateLimited."""
+    """Count an attempt with a recovery code from an address or in a session. Raises RateLimited."""
     count_attempt((RECOVERY_CODE_PER_SOURCE, f"{user}\n{source}"))
 
 
 def remember_address(account: str, address: str) -> None:
-    """Note that the account's owner signed in from the address."""
+    """Remember that the account's owner signed in from the address."""
     key = _known_key(account)
     try:
         pipe = client().pipeline(transaction=False)
         pipe.zadd(key, {_digest(address): time.time()})
-        pipe.zremrangebyrank(key, 0, -MOST_KNOWN - 1)
+        pipe.zremrangebyrank(key, 0, -MAX_KNOWN - 1)
         pipe.expire(key, KNOWN_FOR)
         pipe.execute()
     except RedisError as error:
@@ -128,7 +127,7 @@ def remember_address(account: str, address: str) -> None:
 
 
 def forget_addresses(account: str) -> None:
-    """Forget where the account's owner signed in from: another may have known the credentials until now."""
+    """Forget the account's sign-in addresses: another person may have known the credentials until now."""
     try:
         client().delete(_known_key(account))
     except RedisError as error:
@@ -136,7 +135,7 @@ def forget_addresses(account: str) -> None:
 
 
 def is_known(account: str, address: str) -> bool:
-    """Tell whether the account's owner signed in from the address of late; False when the store does not answer."""
+    """Return whether the account's owner signed in from the address recently; False if the store does not answer."""
     try:
         since = client().zscore(_known_key(account), _digest(address))
     except RedisError:
@@ -153,9 +152,9 @@ def _digest(subject: str) -> str:
 
 
 def count_attempt(*claims: tuple[AttemptLimit, str]) -> None:
-    """Count a try against each rate and whom it is about. Raises RateLimited; a refused try is not counted.
+    """Count an attempt against each limit. Raises RateLimited; a refused attempt is not counted.
 
-    Without Redis nothing can be counted, and people can still sign in.
+    Without Redis nothing is counted, and users can still sign in.
     """
     keys = [tagged_key("attempts", f"throttle:{rate.name}:{_digest(subject)}") for rate, subject in claims]
     bounds = [number for rate, _ in claims for number in (rate.count, rate.seconds * 1000)]

@@ -1,8 +1,7 @@
-"""The audit log: who did what to which thing of an organization, from where. Written in the change's transaction.
+"""The audit log: every change to an organization, with the user, the resource and the origin.
 
-Every verb that changes something of an organization calls `record` inside its transaction: what is undone was not done.
-Who acts is set once, where the caller is recognized. Must never take down a secret: `details` are the words of the
-change, and of secrets their mask.
+Each action calls `record` in its own transaction, so a rolled-back change leaves no entry. The acting user is set once,
+when the request is authenticated. Secrets never enter `details`; only their masks do.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from apps.organizations.models import AuditEntry, Membership, Organization, User
 Actor = tuple[AuditEntry.ActorType, User | None]
 SYSTEM: Actor = (AuditEntry.ActorType.SYSTEM, None)
 _actor: ContextVar[Actor] = ContextVar("actor", default=SYSTEM)
-# Characters of one changed value that are kept.
+# Characters kept of one changed value.
 MAX_VALUE = 300
 
 
 @contextmanager
 def acting(user: User | None = None, kind: AuditEntry.ActorType = AuditEntry.ActorType.SESSION) -> Iterator[None]:
-    """Let everything inside be done by this user; by the machine itself without one."""
+    """Record everything inside as done by this user; without one, by the machine itself."""
     token = _actor.set((kind, user) if user else SYSTEM)
     try:
         yield
@@ -39,14 +38,14 @@ def acting(user: User | None = None, kind: AuditEntry.ActorType = AuditEntry.Act
 
 
 def act_as(user: User) -> None:
-    """Say who a request has turned out to come from; whoever serves it has opened `acting`."""
+    """Set the user of the request, inside an open `acting`."""
     _actor.set((AuditEntry.ActorType.SESSION, user))
 
 
 def record(action: str, *, organization_id: UUID, resource: Model, details: Mapping[str, Any] | None = None) -> None:
-    """Take down that the one who acts did `action` (`thing.verb`) to a thing of the organization.
+    """Record that the acting user did `action` (`thing.verb`) to a resource of the organization.
 
-    To be called in the transaction that makes the change. `details` are JSON, moments and amounts.
+    Call it in the transaction of the change. `details` may hold JSON values, datetimes and Decimals.
     """
     kind, user = _actor.get()
     where = origin.current()
@@ -66,9 +65,9 @@ def record(action: str, *, organization_id: UUID, resource: Model, details: Mapp
 
 
 def record_of_account(action: str, *, user: User, resource: Model, details: Mapping[str, Any] | None = None) -> None:
-    """Take down in every organization of a user what was done to how they sign in, in the same transaction.
+    """Record a change of a user's sign-in methods in each of their organizations, in the same transaction.
 
-    Who can sign in as a member matters to whom they are a member of.
+    Organizations need to know how their members can sign in.
     """
     organizations = Membership.objects.filter(user=user).exclude(organization__status=Organization.Status.DELETED)
     for organization_id in organizations.order_by("organization_id").values_list("organization_id", flat=True):
@@ -76,7 +75,7 @@ def record_of_account(action: str, *, user: User, resource: Model, details: Mapp
 
 
 def changes_of(row: Model, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what setting these columns changes, as `{column: {from, to}}`; to be asked before they are set."""
+    """Return the changes of these columns as `{column: {from, to}}`; call it before they are set."""
     before = {name: getattr(row, name) for name in changes}
     return {
         "changes": {
@@ -88,7 +87,7 @@ def changes_of(row: Model, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def audit_value(value: Any) -> Any:
-    """Return a value as JSON, as short as it is needed; a row as its id."""
+    """Return a value as JSON, shortened; a row as its id."""
     match value:
         case Model():
             return str(value.pk)

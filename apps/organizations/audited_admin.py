@@ -1,8 +1,4 @@
-"""Admin pages whose changes by operators are written to an organization's audit log, which is their history.
-
-Knows how the admin saves and deletes, and that the apps' actions write their audit entries themselves. Must never know
-a table but the audit log's.
-"""
+"""Admin pages that write operators' changes to the organization's audit log and show it as the row's history."""
 
 from __future__ import annotations
 
@@ -24,17 +20,17 @@ from apps.kernel.errors import ApiError
 from apps.organizations import audit
 from apps.organizations.models import DELETED, AuditEntry, User
 
-# Entries of the audit log that a history shows.
+# Entries of the audit log in a history.
 SHOWN_ENTRIES = 200
 
 
 def operator_of(request: HttpRequest) -> User | None:
-    """Return who acts in the admin."""
+    """Return the operator of a request."""
     return request.user if isinstance(request.user, User) else None
 
 
 def lines_of(entry: AuditEntry) -> str:
-    """Return what an entry of the audit log says, a line a column."""
+    """Return an audit entry as text, one line a column."""
     changes = entry.details.get("changes")
     lines: list[tuple[str, object]] = [
         (name, f"{_text_of(change.get('from'))} → {_text_of(change.get('to'))}")
@@ -45,7 +41,7 @@ def lines_of(entry: AuditEntry) -> str:
 
 
 def cells_of(entry: AuditEntry) -> tuple[str, str, str, str]:
-    """Return an entry of the audit log as a row of a table: when, what, details, who."""
+    """Return an audit entry as table cells: time, action, details, user."""
     who = f"{entry.actor_email} ({entry.actor_type})" if entry.actor_email else entry.actor_type
     return f"{entry.created_at:%Y-%m-%d %H:%M:%S}", entry.action, lines_of(entry), who
 
@@ -55,22 +51,22 @@ def _text_of(value: Any) -> str:
 
 
 class AuditedAdmin(RowAdmin):
-    """Rows of an organization; `thing` is what the audit log calls one."""
+    """Rows of an organization; `thing` is the resource type in the audit log."""
 
     thing: ClassVar[str]
 
     def formfield_for_choice_field(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Offer no status `deleted`: deleting is more than a word in a column, and has a button of its own."""
+        """Offer no status `deleted`: deleting does more than set a column, and has its own button."""
         if db_field.name == "status":
             kwargs["choices"] = [one for one in db_field.get_choices(include_blank=False) if one[0] != DELETED]
         return super().formfield_for_choice_field(db_field, request, **kwargs)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Of what is not deleted."""
+        """Allow changes only to rows that are not deleted."""
         return getattr(obj, "status", "") != DELETED and super().has_change_permission(request, obj)
 
     def save_model(self, request: HttpRequest, obj: Any, form: ModelForm[Any], change: bool) -> None:
-        """Save, and take it down; the admin does both in one transaction."""
+        """Save and record, in the admin's transaction."""
         super().save_model(request, obj, form, change)
         changes = {
             name: {
@@ -82,20 +78,20 @@ class AuditedAdmin(RowAdmin):
         self._record(request, "update" if change else "create", obj, {"changes": changes})
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Delete one, and take it down."""
+        """Delete and record."""
         self._record(request, "delete", obj, {"name": str(obj)})
         super().delete_model(request, obj)
 
     @transaction.atomic
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Delete one by one."""
+        """Delete the rows one by one."""
         for row in queryset:
             self.delete_model(request, row)
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show what the audit log has of a row, whoever did it: the API, an operator, a command."""
+        """Show the audit entries of a row: from the API, operators and commands."""
         row = self.get_object(request, object_id)
         if row is None or not self.has_view_or_change_permission(request, row):
             raise Http404
@@ -107,7 +103,7 @@ class AuditedAdmin(RowAdmin):
                 "caption": f"History of {row}",
                 "headers": ("When (UTC)", "What", "Details", "Who"),
                 "rows": [cells_of(entry) for entry in entries.order_by("-id")[:SHOWN_ENTRIES]],
-                "empty": "Nothing was changed since it was made.",
+                "empty": "No changes yet.",
             },
             "opts": self.opts,
             "original": row,
@@ -131,13 +127,13 @@ def _refuse(form: Any, words: str) -> None:
 
 
 class ActingAdmin(AuditedAdmin):
-    """Rows that are changed by the same actions as over the API, which take down what they do.
+    """Rows that are changed by the API's actions, which write their own audit entries.
 
-    What an action refuses is told on the page, and nothing of it is done.
+    If an action refuses, the page shows its error and nothing is saved.
     """
 
     def create_row(self, row: Any, fields: Mapping[str, Any]) -> Model:
-        """Make the row that a form describes, and return it. Raises ApiError."""
+        """Create the row of a form and return it. Raises ApiError."""
         raise NotImplementedError
 
     def change_row(self, row: Any, changes: Mapping[str, Any]) -> None:
@@ -149,7 +145,7 @@ class ActingAdmin(AuditedAdmin):
         raise NotImplementedError
 
     def save_model(self, request: HttpRequest, obj: Any, form: ModelForm[Any], change: bool) -> None:
-        """Let the action make or change the row."""
+        """Create or change the row with the action."""
         with audit.acting(operator_of(request), AuditEntry.ActorType.ADMIN):
             if not change:
                 made = self.create_row(obj, form.cleaned_data)
@@ -157,27 +153,27 @@ class ActingAdmin(AuditedAdmin):
                 return
             changes = self.changes_of(form)
             if changes:
-                # As it was: the form has written into `obj` what the action is to compare it with.
+                # Read again: the form has already written into `obj`, and the action compares with the old values.
                 self.change_row(type(obj)._default_manager.get(pk=obj.pk), changes)
 
     def changes_of(self, form: ModelForm[Any]) -> dict[str, Any]:
-        """Return the columns that a form changes; what else it asks is the page's own."""
+        """Return the columns that the form changes, without fields that are not columns."""
         columns = {field.name for field in form._meta.model._meta.concrete_fields}
         return {name: form.cleaned_data[name] for name in form.changed_data if name in columns}
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Let the action delete the row."""
+        """Delete the row with the action."""
         with audit.acting(operator_of(request), AuditEntry.ActorType.ADMIN):
             self.delete_row(obj)
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """Return the form; one that says what was refused, where something was."""
+        """Return the form; after a refusal, one with its error."""
         form: Any = super().get_form(request, obj, change, **kwargs)
         words = getattr(request, "refused", None)
         return form if words is None else type(form)(form.__name__, (form,), {"clean": partialmethod(_refuse, words)})
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Tell what an action refuses above what was typed; the transaction around it is undone."""
+        """Show an action's refusal above the form; the transaction is rolled back."""
         try:
             return super().changeform_view(request, *args, **kwargs)
         except ApiError as error:
@@ -185,11 +181,11 @@ class ActingAdmin(AuditedAdmin):
             return super().changeform_view(request, *args, **kwargs)
 
     def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Tell what an action refuses; the transaction around it is undone."""
+        """Show an action's refusal; the transaction is rolled back."""
         return self._telling(request, super().delete_view, *args, **kwargs)
 
     def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Tell what an action refuses; the transaction around it is undone."""
+        """Show an action's refusal; the transaction is rolled back."""
         return self._telling(request, super().changelist_view, *args, **kwargs)
 
     def _telling(self, request: HttpRequest, view: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

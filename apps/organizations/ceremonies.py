@@ -1,6 +1,6 @@
-"""Challenges for authenticators: drawn here, kept here for five minutes, good once, and for one purpose of one person.
+"""Challenges for authenticators: stored in Valkey for five minutes, usable once, for one purpose of one user.
 
-Knows Valkey. A challenge that is asked for is gone, whatever comes of it. Must never know a credential.
+Reading a challenge deletes it, whether the answer is valid or not.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from apps.organizations.models import User
 log = structlog.get_logger(__name__)
 
 LASTS: Final = 300
-# Characters of what names a ceremony, and more than any has.
+# Maximum characters of a ceremony's id; real ones are shorter.
 MAX_ID: Final = 64
 _CHALLENGE_BYTES: Final = 32
 
 
 class Purpose(StrEnum):
-    """What a challenge is for: the answer to one of another purpose is none."""
+    """The purpose of a challenge; an answer is valid for its purpose only."""
 
     REGISTER = "register"
     SIGN_IN = "sign-in"
@@ -40,7 +40,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ceremony:
-    """A challenge, and the secret name under which its answer is brought."""
+    """A challenge and the secret id of its ceremony."""
 
     id: str
     challenge: bytes
@@ -48,18 +48,18 @@ class Ceremony:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Whose a ceremony is: a user in one session of theirs, with the credentials that they have now."""
+    """The owner of a ceremony: a user in one session, with their current credentials."""
 
     user: User
     session: str
 
     def binding(self) -> str:
-        """Return what a ceremony or a proof is kept with: once the user's credentials change it is another's."""
+        """Return the value that binds a ceremony or proof to the user's current credentials."""
         return f"{self.user.pk}:{self.session}:{state_of(self.user)}"
 
 
 def begin(purpose: Purpose, holder: Holder | None = None) -> Ceremony:
-    """Draw a challenge. Raises Overloaded when it cannot be kept."""
+    """Create a challenge. Raises Overloaded if it cannot be stored."""
     ceremony = Ceremony(secrets.token_urlsafe(32), secrets.token_bytes(_CHALLENGE_BYTES))
     kept = json.dumps([purpose, holder.binding() if holder else "", b64encode(ceremony.challenge).decode()])
     try:
@@ -70,10 +70,10 @@ def begin(purpose: Purpose, holder: Holder | None = None) -> Ceremony:
 
 
 def take(identifier: str, purpose: Purpose, holder: Holder | None = None) -> bytes:
-    """Return a ceremony's challenge, which nobody gets again.
+    """Return a ceremony's challenge and delete it.
 
-    Raises InvalidRequest for one that was used, is too old, was begun with other credentials, or is another purpose's
-    or another user's; Overloaded when the store does not answer.
+    Raises InvalidRequest if it was used, has expired, was begun with other credentials, or belongs to another purpose
+    or user; Overloaded if the store does not answer.
     """
     try:
         kept = client().getdel(_key(identifier))
@@ -84,7 +84,9 @@ def take(identifier: str, purpose: Purpose, holder: Holder | None = None) -> byt
         if its_purpose == purpose and hmac.compare_digest(its_holder, holder.binding() if holder else ""):
             return b64decode(challenge)
     raise InvalidRequest(
-        "This ceremony was used, is too old, or is another: begin again", code="invalid_ceremony", param="ceremonyId"
+        "This ceremony was used, has expired, or belongs to another session: start again",
+        code="invalid_ceremony",
+        param="ceremonyId",
     )
 
 
@@ -94,4 +96,4 @@ def _key(identifier: str) -> str:
 
 def _unavailable(error: RedisError) -> Overloaded:
     log.warning("ceremony.store_unavailable", error=type(error).__name__)
-    return Overloaded("Passkeys cannot be used just now; try again", code="passkeys_unavailable")
+    return Overloaded("Passkeys are not available right now; try again", code="passkeys_unavailable")

@@ -1,7 +1,7 @@
-"""Credential changes: what ends when a user gets another password, or is switched off.
+"""Credential changes: what ends when a user's password changes or the user is deactivated.
 
-Every path that changes a password calls one of these functions in its transaction. What ends with a second factor is in
-`credential_state.py`; the table in docs/security.md has all of it.
+Every change of a password calls one of these functions in its transaction. `credential_state.py` handles second
+factors; docs/security.md has the complete table.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from apps.organizations.sessions import end_browser_sessions, end_sessions
 
 
 def password_changed(user: User) -> None:
-    """End the sessions, pending changes and signed-in programs of a user who has another password.
+    """End the sessions, pending changes and signed-in programs of a user whose password changed.
 
-    API keys stay: programs run with them. The operators' own sessions in the admin end because Django binds them to
-    the password.
+    API keys stay, because programs run with them. Django ends the operator's own admin sessions, which are bound to the
+    password.
     """
     end_sessions(user)
     revocation.end_programs(user.pk)
@@ -28,22 +28,22 @@ def password_changed(user: User) -> None:
 
 
 def password_was_set(sender: type[User], instance: User, created: bool, **_: Any) -> None:
-    """Do so for a password that Django has set: on the admin's own page, or by `manage.py changepassword`."""
+    """Do the same for a password set by Django: on the admin's page, or by `manage.py changepassword`."""
     if not created and getattr(instance, "_password", None) is not None:
         password_changed(instance)
 
 
 def access_switched_off(user: User) -> None:
-    """End everything that lets a user in, for good: it does not come back when an operator switches the user on."""
+    """End all access of a user permanently: reactivating the user does not restore it."""
     password_changed(user)
     end_browser_sessions(user)
 
 
 def first_proof_of_mailbox(user: User) -> None:
-    """Confirm a user's address, and remove everything that was there before its owner was proven.
+    """Confirm a user's address, and remove everything from before the owner was proven.
 
-    The person who signed up with the address may not be the owner of the mailbox: second factors, sessions, programs
-    and API keys made until then are not theirs.
+    The person who signed up with the address may not own the mailbox: second factors, sessions, programs and API keys
+    created until then are not the owner's.
     """
     Passkey.objects.filter(user=user).delete()
     TwoFactor.objects.filter(user=user).delete()

@@ -1,6 +1,6 @@
-"""Credential state: a digest that changes with every credential of a user, and what ends with each change.
+"""Credential state: a digest that changes with every credential of a user, and cleanup after each change.
 
-What is begun in one state and finished later carries the digest, and is refused once the state is another.
+A process that spans several requests carries the digest and is refused once the state has changed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def state_of(user: User) -> str:
 
 
 def forget_begun(user: User) -> None:
-    """Forget what a user has begun and not finished, in the transaction that changes a credential of theirs.
+    """Drop a user's unfinished processes, in the transaction that changes a credential.
 
-    A pending e-mail change, messages that are yet to be sent, an authenticator app that was not confirmed, and the
-    addresses that the user signed in from.
+    These are a pending e-mail change, unsent e-mails, an unconfirmed authenticator app, and the addresses of earlier
+    sign-ins.
     """
     user.wanted_email, user.email_change_wanted_at, user.password_reset_wanted_at = "", None, None
     User.objects.filter(pk=user.pk).update(wanted_email="", email_change_wanted_at=None, password_reset_wanted_at=None)

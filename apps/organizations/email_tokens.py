@@ -1,6 +1,6 @@
-"""Signed e-mail tokens: whoever brings one back reads the mailbox. Not stored, each for one purpose.
+"""Signed e-mail tokens: presenting one proves access to the mailbox.
 
-Knows the signing key. What a token stands for can be used once: that its row says. Must never be logged.
+Tokens are not stored and never logged; each has one purpose, and the state of its row makes it valid only once.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from apps.organizations.models import Invitation, User
 VERIFICATION_LASTS = timedelta(hours=24)
 INVITATION_LASTS = timedelta(days=7)
 RESET_LASTS = timedelta(hours=1)
-# Characters; longer ones are none.
+# Maximum characters of a token.
 MAX_TOKEN = 500
 _VERIFY, _INVITE = "organizations.verify-email", "organizations.invitation"
 _RESET, _CHANGE = "organizations.password-reset", "organizations.email-change"
 
 
 def verification_token(user: User) -> str:
-    """Return what confirms that the user reads the mail of their address."""
+    """Return a token that confirms the user's address."""
     return signing.dumps([str(user.id), _fingerprint(user.email)], salt=_VERIFY)
 
 
 def find_unverified(token: str) -> User | None:
-    """Return the user whose address a token confirms; None when it is none, is too old, or was used."""
+    """Return the user whose address a token confirms; None if it is invalid, expired or used."""
     try:
         identifier, fingerprint = signing.loads(token, salt=_VERIFY, max_age=VERIFICATION_LASTS)
     except (signing.BadSignature, ValueError, TypeError):
@@ -43,14 +43,14 @@ def find_unverified(token: str) -> User | None:
 
 
 def reset_token(user: User) -> str:
-    """Return what lets whoever reads the mail of a user's address choose another password; the next one ends it."""
+    """Return a token that lets the reader of the user's mailbox set a new password; the next token ends it."""
     return signing.dumps([str(user.id), _fingerprint(f"{user.email} {user.password}")], salt=_RESET)
 
 
 def find_user_to_reset(token: str, *, lock: bool = False) -> User | None:
-    """Return the user whose password a token may change; None when it is none, is too old, or was used.
+    """Return the user whose password a token may change; None if it is invalid, expired or used.
 
-    With `lock`, which needs a transaction, nobody else changes the user until it ends.
+    With `lock`, which needs a transaction, the user's row is locked until it ends.
     """
     try:
         identifier, fingerprint = signing.loads(token, salt=_RESET, max_age=RESET_LASTS)
@@ -63,9 +63,9 @@ def find_user_to_reset(token: str, *, lock: bool = False) -> User | None:
 
 
 def email_change_token(user: User) -> str:
-    """Return what makes the address that a user wants theirs, brought back by who reads its mail.
+    """Return a token that changes the user's address to the requested one; it is sent there.
 
-    It ends when the user's address, password or second factors change, since an attacker may have known the old ones.
+    It becomes invalid when the user's address, password or second factors change: an attacker may have known these.
     """
     return signing.dumps([str(user.id), _fingerprint(f"{state_of(user)} {user.wanted_email}")], salt=_CHANGE)
 
@@ -73,9 +73,8 @@ def email_change_token(user: User) -> str:
 def find_email_change(token: str, *, lock: bool = False) -> User | None:
     """Return the user whose address a token changes.
 
-    None when it is none, is too old or was used, when another address is wanted, or the credentials changed since.
-
-    With `lock`, which needs a transaction, nobody else changes the user until it ends.
+    None if it is invalid, expired or used, if another address was requested, or if the credentials have changed.
+    With `lock`, which needs a transaction, the user's row is locked until it ends.
     """
     try:
         identifier, fingerprint = signing.loads(token, salt=_CHANGE, max_age=VERIFICATION_LASTS)
@@ -90,7 +89,7 @@ def find_email_change(token: str, *, lock: bool = False) -> User | None:
 
 
 def invitation_token(invitation: Invitation) -> str:
-    """Return what lets whoever an invitation is for sign up."""
+    """Return a token that lets an invited person sign up."""
     return signing.dumps(str(invitation.id), salt=_INVITE)
 
 
@@ -101,7 +100,7 @@ def sign_up_link(invitation: Invitation) -> str:
 
 
 def invitation_in(token: str) -> UUID | None:
-    """Return the id of the invitation that a token is of; None when it is none."""
+    """Return the id of a token's invitation; None if it is invalid."""
     try:
         return find_id(str(signing.loads(token, salt=_INVITE)))
     except (signing.BadSignature, ValueError):
@@ -109,5 +108,5 @@ def invitation_in(token: str) -> UUID | None:
 
 
 def _fingerprint(text: str) -> str:
-    """Return what stands for a text that a token must not show."""
+    """Return a digest of text that must not be readable in a token."""
     return sha256(text.encode()).hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""The entrance: how people get in, by API and by page alike; tries are counted before anything is looked at.
+"""Sign-up and sign-in, for API and pages: counts attempts before anything is checked.
 
-Knows what is counted against whom, and in which order things are asked. Must never begin a session, nor know HTTP.
+It decides which limit counts which attempt, and in which order checks run; it begins no session.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from apps.organizations.access import identify, require, require_verified
 from apps.organizations.models import Invitation, Membership, Organization, Role, User
 from apps.organizations.passkeys import Answered
 
-# How long somebody whose password was right may take for their second factor, where the two are asked one by one.
+# Time for the second factor after a correct password, if the two are asked for separately.
 SECOND_STEP_LASTS: Final = timedelta(minutes=5)
 _SECOND_STEP: Final = "organizations.second-step"
 
 
 def sign_up(*, address: str, **fields: Any) -> User | None:
-    """Create an account as `actions.sign_up` does. Raises as it does, and RateLimited."""
+    """Create an account as `actions.sign_up` does. Raises the same errors, and RateLimited."""
     email = User.normalize_username(fields["email"])
     claims = [(attempt_rate_limiter.SIGN_UP_PER_ADDRESS, address), (attempt_rate_limiter.SIGN_UP_PER_ACCOUNT, email)]
     if settings.EMAIL_VERIFICATION and not fields.get("invitation"):
-        # A message goes to the address, whether it has an account or not.
+        # An e-mail goes to the address, whether it has an account or not.
         claims.append((attempt_rate_limiter.MESSAGES_PER_EMAIL, email))
     attempt_rate_limiter.count_attempt(*claims)
     return actions.sign_up(**fields)
 
 
 def check_password(*, email: str, password: str, address: str) -> User:
-    """Return whose password it is: the first step of signing in. Raises Unauthenticated, RateLimited."""
+    """Return the user with this password: the first step of signing in. Raises Unauthenticated, RateLimited."""
     attempt_rate_limiter.count_sign_in(User.normalize_username(email), address)
     return actions.sign_in(email=email, password=password)
 
 
 def check_second_factor(user: User, *, code: str | None, passkey: Answered | None, address: str) -> None:
-    """See that somebody whose password was right has their second factor, where they have one: the last step.
+    """Check the second factor of a user with a correct password, if enabled: the last step of signing in.
 
     Raises as `step_up.require_second_factor` does.
     """
@@ -49,12 +49,12 @@ def check_second_factor(user: User, *, code: str | None, passkey: Answered | Non
 
 
 def second_step_token(user: User) -> str:
-    """Return what says, for a few minutes, that a user's password was right: a page asks for the rest after it."""
+    """Return a short-lived token that proves a correct password, for a page that asks for the second factor next."""
     return signing.dumps([str(user.pk), signing.Signer().signature(user.password)], salt=_SECOND_STEP)
 
 
 def find_second_step(token: str) -> User:
-    """Return whose password was right. Raises Unauthenticated for a token that is none, or is too old."""
+    """Return the user of a second-step token. Raises Unauthenticated if it is invalid or expired."""
     try:
         identifier, proved = signing.loads(token, salt=_SECOND_STEP, max_age=SECOND_STEP_LASTS)
     except (signing.BadSignature, ValueError, TypeError):
@@ -66,7 +66,7 @@ def find_second_step(token: str) -> User:
 
 
 def request_password_reset(*, email: str, address: str) -> None:
-    """Send a token to an address if an account has it. Raises RateLimited."""
+    """Send a reset link to an address if it has an account. Raises RateLimited."""
     attempt_rate_limiter.count_attempt(
         (attempt_rate_limiter.RESET_PER_ADDRESS, address),
         (attempt_rate_limiter.MESSAGES_PER_EMAIL, User.normalize_username(email)),
@@ -75,7 +75,7 @@ def request_password_reset(*, email: str, address: str) -> None:
 
 
 def send_verification(*, email: str, address: str) -> None:
-    """Send another message to an address that an account has yet to confirm, if there is one. Raises RateLimited."""
+    """Send another confirmation link to an unconfirmed address, if it has an account. Raises RateLimited."""
     attempt_rate_limiter.count_attempt(
         (attempt_rate_limiter.RESET_PER_ADDRESS, address),
         (attempt_rate_limiter.MESSAGES_PER_EMAIL, User.normalize_username(email)),
@@ -84,13 +84,13 @@ def send_verification(*, email: str, address: str) -> None:
 
 
 def request_email_change(*, user: User, email: str) -> None:
-    """Send a message to the address that a user wants; it counts once it is confirmed.
+    """Send a confirmation link to the requested address; the change takes effect once it is confirmed.
 
-    The caller has seen proof of who asks. Raises InvalidRequest for the address that the user has, RateLimited.
+    The caller has verified the user's identity. Raises InvalidRequest for the user's current address, RateLimited.
     """
     wanted = User.normalize_username(email)
     if wanted == user.email:
-        raise InvalidRequest("This is your address already", param="newEmail")
+        raise InvalidRequest("This is already your address", param="newEmail")
     attempt_rate_limiter.count_attempt(
         (attempt_rate_limiter.MESSAGES_PER_USER, str(user.id)),
         (attempt_rate_limiter.MESSAGES_PER_EMAIL, wanted),
@@ -99,7 +99,7 @@ def request_email_change(*, user: User, email: str) -> None:
 
 
 def invite_member(*, by: User, own_role: Role, organization: Organization, email: str, role: Role) -> Invitation:
-    """Invite an address into an organization, up to one's own role. Raises Forbidden, InvalidRequest, RateLimited."""
+    """Invite an address, with a role up to one's own. Raises Forbidden, InvalidRequest, RateLimited."""
     require_verified(by)
     require(own_role, role)
     attempt_rate_limiter.count_attempt(
@@ -110,9 +110,9 @@ def invite_member(*, by: User, own_role: Role, organization: Organization, email
 
 
 def add_member(*, own_role: Role, organization: Organization, email: str, role: Role) -> Membership:
-    """Make the user with an address a member, up to one's own role. Raises as `actions.add_member`, RateLimited.
+    """Add the user with an address, with a role up to one's own. Raises as `actions.add_member`, RateLimited.
 
-    The answer tells whether the address has an account, so tries are counted.
+    The answer reveals whether the address has an account, so attempts are counted.
     """
     require(own_role, role)
     attempt_rate_limiter.count_attempt((attempt_rate_limiter.INVITATIONS_PER_ORGANIZATION, str(organization.id)))
@@ -129,7 +129,7 @@ def find_invitation(organization: Organization, identifier: str) -> Invitation:
 
 
 def accept_invitation(*, user: User, organization_id: str, identifier: str) -> Membership | None:
-    """Make a user the member that an invitation to their own, confirmed address says. Raises NotFound, Forbidden."""
+    """Accept an invitation to the user's own, confirmed address. Raises NotFound, Forbidden."""
     require_verified(user)
     wanted = identify(identifier, invitations.NO_INVITATION)
     owner = identify(organization_id, invitations.NO_INVITATION)

@@ -1,8 +1,8 @@
-"""Erasure of deleted organizations: the name and all that was its own are removed.
+"""Erasure of deleted organizations: removes names and personal data.
 
-Each app that keeps rows of organizations has a module `erasure` with `erase(organization_id)`; they are found by
-looking. An organization without a name has been erased, so a run that is cut short is repeated by the next. Rows that
-say nothing stay where a later request or the books must still find them. Must never know another app's tables.
+Each app with rows of organizations has a module `erasure` with `erase(organization_id)`, discovered at import. An
+organization without a name has been erased, so an interrupted run is completed by the next. Rows without personal data
+stay if later requests or the ledger need them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from apps.organizations.models import AuditEntry, Membership, Organization, Proj
 
 
 class _Eraser(Protocol):
-    """A module that forgets what its app knows of an organization; doing so twice changes nothing."""
+    """A module that erases its app's rows of an organization; repeating it changes nothing."""
 
     def erase(self, organization_id: UUID) -> None:
-        """Remove or blank the rows."""
+        """Delete or blank the rows."""
 
 
 def erase_deleted() -> list[UUID]:
@@ -39,7 +39,7 @@ def erase_deleted() -> list[UUID]:
 
 @transaction.atomic
 def _wait_for_writers(organization_id: UUID) -> None:
-    """Wait for those who hold the organization's row because it was not deleted yet; later ones see that it is."""
+    """Wait for transactions that locked the organization before it was deleted; later ones see that it is deleted."""
     Organization.objects.select_for_update().get(pk=organization_id)
 
 
@@ -50,7 +50,7 @@ def _erasers() -> Iterator[_Eraser]:
 
 @transaction.atomic
 def _erase_own(organization_id: UUID) -> None:
-    """Forget members, names and what was done. Projects stay: whoever still asks is told that they are gone."""
+    """Delete members, names and history. Projects stay, so that late requests get 410."""
     Membership.objects.filter(organization=organization_id).delete()
     AuditEntry.objects.filter(organization_id=organization_id).delete()
     Project.objects.filter(organization=organization_id).update(name="")

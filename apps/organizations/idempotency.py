@@ -1,8 +1,7 @@
-"""Idempotency: a POST repeated under its `Idempotency-Key` gets the answer of the first time.
+"""Idempotency: a POST repeated with the same `Idempotency-Key` gets the first answer again.
 
-The answer is stored in the transaction that does the work: either both are there or neither, whatever dies in between.
-A refusal stores nothing, for nothing was done. Knows keys, fingerprints and stored answers. Must never know what an
-endpoint does, nor keep an answer in clear: one of them shows an API key.
+The answer is stored in the transaction that does the work, so both are saved or neither, even if the process dies.
+Refusals are not stored. Answers are stored encrypted, because one of them shows an API key.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _KEY = re.compile(r"[ -~]{1,255}")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A request under its key: whose, where, and what it says."""
+    """A request with its key: the user, the route, and a fingerprint of its content."""
 
     user_id: UUID
     route: str
@@ -49,7 +48,7 @@ class Claim:
 
 
 def claim_of(request: Request, user_id: UUID) -> Claim | None:
-    """Return the claim of a request that carries a key. Raises InvalidFields for a key that cannot be one."""
+    """Return the claim of a request with a key. Raises InvalidFields for an invalid key."""
     key = request.headers.get(HEADER)
     if key is None:
         return None
@@ -62,7 +61,7 @@ def claim_of(request: Request, user_id: UUID) -> Claim | None:
 
 
 def find_answer(claim: Claim) -> HttpResponse | None:
-    """Return what the request was answered before. Raises InvalidRequest (422) when the key stood for another one."""
+    """Return the stored answer. Raises InvalidRequest (422) if the key was used for another request."""
     row = _rows(claim).filter(created_at__gt=timezone.now() - KEPT).first()
     if row is None:
         return None
@@ -76,20 +75,20 @@ def find_answer(claim: Claim) -> HttpResponse | None:
         body = decrypt(bytes(row.sealed_body))
     except UnreadableSecretError as error:
         raise InvalidRequest(
-            "This request was done already, and its answer can no longer be read", status=409, code="already_done"
+            "This request was already done, and its answer can no longer be read", status=409, code="already_done"
         ) from error
     return HttpResponse(body, status=row.status, content_type="application/json", headers={REPLAYED: "true"})
 
 
 def answer_once(claim: Claim, work: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    """Do the work and store its answer, or return the answer there is.
+    """Do the work and store its answer, or return the stored answer.
 
-    Raises InvalidRequest: 409 while the same key is at work, 422 when it stood for another request.
+    Raises InvalidRequest: 409 while a request with the same key runs, 422 if the key was used for another request.
     """
     with transaction.atomic():
         if not _lock(claim):
             raise InvalidRequest(
-                "A request with this Idempotency-Key is under way",
+                "A request with this Idempotency-Key is in progress",
                 status=409,
                 code="idempotency_key_in_use",
                 retry_after=1,
@@ -103,7 +102,7 @@ def answer_once(claim: Claim, work: Callable[[], HttpResponseBase]) -> HttpRespo
 
 
 def sweep() -> int:
-    """Remove the answers that are past their day; return how many."""
+    """Delete expired answers; return how many."""
     old = IdempotentAnswer.objects.filter(created_at__lte=timezone.now() - KEPT)
     swept = 0
     while ids := list(old.values_list("id", flat=True)[:BATCH]):
@@ -126,7 +125,7 @@ def _store(claim: Claim, answer: Response) -> None:
 
 
 def _lock(claim: Claim) -> bool:
-    """Take the key until the transaction ends; False when another request has it."""
+    """Lock the key until the transaction ends; False if another request holds it."""
     digest = sha256(f"{claim.user_id}\n{claim.route}\n{claim.key}".encode()).digest()
     number = int.from_bytes(digest[:8], "big", signed=True)
     with connection.cursor() as cursor:

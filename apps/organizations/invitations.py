@@ -1,6 +1,6 @@
-"""Invitations: who may sign up and become a member of an organization.
+"""Invitations to sign up and to join an organization.
 
-Knows when one still stands. Must never tell whether an address has an account.
+No answer reveals whether an address has an account.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from apps.organizations.models import Invitation, Membership, Organization, Role
 
 OPEN, INVITE, CLOSED = "open", "invite", "closed"
 NO_INVITATION = "Invitation not found"
-# Of one organization that wait to be accepted.
-MOST_WAITING = 100
+# Open invitations of one organization.
+MAX_WAITING = 100
 
 
 def waiting(organization: Organization | None = None) -> QuerySet[Invitation]:
-    """Return the invitations that still stand, of one organization or of all.
+    """Return the open invitations of one organization or of all.
 
-    One into an organization stands while the member who gave it could still give it; operators' have no giver.
+    An invitation to an organization stays open while the inviting member could still give it; operators' have no giver.
     """
     rows = Invitation.objects.filter(accepted_at=None, expires_at__gt=timezone.now())
     givers = Membership.objects.filter(
@@ -39,13 +39,13 @@ def waiting(organization: Organization | None = None) -> QuerySet[Invitation]:
 
 
 def addressed_to(user: User) -> QuerySet[Invitation]:
-    """Return the invitations into organizations that were sent to a user's address, which is confirmed."""
+    """Return the invitations to organizations that were sent to a user's confirmed address."""
     rows = waiting().filter(email=user.email).exclude(organization=None).select_related("organization", "invited_by")
     return rows if is_verified(user) else rows.none()
 
 
 def find_by_token(token: str) -> Invitation | None:
-    """Return the invitation of a link, while it stands."""
+    """Return the invitation of a link while it is open."""
     identifier = invitation_in(token)
     return waiting().filter(pk=identifier).select_related("organization").first() if identifier else None
 
@@ -54,17 +54,17 @@ def find_by_token(token: str) -> Invitation | None:
 def invite(
     *, email: str, organization: Organization | None = None, role: Role = Role.DEVELOPER, by: User | None = None
 ) -> Invitation:
-    """Invite an address; a message is sent soon. One that was invited before is invited anew.
+    """Invite an address; the e-mail follows soon. An earlier invitation is renewed.
 
-    Without an organization it is an invitation to sign up, which operators give. Raises InvalidRequest: 409 for a
-    member, whom everybody who invites sees among the members, and 400 when too many wait to be accepted.
+    Without an organization it is an operator's invitation to sign up. Raises InvalidRequest: 409 for a member, whom the
+    inviting member can see anyway, and 400 if too many invitations are open.
     """
     email = User.normalize_username(email)
     if organization is not None:
         Organization.objects.select_for_update(no_key=True).get(pk=organization.pk)
         _refuse_member(organization, email)
-        if waiting(organization).exclude(email=email).count() >= MOST_WAITING:
-            raise InvalidRequest(f"Maximum {MOST_WAITING} open invitations per organization", code="invitation_limit")
+        if waiting(organization).exclude(email=email).count() >= MAX_WAITING:
+            raise InvalidRequest(f"Maximum {MAX_WAITING} open invitations per organization", code="invitation_limit")
     Invitation.objects.filter(organization=organization, email=email, accepted_at=None).delete()
     invitation = Invitation.objects.create(
         organization=organization,
@@ -91,7 +91,7 @@ def _refuse_member(organization: Organization, email: str) -> None:
 
 @transaction.atomic
 def withdraw(*, organization: Organization, invitation: Invitation) -> None:
-    """Take an invitation back. Raises NotFound when it was accepted or withdrawn meanwhile."""
+    """Withdraw an invitation. Raises NotFound if it was accepted or withdrawn meanwhile."""
     row = _locked(invitation)
     if row is None or row.organization_id != organization.id:
         raise NotFound(NO_INVITATION)
@@ -100,12 +100,12 @@ def withdraw(*, organization: Organization, invitation: Invitation) -> None:
 
 
 def admit(*, email: str, token: str | None) -> Invitation | None:
-    """Return the invitation by which an address signs up; None where everybody may. Raises Forbidden.
+    """Return the invitation with which an address signs up; None if sign-up is open. Raises Forbidden.
 
-    The refusal is the same whatever the address: whether it has an account is not looked at.
+    The refusal is the same for every address and reveals no account.
     """
     if settings.SIGN_UP == CLOSED:
-        raise Forbidden("Sign-up is closed: accounts are made by the operator", code="sign_up_closed")
+        raise Forbidden("Sign-up is closed: the operator creates accounts", code="sign_up_closed")
     if token:
         found = find_by_token(token)
         if found is None or found.email != User.normalize_username(email):
@@ -113,16 +113,17 @@ def admit(*, email: str, token: str | None) -> Invitation | None:
         return found
     if settings.SIGN_UP == INVITE:
         raise Forbidden(
-            "Sign-up is by invitation: send the `invitation` of the message that you got", code="invitation_required"
+            "Sign-up is by invitation: send the `invitation` token from the link in your e-mail",
+            code="invitation_required",
         )
     return None
 
 
 @transaction.atomic
 def accept(*, invitation: Invitation, user: User) -> Membership | None:
-    """Make the user what the invitation says, once; return the membership, None without an organization.
+    """Give the user the invitation's membership once; return it, None without an organization.
 
-    Raises Forbidden when it is another's, is too old, or was used. A member keeps the role that they have.
+    Raises Forbidden if it is for another address, expired or used. A member keeps their role.
     """
     row = _locked(invitation)
     if row is None or row.email != user.email or not waiting().filter(pk=row.pk).exists():
@@ -150,7 +151,7 @@ def _locked(invitation: Invitation) -> Invitation | None:
 
 def _not_good() -> Forbidden:
     return Forbidden(
-        "This invitation is not good for this e-mail address: it was used, withdrawn, or is too old",
+        "This invitation is not valid for this e-mail address: it was used, was withdrawn, or has expired",
         code="invitation_invalid",
     )
 

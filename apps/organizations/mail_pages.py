@@ -1,8 +1,7 @@
-"""The pages that links of e-mails open: a form each, which brings the token of the link back.
+"""Pages behind the links in e-mails: each has a form that sends the link's token.
 
-Opening one changes nothing and looks nothing up, since scanners of mail open every link. What a page shows loads
-nothing from anywhere, and its address, which holds the token, is told to nobody. Knows forms and words. Must never
-decide whether a token is good.
+Opening a link changes nothing and reads nothing, because mail scanners open every link. The pages load no other
+resources and send no referrer, so the token in their address does not leak.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from apps.organizations import account_actions, actions, attempt_rate_limiter
 from apps.organizations.email_tokens import MAX_TOKEN, find_unverified, find_user_to_reset
 from apps.organizations.serializers import MAX_PASSWORD
 
-_NOT_GOOD = "This link was used, or is too old. Ask for another message."
+_NOT_GOOD = "This link was used or has expired. Request another one."
 
 
 class TokenForm(forms.Form):
-    """The token of a link, brought back by a button."""
+    """The token of the link in a hidden field."""
 
     token = forms.CharField(max_length=MAX_TOKEN, widget=forms.HiddenInput)
 
 
 class PasswordForm(TokenForm):
-    """The token, and the password to be."""
+    """The token and the new password."""
 
     password = forms.CharField(
         label="New password",
@@ -43,15 +42,15 @@ class PasswordForm(TokenForm):
     )
 
     def clean_password(self) -> str:
-        """Hold the password to the rules for passwords. Raises ValidationError."""
+        """Validate the password. Raises ValidationError."""
         password: str = self.cleaned_data["password"]
         if "\x00" in password:
-            raise ValidationError("A password has no NUL character.")
+            raise ValidationError("A password must not contain a NUL character.")
         validate_password(password, find_user_to_reset(self.cleaned_data.get("token", "")))
         return password
 
 
-# Who has the token may; nobody is recognized by a cookie here, and without a referrer browsers send no origin either.
+# The token authorizes the request; no cookie is used here, and without a referrer browsers send no origin either.
 @csrf_exempt
 @require_http_methods(["GET", "HEAD", "POST"])
 def verify_email(request: HttpRequest) -> HttpResponse:
@@ -84,13 +83,15 @@ def reset_password(request: HttpRequest) -> HttpResponse:
         return _page(request, title, form, button, status=400)
     if not actions.reset_password(token=form.cleaned_data["token"], password=form.cleaned_data["password"]):
         return _page(request, title, text=_NOT_GOOD, status=400)
-    return _page(request, title, text="The password was changed, and every session ended. You can close this page.")
+    return _page(
+        request, title, text="Your password was changed, and all sessions were ended. You can close this page."
+    )
 
 
 @csrf_exempt
 @require_http_methods(["GET", "HEAD", "POST"])
 def change_email(request: HttpRequest) -> HttpResponse:
-    """Confirm the e-mail address that an account is to have."""
+    """Confirm the new e-mail address of an account."""
     title, button = "Confirm your new e-mail address", "Confirm"
     if request.method != "POST":
         return _page(request, title, _begun(request, TokenForm), button)
@@ -103,7 +104,7 @@ def change_email(request: HttpRequest) -> HttpResponse:
 
 
 def _begun(request: HttpRequest, form: type[TokenForm]) -> TokenForm:
-    """Return the form with the token of the link, whatever it is."""
+    """Return the form with the token of the link, valid or not."""
     return form(initial={"token": request.GET.get("token", "")[:MAX_TOKEN]})
 
 

@@ -1,7 +1,4 @@
-"""Users, organizations, memberships, projects: columns and constraints.
-
-Must never know HTTP, prices or what a request to a model is.
-"""
+"""Users, organizations, memberships, projects: columns and constraints."""
 
 from __future__ import annotations
 
@@ -28,13 +25,13 @@ class User(AbstractBaseUser, PermissionsMixin):
     is_active = models.BooleanField(default=True)
     is_staff = models.BooleanField(default=False)
     email_verified_at = models.DateTimeField(null=True, blank=True)
-    # Since when a message that confirms the address is yet to be sent.
+    # When a confirmation e-mail was requested that is not sent yet.
     verification_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
-    # Since when a message is that tells them that someone tried to sign up with their address.
+    # When a notice about a sign-up attempt with this address was requested that is not sent yet.
     sign_up_tried_at = models.DateTimeField(null=True, editable=False, db_index=True)
-    # Since when a message that lets them choose another password is.
+    # When a password reset was requested whose e-mail is not sent yet.
     password_reset_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
-    # The address that they want instead, until it is confirmed, and since when a message to it is yet to be sent.
+    # The requested new address until it is confirmed, and when its e-mail was requested.
     wanted_email = models.EmailField(max_length=254, blank=True, default="", db_default="", editable=False)
     email_change_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
     # How many organizations the user may own; None: ORGANIZATIONS_PER_USER.
@@ -50,16 +47,16 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     @classmethod
     def normalize_username(cls, username: Any) -> Any:
-        """Return an address as it is kept: one person, one spelling."""
+        """Normalize an address, so that each person has one spelling."""
         return super().normalize_username(username.strip()).lower()
 
 
-# The `status` of a row that was deleted and is kept, wherever rows have one.
+# The `status` of deleted rows that are kept.
 DELETED = "deleted"
 
 
 class Plan(models.TextChoices):
-    """What an organization pays for; `plans.py` says what each allows."""
+    """The plan of an organization; `plans.py` has its limits."""
 
     FREE = "free"
     PRO = "pro"
@@ -67,7 +64,7 @@ class Plan(models.TextChoices):
 
 
 class RetentionLevel(models.TextChoices):
-    """What a log may keep: nothing of the data, its metadata, or all of it."""
+    """Level of detail that the log stores: no content, metadata only, or everything."""
 
     NONE = "none"
     METADATA = "metadata"
@@ -75,9 +72,9 @@ class RetentionLevel(models.TextChoices):
 
 
 class OutagePolicy(models.TextChoices):
-    """What becomes of requests while the store that counts credits and limits gives no answer.
+    """Whether requests are served while the store of credits and limits is unavailable.
 
-    `open`: they are served within a small allowance, never beyond what is known to be left. `closed`: they are refused.
+    `open`: served within a small allowance, never beyond the last known balance. `closed`: refused.
     """
 
     OPEN = "open"
@@ -91,7 +88,7 @@ class Organization(PolicySource):
     ledger_columns = frozenset({"credits", "credits_version", "referral_earnings"})
 
     class Status(models.TextChoices):
-        """`deleted` is soft: the row stays, nobody may use it."""
+        """`deleted` is soft: the row stays but cannot be used."""
 
         ACTIVE = "active"
         INACTIVE = "inactive"
@@ -113,10 +110,10 @@ class Organization(PolicySource):
     billing_tax_id = models.CharField(max_length=100, null=True, blank=True)
     billing_notes = models.TextField(null=True, blank=True)
     credits = MoneyField(default=0)
-    # Counts the ledger's changes of `credits`, so that a copy elsewhere is never replaced by an older one.
+    # Counts the ledger's changes of `credits`, so that an older copy never replaces a newer one.
     credits_version = models.BigIntegerField(default=0)
     plan = models.CharField(max_length=16, choices=Plan.choices, default=Plan.FREE)
-    # Requests a minute where it is not the plan's number; 0 is no limit.
+    # Overrides the plan's requests per minute; 0 is no limit.
     requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
     plan_expires_at = models.DateTimeField(null=True, blank=True)
     retention_level = models.CharField(max_length=16, choices=RetentionLevel.choices, default=RetentionLevel.NONE)
@@ -145,7 +142,7 @@ class Organization(PolicySource):
 
 
 class Role(models.TextChoices):
-    """What a member may do; see `access.py`."""
+    """The role of a member; see `access.py`."""
 
     OWNER = "owner"
     ADMIN = "admin"
@@ -153,7 +150,7 @@ class Role(models.TextChoices):
 
 
 class Membership(models.Model):
-    """A user's place in an organization."""
+    """A user's membership in an organization."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="memberships")
@@ -178,12 +175,12 @@ class Mode(models.TextChoices):
 
 
 class Project(PolicySource):
-    """What API keys belong to; decides credentials' mode and caching."""
+    """A group of API keys with a payment mode and cache settings."""
 
     organization_path = "organization_id"
 
     class Status(models.TextChoices):
-        """Requests against anything but `active` are answered 410."""
+        """Requests to a project that is not `active` get 410."""
 
         ACTIVE = "active"
         ARCHIVED = "archived"
@@ -196,7 +193,7 @@ class Project(PolicySource):
     cache_duration_seconds = models.PositiveIntegerField(
         default=60, validators=[MinValueValidator(10), MaxValueValidator(31_536_000)]
     )
-    # Streams whose provider is late are asked of a second one.
+    # Streams with a slow first token are sent to a second provider as well.
     hedging_enabled = models.BooleanField(default=False)
     mode = models.CharField(max_length=16, choices=Mode.choices, default=Mode.HYBRID)
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
@@ -211,7 +208,7 @@ class Project(PolicySource):
 
 
 class Invitation(models.Model):
-    """Somebody's word that an address may sign up, and become a member of an organization; good once, for a while."""
+    """Lets an address sign up and join an organization; valid once, for a limited time."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, null=True, blank=True, related_name="invitations")
@@ -231,14 +228,14 @@ class Invitation(models.Model):
 
 
 class TwoFactor(models.Model):
-    """What a user's authenticator app shares with us, asked for once it is confirmed; and digests of recovery codes.
+    """The shared secret of a user's authenticator app, in use once confirmed; and digests of recovery codes.
 
-    Somebody with passkeys and no app has the recovery codes alone: `sealed_secret` is empty then.
+    A user with passkeys but no app has recovery codes only: `sealed_secret` is empty.
     """
 
     user = models.OneToOneField(User, models.CASCADE, primary_key=True, related_name="two_factor")
     sealed_secret = models.BinaryField(editable=False, default=b"")
-    # The time step of the last code that was taken: it and earlier ones are used up.
+    # The time step of the last accepted code: it and earlier ones are used up.
     last_step = models.BigIntegerField(default=0)
     recovery_digests = models.JSONField(default=list)
     confirmed_at = models.DateTimeField(null=True)
@@ -249,13 +246,13 @@ class TwoFactor(models.Model):
 
 
 class AuditEntry(models.Model):
-    """What somebody did to something of an organization; never changed, and removed only with the organization.
+    """A user's action on a resource of an organization; never changed, and removed only with the organization.
 
-    Plain ids and words as they were then: whoever and whatever they name may be gone.
+    Ids and names are stored as plain text, because the rows may be gone.
     """
 
     class ActorType(models.TextChoices):
-        """Someone signed in to the API, an operator in the admin, or the operator's machine."""
+        """A signed-in user, an operator in the admin, or the gateway itself."""
 
         SESSION = "session"
         ADMIN = "admin"
@@ -284,7 +281,7 @@ class AuditEntry(models.Model):
 
 
 class IdempotentAnswer(models.Model):
-    """What a request with an `Idempotency-Key` was answered: kept for a day, sealed, since it may hold a secret."""
+    """The answer to a request with an `Idempotency-Key`, kept encrypted for a day, because it may hold a secret."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     user_id = models.UUIDField()

@@ -1,6 +1,6 @@
 """Organizations, memberships, projects and the audit log in the admin; an organization's page has tabs and buttons.
 
-Knows pages. What is done is done by the actions that the API calls; other apps' tabs are found by looking.
+The pages call the same actions as the API; tabs of other apps are discovered.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from apps.organizations.field_help import AUDIT_ENTRY, ORGANIZATION
 from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Project, Role
 from apps.organizations.organization_tabs import OrganizationLink, Tab, found_buttons, found_tabs, link_to, moment
 
-# What an organization sets at most low over the API; see `serializers.py`.
+# The API's minimums; see `serializers.py`.
 _LEAST = {"auto_top_up_threshold": 5, "auto_top_up_amount": 10}
 
 
 @admin.register(Organization)
 class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
-    """Tenants. Credits move through the ledger alone; plan, status and the end have buttons."""
+    """Organizations. Only the ledger changes credits; plan, status and deletion have buttons."""
 
     thing = "organization"
     list_display = ("name", "owner", "plan", "status", "credits", "created_at")
     list_filter = ("plan", "status", "retention_level", "outage_policy", "dev_plan")
     search_fields = ("id__exact", "name", "billing_email", "memberships__user__email")
-    search_help_text = "A part of a name or of a member's e-mail address, or an exact id"
+    search_help_text = "Part of a name or of a member's e-mail address, or an exact id"
     sortable_by = ("name", "credits")
     ordering = ("-id",)
     change_form_outer_before_template = "admin/organizations/header.html"
@@ -98,11 +98,11 @@ class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
         return str(row.owner_email) if row.owner_email else None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never: an organization begins with its owner and a project; a user's page has a button that creates one."""
+        """Return False: an organization is created with its owner and a project, by a button on the user's page."""
         return False
 
     def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
-        """Hold amounts to what the API takes."""
+        """Apply the API's bounds to amounts."""
         if db_field.name in _LEAST:
             kwargs["min_value"] = _LEAST[db_field.name]
         return super().formfield_for_dbfield(db_field, request, **kwargs)
@@ -123,7 +123,7 @@ class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show what the header tells beside the form."""
+        """Show the page with the organization's header."""
         row = self.get_object(request, unquote(object_id))
         header = {} if row is None else self._header(request, row, "")
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **header})
@@ -163,7 +163,7 @@ class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
         return TemplateResponse(request, "admin/organizations/tab.html", context)
 
     def _header(self, request: HttpRequest, row: Any, active: str) -> dict[str, Any]:
-        """Return what stands above every part of an organization's page."""
+        """Return the header above each tab of an organization's page."""
         owners = Membership.objects.filter(organization=row, role=Role.OWNER).select_related("user").order_by("id")
         first = owners.first()
         change = reverse("admin:organizations_organization_change", args=[row.pk])
@@ -186,7 +186,7 @@ class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
 
 @admin.register(Membership)
 class MembershipAdmin(OrganizationLink, ActingAdmin):
-    """Who is what in which organization."""
+    """Members of organizations and their roles."""
 
     thing = "member"
     list_display = ("user", "role", "organization_link", "created_at")
@@ -200,7 +200,7 @@ class MembershipAdmin(OrganizationLink, ActingAdmin):
     help_texts = {"role": "Developers use it, admins manage projects and keys too, owners billing and members as well."}
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return what is for good once it is there: who is a member of what."""
+        """Make user and organization of an existing membership read-only."""
         return (*self.readonly_fields, "user", "organization") if obj else self.readonly_fields
 
     def create_row(self, row: Membership, fields: Mapping[str, Any]) -> Membership:
@@ -210,17 +210,17 @@ class MembershipAdmin(OrganizationLink, ActingAdmin):
         )
 
     def change_row(self, row: Membership, changes: Mapping[str, Any]) -> None:
-        """Give a member another role."""
+        """Change a member's role."""
         actions.change_member(membership=row, role=Role(changes["role"]))
 
     def delete_row(self, row: Membership) -> None:
-        """End a membership, and the API keys that the member made there."""
+        """End a membership and revoke the API keys that the member created."""
         actions.remove_member(membership=row)
 
 
 @admin.register(Project)
 class ProjectAdmin(OrganizationLink, ButtonsAdmin, KeptAdmin, ActingAdmin):
-    """What API keys belong to."""
+    """Projects, which hold API keys."""
 
     thing = "project"
     actions_detail = ("delete_project_for_good",)
@@ -237,17 +237,17 @@ class ProjectAdmin(OrganizationLink, ButtonsAdmin, KeptAdmin, ActingAdmin):
         "mode": "Whose provider credentials its requests use: the organization's own, the gateway's (paid with "
         "credits), or its own first and then the gateway's.",
         "caching_enabled": "Answers equal requests from the cache, at no cost.",
-        "cache_duration_seconds": "How long an answer is kept, 10 to 31,536,000 seconds.",
-        "hedging_enabled": "Asks a second provider when a stream's first token is late; both are paid.",
+        "cache_duration_seconds": "Lifetime of a cached answer, 10 to 31,536,000 seconds.",
+        "hedging_enabled": "Calls a second provider if a stream's first token is slow; both are paid.",
         "status": "Requests against an archived project are refused. Delete with the button above.",
     }
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return what is for good once it is there: whose it is."""
+        """Make the organization of an existing project read-only."""
         return (*self.readonly_fields, "organization") if obj else (*self.readonly_fields, "status")
 
     def create_row(self, row: Project, fields: Mapping[str, Any]) -> Project:
-        """Create a project, within what the plan allows."""
+        """Create a project within the plan's limit."""
         given = dict(fields)
         return actions.create_project(organization=given.pop("organization"), fields=given)
 
@@ -258,7 +258,7 @@ class ProjectAdmin(OrganizationLink, ButtonsAdmin, KeptAdmin, ActingAdmin):
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(LongTableAdmin):
-    """Who did what to which thing of an organization."""
+    """The audit log."""
 
     list_display = ("created_at", "action", "resource_id", "actor_type", "actor_email", "ip_address", "organization_id")
     list_filter = ("actor_type", "resource_type")
@@ -268,12 +268,12 @@ class AuditEntryAdmin(LongTableAdmin):
 
 @admin.register(IdempotentAnswer)
 class IdempotentAnswerAdmin(LongTableAdmin):
-    """Answers kept for requests that may be repeated, without the answers. They go by themselves after a day."""
+    """Stored answers of idempotent requests, without their content. They expire after a day."""
 
     list_display = ("created_at", "route", "status", "user_id")
     fields = ("id", "user_id", "route", "status", "created_at")
     owners = ("user_id",)
     help_texts = {
-        "route": "Method and path that were asked.",
+        "route": "Method and path of the request.",
         "status": "The HTTP status of the answer.",
     }

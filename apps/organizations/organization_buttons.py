@@ -1,7 +1,4 @@
-"""Buttons of organizations and projects in the admin: change the plan, suspend, reactivate, delete.
-
-Knows what each asks and what it tells beforehand. Must never write: `actions.py` does.
-"""
+"""Buttons of organizations and projects in the admin: change the plan, suspend, reactivate, delete."""
 
 from __future__ import annotations
 
@@ -30,49 +27,49 @@ class PlanQuestion(ButtonQuestion):
 
     @property
     def lines(self) -> list[str]:
-        """What happens."""
+        """Paragraphs that explain the change."""
         return [
             f"The plan is {self.row.plan} now. The new one has no end, and nothing is charged for it. Limits of "
-            "requests, keys and projects change at once. What is over a smaller plan's limits stays, and cannot be "
-            "added to; guardrails and provider keys stop where the plan has none."
+            "requests, keys and projects change at once. Keys and projects beyond a smaller plan's limits stay, but no "
+            "more can be added; guardrails and provider keys stop if the plan has none."
         ]
 
 
 class SuspendQuestion(ButtonQuestion):
-    """Whether an organization is to be suspended."""
+    """Asks whether to suspend an organization."""
 
     text = "All requests with its API keys are refused at once, until it is reactivated. Nothing is removed."
 
 
 class ReactivateQuestion(ButtonQuestion):
-    """Whether a suspended organization is to go on."""
+    """Asks whether to reactivate an organization."""
 
     text = "Its API keys work again at once."
 
 
 class TypedNameQuestion(ButtonQuestion):
-    """Whether something is to be deleted for good, by its name."""
+    """Asks for the name of a row before it is deleted permanently."""
 
     name = forms.CharField(widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["name"].help_text = "Type its name as it stands above to confirm."
+        self.fields["name"].help_text = "Type the name shown above to confirm."
 
     def clean_name(self) -> str:
         """Return the name. Raises ValidationError for another one."""
         typed: str = self.cleaned_data["name"]
         if typed != self.row.name.strip():
-            raise forms.ValidationError(f"This is not its name, which is {self.row.name}")
+            raise forms.ValidationError(f"The name does not match: it is {self.row.name}")
         return typed
 
 
 class DeleteOrganizationQuestion(TypedNameQuestion):
-    """Whether an organization is to be deleted."""
+    """Asks whether to delete an organization."""
 
     @property
     def lines(self) -> list[str]:
-        """What is destroyed."""
+        """Paragraphs that list the consequences."""
         projects = self.row.projects.exclude(status=Project.Status.DELETED).count()
         members = self.row.memberships.count()
         return [
@@ -80,13 +77,13 @@ class DeleteOrganizationQuestion(TypedNameQuestion):
             f"{projects} project{'' if projects == 1 else 's'} and every API key there stop at once; {members} "
             f"member{'' if members == 1 else 's'} lose access. Automatic top-up is switched off, and a subscription "
             f"ends at the payment processor. The balance of {usd(self.row.credits)} USD is not paid back.",
-            "Names, members, the audit log and kept content are erased by the next nightly run; what the books need "
-            "stays.",
+            "Names, members, the audit log and stored content are erased by the next nightly run; records that the "
+            "ledger needs stay.",
         ]
 
 
 class DeleteProjectQuestion(TypedNameQuestion):
-    """Whether a project is to be deleted."""
+    """Asks whether to delete a project."""
 
     text = "This cannot be undone. Every API key of the project stops at once; its log stays."
 
@@ -139,7 +136,7 @@ def reactivate(page: Any, organization: Organization, fields: Mapping[str, Any])
     offered=is_living,
 )
 def delete_for_good(page: Any, organization: Organization, fields: Mapping[str, Any]) -> Done:
-    """Delete an organization with all that is its own."""
+    """Delete an organization and its data."""
     actions.delete_organization(organization=organization)
     return Done(f"{organization} was deleted")
 
@@ -153,6 +150,6 @@ def delete_for_good(page: Any, organization: Organization, fields: Mapping[str, 
     offered=is_living,
 )
 def delete_project_for_good(page: Any, project: Project, fields: Mapping[str, Any]) -> Done:
-    """Delete a project, and thereby its keys."""
+    """Delete a project, which revokes its keys."""
     actions.delete_project(project=project)
     return Done(f"{project} was deleted")

@@ -1,7 +1,6 @@
-"""Tabs and buttons of an organization's page in the admin, which each app brings for what it keeps of organizations.
+"""Tabs and buttons of an organization's page in the admin, contributed by each app.
 
-An app that has some to show has a module `organization_page` with `TABS` and `BUTTONS`; they are found by looking.
-Must never know another app's tables.
+An app contributes with a module `organization_page` that has `TABS` and `BUTTONS`; the modules are discovered.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from django.utils.html import format_html
 from apps.organizations.app_hooks import find_hook_modules
 from apps.organizations.models import Organization
 
-# Rows that a tab shows; the list that it links to has the others.
+# Rows in a tab; the linked list has the rest.
 SHOWN = 50
 
 
@@ -28,7 +27,7 @@ SHOWN = 50
 class Tab:
     """Rows of an organization, newest first; `permission` is Django's, such as `keys.view_apikey`.
 
-    `full_list` is the address of the list that has all of them. A tab without `rows` is a link to that list.
+    `full_list` is the address of the list with all of them. A tab without `rows` is a link to that list.
     """
 
     name: str
@@ -45,7 +44,7 @@ class Tab:
 
 
 class OrganizationLink:
-    """A column of lists in the admin: the organization that a row belongs to."""
+    """An admin list column with the row's organization."""
 
     @admin.display(description="Organization")
     def organization_link(self, row: Any) -> str:
@@ -64,26 +63,26 @@ def found_buttons() -> list[Callable[..., Any]]:
 
 
 def list_of(table: str, **filters: Any) -> str:
-    """Return the address of a list of the admin (`billing_transaction`), filtered."""
+    """Return the address of a filtered admin list (`billing_transaction`)."""
     query = "&".join(f"{name}={value}" for name, value in filters.items())
     return f"{reverse(f'admin:{table}_changelist')}?{query}"
 
 
 def link_to(row: Any, text: object = None) -> str:
-    """Return a link to a row's page, with its name or the `text`."""
+    """Return a link to a row's page, labelled with its name or `text`."""
     table = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
     label = str(row if text is None else text) or str(row.pk)
     return format_html('<a href="{}" class="text-link">{}</a>', reverse(table, args=[row.pk]), label)
 
 
 def link_by_id(table: str, identifier: object, text: str | None = None) -> str:
-    """Return a link to a row's page (`organizations_organization`) that was not read: with the `text`, or the id."""
+    """Return a link to the page of a row by id (`organizations_organization`), labelled with `text` or the id."""
     address = reverse(f"admin:{table}_change", args=[identifier])
     return format_html('<a href="{}" class="text-link">{}</a>', address, text or identifier)
 
 
 def moment(at: datetime | None) -> str:
-    """Return a moment as lists show it, in UTC."""
+    """Format a moment for lists, in UTC."""
     return "-" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 

@@ -1,4 +1,4 @@
-"""Owners: whom of an organization the gateway writes to. Knows memberships. Must never write a message."""
+"""Owners of an organization as recipients of e-mail."""
 
 from __future__ import annotations
 

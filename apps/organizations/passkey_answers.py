@@ -1,6 +1,6 @@
-"""What authenticators answer (WebAuthn), checked: the challenge, the page, the domain, who was there, the signature.
+"""Verifies authenticators' responses (WebAuthn): challenge, page, domain, user, signature.
 
-Knows the two kinds of answers and what is asked of both. Must never write, nor tell a client what was wrong with one.
+Clients never learn which check failed.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ ALGORITHMS: Final = [
     COSEAlgorithmIdentifier.EDDSA,
     COSEAlgorithmIdentifier.RSASSA_PKCS1_v1_5_SHA_256,
 ]
-# Nobody asks who made the authenticator, so makers' certificates, in five formats more, need not be read.
+# Attestation is not requested, so manufacturers' certificates in five more formats need not be read.
 _FORMATS: Final = (AttestationFormat.NONE, AttestationFormat.PACKED)
 _FEWEST_RSA_BITS: Final = 2048
 # Bytes, by the standard.
-_LONGEST_ID: Final = 1023
+_MAX_ID: Final = 1023
 _TRANSPORTS: Final = frozenset(one.value for one in AuthenticatorTransport)
 
 
 class PasskeyRefused(Exception):
-    """Why an answer is not taken; for the log, never for whoever presents it."""
+    """A rejected response, with the reason for the log; never shown to the client."""
 
 
 def verify_new(credential: Mapping[str, Any], challenge: bytes) -> VerifiedRegistration:
-    """Return what is to be kept of a new credential. Raises PasskeyRefused."""
+    """Verify a new credential and return its data to store. Raises PasskeyRefused."""
     try:
         _require_same_site(credential)
         attested = parse_attestation_object(base64url_to_bytes(credential["response"]["attestationObject"]))
@@ -60,9 +60,9 @@ def verify_new(credential: Mapping[str, Any], challenge: bytes) -> VerifiedRegis
     except PasskeyRefused:
         raise
     except Exception as error:
-        # Four formats of somebody's bytes: whatever reading them raises, they are no passkey.
+        # Untrusted bytes in four formats: any error while reading means an invalid passkey.
         raise PasskeyRefused(_reason(error)) from error
-    if len(made.credential_id) > _LONGEST_ID:
+    if len(made.credential_id) > _MAX_ID:
         raise PasskeyRefused("credential id too long")
     if isinstance(key, RSAPublicKey) and key.key_size < _FEWEST_RSA_BITS:
         raise PasskeyRefused("weak key")
@@ -70,10 +70,10 @@ def verify_new(credential: Mapping[str, Any], challenge: bytes) -> VerifiedRegis
 
 
 def verify(row: Passkey, credential: Mapping[str, Any], challenge: bytes, *, named: bool) -> None:
-    """See that the credential is the row's, and answers the challenge; take over its count. Raises PasskeyRefused."""
+    """Check that the credential is the row's and signed the challenge; update its counter. Raises PasskeyRefused."""
     try:
         handle = credential["response"].get("userHandle")
-        # Where nobody said who they are the authenticator does; where somebody did it may keep silent.
+        # Without a user name the authenticator names the user; with one it may omit it.
         if (handle or not named) and base64url_to_bytes(str(handle or "")) != row.user.pk.bytes:
             raise PasskeyRefused("another user's handle")
         _require_same_site(credential)
@@ -94,7 +94,7 @@ def verify(row: Passkey, credential: Mapping[str, Any], challenge: bytes, *, nam
 
 
 def id_of(credential: Mapping[str, Any]) -> bytes:
-    """Return which credential an answer says it is of. Raises PasskeyRefused."""
+    """Return the credential id that a response claims. Raises PasskeyRefused."""
     try:
         return base64url_to_bytes(str(credential["rawId"]))
     except (KeyError, ValueError) as error:
@@ -102,16 +102,16 @@ def id_of(credential: Mapping[str, Any]) -> bytes:
 
 
 def transports_of(credential: Mapping[str, Any]) -> list[str]:
-    """Return how the browser says that the authenticator is reached, as far as that is known."""
+    """Return the authenticator's transports as reported by the browser."""
     return sorted(_TRANSPORTS.intersection(credential["response"].get("transports") or ()))
 
 
 def _require_same_site(credential: Mapping[str, Any]) -> None:
-    """See that no page of somebody else's has ours in a frame. Raises PasskeyRefused."""
+    """Check that our page was not embedded in another site's frame. Raises PasskeyRefused."""
     if parse_client_data_json(base64url_to_bytes(credential["response"]["clientDataJSON"])).cross_origin:
         raise PasskeyRefused("in a frame of another origin")
 
 
 def _reason(error: Exception) -> str:
-    """Return what the log may keep: words of the library's, of which an origin is the only one from outside."""
+    """Return the library's message for the log; an origin is its only external text."""
     return f"{type(error).__name__}: {str(error)[:200]}"

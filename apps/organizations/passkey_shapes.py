@@ -1,4 +1,4 @@
-"""The shapes of passkeys on the wire: what browsers write (`PublicKeyCredential.toJSON()`), and what is kept of it."""
+"""Serializers of passkeys: browsers' format (`PublicKeyCredential.toJSON()`) and the API's."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from apps.organizations.passkeys import MAX_NAME, Answered
 from apps.organizations.serializers import MAX_PASSWORD, SignInShape
 from apps.organizations.step_up import Proof
 
-# Characters of a code, however it is written.
+# Characters of a code in any notation.
 MAX_CODE = 32
-# Characters of base64url: an id has at most 1,023 bytes, and what else there is has room to spare.
+# Characters of base64url: an id has at most 1,023 bytes; the other limits are generous.
 _MAX_CREDENTIAL_ID, _MAX_CLIENT_DATA, _MAX_ATTESTATION, _MAX_SIGNATURE, _MAX_HANDLE = 1_364, 4_096, 8_192, 2_048, 128
 _MAX_TRANSPORTS, _MAX_TRANSPORT = 16, 32
 
@@ -28,7 +28,7 @@ class _Credential(CamelSerializer):
 
 
 class AttestationShape(CamelSerializer):
-    """What an authenticator says of a new passkey."""
+    """An authenticator's response with a new passkey."""
 
     clientDataJSON = TextField(max_length=_MAX_CLIENT_DATA)  # noqa: N815 - the standard's names, here and below
     attestationObject = TextField(max_length=_MAX_ATTESTATION)  # noqa: N815 - the standard's name
@@ -38,7 +38,7 @@ class AttestationShape(CamelSerializer):
 
 
 class AssertionShape(CamelSerializer):
-    """What an authenticator signs with a passkey."""
+    """An authenticator's signed response."""
 
     clientDataJSON = TextField(max_length=_MAX_CLIENT_DATA)  # noqa: N815 - the standard's names, here and below
     authenticatorData = TextField(max_length=_MAX_CLIENT_DATA)  # noqa: N815 - the standard's name
@@ -47,26 +47,26 @@ class AssertionShape(CamelSerializer):
 
 
 class NewCredentialShape(_Credential):
-    """What `navigator.credentials.create()` answered."""
+    """The result of `navigator.credentials.create()`."""
 
     response = AttestationShape()
 
 
 class CredentialShape(_Credential):
-    """What `navigator.credentials.get()` answered."""
+    """The result of `navigator.credentials.get()`."""
 
     response = AssertionShape()
 
 
 class PasskeyAnswerShape(CamelSerializer):
-    """The answer to a ceremony: its name, and what the authenticator said."""
+    """A ceremony's id and the authenticator's response."""
 
     ceremony_id = TextField(max_length=MAX_ID)
     credential = CredentialShape()
 
 
 class ProofShape(CamelSerializer):
-    """What proves who has the session: a passkey, or the password with a code where a second factor is on."""
+    """Proof of identity: a passkey, or the password with a code if a second factor is on."""
 
     password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False, required=False)
     code = TextField(max_length=MAX_CODE, required=False)
@@ -74,17 +74,17 @@ class ProofShape(CamelSerializer):
 
 
 class EmailChangeShape(ProofShape):
-    """Body of `POST /auth/change-email`: the address to be, and proof of who asks."""
+    """Body of `POST /auth/change-email`: the new address, and proof of identity."""
 
     new_email = EmailField(max_length=254)
 
 
 class PasswordChangeShape(NewPasswordShape, ProofShape):
-    """Body of `POST /auth/change-password`: the password to be, and proof of who asks."""
+    """Body of `POST /auth/change-password`: the new password, and proof of identity."""
 
 
 class SignInWithPasskeyShape(SignInShape):
-    """`POST /auth/sign-in/email`: with a code or a passkey where a second factor is on."""
+    """Body of `POST /auth/sign-in/email`: with a code or a passkey if a second factor is on."""
 
     passkey = PasskeyAnswerShape(required=False, allow_null=True)
 
@@ -104,7 +104,7 @@ class PasskeyNameShape(CamelSerializer):
 
 
 class PasskeyShape(CamelModelSerializer):
-    """A passkey, to whoever it is of; without what it is made of."""
+    """A passkey as its owner sees it, without key material."""
 
     class Meta:
         model = Passkey
@@ -112,11 +112,11 @@ class PasskeyShape(CamelModelSerializer):
 
 
 def answered(fields: dict[str, Any]) -> Answered:
-    """Return what was read as a `PasskeyAnswerShape` or a `NewPasskeyShape`."""
+    """Return the validated fields of a `PasskeyAnswerShape` or a `NewPasskeyShape`."""
     return Answered(fields["ceremony_id"], fields["credential"])
 
 
 def proof(fields: dict[str, Any]) -> Proof:
-    """Return what was read as a `ProofShape`."""
+    """Return the validated fields of a `ProofShape`."""
     passkey = fields.get("passkey")
     return Proof(fields.get("password"), fields.get("code"), answered(passkey) if passkey else None)

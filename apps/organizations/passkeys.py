@@ -1,8 +1,7 @@
-"""Passkeys (WebAuthn): what an authenticator of the user's signs lets them in, alone or beside a password.
+"""Passkeys (WebAuthn): sign-in with an authenticator, alone or as a second factor.
 
-Every one verifies its user (a PIN, a finger, a face), so that it is two factors by itself, and is found without an
-address being typed. Knows how a passkey is made, recognized, named and removed. Must never know HTTP, nor whether
-whoever asks has proved who they are: `step_up.py` says so beforehand.
+Every passkey verifies its user (PIN, fingerprint, face), so it counts as two factors, and works without typing an
+address. Callers of changes have verified the user's identity (`step_up.py`).
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from apps.organizations.passkey_answers import ALGORITHMS, PasskeyRefused, id_of
 
 log = structlog.get_logger(__name__)
 
-MOST: Final = 20
+MAX_PASSKEYS: Final = 20
 MAX_NAME: Final = 100
 _VERIFIED: Final = UserVerificationRequirement.REQUIRED
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A ceremony's secret name, and what the browser's `navigator.credentials` is given."""
+    """A ceremony's secret id, and the options for the browser's `navigator.credentials`."""
 
     ceremony_id: str
     options: dict[str, Any]
@@ -51,19 +50,19 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The name of a ceremony, and what the authenticator answered, as the browser writes it (`toJSON`)."""
+    """A ceremony's id and the authenticator's response, as the browser writes it (`toJSON`)."""
 
     ceremony_id: str
     credential: Mapping[str, Any]
 
 
 def are_on() -> bool:
-    """Return whether this deployment has a domain that passkeys can be made for."""
+    """Return whether passkeys are available: they need a domain name."""
     return bool(settings.PASSKEY_DOMAIN.rp_id)
 
 
 def begin_registration(holder: Holder) -> Asked:
-    """Ask for a new passkey. Raises InvalidRequest where there are no passkeys, or as many as one may have."""
+    """Request a new passkey. Raises InvalidRequest if passkeys are off or the user has the maximum."""
     _require_on()
     _require_room(holder.user)
     ceremony = ceremonies.begin(Purpose.REGISTER, holder)
@@ -85,9 +84,9 @@ def begin_registration(holder: Holder) -> Asked:
 
 
 def register(holder: Holder, *, answered: Answered, name: str) -> tuple[Passkey, list[str]]:
-    """Keep a new passkey; return it, and recovery codes when it is the first second factor, which cannot be had again.
+    """Store a new passkey; return it, and recovery codes if it is the first second factor; they are shown only once.
 
-    Raises InvalidRequest for what no authenticator answered to this ceremony, and (409) for one that is kept already.
+    Raises InvalidRequest for an invalid response, and (409) for a known passkey.
     """
     challenge = ceremonies.take(answered.ceremony_id, Purpose.REGISTER, holder)
     try:
@@ -95,7 +94,7 @@ def register(holder: Holder, *, answered: Answered, name: str) -> tuple[Passkey,
     except PasskeyRefused as error:
         log.warning("passkey.not_registered", user=str(holder.user.pk), reason=str(error))
         raise InvalidRequest(
-            "This is no passkey that can be kept here", code="invalid_passkey", param="credential"
+            "This passkey cannot be registered here", code="invalid_passkey", param="credential"
         ) from error
     row = Passkey(
         user=holder.user,
@@ -108,7 +107,7 @@ def register(holder: Holder, *, answered: Answered, name: str) -> tuple[Passkey,
     )
     try:
         with transaction.atomic():
-            # Those of one user who are made at once wait for each other: only the first brings recovery codes.
+            # Serialize concurrent registrations of one user: only the first returns recovery codes.
             User.objects.select_for_update(no_key=True).get(pk=holder.user.pk)
             _require_room(holder.user)
             codes = [] if two_factor.is_on(holder.user) else two_factor.renew_recovery_codes(holder.user)
@@ -117,28 +116,28 @@ def register(holder: Holder, *, answered: Answered, name: str) -> tuple[Passkey,
             audit.record_of_account("passkey.create", user=holder.user, resource=row)
     except IntegrityError as error:
         raise InvalidRequest(
-            "This passkey is kept already", status=409, code="already_exists", param="credential"
+            "This passkey is already registered", status=409, code="already_exists", param="credential"
         ) from error
     log.info("passkey.created", user=str(holder.user.pk), passkey=str(row.pk))
     return row, codes
 
 
 def begin_sign_in() -> Asked:
-    """Ask whoever is there for a passkey; which ones there are is told to nobody. Raises InvalidRequest."""
+    """Request any passkey of this site; the known ones are not revealed. Raises InvalidRequest."""
     _require_on()
     return _ask(Purpose.SIGN_IN, None, [])
 
 
 def begin_proof(holder: Holder) -> Asked:
-    """Ask somebody who is signed in for a passkey of theirs. Raises InvalidRequest."""
+    """Request a passkey of a signed-in user. Raises InvalidRequest."""
     _require_on()
     return _ask(Purpose.PROVE, holder, _descriptors(holder.user))
 
 
 def sign_in(answered: Answered, *, user: User | None = None) -> User:
-    """Return the active user whose passkey answered; with a `user`, nobody else's will do.
+    """Return the active user of the passkey; with a `user`, only theirs is accepted.
 
-    Raises Unauthenticated, alike for whatever was wrong; InvalidRequest for a ceremony that is none.
+    Raises Unauthenticated with the same message for every failure; InvalidRequest for an unknown ceremony.
     """
     _require_on()
     challenge = ceremonies.take(answered.ceremony_id, Purpose.SIGN_IN)
@@ -146,26 +145,26 @@ def sign_in(answered: Answered, *, user: User | None = None) -> User:
 
 
 def prove(holder: Holder, answered: Answered) -> None:
-    """See that somebody who is signed in has a passkey of theirs at hand. Raises as `sign_in` does."""
+    """Verify a passkey of a signed-in user. Raises as `sign_in` does."""
     _require_on()
     challenge = ceremonies.take(answered.ceremony_id, Purpose.PROVE, holder)
     _recognize(answered.credential, challenge, holder.user)
 
 
 def access(user: User, identifier: str) -> Passkey:
-    """Return a passkey of the user's. Raises NotFound; Forbidden for others'."""
+    """Return a passkey of the user. Raises NotFound; Forbidden for other users' passkeys."""
     found = find_id(identifier)
     row = Passkey.objects.filter(pk=found).first() if found else None
     if row is None:
         raise NotFound("Passkey not found")
     if row.user_id != user.pk:
-        raise Forbidden("This passkey is somebody else's")
+        raise Forbidden("This passkey belongs to another user")
     return row
 
 
 @transaction.atomic
 def rename(passkey: Passkey, *, name: str) -> Passkey:
-    """Give a passkey another name."""
+    """Rename a passkey."""
     passkey.name = name
     passkey.save(update_fields=["name"])
     audit.record_of_account("passkey.update", user=passkey.user, resource=passkey)
@@ -174,7 +173,7 @@ def rename(passkey: Passkey, *, name: str) -> Passkey:
 
 @transaction.atomic
 def remove(passkey: Passkey) -> None:
-    """Take a passkey away; after the last second factor, the password alone is asked for again."""
+    """Remove a passkey; without any second factor left, the password alone signs in again."""
     User.objects.select_for_update(no_key=True).get(pk=passkey.user_id)
     audit.record_of_account("passkey.delete", user=passkey.user, resource=passkey)
     user, identifier = passkey.user, str(passkey.pk)
@@ -186,7 +185,7 @@ def remove(passkey: Passkey) -> None:
 
 @transaction.atomic
 def _recognize(credential: Mapping[str, Any], challenge: bytes, user: User | None) -> User:
-    """Return whose credential signed the challenge, and note that it was used. Raises Unauthenticated."""
+    """Return the user whose credential signed the challenge, and record its use. Raises Unauthenticated."""
     row: Passkey | None = None
     try:
         row = _find(credential)
@@ -202,7 +201,7 @@ def _recognize(credential: Mapping[str, Any], challenge: bytes, user: User | Non
 
 
 def _find(credential: Mapping[str, Any]) -> Passkey:
-    """Return the passkey that a credential names, locked: its count is compared and set by one at a time."""
+    """Return the passkey of a credential, locked so that its counter is checked and set atomically."""
     rows = Passkey.objects.select_for_update(no_key=True, of=("self",)).select_related("user")
     row = rows.filter(credential_id=id_of(credential), user__is_active=True).first()
     if row is None:
@@ -240,10 +239,14 @@ def _descriptors(user: User) -> list[PublicKeyCredentialDescriptor]:
 def _require_on() -> None:
     if not are_on():
         raise InvalidRequest(
-            "There are no passkeys here: PUBLIC_URL has to be HTTPS and a domain", status=409, code="passkeys_off"
+            "Passkeys are not available: PUBLIC_URL must be an HTTPS address with a domain name",
+            status=409,
+            code="passkeys_off",
         )
 
 
 def _require_room(user: User) -> None:
-    if user.passkeys.count() >= MOST:
-        raise InvalidRequest(f"There are {MOST} passkeys: remove one first", status=409, code="too_many_passkeys")
+    if user.passkeys.count() >= MAX_PASSKEYS:
+        raise InvalidRequest(
+            f"You already have {MAX_PASSKEYS} passkeys: remove one first", status=409, code="too_many_passkeys"
+        )

@@ -1,7 +1,4 @@
-"""Policy sources: rows that request policies are read from; saving one invalidates cached policies on commit.
-
-Knows which organization a row belongs to. Must never know what a policy is made of.
-"""
+"""Policy sources: rows that request policies are built from; saving one invalidates cached policies on commit."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ from apps.kernel import generation
 
 
 class PolicySource(models.Model):
-    """A row that policies are read from. Bulk updates do not pass here: bump by hand after them."""
+    """A row that policies are built from. Bulk updates bypass it: bump the generation by hand after them."""
 
-    # From the row to the id of the organization whose policies read it.
+    # Lookup path from the row to the id of the organization whose policies use it.
     organization_path: ClassVar[str]
     # Columns that only the ledger writes: a row read before a charge and saved after it must not undo the charge.
     ledger_columns: ClassVar[frozenset[str]] = frozenset()
@@ -25,12 +22,12 @@ class PolicySource(models.Model):
         abstract = True
 
     def bump_generation(self) -> None:
-        """Make the organization's cached policies stale when the current transaction commits."""
+        """Invalidate the organization's cached policies when the current transaction commits."""
         organization_id = attrgetter(self.organization_path)(self)
         generation.bump_on_commit(generation.organization_scope(organization_id))
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save all but the ledger's columns, and make the organization's policies stale on commit."""
+        """Save all but the ledger's columns, and invalidate the organization's policies on commit."""
         if self.ledger_columns and not self._state.adding and kwargs.get("update_fields") is None:
             names = {field.name for field in self._meta.concrete_fields if not field.primary_key}
             kwargs["update_fields"] = names - self.ledger_columns
@@ -38,6 +35,6 @@ class PolicySource(models.Model):
         self.bump_generation()
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        """Delete, and make the organization's policies stale on commit."""
+        """Delete, and invalidate the organization's policies on commit."""
         self.bump_generation()
         return super().delete(*args, **kwargs)

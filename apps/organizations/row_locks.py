@@ -1,7 +1,4 @@
-"""Row locks: whoever changes a row waits for whoever is changing or deleting it, and then sees it as it is.
-
-Must never decide who may change what.
-"""
+"""Row locks: concurrent changes of a row wait for each other and see its current values."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ _Row = TypeVar("_Row", bound=Model)
 
 
 def lock_row(row: _Row, missing: str) -> _Row:
-    """Return a row as it is now, which others have to wait for until the transaction ends.
+    """Return the current row, locked until the transaction ends.
 
-    Raises NotFound for a row whose `status` says that it is deleted.
+    Raises NotFound if its `status` is deleted.
     """
     rows: Any = type(row)._default_manager
     living = rows.select_for_update(no_key=True).exclude(status=DELETED)

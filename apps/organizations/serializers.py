@@ -36,12 +36,12 @@ from apps.organizations.models import (
     User,
 )
 
-# Characters; hashing takes a password of any length, a request does not.
+# Characters; hashing accepts any length, requests do not.
 MAX_PASSWORD = 256
 
 
 class Password(TextField):
-    """A password that is yet to be chosen: `validate_password` says whether it is a good one."""
+    """A new password, checked by `validate_password`."""
 
 
 class SignUpShape(CamelSerializer):
@@ -54,7 +54,7 @@ class SignUpShape(CamelSerializer):
     invitation = TextField(max_length=500, required=False, allow_null=True, allow_blank=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Hold the password to the rules for passwords. Raises ValidationError."""
+        """Validate the password. Raises ValidationError."""
         try:
             validate_password(attrs["password"], User(email=attrs["email"], name=attrs["name"]))
         except InvalidPassword as error:
@@ -77,7 +77,7 @@ class SessionShape(CamelSerializer):
 
 
 class UserShape(CamelModelSerializer):
-    """The user that has just signed up or in."""
+    """The user who just signed up or in."""
 
     class Meta:
         model = User
@@ -85,7 +85,7 @@ class UserShape(CamelModelSerializer):
 
 
 class SessionUserShape(CamelModelSerializer):
-    """The user of the current session, with whether the address is confirmed."""
+    """The user of the current session, and whether the address is confirmed."""
 
     email_verified = serializers.SerializerMethodField("is_verified")
 
@@ -133,7 +133,7 @@ class OrganizationShape(CamelModelSerializer):
         ]
 
 
-# USD; past it no column holds it.
+# USD; the columns hold no more.
 MAX_AMOUNT = 10**12
 
 
@@ -251,7 +251,7 @@ class ProjectShape(CamelModelSerializer):
 
 
 class ActorShape(CamelSerializer):
-    """Who did it: `type` is the kind of caller; `id` and `email` are null for the operator's machine."""
+    """The user who acted: `type` is the kind of caller; `id` and `email` are null for the gateway itself."""
 
     type = serializers.ChoiceField(AuditEntry.ActorType.choices, source="actor_type")
     id = serializers.UUIDField(source="actor_id", allow_null=True)

@@ -1,7 +1,4 @@
-"""Sessions: opaque tokens of signed-in users, stored as digests, valid thirty days from their last use.
-
-Knows how a session begins, is recognized, and ends. Must never know passwords or what a user may do.
-"""
+"""Sessions: opaque tokens of signed-in users, stored as digests, valid for thirty days after their last use."""
 
 from __future__ import annotations
 
@@ -32,16 +29,16 @@ from apps.organizations.models import User
 
 
 def start_session(user: User) -> str:
-    """Begin a session and return its token, which cannot be had again. Ends those of the user that have expired."""
+    """Begin a session and return its token, which cannot be read again. Deletes the user's expired sessions."""
     AuthToken.objects.filter(user=user, expiry__lt=timezone.now()).delete()
     _, token = AuthToken.objects.create(user=user)
     return cast(str, token)
 
 
 def find_session(token: str) -> Any | None:
-    """Return the live session that a token stands for, with its user; None when there is none.
+    """Return the live session of a token, with its user; None if there is none.
 
-    A digest is looked up by index, so nothing about a token can be learned from how long that takes.
+    The digest is looked up by index, so timing reveals nothing about tokens.
     """
     live = AuthToken.objects.select_related("user").filter(expiry__gt=timezone.now(), user__is_active=True)
     if settings.EMAIL_VERIFICATION:
@@ -51,25 +48,25 @@ def find_session(token: str) -> Any | None:
 
 
 def extend(session: Any) -> datetime:
-    """Move the end of a session in use; return it. Written at most once an hour."""
+    """Extend a session in use; return its new end. Written at most once an hour."""
     expiry: datetime = timezone.now() + knox_settings.TOKEN_TTL
     if expiry - session.expiry > timedelta(seconds=knox_settings.MIN_REFRESH_INTERVAL):
-        # Not `save`: the session may have been ended meanwhile.
+        # Not `save`: the session may have been deleted meanwhile.
         AuthToken.objects.filter(pk=session.pk).update(expiry=expiry)
         session.expiry = expiry
     return cast(datetime, session.expiry)
 
 
 def end_sessions(user: User) -> int:
-    """End every session of a user's that a token stands for; return how many there were."""
+    """End all token sessions of a user; return how many."""
     ended, _ = AuthToken.objects.filter(user=user).delete()
     return int(ended)
 
 
 def end_browser_sessions(user: User) -> int:
-    """End every session of a user's that a cookie stands for; return how many there were.
+    """End all cookie sessions of a user; return how many.
 
-    What a session says is sealed, so all live ones are looked at. Another password ends them as well.
+    Session data is opaque, so all live sessions are read. A password change ends them as well.
     """
     live = Session.objects.filter(expire_date__gt=timezone.now()).iterator()
     mine = [one.pk for one in live if one.get_decoded().get(SESSION_KEY) == str(user.pk)]
@@ -78,8 +75,7 @@ def end_browser_sessions(user: User) -> int:
 
 
 class ListedSession(NamedTuple):
-    """A session as its user sees it: under a name that tells nothing of its token, and when it was last used, to the
-    hour."""
+    """A session for its user: a name that reveals nothing of its token, and its last use, to the hour."""
 
     name: str
     created_at: datetime
@@ -87,7 +83,7 @@ class ListedSession(NamedTuple):
 
 
 def sessions_of(user: User) -> list[ListedSession]:
-    """Return a user's live sessions, the one used last first."""
+    """Return a user's live sessions, the most recently used first."""
     live = AuthToken.objects.filter(user=user, expiry__gt=timezone.now()).order_by("-expiry", "digest")
     return [
         ListedSession(name_of(one), one.created, max(one.created, one.expiry - knox_settings.TOKEN_TTL)) for one in live
@@ -95,12 +91,12 @@ def sessions_of(user: User) -> list[ListedSession]:
 
 
 def name_of(session: Any) -> str:
-    """Return a session's name: what a page may show."""
+    """Return a session's name for display."""
     return sha256(str(session.digest).encode()).hexdigest()[:16]
 
 
 def end_session(user: User, name: str) -> bool:
-    """End a user's session by its name; False when there is none."""
+    """End a user's session by its name; False if there is none."""
     found = [one for one in AuthToken.objects.filter(user=user) if name_of(one) == name]
     for one in found:
         one.delete()
@@ -108,7 +104,7 @@ def end_session(user: User, name: str) -> bool:
 
 
 class SessionAuthentication(BaseAuthentication):
-    """Recognizes the user of an `Authorization: Bearer <session token>`."""
+    """Authenticates `Authorization: Bearer <session token>`."""
 
     def authenticate(self, request: Request) -> tuple[User, Any] | None:
         """Return the user and the session; None without a token. Raises AuthenticationFailed."""
@@ -122,14 +118,14 @@ class SessionAuthentication(BaseAuthentication):
         return session.user, session
 
     def authenticate_header(self, request: Request) -> str:
-        """Return what a 401 asks for."""
+        """Return the challenge of a 401."""
         return "Bearer"
 
 
 class MemberEndpoint(Endpoint):
-    """A management endpoint for people who are signed in.
+    """A management endpoint for signed-in users.
 
-    What they do is done in their name (`audit`), and a POST under an `Idempotency-Key` is done once.
+    Actions are recorded under the user's name (`audit`), and a POST with an `Idempotency-Key` runs once.
     """
 
     authentication_classes = [SessionAuthentication]
@@ -137,28 +133,28 @@ class MemberEndpoint(Endpoint):
 
     @property
     def user(self) -> User:
-        """The person who asks."""
+        """The requesting user."""
         return cast(User, self.request.user)
 
     def prepare(self) -> None:
-        """Do what comes before a POST and must not be inside its transaction, such as asking somebody else."""
+        """Run work that must precede a POST's transaction, such as calls to other services."""
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Serve the request as nobody's until it is known whose it is."""
+        """Serve the request without an acting user until it is authenticated."""
         with audit.acting():
             return super().dispatch(request, *args, **kwargs)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Recognize the caller; then let a POST be done once."""
+        """Authenticate the caller; then make a POST idempotent."""
         super().initial(request, *args, **kwargs)
         audit.act_as(self.user)
         post = getattr(self, "post", None)
         if request.method == "POST" and post is not None:
-            # In the class's own method's place, for this request alone.
+            # Overrides the class's method for this request only.
             vars(self)["post"] = partial(self._post_once, post)
 
     def _post_once(self, post: Callable[..., HttpResponseBase], request: Request, **names: str) -> HttpResponseBase:
-        """Answer as before when the request was done before; else do it."""
+        """Return the stored answer if the request was already done; else do it."""
         claim = idempotency.claim_of(request, self.user.id)
         if claim is None:
             self.prepare()

@@ -1,8 +1,7 @@
-"""The forms by which somebody sees to how they sign in: authenticator app, passkeys, recovery codes.
+"""Forms that manage sign-in methods: authenticator app, passkeys, recovery codes; used by admin and console.
 
-Nothing changes but for who proved within five minutes who they are: a session left open, or stolen, does not do. The
-admin and the console have pages of them. Must never decide what proves who one is: `step_up.py`, `two_factor.py` and
-`passkeys.py` do.
+Changes need proof of identity within the last five minutes: an open or stolen session is not enough. `step_up.py`,
+`two_factor.py` and `passkeys.py` verify the proof.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ from apps.organizations.passkey_shapes import NewPasskeyShape, PasskeyAnswerShap
 from apps.organizations.passkeys import Answered, Asked
 from apps.organizations.serializers import MAX_PASSWORD
 
-# Seconds for which a proof is good.
+# Seconds for which a proof is valid.
 PROVED_FOR: Final = 300
-# Characters of an answer of an authenticator's, as JSON.
+# Characters of an authenticator's response as JSON.
 MAX_ANSWER: Final = 32_768
-# The key of the browser's session that says who proved it, in which session of theirs, and when.
+# Key in the browser's session: who proved their identity, in which session, and when.
 _PROVED: Final = "sign_in_methods.proved"
 Action = Callable[[HttpRequest, Holder], HttpResponse | None]
 
 
 def read_answer(text: str) -> Answered:
-    """Return the answer to a request for a passkey that a form's field brings. Raises InvalidRequest."""
+    """Return the passkey response in a form field. Raises InvalidRequest."""
     return answered(_read(PasskeyAnswerShape, _json_of(text)))
 
 
 def answer_question(request: HttpRequest, holder: Holder, name: str) -> HttpResponse | None:
-    """Return what the page's script asks for before it asks the authenticator; None for what is no such question."""
+    """Return the options for the page's script before it calls the authenticator; None for other actions."""
     question = _QUESTIONS.get(name)
     if question is None:
         return None
@@ -55,7 +54,7 @@ def answer_question(request: HttpRequest, holder: Holder, name: str) -> HttpResp
 
 
 def state_of(request: HttpRequest, holder: Holder) -> dict[str, Any]:
-    """Return what the page shows of somebody's sign-in methods."""
+    """Return the template context with a user's sign-in methods."""
     user = holder.user
     app = TwoFactor.objects.filter(user=user).exclude(sealed_secret=b"").first()
     return {
@@ -70,7 +69,7 @@ def state_of(request: HttpRequest, holder: Holder) -> dict[str, Any]:
 
 
 def act(request: HttpRequest, holder: Holder, name: str) -> Mapping[str, Any] | None:
-    """Do what a form of the page says; return what is to be shown, this once. Raises ApiError."""
+    """Run a form of the page; return the context for the page that shows secrets once. Raises ApiError."""
     if name == "prove":
         _prove(request, holder)
         return None
@@ -86,7 +85,7 @@ def act(request: HttpRequest, holder: Holder, name: str) -> Mapping[str, Any] | 
 
 
 def _prove(request: HttpRequest, holder: Holder) -> None:
-    """Take a proof, and remember when it was given."""
+    """Verify a proof and remember the time."""
     passkey = request.POST.get("passkey")
     password = request.POST.get("password", "")[:MAX_PASSWORD]
     step_up.require(
@@ -101,7 +100,7 @@ def _prove(request: HttpRequest, holder: Holder) -> None:
 
 
 def is_proved(request: HttpRequest, holder: Holder) -> bool:
-    """Tell whether who is signed in, in this session of theirs, proved within five minutes who they are."""
+    """Return whether the user proved their identity in this session within five minutes."""
     match request.session.get(_PROVED):
         case [whose, float(at)]:
             return whose == holder.binding() and 0 <= time.time() - at < PROVED_FOR
@@ -113,9 +112,9 @@ def _remember_proof(request: HttpRequest, holder: Holder, at: float) -> None:
 
 
 def require_proof(request: HttpRequest, holder: Holder) -> None:
-    """Raise InvalidRequest unless somebody proved who they are."""
+    """Raise InvalidRequest without a recent proof."""
     if not is_proved(request, holder):
-        raise InvalidRequest("Prove first that it is you", code="proof_required")
+        raise InvalidRequest("Confirm your identity first", code="proof_required")
 
 
 def _ask_to_prove(request: HttpRequest, holder: Holder) -> Asked:
@@ -191,7 +190,7 @@ _ACTIONS: Final[dict[str, Callable[[HttpRequest, Holder], Mapping[str, Any] | No
 
 
 def _note(user: User, row: Model, flag: int, words: str) -> None:
-    """Take down in the admin's own history what an operator did, who may be in no organization."""
+    """Write an operator's action to Django's admin log; the operator may belong to no organization."""
     if not user.is_staff:
         return
     LogEntry.objects.create(
@@ -210,7 +209,7 @@ def _json_of(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise InvalidRequest("This is no answer of an authenticator", param="passkey")
+        raise InvalidRequest("This is not an authenticator's response", param="passkey")
     return value
 
 

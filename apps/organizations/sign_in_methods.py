@@ -1,7 +1,4 @@
-"""The page of the admin where an operator sees to how they sign in; its forms are the console's, too.
-
-Knows the admin's frame. Must never decide what proves who one is.
-"""
+"""The admin page where operators manage their sign-in methods; the console uses the same forms."""
 
 from __future__ import annotations
 
@@ -21,13 +18,13 @@ from apps.organizations.ceremonies import Holder
 from apps.organizations.models import AuditEntry, User
 from apps.organizations.sign_in_method_forms import act, answer_question, state_of
 
-# As unfold's own buttons are, which take no `data-` attributes.
+# The classes of unfold's buttons, which accept no `data-` attributes.
 _BUTTON: Final = "bg-primary-600 text-white rounded-default px-3 py-2 font-medium cursor-pointer"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in_methods(request: HttpRequest, site: AdminSite) -> HttpResponse:
-    """Show the page, or do what one of its forms says; the site has seen to it that an operator asks."""
+    """Show the page, or run one of its forms; the admin site has checked that an operator asks."""
     holder = Holder(cast(User, request.user), request.session.session_key or "")
     if request.method != "POST":
         return _page(request, site, holder)

@@ -1,7 +1,6 @@
-"""Proof of who somebody is: to sign in, and again to change how they do, which a stolen session must not.
+"""Proof of identity: for signing in, and again for changing sign-in methods, which a stolen session must not do.
 
-Knows what proves it: a passkey, or the password with the second factor where there is one. Must never know what the
-proof is for.
+A proof is a passkey, or the password with the second factor if one is on.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from apps.organizations.ceremonies import Holder
 from apps.organizations.models import User
 from apps.organizations.passkeys import Answered
 
-# How long signing in counts as proof for what cannot be undone.
+# How long a sign-in counts as proof for irreversible actions.
 RECENT: Final = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What somebody sends to prove who they are; a passkey does alone."""
+    """A user's proof of identity; a passkey is enough."""
 
     password: str | None = None
     code: str | None = None
@@ -32,7 +31,7 @@ class Proof:
 
 
 def require(holder: Holder, proof: Proof) -> None:
-    """Use a proof up. Raises Unauthenticated unless it is good, InvalidRequest without one, RateLimited after many."""
+    """Use up a proof. Raises Unauthenticated if it is wrong, InvalidRequest if missing, RateLimited after many."""
     user = holder.user
     if proof.passkey is not None:
         attempt_rate_limiter.count_attempt((attempt_rate_limiter.PASSKEY_PER_USER, str(user.pk)))
@@ -47,27 +46,27 @@ def require(holder: Holder, proof: Proof) -> None:
 
 
 def is_recent(session: Any) -> bool:
-    """Tell whether the user signed in no longer than ten minutes ago to begin a session."""
+    """Return whether the session began with a sign-in in the last ten minutes."""
     return bool(timezone.now() - session.created < RECENT)
 
 
 def require_recent(holder: Holder, session: Any, proof: Proof) -> None:
-    """See that who destroys something signed in of late, or proves who they are: a session left open does not do.
+    """Require a recent sign-in or a proof for an irreversible action: an open session is not enough.
 
-    Raises Forbidden without either, and as `require` does for a proof that is not good.
+    Raises Forbidden without either, and as `require` does for a wrong proof.
     """
     if proof != Proof():
         require(holder, proof)
     elif not is_recent(session):
         raise Forbidden(
-            "This needs a session that is younger than ten minutes, or proof of who you are: sign in again, or send "
-            "your `password` (with a `code` where a second factor is on) or a `passkey` in the body",
+            "Your session is older than ten minutes: sign in again, or send proof of identity: your `password` "
+            "(with a `code` if a second factor is on) or a `passkey`",
             code="proof_required",
         )
 
 
 def sign_in_with_passkey(answered: Answered, *, address: str) -> User:
-    """Return whose passkey answered, to a ceremony of signing in; the try is counted first, as one with a password is.
+    """Return the user whose passkey answered a sign-in ceremony; the attempt is counted first, as with passwords.
 
     Raises as `passkeys.sign_in` does, and RateLimited.
     """
@@ -78,7 +77,7 @@ def sign_in_with_passkey(answered: Answered, *, address: str) -> User:
 
 
 def require_second_factor(*, user: User, code: str | None, passkey: Answered | None, address: str) -> None:
-    """See that somebody whose password was right has their second factor too, where they have one.
+    """Require the second factor of a user with a correct password, if enabled.
 
     Raises as `two_factor.require` and `passkeys.sign_in` do.
     """

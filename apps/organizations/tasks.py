@@ -13,19 +13,19 @@ log = structlog.get_logger(__name__)
 
 @shared_task(name="organizations.erase_deleted", time_limit=1800)
 def erase() -> None:
-    """Erase the data of deleted organizations. A run that is cut short is carried on by the next."""
+    """Erase the data of deleted organizations. An interrupted run is completed by the next."""
     erased = erase_deleted()
     log.info("organizations.erased", organizations=[str(one) for one in erased])
 
 
 @shared_task(name="organizations.sweep_idempotent_answers", time_limit=600)
 def sweep_idempotent_answers() -> None:
-    """Remove the stored answers that are past their day. A run that is cut short is carried on by the next."""
+    """Delete expired idempotent answers. An interrupted run is completed by the next."""
     log.info("idempotent_answers.swept", rows=idempotency.sweep())
 
 
 @shared_task(name="organizations.send_messages", time_limit=600)
 def send_messages() -> None:
-    """Send what is waiting to be sent about accounts."""
+    """Send waiting account e-mails."""
     if sent := account_emails.send_pending_emails():
         log.info("messages.sent", count=sent)

@@ -1,8 +1,8 @@
 """Two-factor authentication (TOTP, RFC 6238) with recovery codes.
 
-Knows secrets of authenticator apps, encrypted, and digests of recovery codes, which stand in for passkeys too. A code
-is good once. Must never log or show either but when they are made, nor ask whether whoever turns it on or off has
-proved who they are: `step_up.py` does, beforehand.
+Secrets of authenticator apps are encrypted, recovery codes are stored as digests and also cover passkeys. A code works
+once. Both are shown only when created and never logged. Callers of changes have verified the user's identity
+(`step_up.py`).
 """
 
 from __future__ import annotations
@@ -36,42 +36,42 @@ log = structlog.get_logger(__name__)
 ISSUER: Final = "Model gateway"
 DIGITS, STEP = 6, 30
 _APP_CODE: Final = re.compile(rf"[0-9]{{{DIGITS}}}")
-# How long an app may take from the secret that it is given to its first code.
+# Time between receiving the secret and confirming the first code.
 BEGUN_LASTS: Final = timedelta(hours=1)
-# Steps before and after now whose codes are taken: clocks differ.
+# Accepted time steps before and after now: clocks differ.
 _DRIFT: Final = 1
 RECOVERY_CODES: Final = 10
 _SECRET_BYTES: Final = 20
-# No letters that are taken for others.
+# Without letters that look alike.
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 _HALF: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """What an authenticator app is given, once: the secret in base 32, and the same as the address of a QR code."""
+    """The setup of an authenticator app, shown once: the secret in base 32, and the same as a QR code's address."""
 
     secret: str
     url: str
 
 
 def require_no_app(user: User) -> None:
-    """Raise InvalidRequest (409) where an authenticator app is asked for already."""
+    """Raise InvalidRequest (409) if the user already has an authenticator app."""
     if has_app(user):
         raise _already_on()
 
 
 @transaction.atomic
 def begin(*, user: User) -> Enrolment:
-    """Return a new secret for the user's app; it counts once `confirm` has seen a code of it, within `BEGUN_LASTS`.
+    """Return a new secret for the user's app; it is in use once `confirm` has seen a code within `BEGUN_LASTS`.
 
-    Raises InvalidRequest (409) where an app is asked for already.
+    Raises InvalidRequest (409) if an app is already in use.
     """
     secret = os.urandom(_SECRET_BYTES)
     row = _locked(user)
     if row is not None and row.confirmed_at is not None:
         raise _already_on()
-    # Recovery codes of somebody with passkeys stay as they are.
+    # Recovery codes of a user with passkeys stay.
     fields = {"sealed_secret": encrypt(secret), "last_step": 0, "created_at": timezone.now()}
     TwoFactor.objects.update_or_create(user=user, defaults=fields)
     return Enrolment(b32encode(secret).decode(), _app(secret).get_provisioning_uri(user.email, ISSUER))
@@ -79,9 +79,9 @@ def begin(*, user: User) -> Enrolment:
 
 @transaction.atomic
 def confirm(*, user: User, code: str, source: str) -> list[str]:
-    """Ask for a second factor from now on; return the recovery codes, which cannot be had again. Earlier ones end.
+    """Turn the second factor on; return the recovery codes, which are shown only once and replace earlier ones.
 
-    Raises InvalidRequest for a code that is not the app's, or where nothing was begun; RateLimited after too many.
+    Raises InvalidRequest for a wrong code or without a pending setup; RateLimited after too many.
     """
     attempt_rate_limiter.count_code(str(user.id), source, is_known=True)
     row = _locked(user)
@@ -89,7 +89,7 @@ def confirm(*, user: User, code: str, source: str) -> list[str]:
     if row is None or not is_begun or row.created_at < timezone.now() - BEGUN_LASTS:
         raise InvalidRequest("Begin with POST /auth/two-factor", code="not_begun")
     if not _uses_app(row, code):
-        raise InvalidRequest("This is not the app's present code", code="wrong_code", param="code")
+        raise InvalidRequest("This is not the app's current code", code="wrong_code", param="code")
     row.confirmed_at = timezone.now()
     row.save(update_fields=["confirmed_at", "last_step"])
     forget_begun(user)
@@ -100,7 +100,7 @@ def confirm(*, user: User, code: str, source: str) -> list[str]:
 
 @transaction.atomic
 def disable(*, user: User) -> None:
-    """Ask for no app's code any more; where there is no passkey either, for the password alone."""
+    """Turn the authenticator app off; without a passkey, the password alone signs in again."""
     row = _locked(user)
     if row is None:
         return
@@ -114,7 +114,7 @@ def disable(*, user: User) -> None:
 
 
 def renew_recovery_codes(user: User) -> list[str]:
-    """Return new recovery codes, which cannot be had again; earlier ones are none any more."""
+    """Return new recovery codes, which are shown only once; earlier ones become invalid."""
     codes = [_new_recovery_code() for _ in range(RECOVERY_CODES)]
     digests = [_digest(user, one) for one in codes]
     TwoFactor.objects.update_or_create(user=user, defaults={"recovery_digests": digests})
@@ -122,13 +122,13 @@ def renew_recovery_codes(user: User) -> list[str]:
 
 
 def forget_if_off(user: User) -> None:
-    """Remove the recovery codes of somebody who has no second factor left."""
+    """Remove the recovery codes of a user without a second factor."""
     if not is_on(user):
         TwoFactor.objects.filter(user=user).delete()
 
 
 def rotate() -> int:
-    """Encrypt every secret with the newest encryption key, so that older ones can be taken away; return how many."""
+    """Encrypt every secret with the newest encryption key, so that older keys can be removed; return how many."""
     count = 0
     for identifier in TwoFactor.objects.exclude(sealed_secret=b"").values_list("pk", flat=True):
         with transaction.atomic():
@@ -146,7 +146,7 @@ def rotate() -> int:
 
 
 def is_on(user: User) -> bool:
-    """Return whether signing in as the user with a password takes a second factor."""
+    """Return whether signing in with a password requires a second factor."""
     return has_app(user) or user.passkeys.exists()
 
 
@@ -156,10 +156,9 @@ def has_app(user: User) -> bool:
 
 
 def require(*, user: User, code: str | None, source: str, is_known: bool) -> None:
-    """Use a code up, where one is asked for. Raises Unauthenticated without a good one, RateLimited after too many.
+    """Use up a code, if one is required. Raises Unauthenticated for a missing or wrong one, RateLimited after too many.
 
-    `source` is the session in which the code is sent, or the address it comes from: `is_known` when the user has signed
-    in there.
+    `source` is the session or client address of the code; `is_known` is true if the user has signed in there before.
     """
     if not is_on(user):
         return
@@ -186,7 +185,7 @@ def require(*, user: User, code: str | None, source: str, is_known: bool) -> Non
 
 
 def _already_on() -> InvalidRequest:
-    return InvalidRequest("Two-factor authentication is on already", status=409, code="already_on")
+    return InvalidRequest("Two-factor authentication is already on", status=409, code="already_on")
 
 
 def _what_is_missing(user: User) -> str:
@@ -206,7 +205,7 @@ def _app(secret: bytes) -> TOTP:
 
 
 def _uses_app(row: TwoFactor, code: str) -> bool:
-    """Return whether a code is one of the app's that was not used before; then no earlier one is good any more."""
+    """Return whether a code is a new one of the app's; it and earlier ones then become invalid."""
     try:
         app, now = _app(decrypt(bytes(row.sealed_secret))), int(time.time()) // STEP
     except UnreadableSecretError:
@@ -229,7 +228,7 @@ def _is_of(app: TOTP, step: int, code: str) -> bool:
 
 
 def _uses_recovery_code(row: TwoFactor, code: str) -> bool:
-    """Return whether this is one of the recovery codes; it is none any more."""
+    """Return whether this is a recovery code, and use it up."""
     given = _digest(row.user, code)
     left = [one for one in row.recovery_digests if not hmac.compare_digest(one, given)]
     found = len(left) < len(row.recovery_digests)
@@ -243,6 +242,6 @@ def _new_recovery_code() -> str:
 
 
 def _digest(user: User, code: str) -> str:
-    """Return what is kept of a recovery code, some 49 bits: nobody without the pepper can try them all."""
+    """Return the stored digest of a recovery code of 49 bits; the pepper prevents brute force."""
     plain = code.strip().lower().replace("-", "")
     return hmac.digest(settings.API_KEY_PEPPER.encode(), f"{user.pk}:{plain}".encode(), "sha256").hex()

@@ -41,7 +41,7 @@ from apps.organizations.serializers import (
 )
 from apps.organizations.sessions import MemberEndpoint, extend, start_session
 
-CONFIRM_FIRST = "Open the link in the message that was sent to this address, then sign in"
+CONFIRM_FIRST = "Open the link that was sent to this address, then sign in"
 
 
 class SignUp(Endpoint):

@@ -1,7 +1,7 @@
 """Background responses: answered by a web worker without a client on the line, under a lease, and charged once.
 
-A run goes through the ordinary pipeline under a log id of its own that it keeps however often it is begun: whoever
-answers it in the end, there is one row and one charge. Knows greenlets and leases. Must never know a wire format.
+A run goes through the ordinary pipeline under a log id of its own that it keeps however often it is begun: whichever
+worker answers it in the end, there is one row and one charge.
 """
 
 from __future__ import annotations

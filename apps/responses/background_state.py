@@ -1,6 +1,6 @@
 """State of a background run: its events into the log, its end into the row of its response.
 
-Knows what is kept of a run and in which order: the row first, then the event that tells. Must never know who runs.
+The row is written first, then the event.
 """
 
 from __future__ import annotations

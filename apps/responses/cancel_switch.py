@@ -1,7 +1,4 @@
-"""Cancel switch: ends the waits of a run that has no client on the line, as a client's hanging up ends those of others.
-
-Knows greenlets. Must never know what is being waited for.
-"""
+"""Cancel switch: ends the waits of a run without a connected client, as a disconnect does for other requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Compaction items: a summary of earlier items, encrypted for the project that asked for it.
 
-A client sends it back as it is, and a model reads it as what was said before. Knows the form of the item. Must never
-open one for another project.
+A client sends it back as it is, and a model reads it as what was said before. Only the same project can open it.
 """
 
 from __future__ import annotations

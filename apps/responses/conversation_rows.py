@@ -1,7 +1,4 @@
-"""Rows of conversations: items in the order in which they came, appended under the conversation's lock.
-
-Knows positions and sizes. Must never know who may see a row.
-"""
+"""Rows of conversations: items in the order in which they came, appended under the conversation's lock."""
 
 from __future__ import annotations
 

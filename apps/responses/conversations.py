@@ -1,6 +1,6 @@
 """Conversations: objects of the API made of rows, within the caller's transaction.
 
-Each function reaches what `access.py` lets the caller reach. Raises NotFound for all else. Must never know HTTP.
+Each function raises NotFound for objects that `access.py` does not let the caller reach.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Encrypted JSON: values compressed and encrypted (`kernel/content_encryption.py`) for one place in one project.
 
-Knows how a value becomes text and back. What is encrypted opens only under the name of its own row and column, so that
-no row can be passed off as another's. Must never know what the values mean.
+A value can only be decrypted with the name of its own row and column, so that rows cannot be exchanged.
 """
 
 from __future__ import annotations

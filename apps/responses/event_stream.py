@@ -1,7 +1,7 @@
 """Event stream: a background response's events as server-sent events, from any one on, in any worker.
 
 Follows the log of events until the last one. Where the log ends without it (the run was cancelled, or its worker lost)
-the row of the response says how it ended. Must never show an event twice, nor leave one out without saying so.
+the row of the response says how it ended. An event is never sent twice; if one is missing, the stream says so.
 """
 
 from __future__ import annotations

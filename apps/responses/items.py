@@ -1,6 +1,6 @@
 """Items of the Responses API as they are stored and listed: each an object with a type and an id. Pure.
 
-Knows the outer form of items. What is in them is the dialect's to judge, before a model reads it.
+The dialect checks their content before a model reads it.
 """
 
 from __future__ import annotations

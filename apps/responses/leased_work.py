@@ -1,7 +1,4 @@
-"""Leased work: renews the leases of what a process answers, stops what it has lost, and hands over the rest at its end.
-
-Knows greenlets and when to renew. Must never know what is answered, nor where leases are kept.
-"""
+"""Leased work: renews a process's leases, stops work whose lease it has lost, and hands over the rest at its end."""
 
 from __future__ import annotations
 

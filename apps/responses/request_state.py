@@ -1,7 +1,6 @@
 """State of a request to `/v1/responses`: what it goes on from is put before its input, what it ends with is stored.
 
-Knows the fields that ask for either. A request that asks for neither costs a look at its fields. Must never know what
-items say.
+A request that asks for neither costs a look at its fields.
 """
 
 from __future__ import annotations

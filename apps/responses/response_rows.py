@@ -1,7 +1,4 @@
-"""Rows of stored responses: made of what a request ends with, and opened again.
-
-Knows columns and the names under which they are sealed. Must never know who may see a row.
-"""
+"""Rows of stored responses: made of what a request ends with, and opened again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Retention of stored responses: who keeps any, for how long, how many bytes, and their removal in batches.
 
 Kept is what an organization's retention level lets the log keep (`retain`), for as long as its log is kept and no
-longer than 30 days. Knows levels, days and bytes. Must never know what they say.
+longer than 30 days.
 """
 
 from __future__ import annotations

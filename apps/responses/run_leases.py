@@ -1,7 +1,6 @@
 """Leases of background runs: which process answers which response, and who takes over when it dies.
 
-All in PostgreSQL and by its clock: a run is begun, renewed, taken over and ended by whoever holds its row. Must never
-know how a response is made.
+All in PostgreSQL and by its clock: a run is begun, renewed, taken over and ended by the process that holds its row.
 """
 
 from __future__ import annotations

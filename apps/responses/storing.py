@@ -1,7 +1,7 @@
 """Stored responses: written to PostgreSQL before a client sees the end of its answer, to Valkey while that is away.
 
 What a client has seen the end of is stored, whatever dies next: either the transaction was committed, or Valkey has it
-until the transaction can be made. Knows where drafts go. Must never know what they say.
+until the transaction can be made.
 """
 
 from __future__ import annotations

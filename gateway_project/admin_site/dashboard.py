@@ -1,6 +1,6 @@
-"""The dashboard: what an operator sees first at `/admin/`. Panels that a store keeps from being shown say so.
+"""The dashboard: the first page at `/admin/`. A panel whose store does not answer says so.
 
-Knows which panels there are, and who may see which. Must never know how a number comes about.
+Which panels an operator sees depends on the operator's permissions; `traffic_panels` and `system_panels` make them.
 """
 
 from __future__ import annotations

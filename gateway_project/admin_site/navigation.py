@@ -1,7 +1,4 @@
-"""Navigation of the operators' pages by task, and what else the admin's theme (`UNFOLD`) is told.
-
-Knows which table belongs to which task, and its plain name. Must never know what a page shows.
-"""
+"""Navigation of the operators' pages by task, and the other settings of the admin's theme (`UNFOLD`)."""
 
 from __future__ import annotations
 
@@ -96,12 +93,12 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "organizations.idempotentanswer": "repeat",
     },
 }
-# What people call the tables whose own names say little, one and many.
+# Names shown for tables whose own names are unclear, singular and plural.
 PLAIN_NAMES: Final[dict[str, tuple[str, str]]] = {
     "batches.filechunk": ("part of a file", "parts of files"),
     "batches.nativejob": ("batch at a provider", "batches at providers"),
-    "billing.ledgerepoch": ("restart of the ledger's copies", "restarts of the ledger's copies"),
-    "billing.processorevent": ("message of the payment processor", "messages of the payment processor"),
+    "billing.ledgerepoch": ("ledger epoch", "ledger epochs"),
+    "billing.processorevent": ("Stripe event", "Stripe events"),
     "catalog.modelprovider": ("offer and price", "offers and prices"),
     "catalog.pricechange": ("price change", "price history"),
     "gateway.reconciliation": ("nightly reconciliation", "nightly reconciliations"),
@@ -118,6 +115,7 @@ PLAIN_NAMES: Final[dict[str, tuple[str, str]]] = {
     "logs.requestlog": ("request", "request log"),
     "logs.trafficdelta": ("traffic not yet added up", "traffic not yet added up"),
     "logs.trafficslot": ("traffic", "traffic"),
+    "log_sinks.waitingrow": ("row in the log sink queue", "log sink queue"),
     "oauth.accesstoken": ("access token", "access tokens"),
     "oauth.authorizationcode": ("authorization code", "authorization codes"),
     "oauth.oauthclient": ("program", "programs that sign in"),

@@ -1,6 +1,6 @@
-"""Groups of operators who are no superusers: support, finance and admin, made once and then the operators' own.
+"""Groups of operators who are not superusers: support, finance and admin. Created once; operators may change them.
 
-Knows which tables each may see and change. Must never give anybody the power to make operators: superusers alone do.
+None of them can create operators; only superusers can.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SEEN_BY_ALL: Final = (
     *("logs.trafficslot", "logs.requestlog", "logs.activityday", "organizations.organization", "organizations.project"),
     *("organizations.membership", "organizations.auditentry", "organizations.user", "keys.apikey"),
 )
-# Table -> what may be done besides looking at it.
+# Table -> allowed actions besides viewing.
 _SUPPORT: Final = {
     **dict.fromkeys(_SEEN_BY_ALL, ()),
     **dict.fromkeys(("keys.providerkey", "guardrails.guardrailconfig", "guardrails.violation", "catalog.model"), ()),
@@ -24,12 +24,12 @@ _SUPPORT: Final = {
     **dict.fromkeys(("organizations.passkey", "organizations.twofactor", "billing.transaction"), ()),
     "gateway.reconciliation": (),
     "organizations.project": ("change",),
-    # A key is revoked by who may delete it.
+    # Revoking a key needs the delete permission.
     "keys.apikey": ("change", "delete"),
     "keys.iamrule": ("add", "change", "delete"),
     "organizations.invitation": ("delete",),
     "oauth.oauthclient": (),
-    # A signed-in program is revoked by who may delete it.
+    # Revoking a signed-in program needs the delete permission.
     "oauth.consent": ("delete",),
     "knox.authtoken": ("delete",),
 }
@@ -42,7 +42,7 @@ _FINANCE: Final = {
     "billing.transaction": ("add", "change"),
     "billing.discount": ("add", "change", "delete"),
 }
-# Who may change these makes operators, of themselves too: the group of admins only looks at them.
+# Changing these would allow members to make themselves operators; the admin group may only view them.
 _OF_SUPERUSERS: Final = ("organizations.user", "auth.group", "auth.permission")
 
 

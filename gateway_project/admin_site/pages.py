@@ -19,7 +19,7 @@ _OLD_ADDRESS: Final = "<path:object_id>/"
 
 
 def admin_urls() -> tuple[list[Any], str, str]:
-    """Return what is mounted: patterns, app name and namespace."""
+    """Return the patterns, app name and namespace to mount."""
     patterns, app_name, namespace = admin.site.urls
     return _kept(patterns), app_name, namespace
 

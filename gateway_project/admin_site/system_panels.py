@@ -1,6 +1,6 @@
 """System panels of the dashboard: stores, outbox, scheduled tasks, reconciliation, providers, low balances.
 
-Knows whom to ask, each within bounded time. Must never fail a page: a store that is away is what is shown.
+Each query has a time limit. A store that does not answer is shown as unreachable and does not fail the page.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Found = TypeVar("Found")
 
 # Milliseconds that the database may take for one panel.
 _STATEMENT_LIMIT = 2_000
-# A balance is low that lasts for less than so many days of what was spent in the last one.
-_LOW_DAYS, _MOST_LOW = 3, 10
+# A balance is low if it lasts for fewer days than this at the last day's spending; and the number of rows shown.
+_LOW_DAYS, _MAX_LOW = 3, 10
 # Seconds after which a waiting record is late, and hours after which reconciliation is.
 _LATE_RECORD, _LATE_RECONCILIATION = 30.0, 26
 _NAMES = {"redis": "Valkey", "database": "PostgreSQL", "records": "Records", "disk": "Disk"}
@@ -46,7 +46,7 @@ _AWAY = "Not reachable"
 
 
 def ask(panel: Callable[[], Found]) -> Found | None:
-    """Return what a panel has to show; None where a store does not answer, or takes too long."""
+    """Return a panel's content; None if a store does not answer or takes too long."""
     try:
         return panel()
     except (DatabaseError, RedisError, OSError) as error:
@@ -55,7 +55,7 @@ def ask(panel: Callable[[], Found]) -> Found | None:
 
 
 def ask_database(panel: Callable[[], Found]) -> Found | None:
-    """Return what a panel reads from the database, which may take two seconds for each statement; else None."""
+    """Return a panel's content from the database; None if a statement takes more than two seconds."""
     return ask(partial(_bounded, lambda _: panel(), replica.PRIMARY))
 
 
@@ -197,7 +197,7 @@ def low_balances() -> Table:
             Cell(as_text.usd(pace)),
             Cell(as_text.seconds(float(days) * 86_400) if days else "used up", tone="bad" if days < 1 else ""),
         ]
-        for days, one, pace in sorted(lasting, key=lambda entry: entry[0])[:_MOST_LOW]
+        for days, one, pace in sorted(lasting, key=lambda entry: entry[0])[:_MAX_LOW]
     ]
     return Table(
         "Low balances",

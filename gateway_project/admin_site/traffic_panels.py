@@ -1,7 +1,4 @@
-"""Traffic panels of the dashboard: figures, charts with their tables, and what was used most, from the roll-up.
-
-Knows how traffic is shown. Must never know the log's rows, nor who looks.
-"""
+"""Traffic panels of the dashboard: figures, charts with their tables, and top lists, from the roll-up."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _ACCENT, _ALARM, _QUIET = "var(--color-primary-600)", "#dc2626", "#64748b"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number at the top: `hint` says what it is made of, `alarming` that somebody should look."""
+    """One number at the top: `hint` explains it, `alarming` marks it as a problem."""
 
     title: str
     value: str
@@ -58,7 +55,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of a table; `href` leads to what it speaks of."""
+    """A cell of a table; `href` links to its subject."""
 
     text: str
     href: str = ""
@@ -83,7 +80,7 @@ def figures_of(report: TrafficReport) -> list[Figure]:
     first_token = [as_text.milliseconds(percentile_of(total.first_tokens, one)) for one in (0.5, 0.95)]
     streams = sum(total.first_tokens.values())
     return [
-        Figure("Requests", as_text.count(total.requests), "admitted, whatever became of them"),
+        Figure("Requests", as_text.count(total.requests), "all accepted requests"),
         Figure(
             "Error share",
             as_text.share(total.errors, total.requests),
@@ -134,7 +131,7 @@ def charts_of(report: TrafficReport, window: TrafficWindow) -> list[Chart]:
 
 
 def top_tables(report: TrafficReport, window: TrafficWindow, links: frozenset[str]) -> list[Table]:
-    """Return what was used most; names lead to the request log and organizations where `links` has these tables."""
+    """Return the top lists; names link to the request log and organizations if `links` has these tables."""
     names = _names_of(report)
     return [
         Table("Models", _TOP_HEADERS, _top_rows(report, "model", window, links, {})),

@@ -1,7 +1,7 @@
-"""Doctor: `gateway doctor [--json]` (or `manage.py doctor`) says what is wrong with a deployment, and what mends it.
+"""Doctor: `gateway doctor [--json]` (or `manage.py doctor`) reports problems of a deployment and how to fix them.
 
-Exits with 1 when anything keeps the product from its work, 0 otherwise, 2 for an option that there is not. Reads only.
-Knows the order: settings first, without which nothing else can be asked. Must never print a secret.
+Exits with 1 if there is an error, 0 otherwise, 2 for an unknown option. Reads only.
+The settings are checked first, because all other checks need them. Secrets are never printed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway_project.terminal_output import print_line
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Examine this deployment, tell what was found, and return the exit code."""
+    """Check this deployment, print the findings, and return the exit code."""
     if set(arguments) - {"--json"}:
         print_line("usage: gateway doctor [--json]")
         return 2
@@ -26,8 +26,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def examine() -> list[Diagnosis]:
-    """Return what there is to tell of this deployment: of its settings alone, where they are wrong."""
-    # A pool would wait for a database that is away, again and again.
+    """Return the findings for this deployment; only those about its settings if these are wrong."""
+    # A pool would wait for an unreachable database repeatedly.
     os.environ["DATABASE_POOL_SIZE"] = "0"
     problems = find_problems()
     if problems:
@@ -41,16 +41,16 @@ def examine() -> list[Diagnosis]:
 
 
 def as_text(found: Sequence[Diagnosis]) -> str:
-    """Return the findings for people: one a line, what would mend it below."""
+    """Return the findings as text: one a line, its fix below."""
     width = max(len(one.subject) for one in found)
     lines = []
     for one in found:
-        lines.append(f"{one.state.word:<8}{one.subject:<{width}}  {one.told}")
+        lines.append(f"{one.state.value:<8}{one.subject:<{width}}  {one.told}")
         if one.mend:
             lines.append(f"{'':<8}{'':<{width}}  -> {one.mend}")
     wrong = sum(one.state is State.WRONG for one in found)
     doubtful = sum(one.state is State.DOUBTFUL for one in found)
-    return "\n".join([*lines, f"{wrong} wrong, {doubtful} doubtful, {len(found) - wrong - doubtful} well"])
+    return "\n".join([*lines, f"errors: {wrong}, warnings: {doubtful}, ok: {len(found) - wrong - doubtful}"])
 
 
 def as_json(found: Sequence[Diagnosis]) -> str:

@@ -1,6 +1,6 @@
-"""Examination of PostgreSQL: is it there, durable, a primary, migrated, stocked, and does the ledger agree?
+"""Checks of PostgreSQL: does it answer, is it durable, a primary, migrated and filled, and does the ledger agree?
 
-Knows what to ask it, each within bounded time. Must never write to it.
+Each query has a time limit. Reads only.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def server() -> Iterator[Diagnosis]:
         version, recovers, fsync, commit, now, pages = cursor.fetchone()
     yield well("database", f"PostgreSQL {version // 10_000}.{version % 10_000} answers")
     if version // 10_000 < _OLDEST_TESTED:
-        yield doubtful("database", f"PostgreSQL {version // 10_000} is older than what is tested ({_OLDEST_TESTED})")
+        yield doubtful("database", f"PostgreSQL {version // 10_000} is older than tested ones ({_OLDEST_TESTED})")
     if recovers:
         yield wrong("database", "it is a replica, which takes no writes", "set DATABASE_URL to the primary")
     for name, value in (("fsync", fsync), ("synchronous_commit", commit), ("full_page_writes", pages)):
         if value == "off":
-            yield wrong("database", f"{name} is off: a power cut loses what was charged", f"set {name} to on")
+            yield wrong("database", f"{name} is off: a power cut loses charges", f"set {name} to on")
     if refuses_statement_limit(DEFAULT_DB_ALIAS):
         yield wrong("database", NO_LIMIT, LIMIT_MEND)
     yield clock("clock", "PostgreSQL's", now)

@@ -1,7 +1,6 @@
-"""Examination of a deployment: stores, migrations, catalog, credentials, clocks, disk, queue, tasks, ledger, the node.
+"""Checks of a deployment: stores, migrations, catalog, credentials, clocks, disk, queue, tasks, ledger, the node.
 
-Knows the order, and which questions need which store. A question that fails is told and the next one is asked. Must
-never print a secret, and never write.
+A check that fails is reported and the next one runs. Reads only, and never prints a secret.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from apps.kernel.redaction import redact_forms
 from gateway_project.doctor import database, node, replica, store, work
 from gateway_project.doctor.diagnosis import Diagnosis, State, wrong
 
-# Characters of another's words that are repeated.
-_MOST_WORDS = 300
+# Characters of a foreign error message that are repeated.
+_MAX_WORDS = 300
 
 _Question = Callable[[], Iterator[Diagnosis]]
 _OF_DATABASE: tuple[tuple[str, _Question], ...] = (
@@ -39,7 +38,7 @@ _OF_NODE: tuple[tuple[str, _Question], ...] = (
 
 
 def examine() -> list[Diagnosis]:
-    """Return what is found, subject by subject; questions to a store that does not answer are left out."""
+    """Return the findings by subject; checks that need a store which does not answer are left out."""
     found = _ask("database", database.server)
     if _is_usable(found):
         found += [one for subject, question in _OF_DATABASE for one in _ask(subject, question)]
@@ -51,7 +50,7 @@ def examine() -> list[Diagnosis]:
 
 
 def _is_usable(found: list[Diagnosis]) -> bool:
-    """Tell whether a store answered: the first that is told of it is whether it did."""
+    """Tell whether a store answered: its first finding says so."""
     return found[0].state is not State.WRONG
 
 
@@ -67,7 +66,7 @@ def _ask(subject: str, question: _Question) -> list[Diagnosis]:
 
 def words_of(error: Exception) -> str:
     """Return what an error says, on one line and without a secret."""
-    words = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST_WORDS]
+    words = " ".join(f"{type(error).__name__}: {error}".split())[:_MAX_WORDS]
     for secret in _secrets():
         words = words.replace(secret, "***")
     return redact_forms(words)

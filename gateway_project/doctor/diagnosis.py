@@ -1,4 +1,4 @@
-"""Diagnosis: what the doctor tells of one subject, and how bad it is. Plain values; examines nothing."""
+"""Diagnosis: the doctor's finding about one subject, and how serious it is. Plain values."""
 
 from __future__ import annotations
 
@@ -7,21 +7,16 @@ from enum import Enum
 
 
 class State(Enum):
-    """How a subject does; its value is the word in JSON."""
+    """The state of a subject; its value is printed, in JSON too."""
 
     WELL = "ok"
     DOUBTFUL = "warning"
     WRONG = "error"
 
-    @property
-    def word(self) -> str:
-        """The word at the beginning of a line for people."""
-        return {"ok": "ok", "warning": "doubt", "error": "WRONG"}[self.value]
-
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One subject: how it does, in words, and what would mend it where anything needs mending."""
+    """One subject: its state, a description, and the fix if one is needed."""
 
     subject: str
     state: State
@@ -30,15 +25,15 @@ class Diagnosis:
 
 
 def well(subject: str, told: str) -> Diagnosis:
-    """Return a finding that nothing is to be done about."""
+    """Return a finding without a problem."""
     return Diagnosis(subject, State.WELL, told)
 
 
 def doubtful(subject: str, told: str, mend: str = "") -> Diagnosis:
-    """Return a finding that somebody should look at."""
+    """Return a warning."""
     return Diagnosis(subject, State.DOUBTFUL, told, mend)
 
 
 def wrong(subject: str, told: str, mend: str = "") -> Diagnosis:
-    """Return a finding that keeps the product from its work."""
+    """Return an error: the product cannot work."""
     return Diagnosis(subject, State.WRONG, told, mend)

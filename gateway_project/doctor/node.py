@@ -1,6 +1,6 @@
-"""Examination of this node: providers' credentials, free disk, records on it, the server that answers, telemetry.
+"""Checks of this node: providers' credentials, free disk, records on disk, the server that answers, telemetry.
 
-Knows which variables hold credentials, by the catalog. Must never print one.
+The catalog names the variables that hold credentials. Credentials are never printed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Examination of what stands before PostgreSQL: a pooler may refuse web workers what it lets everybody else have.
+"""Checks of a pooler before PostgreSQL: it may reject the connections of web workers and accept all others.
 
-Knows how web workers connect, which the doctor itself does not do.
+The doctor checks the settings with which web workers connect; it does not connect through the pooler itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Examination of read replicas: does each answer, is it one, and how far behind is it?
+"""Checks of read replicas: does each answer, is it a replica, and how far behind is it?
 
-Knows what to ask them. What is wrong with one keeps nobody from work: the primary is read instead.
+A fault of a replica is a warning, not an error: requests then read from the primary.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Examination of Valkey and the cache: is it there, a primary, of the kind that is named, durable, does it evict?
+"""Checks of Valkey and the cache: does it answer, is it a primary, of the named kind, durable, does it evict?
 
-Knows what to ask it. Must never write to it.
+Reads only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def cache() -> Iterator[Diagnosis]:
 
 
 def _examine(connected: Any) -> Iterator[Diagnosis]:
-    """Yield what is to be said of one server."""
+    """Yield the findings for one server."""
     connected.ping()
     try:
         info: dict[str, Any] = connected.info()

@@ -1,6 +1,6 @@
-"""Examination of what waits: records for the settler, records that cannot be read, scheduled tasks that are late.
+"""Checks of waiting work: records for the settler, unreadable records, late scheduled tasks.
 
-Knows how old a waiting record may be. Must never settle one.
+Reads only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from apps.gateway.settlement import dead_letters, outbox
 from gateway_project import task_metrics
 from gateway_project.doctor.diagnosis import Diagnosis, doubtful, well, wrong
 
-# Seconds that a record may wait, and after which nobody seems to settle at all.
+# Seconds that a record may wait, and after which no settler seems to run.
 _LATE, _LOST = 30.0, 300.0
 
 

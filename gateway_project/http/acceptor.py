@@ -3,7 +3,7 @@
 A few are begun in each turn of the event loop. The system's queue is first in, first out: one address that opens
 thousands of connections would have everybody behind it wait for all of them, so they are taken out of it quickly. To
 begin to serve one costs far more than to take it; a few at a time leave the event loop to those that are served
-already. Knows connections and whose they are. Must never know what a connection is for.
+already.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from gevent.server import StreamServer
 
 from apps.kernel.fair_queue import FairQueue
 
-# At most so many are taken, and so many begun to be served, in one turn of the loop: a few milliseconds at most.
-_MOST_TAKEN, _MOST_BEGUN = 128, 8
+# Connections that are accepted, and that are started, in one turn of the loop at most: a few milliseconds.
+_MAX_TAKEN, _MAX_BEGUN = 128, 8
 # So many may wait to be served; the others stay in the system's queue.
-_MOST_WAITING: Final = 4096
+_MAX_WAITING: Final = 4096
 # Seconds between two looks at those that wait.
 _TICK: Final = 0.001
 # Where `struct tcp_info` of <linux/tcp.h> has how many wait to be accepted, of a socket that listens (`tcpi_unacked`).
@@ -39,10 +39,10 @@ class Acceptor(StreamServer):
         self._tick = self.loop.timer(_TICK, _TICK, ref=False)
 
     @property
-    def max_accept(self) -> int:  # type: ignore[override] # gevent reads it anew in each turn
+    def max_accept(self) -> int:  # type: ignore[override] # gevent reads it in each turn
         """How many are accepted now, of those that wait in the system's queue; none when too many wait here."""
         share = max(1, -(-count_queued(self.socket) // self._workers))
-        return min(_MOST_TAKEN, share, _MOST_WAITING - len(self._waiting))
+        return min(_MAX_TAKEN, share, _MAX_WAITING - len(self._waiting))
 
     def do_handle(self, *accepted: Any) -> None:
         """Let a new connection, as gevent gives it, wait for its turn; it has come at once when no other waits."""
@@ -63,7 +63,7 @@ class Acceptor(StreamServer):
     def _begin_some(self) -> None:
         """Begin to serve as many as one turn may. Runs in the event loop."""
         begun = 0
-        while self._waiting and begun < _MOST_BEGUN and not self.full():
+        while self._waiting and begun < _MAX_BEGUN and not self.full():
             self._begin_one()
             begun += 1
         if self._waiting:

@@ -1,7 +1,7 @@
-"""Rate limiter by client address, a token bucket each: a flood of sign-ins is refused before its bodies are read.
+"""Rate limiter by client address, a token bucket each: a flood of sign-ins is rejected before its bodies are read.
 
-Knows addresses and time. Must never know whether a try succeeded; the exact count over all workers is kept where
-passwords are checked (`apps.organizations.attempt_rate_limiter`), and what that count allows, this one allows too.
+The limit does not depend on whether a try succeeded. The exact count over all workers is in
+`apps.organizations.attempt_rate_limiter`, where passwords are checked; this limiter allows at least as much.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from apps.kernel.errors import RateLimited
 # Tries at once, and tries that come back each second.
 _BURST, _PER_SECOND = 60.0, 1.0
 # Addresses that are remembered; beyond them the one that was quiet for longest is forgotten.
-_MOST_ADDRESSES = 20_000
+_MAX_ADDRESSES = 20_000
 
 
 class AddressRateLimiter:
@@ -32,7 +32,7 @@ class AddressRateLimiter:
         left = min(_BURST, left + (now - since) * _PER_SECOND)
         allowed = left >= 1
         self._buckets[address] = (left - 1 if allowed else left, now)
-        if len(self._buckets) > _MOST_ADDRESSES:
+        if len(self._buckets) > _MAX_ADDRESSES:
             del self._buckets[next(iter(self._buckets))]
         if not allowed:
             raise RateLimited("Too many attempts; try again later", retry_after=(1 - left) / _PER_SECOND)

@@ -1,8 +1,8 @@
-"""Admission control and load shedding of one worker: fair queuing of requests, and 503 on arrival instead of late.
+"""Admission control and load shedding of one worker: fair queuing, and an early 503 for requests it has no time for.
 
-Knows how busy the event loop is, and one client from another. Must never know what a request asks for.
+Requests differ by their client only, not by their content.
 
-Work on requests is bounded by the time that one turn of the event loop takes: a request that arrives when the turn has
+Work on requests is limited by the length of one turn of the event loop: a request that arrives when the turn has
 already lasted too long waits in a queue, and each turn starts as many of the queue as it has time for. So the loop
 keeps turning quickly however many requests wait, and streams under way go on. Clients are started in rotation (fair
 queuing): one that sends a thousand requests waits for its own, and others do not wait for them. A request that is let
@@ -25,21 +25,21 @@ from apps.kernel.errors import Overloaded
 from apps.kernel.fair_queue import FairQueue
 
 # Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.
-_LONGEST_TURN, _TICK = 0.020, 0.001
+_MAX_TURN, _TICK = 0.020, 0.001
 # The same while several clients have asked in the last second, which lets in about one request a turn. A request has
-# some five steps, each in a turn of its own: in long turns everybody waits for whoever has most requests, in the queue
-# only that one does.
+# some five steps, each in a turn of its own: in long turns all clients wait for the one with most requests, in the
+# queue only that client does.
 _SHARED_TURN, _SHARED_FOR = 0.001, 1.0
-# Requests that leave the queue a second: what is taken for it before it has been measured; the seconds, or at first the
-# requests, over which it is measured. After as many seconds without a queue it is measured anew.
+# Requests that leave the queue a second: the value before the first measurement; the seconds, or at first the
+# requests, over which it is measured. After as many seconds without a queue the measurement starts again.
 _FIRST_RATE: Final = 1000.0
 _RATE_WINDOW, _FIRST_STARTS = 0.25, 32
-# Of the longest wait, what a request that is let into the queue may expect: in a burst, and once the queue has not been
+# Share of the longest wait that a request in the queue may expect: in a burst, and once the queue has not been
 # empty for so many seconds.
 _BURST_SHARE, _STANDING_SHARE, _STANDING_AFTER = 0.8, 0.25, 0.5
 # So many may always wait, however slowly the queue moves.
 _ALWAYS_LET_IN = 8
-# What a client is told whose request is shed.
+# The message for a client whose request is shed.
 SHED: Final = "The gateway has more requests than it can work on right now; try again shortly"
 # libev's priorities go from -2 to 2. The stamp comes before all that a turn does, the queue after it.
 _FIRST, _LAST = 2, -2
@@ -84,7 +84,7 @@ class AdmissionControl:
         self._stamp.start(self._begin_turn)
         self._tick = self._hub.loop.timer(_TICK, _TICK, ref=False, priority=_LAST)
         self._waiting_since = self._empty_since = -math.inf
-        # Who asked last, and until when turns are shared.
+        # The client of the last request, and until when turns are shared.
         self._last_client: Hashable = None
         self._shared_until = -math.inf
         # Requests that leave the queue a second, and what it is measured from.
@@ -155,7 +155,7 @@ class AdmissionControl:
     def _has_lasted(self, since: float) -> bool:
         """Tell whether what began then has taken as long as a turn may."""
         now = self._clock()
-        return now - since > (_SHARED_TURN if now < self._shared_until else _LONGEST_TURN)
+        return now - since > (_SHARED_TURN if now < self._shared_until else _MAX_TURN)
 
     def _begin_turn(self) -> None:
         self._turn_began = self._clock()
@@ -163,8 +163,8 @@ class AdmissionControl:
     def _start_waiting(self) -> None:
         """Start who has waited, refuse who has waited too long. Runs in the event loop.
 
-        As many are started as there is time for, after all that was done since the last look: what was started before
-        goes first. Without time, half as many as were answered, so that those in progress become fewer; at least one.
+        As many are started as there is time for, after the work done since the last look: requests started before
+        go first. Without time, half as many as were answered, so that those in progress become fewer; at least one.
         """
         now, taken = self._clock(), 0
         least, self._left = max(self._left // 2, 1), 0

@@ -1,7 +1,6 @@
-"""A request's body: read within its route's bytes, its time and a minimum rate; whole before anything else happens, or
-by its endpoint as it comes.
+"""A request's body, read within its route's bytes, its time and a minimum rate.
 
-Knows a connection's request and what holds for its body. Must never know what the body means, nor write an answer.
+It is read whole before anything else happens, or by its endpoint as it arrives.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from gateway_project.http.route_limits import SMALLEST
 # Seconds before a body must have kept to the minimum rate.
 _GRACE = 10.0
 # Seconds that a body may take at most, however large it is.
-_LONGEST = 1800.0
-# Bytes of memory that a body takes up which is read as it comes, with what its endpoint makes of them.
+_MAX_TIMEOUT = 1800.0
+# Bytes of memory for a body that is read as it arrives, with its endpoint's use of them.
 STREAMED_MEMORY = 4 * 1024 * 1024
 
 
@@ -42,7 +41,7 @@ class BodySource(Protocol):
 
 
 class BodyMemory:
-    """The bytes of large bodies that one worker holds, of all clients and of each."""
+    """Count of the bytes of large bodies held by one worker, for all clients together and for each."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -77,7 +76,7 @@ def read_body(
     hold: Callable[[int], object],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Read the rest of a request's body; `hold` is told of bytes beyond the smallest limit as they come.
+    """Read the rest of a request's body; `hold` is called with the bytes beyond the smallest limit as they arrive.
 
     Raises BodyTooLarge, RequestTimeout, Overloaded, BadRequest, BodyAborted.
     """
@@ -123,7 +122,9 @@ class StreamedBody:
         self._source = source
         self._request = request
         self._limits = limits
-        self._timeout = min(limits.body_timeout * max(1.0, length / limits.body), max(_LONGEST, limits.body_timeout))
+        self._timeout = min(
+            limits.body_timeout * max(1.0, length / limits.body), max(_MAX_TIMEOUT, limits.body_timeout)
+        )
         self._clock = clock
         self._waited = 0.0
 
@@ -138,7 +139,7 @@ class StreamedBody:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _next_piece(self, size: int) -> bytes:
-        """Return what is there next, at most so many bytes unless that is negative; nothing at the end."""
+        """Return the next bytes, at most `size` unless that is negative; empty at the end."""
         body = self._request.body
         self._source.go_on()
         while not body:

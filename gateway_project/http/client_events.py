@@ -1,6 +1,6 @@
-"""Client events that no view sees, as metrics and log lines: refused requests, aborted bodies, closed connections.
+"""Client events that no view sees, as metrics and log lines: rejected requests, aborted bodies, closed connections.
 
-Knows names of events. Must never decide anything. Import it in a worker only, after gevent's patches.
+Import it in a worker only, after gevent's patches.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ABORTED = Counter("gateway_aborted_bodies_total", "Requests whose client left be
 
 # Seconds between two lines about one kind of event: a flood is a number, not a flood of lines.
 _BETWEEN_LINES = 1.0
-# What has not been counted and told yet; a metric's own count costs as much as all else of refusing a request.
+# Events not yet counted and logged; updating a metric costs as much as the rest of rejecting a request.
 _new: Counts[tuple[str, str]] = Counts()
 _untold: Counts[tuple[str, str]] = Counts()
 _told_at: dict[tuple[str, str], float] = {}
@@ -52,7 +52,7 @@ def aborted() -> None:
 
 
 def hand_over() -> None:
-    """Let the metrics and the log have what was counted; each kind of event is a line a second at most."""
+    """Write the counts to metrics and log; at most one line a second for each kind of event."""
     for (event, reason), number in _new.items():
         metric = _METRICS.get(event)
         (ABORTED if metric is None else metric.labels(reason)).inc(number)

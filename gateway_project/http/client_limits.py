@@ -1,7 +1,4 @@
-"""Client limits of a worker: bytes, seconds, connections, each from the environment.
-
-Knows the variables, their defaults and their bounds. Must never know how a limit is kept.
-"""
+"""Client limits of a worker: bytes, seconds, connections, each from the environment."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ _MEGABYTE = 1024 * 1024
 class ClientLimits:
     """The limits of one worker process. Durations are in seconds, sizes in bytes."""
 
-    # Of a model route's body; other routes have less (`route_limits`).
+    # For a model route's body; other routes have less (`route_limits`).
     body: int
-    # Of a file that is read as it comes, and not whole like a body.
+    # For a file that is read as it arrives, not whole like a body.
     file: int
     # For all of a body, and what it must bring a second on average once its grace is over.
     body_timeout: float
     body_rate: int
-    # Of bodies above the smallest limit, held at once by one worker.
+    # For bodies above the smallest limit, held at once by one worker.
     body_memory: int
     # For a new connection's first byte.
     first_byte_timeout: float

@@ -1,7 +1,4 @@
-"""Client connection (HTTP/1.1 keep-alive): read, serve, answer, and wait for the next request.
-
-Knows sockets and patience. Must never know what is asked for.
-"""
+"""Client connection (HTTP/1.1 keep-alive): read, serve, answer, and wait for the next request."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from gateway_project.http.response_writer import ResponseWriter
 
 READ_SIZE = 65_536
 # Seconds: for a head once it has begun, for the client to take a piece of an answer, and for what it still sends after
-# an answer that did not wait for it. What holds for bodies is in `body_reading`.
+# an answer that did not wait for it. The limits of bodies are in `body_reading`.
 HEAD_TIMEOUT, SEND_TIMEOUT, DRAIN_TIMEOUT = 20.0, 120.0, 2.0
 # Bytes that are parsed in one go when more than so many requests may be in them, which their versions count.
 _PIECE, _MANY, _VERSION = 4_096, 8, b" HTTP/1."
@@ -37,10 +34,10 @@ class TooSlow(TimeoutError):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """What holds for all connections of a listener: the application, limits, and what every environment begins with.
+    """Settings of all connections of a listener: the application, limits, and the base of every environment.
 
     `scheme_headers` are the WSGI names and values by which a proxy that `trusts` knows by its address tells that the
-    client came over TLS; `intake` lets requests in; `on_refused` is called for what is no valid request, `on_aborted`
+    client came over TLS; `intake` admits requests; `on_refused` is called for an invalid request, `on_aborted`
     for clients that left in the middle of one, and `on_failure` where the application raised something.
     """
 
@@ -66,7 +63,7 @@ class ClientConnection:
         self._reader = RequestParser(settings.limits)
         self._readable = watch_readable(sock)
         self._stopping = stopping
-        # What has arrived and waits to be parsed, and what lets others go on.
+        # Bytes that wait to be parsed, and the wait that lets other connections run.
         self._unread = b""
         self._step_aside: Callable[[], None] = let_others_go_on
         host, port = address[:2] if isinstance(address, tuple) else ("", "")
@@ -131,7 +128,7 @@ class ClientConnection:
         return self._sock.recv(READ_SIZE)
 
     def _shed(self, data: bytes) -> bool:
-        """Answer a request that is shed, if that can be told from its first bytes; return whether it could."""
+        """Answer a request that is shed, if its first bytes show that it is; return whether they did."""
         answer = None if self._stopping() else self._settings.intake.shed(self._peer, data, self._settings.limits)
         if answer is None:
             return False
@@ -200,12 +197,12 @@ class ClientConnection:
                 keep_alive=request.keep_alive and not self._stopping(),
             )
             body = self._settings.application(environ, answer.start)
-            # What is not read of a body would be taken for the next request.
+            # The unread rest of a body would be taken for the next request.
             answer.keep_alive = request.keep_alive and request.complete and not self._stopping()
             answer.send(body)
         except OSError:
             return False
-        except Exception:  # noqa: BLE001 - whatever the application raises, it was told to the log
+        except Exception:  # noqa: BLE001 - any error of the application is logged already
             self._settings.on_failure("An answer failed")
             if answer is not None and not answer.begun:
                 request.keep_alive = False
@@ -232,7 +229,7 @@ class ClientConnection:
         send_all(self._sock, data, SEND_TIMEOUT)
 
     def _refuse(self, request: IncomingRequest | None, error: ApiError) -> bool:
-        """Answer what is not served; return whether another request may follow, which needs all of this one's body."""
+        """Answer a rejected request; return whether another may follow, which needs all of this one's body."""
         environ = {} if request is None else request.environ
         keep = request is not None and request.keep_alive and request.complete and not self._stopping()
         try:
@@ -271,7 +268,7 @@ class ClientConnection:
             return
         request = self._reader.requests[-1] if self._reader.requests else None
         if request is not None:
-            # Whatever has come of it, nothing behind it will be read.
+            # Nothing after it will be read.
             request.complete = False
         self._settings.on_refused("malformed")
         readable = request is not None and request.head_done

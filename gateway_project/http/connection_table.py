@@ -1,7 +1,4 @@
-"""The open connections of one worker: how many each address has, which are idle, and which goes when there is no room.
-
-Knows connections that wait and for how long. Must never read from one.
-"""
+"""The open connections of one worker: how many each address has, which are idle, and which to close when full."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class ConnectionTable:
         keepalive: float,
         closed: Callable[[str], object] = lambda _reason: None,
     ) -> None:
-        """`closed` is told why each time that a connection has to go before its client lets go of it."""
+        """`closed` is called with the reason each time the server closes a connection before its client does."""
         self._most = most
         self._per_address = per_address
         self._first_byte_timeout = first_byte_timeout
@@ -163,4 +160,4 @@ class Idle:
 
 
 class _Over(BaseException):
-    """What a waiting connection is woken with."""
+    """The exception that ends a connection's wait."""

@@ -1,6 +1,6 @@
-"""Refusals before any view: written in the envelope of the route's family, as a view would.
+"""Errors before any view runs, written in the envelope of the route's family, as a view would.
 
-Knows the envelope, the id and the headers of a refusal. Must never decide that a request is refused.
+This module writes the envelope, the id and the headers. Other modules decide that a request is rejected.
 """
 
 from __future__ import annotations

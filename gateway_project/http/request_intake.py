@@ -1,7 +1,4 @@
-"""Request intake: what every request passes ahead of the application: its route's limit, throttle, body, admission.
-
-Knows the order, and what each of them says. Must never know what an endpoint does.
-"""
+"""Request intake: what every request passes ahead of the application: its route's limit, throttle, body, admission."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ class RequestIntake:
         self._on_refused = on_refused
 
     def enter(self, source: BodySource, request: IncomingRequest) -> Callable[[], object]:
-        """Let a request in whose head is there, with all of its body; the caller calls what is returned at its end.
+        """Let a request in whose head has arrived, with all of its body; the caller calls the result at its end.
 
         A body that its endpoint reads as it comes is in the environment (`wsgi.input`), and the request not complete.
 
@@ -110,7 +107,7 @@ class RequestIntake:
         if path.startswith("/auth/") and environ["REQUEST_METHOD"] == "POST":
             self._count_try(environ)
         announced = environ.get("CONTENT_LENGTH", "")
-        # What is not a number has been refused where the head was read; one of many digits is too large.
+        # A length that is not a number was rejected with the head; one with many digits is too large.
         if announced and (len(announced) > 18 or int(announced) > limit):
             raise too_large(limit if streamed_limit is None else limit - FORM_ROOM)
         exempt = path in _ALWAYS_ANSWERED
@@ -195,7 +192,7 @@ class RequestIntake:
 
 
 def _credential_of(environ: dict[str, Any]) -> str:
-    """Return what a request brings as its credential, empty for nothing. Nobody has looked whether it is any good."""
+    """Return a request's credential, empty for none. It has not been checked yet."""
     for name in _KEY_HEADERS:
         if sent := environ.get(name):
             return str(sent)
@@ -204,11 +201,11 @@ def _credential_of(environ: dict[str, Any]) -> str:
 
 
 def _missing_credential(path: str, environ: dict[str, Any]) -> str:
-    """Return what to say of a request that brings no credential where nobody gets on without one; else nothing."""
+    """Return the error message for a request without a credential on a route that needs one; else an empty text."""
     if is_workspace_page(path):
         return "" if _SESSION_COOKIE.search(environ.get("HTTP_COOKIE", "")) else _NO_SESSION
     return MISSING if is_model_route(path) and not _credential_of(environ) else ""
 
 
 def _leave_nothing() -> None:
-    """What the end of a request needs that took nothing."""
+    """Do nothing: the end of a request that holds no bytes."""

@@ -1,8 +1,8 @@
 """HTTP request parser: llhttp's events become requests, each with its WSGI environment.
 
-Knows HTTP/1.1 and the limits of what is taken. Must never wait: who has bytes feeds them.
+Never waits: the caller feeds it bytes.
 
-What could be read in two ways is refused rather than guessed at (RFC 9112, 3 to 6; llhttp refuses the rest): a length
+Ambiguous requests are rejected (RFC 9112, 3 to 6; llhttp rejects the others): a length
 beside a transfer coding, two lengths, two hosts. A header with an underscore is dropped: WSGI has one name for it and
 its twin with a dash. Trailers are dropped, whatever they say: by then it has been decided who asks.
 """
@@ -39,7 +39,7 @@ class BadRequest(Exception):
 
 
 class Http2Preface(BadRequest):
-    """A client that speaks HTTP/2 without having asked whether anybody else does (RFC 9113, 3.3)."""
+    """A client that starts with HTTP/2 without asking whether the server supports it (RFC 9113, 3.3)."""
 
     def __init__(self) -> None:
         super().__init__(505, "Only HTTP/1.1 and HTTP/1.0 are spoken here")
@@ -47,7 +47,7 @@ class Http2Preface(BadRequest):
 
 @dataclass(frozen=True, slots=True)
 class HeadLimits:
-    """What a request's head may be: bytes of its line, number of its headers, bytes of one of them."""
+    """Limits of a request's head: bytes of its line, number of its headers, bytes of one header."""
 
     line: int
     headers: int
@@ -71,7 +71,7 @@ class IncomingRequest:
 
 
 class RequestParser:
-    """Reads one connection. Requests that have begun stand in `requests`, oldest first; the last one is being read."""
+    """Reads one connection. `requests` has the requests that have begun, oldest first; the last one is being read."""
 
     def __init__(self, limits: HeadLimits) -> None:
         self.requests: deque[IncomingRequest] = deque()
@@ -79,7 +79,7 @@ class RequestParser:
         self._parser: Any = httptools.HttpRequestParser(self)
         self._now = IncomingRequest()
         self._head_bytes = 0
-        # Of the chunked body that is being read: bytes around it, of these in a row, and body bytes seen before.
+        # For the chunked body being read: bytes of framing, of these in a row, and body bytes seen before.
         self._framing = self._barren = self._seen = 0
         # While a head is read that is not the client's own; and behind it, the connection's last request.
         self._deaf = self._last = False
@@ -107,7 +107,7 @@ class RequestParser:
             raise
         except httptools.HttpParserError as error:
             if self._last and self._now.complete:
-                # What follows a connection's last request is not read.
+                # Bytes after a connection's last request are not read.
                 return
             if self._parser.get_method() == b"PRI" and self._now.url == b"*":
                 raise Http2Preface from None
@@ -140,7 +140,7 @@ class RequestParser:
         environ, now.keep_alive = now.environ, False
         length, coding = environ.get("CONTENT_LENGTH"), environ.get("HTTP_TRANSFER_ENCODING")
         if now.environ["REQUEST_METHOD"] == "CONNECT" or not (length or coding):
-            # What follows is not read.
+            # Later bytes are not read.
             now.complete = True
             return
         now.complete = False
@@ -242,7 +242,7 @@ def _insist_on_chunks(coding: str) -> None:
     """
     codings = [word.strip(" \t").lower() for word in coding.split(",")]
     if codings[-1] == _CHUNKED and codings != [_CHUNKED]:
-        raise BadRequest(501, "Of the transfer codings only chunked is known here")
+        raise BadRequest(501, "The only supported transfer coding is chunked")
 
 
 def _origin_form(url: bytes) -> bytes:

@@ -1,7 +1,4 @@
-"""HTTP response writer: status, headers and body of one answer, framed for HTTP/1.1.
-
-Knows framing. Must never know what an answer says, nor how the request came in.
-"""
+"""HTTP response writer: status, headers and body of one answer, framed for HTTP/1.1."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ class ResponseWriter:
         self._status = ""
         self._headers: list[tuple[str, str]] = []
         self._chunked = False
-        # Bytes of the body that are still to come, where its length was told.
+        # Bytes of the body that are still to come, if its length is known.
         self._left: int | None = None
 
     def start(
@@ -66,7 +63,7 @@ class ResponseWriter:
         if self._chunked:
             self._send(b"0\r\n\r\n")
         elif self._left:
-            # Less came than was told: the client must not take the next answer for the rest.
+            # The body was shorter than its length: the client must not take the next answer for the rest.
             self.keep_alive = False
 
     def _write(self, data: bytes, *, whole: bool = False) -> None:

@@ -1,7 +1,4 @@
-"""Body size limits by route: one table, looked at before the body is read.
-
-Knows paths and bytes. Must never know what a route does.
-"""
+"""Body size limits by route: one table, looked at before the body is read."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ _MEGABYTE = 1024 * _KILOBYTE
 
 # The smallest limit of all: a body that is not larger needs no look at the table.
 SMALLEST = 64 * _KILOBYTE
-# Of a path that the table does not name.
+# For a path that the table does not name.
 _ANY_OTHER = _MEGABYTE
-# Of the paths that lead to models. Cohere's clients ask at the last one.
+# Prefixes of paths to models. Cohere's clients use the last one.
 _MODEL_PREFIXES = ("/v1/", "/v1beta/", "/v1beta1/", "/v2/")
 # By prefix, the first that fits; None is the setting `BODY_LIMIT`.
 _LIMITS: tuple[tuple[str, int | None], ...] = (
@@ -30,7 +27,7 @@ _LIMITS: tuple[tuple[str, int | None], ...] = (
     ("/guardrails/test/", 8 * _MEGABYTE),
     # An organization's pages, of which two take more.
     ("/app/o/", _MEGABYTE),
-    # Forms that anybody may send: sign-in, sign-up, another password.
+    # Forms that need no session: sign-in, sign-up, a new password.
     ("/app/", SMALLEST),
 )
 
@@ -60,10 +57,10 @@ def streamed_limit_of(path: str, model_limit: int, file_limit: int) -> int | Non
 
 
 def is_model_route(path: str) -> bool:
-    """Tell whether a path leads to models, which nobody reaches without a credential."""
+    """Tell whether a path leads to models, which always needs a credential."""
     return path.startswith(_MODEL_PREFIXES)
 
 
 def is_workspace_page(path: str) -> bool:
-    """Tell whether a path is an organization's page, which nobody reaches without a session."""
+    """Tell whether a path is an organization's page, which always needs a session."""
     return path.startswith("/app/o/")

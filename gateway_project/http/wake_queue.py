@@ -1,8 +1,7 @@
 """Wake queue of one worker: wakes readable connections round-robin by client, a few milliseconds in each loop turn.
 
 The event loop wakes all that are ready before it looks for others again. One client that asks on a thousand connections
-at once, or leaves them, or has a thousand requests ready on one, would have everybody else wait for all of them. Knows
-who waits, and whose it is. Must never know what has arrived.
+at once, or leaves them, or has a thousand requests ready on one, would have everybody else wait for all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class WakeQueue(TurnQueue):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
-        # The turn of the loop in which somebody was last ready, and when that was first so.
+        # The last turn of the loop in which a connection was ready, and the time when that turn began.
         self._turn, self._turn_began = 0, 0.0
 
     def wait(self, readable: Any, client: Hashable, ready: Callable[[], object]) -> None:
@@ -47,7 +46,7 @@ class WakeQueue(TurnQueue):
         if now - self._turn_began < MAX_SECONDS:
             waiting.greenlet.switch()
             return
-        # It would be told of again in every turn.
+        # Otherwise it would be reported again in every turn.
         waiting.readable.stop()
         self.put(waiting.client, waiting)
 

@@ -1,7 +1,4 @@
-"""The OpenAPI document: what the views state, what is kept by hand, and what goes without saying.
-
-Knows how both halves are put together. Must never know a field.
-"""
+"""The OpenAPI document: generated from the views, completed by hand-written parts and common defaults."""
 
 # drf-spectacular has no types.
 # mypy: allow-untyped-calls

@@ -1,6 +1,6 @@
 """Part of the document: the operations of one tag, with the components that they reach, as a document of its own.
 
-Pure. Knows how references are written. Must never know a path.
+Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gateway_project.openapi.document import METHODS
 
 Record = dict[str, Any]
 _REFERENCE, _COMPONENTS = "$ref", "#/components/"
-# What no reference leads to, and operations name by itself.
+# Components that operations name directly, without a reference.
 _SECURITY: Final = "securitySchemes"
 
 

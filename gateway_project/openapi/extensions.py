@@ -1,7 +1,4 @@
-"""drf-spectacular extensions for our fields and authentication. Imported once, for its effect: it registers them.
-
-Knows the fields of `apps.kernel.rest.serializers`. Must never know an endpoint.
-"""
+"""drf-spectacular extensions for our fields and authentication. Imported once, for its effect: it registers them."""
 
 # drf-spectacular has no types.
 # mypy: allow-untyped-calls
@@ -34,7 +31,7 @@ class _OfField(OpenApiSerializerFieldExtension):
 
 
 class OfText(_OfField):
-    """Text; a question states what is blank."""
+    """Text; a request's schema states whether it may be blank."""
 
     target_class = "apps.kernel.rest.serializers.TextField"
 
@@ -104,7 +101,7 @@ class OfMoney(_OfField):
     target_class = "apps.kernel.rest.serializers.DecimalTextField"
 
     def of(self, field: Any, *, asked: bool) -> Record:
-        """Return a decimal string; what is answered may be negative."""
+        """Return a decimal string; it may be negative in responses."""
         pattern = AMOUNT if asked else AMOUNT.replace("^", "^-?", 1)
         return {"type": "string", "pattern": pattern, "description": "USD, as a decimal string", "examples": ["12.5"]}
 

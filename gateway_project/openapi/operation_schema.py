@@ -13,10 +13,10 @@ from apps.kernel.turn_queue import let_others_go_on
 
 
 class OperationSchema(AutoSchema):
-    """What drf-spectacular makes of a view. All operations together take some tenths of a second of the worker."""
+    """drf-spectacular's schema of a view. All operations together take some tenths of a second of the worker."""
 
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
-        """Return the operation; None for what is not described."""
+        """Return the operation; None if it is not part of the document."""
         let_others_go_on()
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
         return operation

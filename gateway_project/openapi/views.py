@@ -48,7 +48,7 @@ def docs_section(request: HttpRequest, section: str) -> HttpResponse:
 
 
 def _page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
-    """Write a page. Its browser is told to load nothing from elsewhere either."""
+    """Write a page. Its headers forbid the browser to load anything from other servers."""
     page = render(request, template, context)
     page["Content-Security-Policy"] = _POLICY
     return page

@@ -1,7 +1,4 @@
-"""The backend that `DATABASES` names: connections come from the pool within the patience of the work at hand.
-
-Knows Django's way to a new connection. Must never know what the connection is for.
-"""
+"""The backend that `DATABASES` names: connections come from the pool within the patience of the work at hand."""
 
 from __future__ import annotations
 
@@ -15,9 +12,10 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from apps.kernel.database import TimeoutConnection
 from apps.kernel.database_timeouts import apply_timeouts, current_timeouts
 
-# Seconds by which a wait may end late before it is the worker that is slow, and not the database; and how often then.
-_LATE, _MOST_WAITS = 0.2, 4
-# Seconds after which somebody who waits asks the pool again.
+# A wait that ends this many seconds late means that the worker is slow, not the database: it waits again, so many
+# times.
+_LATE, _MAX_WAITS = 0.2, 4
+# Seconds after which a waiting caller asks the pool again.
 _ASK_AGAIN = 0.5
 
 
@@ -43,12 +41,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
             pool.open()
         if limit is None:
             return wait_for_connection(pool, pool.timeout)
-        for wait in range(1, _MOST_WAITS + 1):
+        for wait in range(1, _MAX_WAITS + 1):
             began = time.monotonic()
             try:
                 return wait_for_connection(pool, limit.connection)
             except PoolTimeout:
-                if time.monotonic() - began < limit.connection + _LATE or wait == _MOST_WAITS:
+                if time.monotonic() - began < limit.connection + _LATE or wait == _MAX_WAITS:
                     raise
         return None
 

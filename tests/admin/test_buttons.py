@@ -159,7 +159,7 @@ class TestOrganizations:
         Organization.objects.filter(pk=world.acme.pk).update(auto_top_up_enabled=True)
         assert "This cannot be undone" in operator.get(address(world.acme, "delete_for_good")).content.decode()
         response = press(operator, world.acme, "delete_for_good", name="acme")
-        assert errors_of(response) == {"name": ["This is not its name, which is Acme"]}
+        assert errors_of(response) == {"name": ["The name does not match: it is Acme"]}
         world.acme.refresh_from_db()
         assert (world.acme.status, world.acme.auto_top_up_enabled) == ("active", True)
         assert press(operator, world.acme, "delete_for_good", name="Acme").status_code == 302
@@ -268,7 +268,7 @@ class TestCatalog:
         return row
 
     def test_a_mapping_is_switched_off_and_on(self, operator: Client, mapping: ModelProvider) -> None:
-        assert "Nobody else serves it" in operator.get(address(mapping, "switch_off")).content.decode()
+        assert "No other provider serves it" in operator.get(address(mapping, "switch_off")).content.decode()
         for button, active in (("switch_off", False), ("switch_on", True)):
             press(operator, mapping, button)
             mapping.refresh_from_db()

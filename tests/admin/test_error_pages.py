@@ -29,7 +29,7 @@ def leads_to_the_admin(response: Any) -> bool:
 def test_a_path_that_leads_nowhere_is_told_in_our_words(operator: Client) -> None:
     response = operator.get("/admin/nothing/")
     assert response.status_code == 404
-    assert "Nothing is here There is nothing at this path" in words(response)
+    assert "Page not found There is nothing at this path" in words(response)
     assert leads_to_the_admin(response)
 
 
@@ -37,7 +37,7 @@ def test_who_may_not_see_a_page_is_told_who_lets_them(operator: Client, world: W
     User.objects.filter(email="op@example.com").update(is_superuser=False)
     response = operator.get("/admin/organizations/organization/")
     assert response.status_code == 403
-    assert "An operator who is a superuser adds you to a group that may" in words(response)
+    assert "Ask a superuser to add you to a group with the permission" in words(response)
     assert "Ask an owner" not in words(response)
     assert leads_to_the_admin(response)
 

@@ -2,7 +2,7 @@
 management.
 
 A blocked worker stops accepting, so that new connections land elsewhere and notice nothing: kept ones do. Which worker
-holds a connection is looked up in /proc. Must never know what the attack is.
+holds a connection is looked up in /proc.
 """
 
 from __future__ import annotations

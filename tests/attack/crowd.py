@@ -3,8 +3,6 @@
 Who has been answered asks again on the same connection, as SDKs do, and who was refused not before the time that it was
 told; a new one is opened when all are waiting. To ask again at once where one was refused would have most requests come
 to the worker that has the most to do.
-
-Knows sockets and clocks. Must never know what is asked for.
 """
 
 from __future__ import annotations

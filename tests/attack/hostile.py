@@ -1,7 +1,7 @@
 """The hostile clients, one function each. Run as a process of its own, whose time and memory are not the product's.
 
 Each takes a `Task` and returns what it got: statuses and how many of each. It ends when its seconds are over, sends to
-127.0.0.1 only, and holds one copy of what it sends. Must never judge.
+127.0.0.1 only, and holds one copy of what it sends.
 """
 
 from __future__ import annotations

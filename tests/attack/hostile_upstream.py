@@ -1,6 +1,6 @@
 """A provider that means harm: answers that unpack to a gigabyte, are 200 MB long, or large and kept. Run as a process.
 
-Speaks just enough of OpenAI's format. Must never hold an answer more than once.
+Speaks just enough of OpenAI's format. Holds an answer only once in memory.
 """
 
 from __future__ import annotations

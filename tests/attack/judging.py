@@ -1,7 +1,4 @@
-"""One attack carried out, what came of it, and whether it was held. A table of attacks: what each may get.
-
-Knows the promises of docs/security.md. Must never know how an attack is made.
-"""
+"""One attack carried out, what came of it, and whether it was held. A table of attacks: what each may get."""
 
 from __future__ import annotations
 

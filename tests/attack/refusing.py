@@ -1,7 +1,7 @@
 """What refusals take of the workers' processor time, each compared with a good request.
 
 One client asks one thing after the other on a kept connection, by turns: good requests, refusals, nothing at all. What
-the workers take meanwhile for everybody else is measured with nothing, and left out. Must never judge.
+the workers take meanwhile for everybody else is measured with nothing, and left out.
 """
 
 from __future__ import annotations

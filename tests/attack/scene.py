@@ -1,7 +1,4 @@
-"""The product with two tenants: one that attacks, and one that is to notice nothing of it.
-
-Knows how to set both up over HTTP, and to watch the workers' memory and log. Must never judge.
-"""
+"""The product with two tenants: one that attacks, and one that is to notice nothing of it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Crowds that fill what tenants share: batches of many lines, and files without credits.
 
-Each takes a `Task` and returns statuses, how many of each, and figures. Must never judge.
+Each takes a `Task` and returns statuses, how many of each, and figures.
 """
 
 from __future__ import annotations

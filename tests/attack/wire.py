@@ -1,6 +1,6 @@
 """HTTP/1.1 on plain sockets, as hostile and as ordinary clients write it.
 
-On Linux every client may have an address of its own. Knows sockets. Must never know what is asked for.
+On Linux every client may have an address of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Batches of the sandbox's echo: made, worked on by a worker of this process, and read.
-
-Knows how. Must never assert.
-"""
+"""Batches of the sandbox's echo: made, worked on by a worker of this process, and read."""
 
 from __future__ import annotations
 

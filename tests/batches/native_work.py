@@ -1,6 +1,6 @@
 """Native batches at the sandbox: handed over, looked at and fetched by a worker of this process.
 
-Knows how. Asserts only that what was held was given back.
+Asserts only that holds were released.
 """
 
 from __future__ import annotations

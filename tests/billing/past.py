@@ -1,7 +1,4 @@
-"""Requests that were settled on a day of the past, for the nightly reconciliation to look at.
-
-Knows how such a day comes about. Must never assert what is being tested.
-"""
+"""Requests that were settled on a day of the past, for the nightly reconciliation to look at."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_another_ones_card_is_refused(world: World, stripe: StripeStub) -> None:
 
 
 def test_no_more_cards_than_may_be_kept(world: World, stripe: StripeStub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apps.billing.cards.MOST", 1)
+    monkeypatch.setattr("apps.billing.cards.MAX_CARDS", 1)
     add_card(stripe, world.acme)
     response = signed_in(world.olivia).post(path_of(world), {"paymentMethodId": stripe.make_card()})
     assert (response.status_code, response.json()) == (

@@ -148,7 +148,7 @@ def test_after_a_restore_a_balance_is_what_the_database_says(known: UUID) -> Non
     epoch = ledger_epoch.read_epoch()
     assert said("resync_balances").splitlines() == [
         f"organization {known}: credits 10 -> 500",
-        "compared 1 copies, changed 1, corrected what is held on 0; the database was behind what it had told: "
+        "compared 1 copies, changed 1, corrected the held amount of 0; the database had lost changes: "
         f"epoch {ledger_epoch.read_epoch()} of the ledger has begun",
     ]
     assert ledger_epoch.read_epoch() > epoch
@@ -156,7 +156,7 @@ def test_after_a_restore_a_balance_is_what_the_database_says(known: UUID) -> Non
     restore(known, "0.0009", 1)
     assert said("resync_balances").startswith(f"organization {known}: credits 500 -> 0.0009\n")
     assert reserve(known, NANO).outcome is ReservationOutcome.NO_CREDITS
-    assert said("resync_balances") == "compared 1 copies, changed 0, corrected what is held on 0\n"
+    assert said("resync_balances") == "compared 1 copies, changed 0, corrected the held amount of 0\n"
 
 
 def test_a_restore_is_noticed_by_what_moved_last(known: UUID) -> None:
@@ -314,7 +314,7 @@ def test_what_is_held_for_notes_that_are_lost_is_given_back_by_a_resync(known: U
     assert reserve(known, 6 * NANO).outcome is reserve(known, 3 * NANO).outcome is ReservationOutcome.HELD
     lost, kept = sorted(reservations.notes_of(worker_name(), 0).items(), key=lambda one: -int(one[1].amount))
     valkey().hdel(reservations.notes_key(worker_name(), 0), str(lost[0]))
-    assert said("resync_balances") == "compared 1 copies, changed 0, corrected what is held on 1\n"
+    assert said("resync_balances") == "compared 1 copies, changed 0, corrected the held amount of 1\n"
     assert valkey().hget(balances.key("organization", known), "held") == str(3 * NANO)
     # A release that comes late finds nothing to give back.
     assert reservations.release([(worker_name(), lost[0]), (worker_name(), kept[0])], 0) == 1

@@ -103,7 +103,7 @@ def test_a_forged_message_changes_nothing(
     response = tell(client, forge(*stripe.event("payment_intent.succeeded", payment)))
     assert (response.status_code, response.json()["message"]) == (
         400,
-        "The message is not signed by the payment processor",
+        "The event is not signed by the payment processor",
     )
     assert books(world.acme) == (Decimal(0), [("credit_topup", "25", "pending")])
     assert (ProcessorEvent.objects.count(), len(stripe.asked)) == (0, asked)
@@ -127,7 +127,7 @@ def test_either_of_two_secrets_signs(
 
 
 def test_a_message_that_is_too_long_is_not_read(world: World, stripe: StripeStub, client: Client) -> None:
-    message = stripe.event("x", {"object": "payment_intent", "id": "pi_1", "padding": "x" * webhooks.MOST_BYTES})
+    message = stripe.event("x", {"object": "payment_intent", "id": "pi_1", "padding": "x" * webhooks.MAX_BYTES})
     assert tell(client, message).status_code == 413
     assert ProcessorEvent.objects.count() == 0
 

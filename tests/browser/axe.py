@@ -2,7 +2,7 @@
 narrow.
 
 `axe.min.js` beside this file is axe-core 4.14.1 by Deque Systems, unchanged, for tests alone: Mozilla Public License
-2.0, source at https://github.com/dequelabs/axe-core. Knows widths and colour schemes. Must never know a page.
+2.0, source at https://github.com/dequelabs/axe-core.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Acme as it is after some weeks: two keys, a log with a failover and a failure, refusals, a violation.
 
-Names and texts are hostile where a stranger could choose them. Knows how rows come about. Must never assert.
+Names and texts are hostile where a stranger could choose them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every page of the console, by its route, in an organization that has something of everything.
 
-The routes are those of the console's table, so that a new page is looked at without being named here; one that
-answers no page to GET is named in `NO_PAGE`. Knows how rows come about and where pages are. Must never assert.
+The routes are those of the console's table, so that a new page is looked at without being named here; one that answers
+no page to GET is named in `NO_PAGE`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""An operator in a browser, with something to look at: sign-in by session, and traffic of the last day.
-
-Knows how rows come about. Must never assert.
-"""
+"""An operator in a browser, with something to look at: sign-in by session, and traffic of the last day."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_person_gets_from_sign_up_to_a_first_request_and_to_the_end(live_serve
         browser.run("document.querySelector('details.more').open = true")
         browser.fill("[name=models]", "gpt-5")
         send(browser, "details.more [value=add-rule]")
-        browser.wait("document.body.innerText.includes('The rule is in force.')")
+        browser.wait("document.body.innerText.includes('The rule is on.')")
         assert IamRule.objects.get().rule_value == {"models": ["gpt-5"]}
         browser.run("for (const one of document.querySelectorAll('details')) one.open = true")
         shown(browser, "key")
@@ -165,5 +165,5 @@ def test_a_form_that_is_too_old_is_sent_by_going_back(live_server: Any, world: W
         browser.wait("document.querySelector('[name=name]')")
         assert browser.run("document.querySelector('[name=name]').value") == "Typed once"
         send(browser, "form.form [type=submit]")
-        browser.wait("document.body.innerText.includes('The project is there.')")
+        browser.wait("document.body.innerText.includes('The project was created.')")
         assert world.acme.projects.filter(name="Typed once").count() == 1

@@ -64,7 +64,7 @@ def test_from_a_card_to_an_invoice_a_request_and_guardrails(
         browser.open(f"{acme}billing")
         assert_accessible(browser)
         submit(browser, "form[action$='/cards/new'] button", "document.querySelector('.messages .success')")
-        assert "visa 4242 was added" in browser.text(".messages")
+        assert "Visa ending in 4242 was added" in browser.text(".messages")
         browser.fill("#field-amount", "25")
         submit(browser, "form[action$='/top-up'] button", "document.body.innerText.includes('$25.00 were added')")
         assert_accessible(browser)
@@ -79,7 +79,7 @@ def test_from_a_card_to_an_invoice_a_request_and_guardrails(
         browser.wait("document.querySelectorAll('tbody tr').length === 50")
         assert_accessible(browser)
         browser.open(f"{acme}logs/{log_id}")
-        assert "azure was asked first: the best score." in browser.text()
+        assert "First provider: azure (the best score)" in browser.text()
         assert HOSTILE in browser.text(".conversation")
         assert_accessible(browser)
         for path in ("refusals", "provider-keys", "mcp-servers", "playground", "billing/transactions"):

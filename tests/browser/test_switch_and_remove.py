@@ -103,7 +103,7 @@ def test_the_first_field_that_is_wrong_has_the_focus_and_what_was_typed_stays(
         browser.run("document.querySelector('#field-kind').value = 's3'")
         browser.fill("#field-url", "https://93.184.215.14")
         browser.fill("#field-region", "eu-central-1")
-        click(browser, "Register the sink")
+        click(browser, "Add sink")
         assert browser.run("document.activeElement.name") == "bucket"
         kept = [browser.run(f"document.querySelector('#field-{name}').value") for name in ("name", "kind", "region")]
         assert kept == ["archive two", "s3", "eu-central-1"]

@@ -87,7 +87,7 @@ def test_added_and_withdrawn_rows_are_told(mapping: ModelProvider, folder: Path)
     )
     assert find_differences(folder) == [
         f"+ mapping {mapping.provider_id}/other-model",
-        f"- mapping {mapping}: no file states it any more",
+        f"- mapping {mapping}: no longer in any file",
         "+ model other-model",
     ]
 
@@ -99,7 +99,7 @@ def test_an_operator_sets_a_price_over_the_files(
     client.force_login(create_operator(email="op@example.com", password=PASSWORD))
     path = reverse("admin:catalog_modelprovider_change", args=[mapping.pk])
     form = client.get(path).context["adminform"].form
-    assert form.fields["override_input"].help_text == "USD per million tokens. The file says 0.05."
+    assert form.fields["override_input"].help_text == "USD per million tokens. File: 0.05."
     answers = {"priority": "1", "override_input": "0.07"}
     assert client.post(path, {**answers, "override_output": "20000"}).context["adminform"].form.errors
     assert steps(mapping)[0][3] != "op@example.com"

@@ -1,6 +1,6 @@
 """Clients of several organizations and formats, whole and streamed, that ask for as long as a fault lasts.
 
-Knows how to ask, and keeps what each was told. Must never know what is broken, nor what ought to come out.
+Keeps every answer for the scorecard.
 """
 
 from __future__ import annotations

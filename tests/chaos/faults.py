@@ -1,7 +1,6 @@
 """The faults, each a block of time in which something is broken. Found by `FAULTS`, told by their docstrings.
 
-A fault takes the scene and its seconds, breaks something, puts it right again, and returns how often it did. Must never
-judge what came of it.
+A fault takes the scene and its seconds, breaks something, puts it right again, and returns how often it did.
 """
 
 from __future__ import annotations

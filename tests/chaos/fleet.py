@@ -1,7 +1,4 @@
-"""`script/chaos --fleet`: the scene of several nodes on shared stores behind PgBouncer, and the faults of its parts.
-
-Knows how the fleet is put together. Must never judge what came of a fault.
-"""
+"""`script/chaos --fleet`: the scene of several nodes on shared stores behind PgBouncer, and the faults of its parts."""
 
 from __future__ import annotations
 

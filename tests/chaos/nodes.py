@@ -1,7 +1,7 @@
 """Nodes with homes of their own on shared stores: three of web, two of settlers, one each of worker and beat.
 
 Stands for systemd on each machine (started again when it dies, drained before it is stopped) and for the load balancer
-before the web nodes, which follows `/readyz`. Must never know what is broken, nor what ought to come of it.
+before the web nodes, which follows `/readyz`.
 """
 
 from __future__ import annotations

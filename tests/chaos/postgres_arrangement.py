@@ -1,6 +1,6 @@
 """The fleet's PostgreSQL as a primary with a synchronous replica, of which the primary is killed.
 
-Stands for whoever promotes replicas (Patroni, a managed service). Must never know who uses them.
+Stands for whoever promotes replicas (Patroni, a managed service).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The product under chaos: its tenants, its stores from outside, and its clients.
-
-Knows how to reach Valkey, the sandbox and management from outside the product. Must never know what is broken.
-"""
+"""The product under chaos: its tenants, its stores from outside, and its clients."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What came of a fault: what clients were told, held against log, ledger, balances and holds.
-
-Knows what the product promises. Must never know what was broken.
-"""
+"""What came of a fault: what clients were told, held against log, ledger, balances and holds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Faults of stores that need more than a signal: older copies, restored backups, a full disk, a clock that goes back.
-
-Knows the files of the stores and docs/operations.md. Must never judge.
-"""
+"""Faults of stores that need more than a signal: older copies, restored backups, a full disk, a clock set back."""
 
 from __future__ import annotations
 

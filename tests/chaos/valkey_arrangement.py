@@ -1,8 +1,8 @@
 """How the fleet's Valkey is arranged: a primary with a replica, with sentinels or without, or a cluster; and how the
 primary is killed, and started again.
 
-Knows servers of Valkey. Must never know who uses them. Another arrangement is another class with the same four names:
-`settings` that nodes are given, `connect`, `lose_primary` and `close`.
+Another arrangement is another class with the same four names: `settings` that nodes are given, `connect`,
+`lose_primary` and `close`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The product with the sandbox in the place of real providers: one for each wire format.
-
-Knows which model of the catalog stands for which format, and how the sandbox takes its provider's place. Must never
-know which client asks.
-"""
+"""The product with the sandbox instead of real providers: one for each wire format."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Clients and formats: which client is tested by which tests, and the table of what was seen to work.
-
-Knows every client by name, its version, and how the table in the documents looks. Must never know how a test is run.
-"""
+"""Clients and formats: which client is tested by which tests, and the table of what was seen to work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Programs from npm, installed once and kept in pytest's cache.
-
-Knows their versions, this one place, and how they are started. Must never know what they are asked.
-"""
+"""Programs from npm, installed once and kept in pytest's cache."""
 
 from __future__ import annotations
 

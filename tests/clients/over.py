@@ -1,7 +1,4 @@
-"""Formats of providers that an agent's task runs over: some in every run of the tests, all when asked for.
-
-Knows which formats differ most for agents. Must never know what an agent does.
-"""
+"""Formats of providers that an agent's task runs over: some in every run of the tests, all when asked for."""
 
 from __future__ import annotations
 

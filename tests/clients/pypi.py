@@ -1,7 +1,4 @@
-"""Programs from PyPI that bring an environment of their own, made once and kept in pytest's cache.
-
-Knows their versions, this one place. Must never know what they are asked.
-"""
+"""Programs from PyPI that bring an environment of their own, made once and kept in pytest's cache."""
 
 from __future__ import annotations
 

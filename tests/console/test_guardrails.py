@@ -26,7 +26,7 @@ def adam(world: World) -> Visitor:
 
 
 def test_what_is_in_force_is_set_and_reset(world: World, adam: Visitor) -> None:
-    assert "Nothing was configured yet" in words(adam.open(page(world.acme, "guardrails")))
+    assert "Guardrails are not configured yet" in words(adam.open(page(world.acme, "guardrails")))
     fields = {
         "enabled": ["false", "true"],
         "scanOutput": ["false", "true"],

@@ -290,7 +290,7 @@ def test_many_keys_are_listed_by_pages_newest_first_and_found_by_name_and_projec
         assert [one.id for one in olivia.open(path, q=wanted).context["keys"]] == [quoted.id]
     assert list(olivia.open(path, q=theirs.masked_token).context["keys"]) == []
     assert len(olivia.open(path, q="\x00").context["keys"]) == 50
-    assert "No key is like this" in words(olivia.open(path, q="<script>"))
+    assert "No matching keys" in words(olivia.open(path, q="<script>"))
 
 
 def test_its_page_says_how_to_use_it_and_leads_to_its_requests(world: World, key: ApiKey) -> None:

@@ -63,7 +63,7 @@ def test_rows_are_counted_in_words(world: World) -> None:
         ({"region": ""}, "Required"),
         ({"url": "http://127.0.0.1:9000"}, "Must not lead to a private, loopback or link-local address"),
         ({"kind": "ftp"}, "Must be one of: webhook, s3, otlp"),
-        ({"kind": "webhook", "secret": "short"}, "Must be whsec_ and base64 of 24 to 64 bytes"),
+        ({"kind": "webhook", "secret": "short"}, "Must be whsec_ followed by 24 to 64 bytes in base64"),
     ],
 )
 def test_a_refused_form_says_why_and_shows_no_secret(

@@ -136,7 +136,7 @@ def test_a_server_is_changed_switched_and_removed(world: World, fields: dict[str
     assert McpServer.objects.get().allowed_tools == []
     both = adam.send(here, {**changes, "allowedTools": "echo"})
     assert (both.status_code, McpServer.objects.get().allowed_tools) == (400, [])
-    assert "Leave this empty, or take away the tick above" in words(both)
+    assert "Leave this empty, or untick the box above" in words(both)
     refused = adam.send(here, {**changes, "timeoutSeconds": "0"})
     assert f"{tick} checked" in refused.content.decode()
     unticked = adam.send(here, {**changes, "timeoutSeconds": "", "projectIds": [""]})
@@ -171,7 +171,7 @@ def test_a_tool_that_changed_is_shown_in_full_and_accepted(
     McpServer.objects.update(changed_tools=["echo"])
     assert "1 allowed 1 changed" in words(adam.open(page(world.acme, PATH)))
     looked = adam.send(f"{here}/look")
-    assert "Held back, as they have changed since they were allowed: echo" in words(looked)
+    assert "Blocked because they changed after you allowed them: echo" in words(looked)
     assert "and send your key" in words(looked)
     digest = digest_of(Tool("echo", mcp_server.tools[0]))
     assert digest in looked.content.decode()
@@ -180,6 +180,6 @@ def test_a_tool_that_changed_is_shown_in_full_and_accepted(
     assert Visitor(world.dana).send(f"{here}/accept", {"tool": "echo", "digest": digest}).status_code == 403
     assert McpServer.objects.get().tool_pins == pins
     accepted = words(adam.send(f"{here}/accept", {"tool": "echo", "digest": digest}))
-    assert "The tool echo may be used as you have seen it." in accepted
+    assert "The changed tool echo was accepted." in accepted
     assert "Held back" not in accepted
     assert McpServer.objects.get().tool_pins == {**pins, "echo": digest}

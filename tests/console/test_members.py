@@ -77,7 +77,12 @@ def test_a_stranger_sees_and_does_nothing(world: World) -> None:
     ("backend", "development", "told", "done"),
     [
         ("smtp", True, "", "An invitation is on its way to new@example.com."),
-        ("console", True, "into the log of its worker", "new@example.com is invited."),
+        (
+            "console",
+            True,
+            "writes its e-mails, including invitations, to the worker's log",
+            "new@example.com is invited.",
+        ),
         ("console", False, "sends no e-mail until its operator sets EMAIL_URL", "new@example.com is invited."),
     ],
 )

@@ -53,7 +53,7 @@ def test_words_features_providers_and_prices_narrow_the_list() -> None:
     assert ids_on(see(q="painter", mode="chat")) == []
     assert set(ids_on(see(q="sandbox", free="true", mode="chat"))) == {"free"}
     shown = see(q="no such thing at all")
-    assert "No model is like that" in words(shown)
+    assert "No matching models" in words(shown)
 
 
 def test_a_search_keeps_its_words_from_page_to_page() -> None:

@@ -63,7 +63,7 @@ def test_an_owner_changes_retention_and_billing_details_and_an_admin_the_name_al
         None,
         "Acme Two",
     )
-    assert "What the log keeps" not in words(admin.open(path))
+    assert "Log retention" not in words(admin.open(path))
 
 
 @pytest.mark.parametrize("path", ["settings", "settings/delete"])
@@ -78,7 +78,7 @@ def test_settings_are_not_for_developers_and_strangers(world: World, path: str) 
 def test_deleting_takes_the_typed_name(world: World) -> None:
     owner, path = Visitor(world.olivia), page(world.acme, "settings/delete")
     wrong = owner.send(path, {"name": "acme inc"})
-    assert wrong.context["form"].errors["name"] == "This is not its name; nothing was deleted"
+    assert wrong.context["form"].errors["name"] == "The name does not match; nothing was deleted"
     world.acme.refresh_from_db()
     assert world.acme.status == "active"
     assert owner.send(path, {"name": "Acme"})["Location"] == "/app/"
@@ -90,9 +90,9 @@ def test_deleting_takes_the_typed_name(world: World) -> None:
 def test_deleting_in_an_old_session_takes_the_password_and_the_second_factor_too(world: World) -> None:
     owner, path = Visitor(world.olivia), page(world.acme, "settings/delete")
     enrol(world.olivia)
-    assert "Present password" not in words(owner.open(path))
+    assert "Current password" not in words(owner.open(path))
     AuthToken.objects.update(created=timezone.now() - timedelta(minutes=11))
-    assert "Present password" in words(owner.open(path))
+    assert "Current password" in words(owner.open(path))
     wrong: dict[str, str]
     for wrong in ({}, {"password": "not hers"}, {"password": PASSWORD}, {"password": PASSWORD, "code": "000000"}):
         assert owner.send(path, {"name": "Acme", **wrong}).status_code == 400

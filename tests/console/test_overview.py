@@ -100,7 +100,7 @@ def test_the_part_that_waits_leads_to_the_request_itself_and_on(world: World) ->
     [written] = write(entry(key))
     arrived = visitor.open(page(world.acme, "first-request"))
     assert f'href="{page(world.acme, f"logs/{written}")}"' in arrived.content.decode()
-    assert "Next: add credits to ask any of the models" in words(arrived)
+    assert "Next: add credits to use any of the models" in words(arrived)
     gifts.give(organization=world.acme, amount=Decimal(5), description="Welcome")
     assert "Next: choose one of the models" in words(visitor.open(page(world.acme, "first-request")))
 

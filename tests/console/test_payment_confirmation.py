@@ -55,7 +55,7 @@ def test_the_holder_confirms_at_the_bank_and_is_credited_once(
 def test_coming_back_unconfirmed_adds_nothing(world: World, stripe: StripeStub, row: Transaction) -> None:
     olivia = Visitor(world.olivia)
     assert olivia.open(page(world.acme, f"billing/payments/{row.id}/confirmed")).status_code == 303
-    assert "The payment is under way." in words(olivia.open(page(world.acme, "billing")))
+    assert "The payment is being processed." in words(olivia.open(page(world.acme, "billing")))
     assert books(world.acme) == (Decimal(0), [("credit_topup", "25", "pending")])
 
 
@@ -65,7 +65,7 @@ def test_a_payment_that_failed_at_the_bank_is_told_and_given_up(
     stripe.of_kind("payment_intent")[0]["status"] = "requires_payment_method"
     olivia = Visitor(world.olivia)
     olivia.open(page(world.acme, f"billing/payments/{row.id}/confirmed"))
-    assert "Nothing was paid." in words(olivia.open(page(world.acme, "billing")))
+    assert "Nothing was charged." in words(olivia.open(page(world.acme, "billing")))
     assert books(world.acme) == (Decimal(0), [("credit_topup", "25", "failed")])
 
 

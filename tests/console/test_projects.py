@@ -68,7 +68,7 @@ def test_what_a_project_must_have_is_not_emptied(world: World) -> None:
 @pytest.mark.parametrize("action", ["change", "archive", "delete"])
 def test_developers_look_and_strangers_do_not(world: World, action: str) -> None:
     path = page(world.acme, f"projects/{world.project.id}")
-    assert "Admins can change it" in words(Visitor(world.dana).open(path))
+    assert "Only admins can change these settings" in words(Visitor(world.dana).open(path))
     assert Visitor(world.sam).open(path).status_code == 403
     fields = {**FIELDS, "action": action, "confirmation": "Default Project"}
     for user in (world.dana, world.sam):

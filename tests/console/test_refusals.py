@@ -36,7 +36,7 @@ def test_an_owner_sees_why_a_key_fails(world: World) -> None:
     assert HOSTILE not in shown.content.decode()
     assert "1,239 refused" in text
     assert "402 insufficient_credits The organization's credits did not cover the request. 1,234" in text
-    assert "Add credits, or switch automatic top-ups on." in text
+    assert "Add credits, or turn on automatic top-up." in text
     assert "access_denied" not in text
     assert "403 access_denied" in words(dana.open(page(world.acme, "refusals"), days="30"))
     assert dana.open(page(world.acme, "refusals"), days="9").status_code == 400

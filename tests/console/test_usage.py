@@ -91,9 +91,9 @@ def test_days_that_can_have_no_usage_say_why(world: World, keys: tuple[Any, Any]
     dana, today = Visitor(world.dana), datetime.now(UTC).date()
     to_come = dana.open(page(world.acme, "usage"), **{"from": str(today + timedelta(days=1))})
     assert to_come.status_code == 200
-    assert f"These days are still to come Usage is counted by days of UTC, where it is {today}" in words(to_come)
+    assert f"These days are in the future Days are in UTC, where today is {today}" in words(to_come)
     gone = words(dana.open(page(world.acme, "usage"), **{"from": "2020-01-01", "to": "2020-02-01"}))
-    assert f"the first day that is left is {today - timedelta(days=364)}." in gone
+    assert f"the first available day is {today - timedelta(days=364)}." in gone
 
 
 def test_days_are_chosen_by_their_ends(world: World, keys: tuple[Any, Any]) -> None:

@@ -1,7 +1,4 @@
-"""Running a target: an input tried, a crash made small, many inputs drawn from a seed.
-
-Knows targets and mutations. Must never know a reader.
-"""
+"""Running a target: an input tried, a crash made small, many inputs drawn from a seed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Good inputs to begin with: the cases of `wire` and, where they are at hand, recordings of real providers.
-
-Knows files. Must never know a reader.
-"""
+"""Good inputs to begin with: the cases of `wire` and, where they are at hand, recordings of real providers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a fuzz target is: a reader of outside bytes, what it may be fed, and where its seeds are.
-
-Knows the folder of kept seeds. Must never know a reader.
-"""
+"""What a fuzz target is: a reader of outside bytes, what it may be fed, and where its seeds are."""
 
 from __future__ import annotations
 

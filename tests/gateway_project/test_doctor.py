@@ -1,4 +1,4 @@
-"""The doctor: what is well, doubtful and wrong with a deployment, for people and programs, without a secret."""
+"""The doctor: states, findings and fixes for a deployment, as text and JSON, without a secret."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ def test_it_is_told_to_people_and_to_programs(
     assert doctor.main([]) == 1
     assert capfd.readouterr().out.splitlines() == [
         "ok      disk   5 MB free",
-        "doubt   tasks  late",
+        "warning tasks  late",
         "               -> look",
-        "WRONG   queue  waits",
+        "error   queue  waits",
         "               -> start a settler",
-        "1 wrong, 1 doubtful, 1 well",
+        "errors: 1, warnings: 1, ok: 1",
     ]
     assert doctor.main(["--json"]) == 1
     told = json.loads(capfd.readouterr().out)
@@ -126,7 +126,7 @@ def test_settings_that_are_wrong_are_told_without_a_secret(tmp_path: Any) -> Non
     assert (done.returncode, done.stderr) == (1, "")
     told = [one["told"] for one in json.loads(done.stdout)["findings"]]
     assert told == [
-        "REDIS_URL does not name sentinels: it needs ?service=, the name by which the sentinels know the primary, once",
+        "REDIS_URL does not name sentinels: it needs ?service= once, with the sentinels' name of the primary",
         # Whatever cannot be read, what is not safe is told in the same run.
         told[1],
     ]
@@ -138,6 +138,11 @@ def test_stores_that_are_away_are_told_and_the_rest_is_examined(tmp_path: Any) -
     done = start(tmp_path, "-m", "gateway_project", "doctor", DATABASE_URL=f"postgresql://a:{SECRET}@127.0.0.1:1/x")
     assert done.returncode == 1
     lines = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")}
-    assert (lines["settings"], lines["database"], lines["valkey"], lines["server"]) == ("ok", "WRONG", "WRONG", "doubt")
+    assert (lines["settings"], lines["database"], lines["valkey"], lines["server"]) == (
+        "ok",
+        "error",
+        "error",
+        "warning",
+    )
     assert SECRET not in done.stdout + done.stderr
     assert current.SECRET_KEY not in done.stdout

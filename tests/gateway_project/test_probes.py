@@ -30,7 +30,7 @@ def test_to_answer_is_to_be_alive() -> None:
 def test_a_node_is_ready_until_it_drains(db: None, capfd: pytest.CaptureFixture[str]) -> None:
     assert asked("/readyz") == (200, "ready")
     assert draining.main(["0"]) == 0
-    assert capfd.readouterr().out.startswith("/readyz says 503 from now on")
+    assert capfd.readouterr().out.startswith("/readyz answers 503 from now on")
     assert asked("/readyz") == (503, "draining")
     assert asked("/livez") == (200, "alive")
     draining.end()

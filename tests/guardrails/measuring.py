@@ -1,7 +1,4 @@
-"""How well a rule finds exactly the characters it should: spans against labelled texts.
-
-Knows how corpus rows and made texts name what is to be found. Must never know a rule.
-"""
+"""How well a rule finds exactly the characters it should: spans against labelled texts."""
 
 from __future__ import annotations
 

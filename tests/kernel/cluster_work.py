@@ -1,7 +1,4 @@
-"""What a process does on a cluster that a test made: `python -m tests.kernel.cluster_work WORK` prints what it found.
-
-Knows the scripts of all apps. Must never start a server.
-"""
+"""Work of a process on a cluster that a test made: `python -m tests.kernel.cluster_work WORK` prints the results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What happens to shards while a cluster loses a primary or moves a slot: `python -m tests.kernel.shard_faults WORK`.
-
-Knows how to lose and to move. Must never start a server.
-"""
+"""Shards while a cluster loses a primary or moves a slot: `python -m tests.kernel.shard_faults WORK`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a process does with the shards of a cluster that a test made: `python -m tests.kernel.shard_work WORK`.
-
-Knows what admission and settlement keep in a shard. Must never start a server.
-"""
+"""What a process does with the shards of a cluster that a test made: `python -m tests.kernel.shard_work WORK`."""
 
 from __future__ import annotations
 

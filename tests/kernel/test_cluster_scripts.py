@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from apps.kernel.redis_cluster import connect
-from apps.kernel.redis_cluster_url import MOST_HOSTS, is_cluster_url, read_hosts
+from apps.kernel.redis_cluster_url import MAX_HOSTS, is_cluster_url, read_hosts
 from gateway_project import env, redis_checks
 from tests.stack.product import PROJECT
 from tests.support.valkey_cluster import ValkeyCluster
@@ -104,7 +104,7 @@ class TestUrls:
             ("redis+cluster://:hunter2@one:7000,:7001", "host 2 is not host:port"),
             ("redis+cluster://:hunter2@one:7000,", "host 2 is not host:port"),
             ("redis+cluster://one#x", "a URL of a cluster has no fragment"),
-            ("redis+cluster://" + "a," * MOST_HOSTS + "a", "at most 64 hosts may be named"),
+            ("redis+cluster://" + "a," * MAX_HOSTS + "a", "at most 64 hosts are allowed"),
         ],
     )
     def test_what_names_no_cluster_is_refused_without_its_password(

@@ -207,16 +207,16 @@ def test_few_read_at_a_time_and_others_wait_their_turn(monkeypatch: pytest.Monke
     for reader in readers:
         reader.start()
     deadline = time.monotonic() + 5
-    while len(reading) < database._MOST_READERS and time.monotonic() < deadline:
+    while len(reading) < database._MAX_READERS and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert len(reading) == database._MOST_READERS
+    assert len(reading) == database._MAX_READERS
     monkeypatch.setattr(database, "TURN_TIMEOUT", 0.05)
     with pytest.raises(DatabaseAwayError, match="Too many others"):
         database.read(one)
     go_on.set()
     for reader in readers:
         reader.join(10)
-    assert (len(most), max(most)) == (12, database._MOST_READERS)
+    assert (len(most), max(most)) == (12, database._MAX_READERS)
     assert database.read(one) == 1
 
 

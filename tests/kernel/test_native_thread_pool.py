@@ -71,7 +71,7 @@ def test_a_process_ends_when_its_threads_have_done_their_work(end: str) -> None:
 
 
 def test_a_process_does_not_wait_for_ever() -> None:
-    told = "a thread still computes after 0 s: the process ends without it\n"
+    told = "a thread is still computing after 0 s: exiting without it\n"
     assert ending("sys.exit(0)", matches=1000, patience=0.1) == (1, "", told)
 
 

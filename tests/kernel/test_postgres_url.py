@@ -31,7 +31,7 @@ def test_hosts_are_given_to_libpq_with_the_role_that_is_looked_for() -> None:
     [
         ("postgresql://u:hunter2@one,two/x?target_session_attrs=any", "must be read-write or primary"),
         ("postgresql://u:hunter2@one,two/x?target_session_attrs=prefer-standby", "must be read-write or primary"),
-        ("postgresql://u:hunter2@one,two/x?host=three", "not by host="),
+        ("postgresql://u:hunter2@one,two/x?host=three", "not in host="),
         ("postgresql://u:hunter2@one,/x", "host 2 is not host:port"),
         ("postgresql://u:hunter2@one:0,two/x", "host 1 is not host:port"),
         ("postgresql://u:hunter2@one,two:99999/x", "host 2 has no port from 1 to 65535"),

@@ -37,11 +37,11 @@ def test_a_url_says_where_the_sentinels_are_and_what_they_are_asked() -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("one:1/0", "it needs ?service=, the name by which the sentinels know the primary, once"),
-        ("one:1/0?service=", "it needs ?service=, the name by which the sentinels know the primary, once"),
-        ("one:1/0?service=a&service=b", "it needs ?service=, the name by which the sentinels know the primary, once"),
-        ("one:1/x?service=a", "its path is not the number of a database"),
-        ("one:1/0?service=a&timeout=3", "it has no parameter 'timeout'"),
+        ("one:1/0", "it needs ?service= once, with the sentinels' name of the primary"),
+        ("one:1/0?service=", "it needs ?service= once, with the sentinels' name of the primary"),
+        ("one:1/0?service=a&service=b", "it needs ?service= once, with the sentinels' name of the primary"),
+        ("one:1/x?service=a", "its path is not a database number"),
+        ("one:1/0?service=a&timeout=3", "it has an unknown parameter 'timeout'"),
         ("one:70000/0?service=a", "host 1 has no port from 1 to 65535"),
         ("one,,two/0?service=a", "host 2 is not host:port"),
         ("one/0?service=a#b", "a URL of sentinels has no fragment"),

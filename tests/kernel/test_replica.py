@@ -271,10 +271,10 @@ def test_urls_of_replicas_are_read() -> None:
     [
         ("mysql://one/gateway", "URL 1 must begin with postgresql:// or postgres://"),
         ("postgres://one/x,two", "URL 1 has a comma in its path"),
-        ("postgres://one,two/x", "URL 1 lists hosts: name each replica by a URL of its own"),
-        ("postgres://one/x?target_session_attrs=standby", "URL 1 says target_session_attrs"),
+        ("postgres://one,two/x", "URL 1 lists hosts: each replica needs its own URL"),
+        ("postgres://one/x?target_session_attrs=standby", "URL 1 has target_session_attrs"),
         ("postgres://one:nan/x", "host 1 has no port from 1 to 65535"),
-        (",".join(["postgres://one/x"] * 9), "at most 8 may be named"),
+        (",".join(["postgres://one/x"] * 9), "at most 8 are allowed"),
     ],
 )
 def test_a_bad_list_of_replicas_is_refused_by_name(text: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Log sinks and rows for them, made for tests. Must never assert."""
+"""Log sinks and rows for them, made for tests."""
 
 from __future__ import annotations
 

@@ -118,13 +118,13 @@ def test_a_row_that_is_committed_late_is_not_skipped(world: World, receiver: Rec
 
 
 def test_batches_are_bounded(world: World, sink: LogSink, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "MOST_ROWS", 3)
+    monkeypatch.setattr(queue, "MAX_ROWS", 3)
     monkeypatch.setattr(queue, "_AT_ONCE", 2)
     rows = [log_row(world).id for _ in range(7)]
     assert deliver(sink.pk) == 7
     assert [len(ids) for ids in sent_ids(receiver)] == [3, 3, 1]
     assert sorted(one for ids in sent_ids(receiver) for one in ids) == sorted(rows)
-    monkeypatch.setattr(queue, "MOST_BYTES", 10)
+    monkeypatch.setattr(queue, "MAX_BYTES", 10)
     receiver.reset()
     for _ in range(2):
         log_row(world)
@@ -157,7 +157,7 @@ def test_a_failure_pauses_and_the_next_success_ends_it(world: World, sink: LogSi
 @pytest.mark.parametrize(
     ("status", "headers", "words"),
     [
-        (307, {"Location": "http://127.0.0.1:1/"}, "It redirects, which is not followed: register its own address"),
+        (307, {"Location": "http://127.0.0.1:1/"}, "It redirects, which is not followed: register the final address"),
         (401, {}, "It answered 401"),
         (400, {}, "It answered 400"),
     ],
@@ -254,7 +254,7 @@ def test_what_waits_for_too_long_is_dropped_and_counted(world: World, sink: LogS
     log_row(world)
     kept = log_row(world)
     first = WaitingRow.objects.order_by("id")[0]
-    WaitingRow.objects.filter(pk=first.pk).update(queued_at=timezone.now() - queue.LONGEST_WAIT - timedelta(hours=1))
+    WaitingRow.objects.filter(pk=first.pk).update(queued_at=timezone.now() - queue.MAX_WAIT - timedelta(hours=1))
     assert queue.purge(timezone.now()) == 1
     assert ([one.log_id for one in WaitingRow.objects.all()], LogSink.objects.get().dropped_rows) == ([kept.id], 1)
 

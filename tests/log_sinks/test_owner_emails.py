@@ -44,7 +44,7 @@ def test_owners_are_told_once_that_a_sink_was_switched_off(
     [message] = mail.outbox
     assert message.subject == "The log sink Nightly Bcc: x@example.com of Acme was switched off"
     assert (message.to, message.bcc) == ([], [world.olivia.email])
-    assert "It said last: It answered 500" in message.body
+    assert "Last error: It answered 500" in message.body
     assert f"{since:%Y-%m-%d %H:%M} UTC" in message.body
     assert f"/app/o/{world.acme.pk}/log-sinks" in message.body
     assert SECRET not in message.body

@@ -88,9 +88,9 @@ def test_a_sink_is_kept_sealed_and_shown_masked(world: World, adam: Caller) -> N
         ({"kind": "ftp"}, "kind", "Must be one of: webhook, s3, otlp"),
         ({"url": "http://127.0.0.1:9000/"}, "url", "Must not lead to a private, loopback or link-local address"),
         ({"url": f"{ADDRESS}#a"}, "url", "Must be a URL without a fragment"),
-        ({"secret": "short"}, "secret", "Must be whsec_ and base64 of 24 to 64 bytes"),
+        ({"secret": "short"}, "secret", "Must be whsec_ followed by 24 to 64 bytes in base64"),
         ({"secret": ...}, "secret", "Required"),
-        ({"bucket": "acme"}, "bucket", "Not of the kind webhook"),
+        ({"bucket": "acme"}, "bucket", "Not a field of the kind webhook"),
         ({**BUCKET, "bucket": "No/Bucket"}, "bucket", "Must be the name of a bucket"),
         ({**BUCKET, "region": ...}, "region", "Required"),
         (
@@ -100,7 +100,7 @@ def test_a_sink_is_kept_sealed_and_shown_masked(world: World, adam: Caller) -> N
         ),
         ({**BUCKET, "url": f"{ADDRESS}?a=1"}, "url", "Must be a URL without a query"),
         ({**OTLP, "publicKey": "a:b"}, "publicKey", "Must be without a colon"),
-        ({**OTLP, "secretKey": "a\nb"}, "secretKey", "Must be printable ASCII characters without blanks"),
+        ({**OTLP, "secretKey": "a\nb"}, "secretKey", "Must be printable ASCII characters without spaces"),
     ],
 )
 def test_a_bad_field_is_named(world: World, adam: Caller, changes: dict[str, Any], path: str, message: str) -> None:
@@ -135,7 +135,7 @@ def test_a_sink_is_changed_and_removed(world: World, adam: Caller) -> None:
     before = LogSink.objects.values().get()
     for body, issue in (
         ({"accessKeyId": "AKIA3"}, {"path": "secretAccessKey", "message": "Required"}),
-        ({"secret": SECRET, **keys}, {"path": "secret", "message": "Not of the kind s3"}),
+        ({"secret": SECRET, **keys}, {"path": "secret", "message": "Not a field of the kind s3"}),
         ({}, {"path": "status", "message": "Required"}),
     ):
         refused = adam.send("PATCH", path, body)

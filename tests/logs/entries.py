@@ -1,7 +1,4 @@
-"""Records and rows of requests, made for tests.
-
-Knows how an entry of any time comes about. Must never assert.
-"""
+"""Records and rows of requests, made for tests."""
 
 from __future__ import annotations
 

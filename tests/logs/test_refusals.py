@@ -84,8 +84,8 @@ def test_counts_of_many_processes_add_up_and_are_moved_once(world: World) -> Non
 
 
 def test_a_flood_of_reasons_grows_neither_memory_nor_store(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "MOST_WAITING", 10)
-    monkeypatch.setattr(refusals, "MOST_STORED", 15)
+    monkeypatch.setattr(refusals, "MAX_WAITING", 10)
+    monkeypatch.setattr(refusals, "MAX_STORED", 15)
     for _ in range(2):
         for _ in range(30):
             refusals.count(world.acme.id, uuid4(), 429, "rate_limit_exceeded")

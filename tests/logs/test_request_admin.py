@@ -130,7 +130,7 @@ class TestHonesty:
     def test_nothing_is_offered_that_would_scan_or_cannot_be_done(self, operator: Client, ids: dict[str, UUID]) -> None:
         empty = operator.get(LIST, {"q": "nothing like it"}).content.decode()
         assert "Create" not in empty
-        assert "Nothing fits the search" in empty
+        assert "No entry matches the search" in empty
         assert "?o=" not in operator.get(LIST).content.decode(), "no column sorts"
         assert found(operator, o="5") == found(operator), "nor by hand"
 

@@ -126,7 +126,7 @@ def test_many_organizations_are_looked_for_at_once_where_rows_are_rare(monkeypat
     scope = LogScope({ORGANIZATION: now - timedelta(days=30), other: now - timedelta(days=30), late: now})
     pages = {}
     for walks in (0, 1_000):
-        monkeypatch.setattr(search, "_MOST_WALKS", walks)
+        monkeypatch.setattr(search, "_MAX_WALKS", walks)
         pages[walks] = [
             search.find_page(scope, LogFilters(), count=count, after=None, ascending=ascending)
             for count in (2, 50)

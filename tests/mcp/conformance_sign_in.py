@@ -1,7 +1,4 @@
-"""The suite's scenarios for authorization servers, against a running gateway: a person's part in them is played here.
-
-Knows how a program registers and a browser consents. Must never know what the suite checks.
-"""
+"""The suite's scenarios for authorization servers, against a running gateway; plays the person's part."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class TestSessions:
     def test_sessions_of_a_credential_are_bounded_and_expire(
         self, mcp: McpClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sessions, "MOST_SESSIONS", 2)
+        monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
         mcp.open(LATER)
         first = mcp.session
         mcp.open(LATER)
@@ -158,7 +158,7 @@ class TestStreams:
         self, mcp: McpClient, monkeypatch: pytest.MonkeyPatch, settings: Any, bound: str
     ) -> None:
         if bound == "the stream's":
-            monkeypatch.setattr(stream_log, "MOST_BYTES", 300)
+            monkeypatch.setattr(stream_log, "MAX_BYTES", 300)
         else:
             settings.CACHE_BYTES_BY_PLAN = dict.fromkeys(settings.CACHE_BYTES_BY_PLAN, 1_200)
         mcp.open(LATER)
@@ -197,7 +197,7 @@ class TestStreams:
         error_of(mcp.call("chat", chat_of("hello"), accept="text/html"), 406, -32600)
 
     def test_calls_at_a_time_are_bounded(self, mcp: McpClient, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(calls, "MOST_CALLS_OF_ONE", 0)
+        monkeypatch.setattr(calls, "MAX_CALLS_OF_ONE", 0)
         answer = mcp.call("chat", chat_of("hello"))
         error_of(answer, 503, -32603)
         assert answer["Retry-After"] == "2"

@@ -77,7 +77,7 @@ def test_a_server_is_kept_sealed_and_shown_masked(world: World, adam: Caller) ->
     [
         ({"name": "Tickets"}, "name", "Must be 1 to 40 of a-z, 0-9 and -"),
         ({"name": "my_server"}, "name", "Must be 1 to 40 of a-z, 0-9 and -"),
-        ({"name": "all"}, "name", "all stands for all servers together"),
+        ({"name": "all"}, "name", "all is reserved for all servers together"),
         ({"url": "ftp://93.184.215.14"}, "url", "Must be an http or https URL"),
         ({"url": "https://93.184.215.14/#a"}, "url", "Must be a URL without a fragment"),
         ({"url": "http://127.0.0.1:9000/"}, "url", "Must not lead to a private, loopback or link-local address"),
@@ -87,14 +87,14 @@ def test_a_server_is_kept_sealed_and_shown_masked(world: World, adam: Caller) ->
             "Must not lead to an address that clouds keep for their platform and its metadata",
         ),
         ({"token": "a\nb"}, "token", "Must be printable ASCII characters"),
-        ({"headers": {"Host": "x"}}, "headers", "Host: This header is the gateway's to set"),
-        ({"headers": {"mcp-session-id": "x"}}, "headers", "mcp-session-id: This header is the gateway's to set"),
+        ({"headers": {"Host": "x"}}, "headers", "Host: The gateway sets this header"),
+        ({"headers": {"mcp-session-id": "x"}}, "headers", "mcp-session-id: The gateway sets this header"),
         ({"headers": {"authorization": "x"}}, "headers", "authorization: Give a token or this header, not both"),
         ({"headers": {"a b": "x"}}, "headers", "Names must be letters, digits and hyphens, at most 64"),
         (
             {"headers": {"x-a": "1\r\nx-b: 2"}},
             "headers",
-            "x-a: Must be printable ASCII characters without blanks at its ends",
+            "x-a: Must be printable ASCII characters without leading or trailing spaces",
         ),
         ({"timeoutSeconds": 301}, "timeoutSeconds", "Must be at most 300"),
         ({"projectIds": ["x"]}, "projectIds", "Must be ids of projects"),
@@ -130,7 +130,7 @@ def test_a_server_is_asked_before_it_is_kept(world: World, adam: Caller, mcp_ser
     mcp_server.failure = (401, b'{"error": {"message": "who are you"}}')
     response = create(adam, world, "", url=mcp_server.url)
     assert response.status_code == 400
-    assert response.json()["message"] == ("The MCP server does not take its registered credentials (401: who are you)")
+    assert response.json()["message"] == ("The MCP server rejected its registered credentials (401: who are you)")
     assert not McpServer.objects.exists()
     mcp_server.failure = None
     assert create(adam, world, "", url=mcp_server.url).status_code == 200

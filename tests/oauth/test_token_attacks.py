@@ -136,7 +136,7 @@ def test_hostile_fields_are_refused_and_never_an_error_of_ours(world: World) -> 
         assert answer.status_code in {400, 401}, fields
         assert answer.json()["error"], fields
     twice = program.web.post("/oauth/token", "code=a&code=b", content_type="application/x-www-form-urlencoded")
-    assert (twice.status_code, twice.json()["error_description"]) == (400, "No field may stand more than once")
+    assert (twice.status_code, twice.json()["error_description"]) == (400, "No field may occur more than once")
     visitor = Visitor(world.dana)
     for query in ("client_id=%00", "client_id=%zz", f"client_id={program.client_id}&client_id=b", "a=b&" * 50, "%ff=1"):
         answer = visitor.client.get(f"/oauth/authorize?{query}")

@@ -1,7 +1,4 @@
-"""A worker that dies while it answers a background response, and the one that comes after it.
-
-Knows how a death is played. Must never assert.
-"""
+"""A worker that dies while it answers a background response, and the one that comes after it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Entry points: every path of the URL map, with something in the place of ids, and what may be had by anybody.
-
-Knows the URL map. Must never assert.
-"""
+"""Entry points: every path of the URL map, with something in the place of ids, and what may be had by anybody."""
 
 from __future__ import annotations
 

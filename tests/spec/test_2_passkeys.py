@@ -148,7 +148,7 @@ class TestAdding:
         again = registration(caller, made, passkey=answer(caller, made, PROOF))
         dana = signed_in(world.dana)
         for response in (caller.post("/auth/passkeys", again), dana.post("/auth/passkeys", registration(dana, made))):
-            assert (response.status_code, response.json()) == (409, {"message": "This passkey is kept already"})
+            assert (response.status_code, response.json()) == (409, {"message": "This passkey is already registered"})
         assert [row.user for row in Passkey.objects.all()] == [world.olivia]
         assert not TwoFactor.objects.filter(user=world.dana).exists(), "nor recovery codes for what was not kept"
 
@@ -169,11 +169,11 @@ class TestAdding:
     def test_what_no_authenticator_made_here_is_not_kept(self, world: World, change: dict[str, Any]) -> None:
         caller = signed_in(world.olivia)
         response = caller.post("/auth/passkeys", registration(caller, Authenticator(**change)))
-        assert (response.status_code, response.json()) == (400, {"message": "This is no passkey that can be kept here"})
+        assert (response.status_code, response.json()) == (400, {"message": "This passkey cannot be registered here"})
         assert (Passkey.objects.count(), TwoFactor.objects.count()) == (0, 0)
 
     def test_there_is_an_end_to_them(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(passkeys, "MOST", 1)
+        monkeypatch.setattr(passkeys, "MAX_PASSKEYS", 1)
         caller = signed_in(world.olivia)
         body = registration(caller, Authenticator())
         made = add_passkey(caller)
@@ -181,12 +181,12 @@ class TestAdding:
         assert world.olivia.passkeys.count() == 1
         proof = {"passkey": answer(caller, made, PROOF)}
         assert caller.post("/auth/passkeys/options", proof).json() == {
-            "message": "There are 1 passkeys: remove one first"
+            "message": "You already have 1 passkeys: remove one first"
         }
 
     def test_without_a_domain_there_are_none(self, world: World, settings: Any) -> None:
         settings.PASSKEY_DOMAIN = type(settings.PASSKEY_DOMAIN)("", ())
-        refused = {"message": "There are no passkeys here: PUBLIC_URL has to be HTTPS and a domain"}
+        refused = {"message": "Passkeys are not available: PUBLIC_URL must be an HTTPS address with a domain name"}
         assert Caller().post(OPTIONS).json() == refused
         assert signed_in(world.olivia).post("/auth/passkeys/options", {"password": PASSWORD}).json() == refused
 

@@ -65,7 +65,7 @@ class TestThePage:
         enrol(operator)
         before = list(Passkey.objects.values()), list(TwoFactor.objects.values())
         response = do(browser, action, id=str(row.pk), name="phone", code=app_code(), passkey="{}")
-        assert re.search("Prove first that it is you|There is no such action here", response.content.decode())
+        assert re.search("Confirm your identity first|There is no such action here", response.content.decode())
         assert (list(Passkey.objects.values()), list(TwoFactor.objects.values())) == before
         assert browser.post(PAGE, {"action": "add-options"}).status_code == 400
 
@@ -93,7 +93,7 @@ class TestThePage:
         assert found is not None
         assert 'src="data:image/svg+xml' in begun
         assert found[1] not in browser.get(PAGE).content.decode()
-        assert "present code" in do(browser, "confirm", code="000000").content.decode()
+        assert "current code" in do(browser, "confirm", code="000000").content.decode()
         confirmed = do(browser, "confirm", code=app_code(secret=b32decode(found[1]))).content.decode()
         codes = re.findall("<li>([a-z0-9]{5}-[a-z0-9]{5})</li>", confirmed)
         assert len(set(codes)) == 10
@@ -128,7 +128,7 @@ class TestThePage:
         prove(browser)
         row = Passkey.objects.get()
         for action in ("rename", "remove"):
-            assert "somebody else" in do(browser, action, id=str(row.pk), name="mine").content.decode()
+            assert "belongs to another user" in do(browser, action, id=str(row.pk), name="mine").content.decode()
         assert Passkey.objects.get().name == "laptop"
 
     def test_a_passkey_proves_who_one_is(self, operator: User, browser: Client) -> None:
@@ -181,7 +181,7 @@ class TestTheSignIn:
         assert fresh.session["_auth_user_id"] == str(operator.pk)
         again = Client()
         page = again.post("/admin/login/", body).content.decode()
-        assert "begin again" in page
+        assert "start again" in page
         assert "_auth_user_id" not in again.session
 
     def test_a_members_does_not(self, world: World) -> None:

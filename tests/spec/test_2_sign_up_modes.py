@@ -7,7 +7,7 @@ from datetime import timedelta
 from io import StringIO
 from threading import Thread
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import pytest
 from django.core import mail
@@ -34,7 +34,7 @@ NEW = {"name": "Nina", "email": "nina@example.com", "password": PASSWORD}
 ANSWERED = {
     "token": None,
     "user": None,
-    "message": "Open the link in the message that was sent to this address, then sign in",
+    "message": "Open the link that was sent to this address, then sign in",
 }
 
 
@@ -51,9 +51,9 @@ def counts() -> tuple[int, int, int]:
 
 
 def token_in(text: str) -> str:
-    found = re.search(r'"(?:token|invitation)": "([^"]+)"', text)
+    found = re.search(r"[?&](?:token|invitation)=([^&\s]+)", text)
     assert found is not None
-    return found[1]
+    return unquote(found[1])
 
 
 @pytest.mark.parametrize("mode", ["invite", "closed"])
@@ -66,8 +66,8 @@ def test_nobody_signs_up_uninvited(world: World, settings: Any, mode: str, email
     assert response.status_code == 403
     assert response.json() == {
         "message": {
-            "invite": "Sign-up is by invitation: send the `invitation` of the message that you got",
-            "closed": "Sign-up is closed: accounts are made by the operator",
+            "invite": "Sign-up is by invitation: send the `invitation` token from the link in your e-mail",
+            "closed": "Sign-up is closed: the operator creates accounts",
         }[mode]
     }
     assert counts() == before
@@ -143,7 +143,7 @@ def test_an_invitation_that_is_not_good_lets_nobody_in(world: World, settings: A
     before = counts()
     response = sign_up(email=email, invitation=token)
     assert response.status_code == 403
-    assert response.json()["message"].startswith("This invitation is not good for this e-mail address")
+    assert response.json()["message"].startswith("This invitation is not valid for this e-mail address")
     assert counts() == before
 
 
@@ -298,8 +298,8 @@ class TestConfirmingAnAddress:
         assert {(one.status_code, one.json()["message"]) for one in refused} == {
             (
                 401,
-                "Wrong e-mail address or password, or the address is not confirmed yet: open the link in the message "
-                "that was sent to it",
+                "Wrong e-mail address or password, or the address is not confirmed yet: open the link that was "
+                "sent to it",
             )
         }
         pages = [Visitor().send("/app/sign-up", {**NEW, "email": f"{name}@example.com"}) for name in ("ida", "sam")]
@@ -309,7 +309,7 @@ class TestConfirmingAnAddress:
         assert account_emails.send_pending_emails() == 4
         told = {message.to[0]: message for message in mail.outbox}
         assert set(told) == {"nina@example.com", "olivia@example.com", "ida@example.com", "sam@example.com"}
-        assert told["olivia@example.com"].subject == "You have an account already"
+        assert told["olivia@example.com"].subject == "You already have an account"
         assert "tried to sign up" in str(told["olivia@example.com"].body)
         assert told["ida@example.com"].subject == "Confirm your e-mail address"
         assert account_emails.send_pending_emails() == 0
@@ -367,7 +367,7 @@ class TestConfirmingAnAddress:
             for email in ("olivia@example.com", "no@example.com")
         ]
         assert {str(one.json()) for one in [*other, again[0]]} == {
-            "{'message': 'If this address has yet to be confirmed, a message is on its way'}"
+            "{'message': 'If this address is not confirmed yet, we have sent it a link'}"
         }
         assert account_emails.send_pending_emails() == 0
 

@@ -80,7 +80,7 @@ class TestCreating:
         response = create(world.dana, world.project, usageLimit=limit)
         assert response.status_code == 400
         assert response.json()["issues"] == [
-            {"path": "usageLimit", "message": 'Must be a decimal string such as "12.50", not negative'}
+            {"path": "usageLimit", "message": 'Must be an amount such as "12.50", at least 0'}
         ]
         assert not ApiKey.objects.exists()
 

@@ -181,9 +181,9 @@ class TestChanging:
             ("autoTopUpThreshold", 4.99, "Must be at least 5 USD"),
             ("autoTopUpThreshold", "4.99", "Must be at least 5 USD"),
             ("autoTopUpAmount", 9, "Must be at least 10 USD"),
-            ("autoTopUpAmount", True, 'Must be a decimal string such as "12.50", not negative'),
-            ("autoTopUpAmount", -20, 'Must be a decimal string such as "12.50", not negative'),
-            ("autoTopUpAmount", 1e30, 'Must be a decimal string such as "12.50", not negative'),
+            ("autoTopUpAmount", True, 'Must be an amount such as "12.50", at least 0'),
+            ("autoTopUpAmount", -20, 'Must be an amount such as "12.50", at least 0'),
+            ("autoTopUpAmount", 1e30, 'Must be an amount such as "12.50", at least 0'),
             ("autoTopUpAmount", None, "Must not be null"),
         ],
     )
@@ -214,8 +214,8 @@ class TestDeleting:
         refused = caller.send("DELETE", path, b"")
         assert refused.status_code == 403
         assert refused.json() == {
-            "message": "This needs a session that is younger than ten minutes, or proof of who you are: sign in again, "
-            "or send your `password` (with a `code` where a second factor is on) or a `passkey` in the body"
+            "message": "Your session is older than ten minutes: sign in again, or send proof of identity: your "
+            "`password` (with a `code` if a second factor is on) or a `passkey`"
         }
         wrong: dict[str, str]
         for wrong in ({"password": "not hers"}, {"password": PASSWORD}, {"password": PASSWORD, "code": "000000"}):

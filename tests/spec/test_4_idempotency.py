@@ -89,7 +89,7 @@ class TestTheSameRequest:
         response = dana.post("/keys/api", new_key(world), **KEY)
         assert (response.status_code, response.json()) == (
             409,
-            {"message": "This request was done already, and its answer can no longer be read"},
+            {"message": "This request was already done, and its answer can no longer be read"},
         )
         assert ApiKey.objects.count() == 1
 
@@ -241,7 +241,7 @@ class TestTogether:
         assert (twin.status_code, twin.headers["Retry-After"], twin.json()) == (
             409,
             "1",
-            {"message": "A request with this Idempotency-Key is under way"},
+            {"message": "A request with this Idempotency-Key is in progress"},
         )
         assert ApiKey.objects.count() == 0
         assert signed_in(olivia).post("/keys/api", body, **KEY).status_code == 200

@@ -1,7 +1,4 @@
-"""What the stores of a running product say once nothing is left to do: log, ledger, balances, holds, reconciliation.
-
-Knows how to read them from outside the tests' own process. Must never say what ought to be in them.
-"""
+"""What the stores of a running product say once nothing is left to do: log, ledger, balances, holds, reconciliation."""
 
 from __future__ import annotations
 

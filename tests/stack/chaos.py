@@ -1,7 +1,4 @@
-"""A load on a running product, and strikes at its processes while it lasts.
-
-Knows how to ask and how to kill. Must never say what ought to come out: the test does.
-"""
+"""A load on a running product, and strikes at its processes while it lasts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A home of the product that was prepared once: others begin as copies of it, for set-up takes most of a first start.
 
-Knows folders and who may make the first. Must never know what is in one. The folder is `PREPARED_HOMES` in the
-environment, of which the run's processes have the same; where there is none, every home begins empty.
+The folder is `PREPARED_HOMES` in the environment, of which the run's processes have the same; where there is none,
+every home begins empty.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The product, started as its user starts it, in a home of its own.
 
-Knows how to start, find and kill its processes, and how to ask it things. Must never import the product's apps.
+Does not import the product's apps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Spending keys: API keys that may spend so much and no more, and what is left of what they held.
-
-Knows how to ask and what the books say. Must never know what is tested.
-"""
+"""Spending keys: API keys that may spend so much and no more, and what is left of what they held."""
 
 from __future__ import annotations
 

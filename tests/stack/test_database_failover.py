@@ -84,4 +84,4 @@ def test_what_an_asynchronous_replica_did_not_have_is_lost_with_its_charges_and_
     # Copies of balances in Valkey that knew of more are void.
     assert (books.left, books.differences) == ({}, {})
     assert "Every balance equals" in product.manage("check_ledger")
-    assert ", changed 0, corrected what is held on 0" in product.manage("resync_balances")
+    assert ", changed 0, corrected the held amount of 0" in product.manage("resync_balances")

@@ -227,7 +227,7 @@ def test_anthropics_client_pages_through_all_models(product: Product) -> None:
     assert ([model.id for model in before.data], before.has_more) == (every[3:5], True)
     with pytest.raises(anthropic.BadRequestError) as refused:
         client.models.list(limit=2, after_id="nobody")
-    assert refused.value.body["error"]["message"] == "after_id must be the id of a model that is listed"
+    assert refused.value.body["error"]["message"] == "after_id must be the id of a listed model"
 
 
 def test_an_upgrade_to_http_2_is_answered_in_http_1_1(product: Product) -> None:

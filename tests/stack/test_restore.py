@@ -124,7 +124,7 @@ def test_a_backup_is_restored_as_the_document_says(product: Product, tmp_path: P
     eventually(lambda: len(rich.logs()) == 6)
     assert (rich.credits(), poor.credits()) == (before[0] - 3 * cost, before[1])
     assert product.manage("check_ledger") == IN_ORDER
-    assert " changed 0, corrected what is held on 0" in product.manage("resync_balances")
+    assert " changed 0, corrected the held amount of 0" in product.manage("resync_balances")
 
 
 def test_a_restore_that_nobody_told_the_gateway_of_is_noticed(product: Product, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_restore_that_nobody_told_the_gateway_of_is_noticed(product: Product, 
     eventually(lambda: ask_database(product, EPOCHS) != [before], patience=30)
     take_away(product, spending_key, spending_key.credits() - Decimal("0.0001"))
     assert spending_key.ask(ASK) == "insufficient_credits"
-    assert " changed 0, corrected what is held on 0" in product.manage("resync_balances")
+    assert " changed 0, corrected the held amount of 0" in product.manage("resync_balances")
 
 
 @pytest.mark.skipif(which("gpg") is None, reason="there is no gpg")

@@ -1,7 +1,4 @@
-"""Providers of a product under test: sandboxes of their own, whose weather is scripted.
-
-Knows processes. Must never assert what a test is about.
-"""
+"""Providers of a product under test: sandboxes of their own, whose weather is scripted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Requests for speech and for transcripts, through Django's test client, and a place where the sandbox notes them.
-
-Must never assert.
-"""
+"""Requests for speech and for transcripts, through Django's test client, and a place where the sandbox notes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""An authenticator app for users of tests: one secret for all of them.
-
-Knows how codes are made. Must never assert.
-"""
+"""An authenticator app for users of tests: one secret for all of them."""
 
 from __future__ import annotations
 

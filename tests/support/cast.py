@@ -1,7 +1,4 @@
-"""The cast: Olivia owns Acme, Adam administers it, Dana develops there, Sam is a stranger with a home of his own.
-
-Knows how to bring people, organizations, keys and their callers about. Must never assert.
-"""
+"""The cast: Olivia owns Acme, Adam administers it, Dana develops there, Sam is a stranger with a home of his own."""
 
 from __future__ import annotations
 

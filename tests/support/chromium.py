@@ -1,7 +1,4 @@
-"""A headless Chromium, told what to do over its own protocol (CDP), with an authenticator that it makes up.
-
-Knows how one is started, asked and ended. Must never assert.
-"""
+"""A headless Chromium, told what to do over its own protocol (CDP), with an authenticator that it makes up."""
 
 from __future__ import annotations
 

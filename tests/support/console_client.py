@@ -1,7 +1,4 @@
-"""A browser on the console's pages, without the browser: cookies, forms, what a page says.
-
-Knows the session's cookie and the hidden field of forms. Must never assert.
-"""
+"""A browser on the console's pages, without the browser: cookies, forms, what a page says."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What an organization has, what is held of it, and what answers say when it runs out.
-
-Knows balances and the shapes of answers. Must never know what is tested.
-"""
+"""What an organization has, what is held of it, and what answers say when it runs out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Putting guardrails in force for a caller's organization, and reading back everywhere that content could have gone.
-
-Must never assert.
-"""
+"""Putting guardrails in force for a caller's organization, and reading back everywhere that content could have gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking for pictures through the gateway, and what pictures are made of. Must never assert."""
+"""Asking for pictures through the gateway, and what pictures are made of."""
 
 from __future__ import annotations
 

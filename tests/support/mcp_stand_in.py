@@ -1,7 +1,4 @@
-"""A small MCP server that speaks streamable HTTP as it is told to, and remembers what it was asked.
-
-Knows the protocol's messages. Must never assert.
-"""
+"""A small MCP server that speaks streamable HTTP as it is told to, and remembers what it was asked."""
 
 from __future__ import annotations
 

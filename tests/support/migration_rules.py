@@ -1,7 +1,4 @@
-"""What a migration may not do while the version before it still runs, and how long it may keep others waiting.
-
-Knows Django's operations and what they mean in PostgreSQL. Must never know which migrations there are.
-"""
+"""What a migration may not do while the version before it still runs, and how long it may keep others waiting."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The routes that reach models, each asked in its own words, and what an error looks like in each family.
-
-Knows paths, bodies and envelopes. Must never know why something is refused.
-"""
+"""The routes that reach models, each asked in its own words, and what an error looks like in each family."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A program that signs in: registration, a person's consent in their browser, codes and tokens.
-
-Knows the steps as a well-behaved client takes them; each can be taken alone, and otherwise. Must never assert.
-"""
+"""A program that signs in: registration, a person's consent in their browser, codes and tokens."""
 
 from __future__ import annotations
 

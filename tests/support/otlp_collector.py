@@ -1,7 +1,4 @@
-"""A collector's stand-in: takes OTLP over HTTP, reads it with OpenTelemetry's own messages, and keeps what it read.
-
-Knows OTLP. Must never assert.
-"""
+"""A collector's stand-in: takes OTLP over HTTP, reads it with OpenTelemetry's own messages, and keeps what it read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Payments switched on against the stub, and what tests of them say often. Must never assert what is being tested."""
+"""Payments switched on against the stub, and what tests of them say often."""
 
 from __future__ import annotations
 

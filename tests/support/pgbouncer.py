@@ -1,7 +1,4 @@
-"""PgBouncer in transaction mode before a PostgreSQL, where it is installed (Debian: `pgbouncer`).
-
-Knows how it is started and killed. Must never know who connects.
-"""
+"""PgBouncer in transaction mode before a PostgreSQL, where it is installed (Debian: `pgbouncer`)."""
 
 from __future__ import annotations
 

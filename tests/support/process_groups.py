@@ -1,7 +1,6 @@
 """Which tests stay together in one process of a run side by side: those that start the product's processes.
 
-Knows what the files of such tests say. Must never know what they test. xdist's own groups are marked in the names of
-tests, which pytest 9.2 does not let it change any more.
+xdist's own groups are marked in the names of tests, which pytest 9.2 no longer allows to change.
 """
 
 from __future__ import annotations

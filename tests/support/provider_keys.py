@@ -1,7 +1,4 @@
-"""Provider keys of Acme: who asks for them, the catalog they are for, and a provider that is asked about them.
-
-Knows how they come about. Must never assert.
-"""
+"""Provider keys of Acme: who asks for them, the catalog they are for, and a provider that is asked about them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A provider for each wire format that the gateway speaks to providers, all of them played by the sandbox.
-
-Knows where the sandbox speaks a format and how it is opened there. Must never know what is tested.
-"""
+"""A provider for each wire format that the gateway speaks to providers, all of them played by the sandbox."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A check for schemathesis: what the document allows is a bad request for reasons alone that no schema can state.
 
-Knows these reasons by the codes of errors, and operations whose requests must be more than a schema can say. Must never
-know how an operation answers otherwise. Schemathesis loads it by its path.
+Schemathesis loads it by its path.
 """
 
 import schemathesis

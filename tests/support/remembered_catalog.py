@@ -1,7 +1,4 @@
-"""The catalog as it was read before, for as long as its rows are the same: to read it takes longer than most tests.
-
-Knows how to tell whether rows are the same. Must never know what is tested.
-"""
+"""The catalog as it was read before, for as long as its rows are the same: to read it takes longer than most tests."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _VERSION = "ctid::text || '.' || xmin::text"
 # Tests often change the same rows in the same way.
 _CONTENT = "row::text"
 # So many catalogs are kept.
-_MOST = 16
+_MAX_KEPT = 16
 
 
 def remember(read: Callable[[str], Catalog]) -> Callable[[str], Catalog]:
@@ -40,7 +37,7 @@ def remember(read: Callable[[str], Catalog]) -> Callable[[str], Catalog]:
             if content not in kept:
                 kept[content] = read(generation)
             kept.move_to_end(content)
-            if len(kept) > _MOST:
+            if len(kept) > _MAX_KEPT:
                 kept.popitem(last=False)
             last[:] = [(version, kept[content])]
         return replace(last[0][1], generation=generation)

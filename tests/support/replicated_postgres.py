@@ -1,7 +1,4 @@
-"""A primary of PostgreSQL with a streaming replica, over TCP, made of the same programs as the embedded one.
-
-Knows how one is copied, killed, held back and promoted. Must never know what is kept there.
-"""
+"""A primary of PostgreSQL with a streaming replica, over TCP, made of the same programs as the embedded one."""
 
 from __future__ import annotations
 

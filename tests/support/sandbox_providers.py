@@ -1,7 +1,4 @@
-"""More providers of `echo`, all of them the sandbox, each at a price of its own; asking for it, and what time it is.
-
-Knows how they come about. Must never assert.
-"""
+"""More providers of `echo`, all of them the sandbox, each at a price of its own; asking for it, and what time it is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The catalog's data files in the tables, loaded once a run: a load takes longer than most tests.
-
-Knows when they have to be loaded again. Must never know what is tested.
-"""
+"""The catalog's data files in the tables, loaded once a run: a load takes longer than most tests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A small HTTP server that takes what log sinks are sent, as it is told to, and keeps what it took.
-
-Knows HTTP. Must never assert.
-"""
+"""A small HTTP server that takes what log sinks are sent, as it is told to, and keeps what it took."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Ways in which a Valkey gives no answer, each for real: it refuses writes, hangs, or is not there.
-
-Knows how a fault comes and goes. Must never say what ought to come of it.
-"""
+"""Ways in which a Valkey gives no answer, each for real: it refuses writes, hangs, or is not there."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A payment processor to test against: Stripe's wire format, customers and cards, money that is counted.
 
-It honours idempotency keys, which no other stand-in does, and loses requests or answers when told to. Knows what the
-product asks of Stripe. Must never import the product.
+It honours idempotency keys, which no other stand-in does, and loses requests or answers when told to. Does not import
+the product.
 """
 
 # length: one processor, whose books, answers and page are one thing

@@ -1,7 +1,4 @@
-"""A program in a terminal of its own: what it writes is read as a person reads it, and keys are pressed.
-
-Knows pseudo-terminals and how programs paint on them. Must never assert.
-"""
+"""A program in a terminal of its own: what it writes is read as a person reads it, and keys are pressed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The sandbox upstream as a process of the test run, and the catalog pointed at it.
 
-Fixtures for tests that go through the gateway in this process. Must never know what is tested.
+Fixtures for tests that go through the gateway in this process.
 """
 
 from __future__ import annotations

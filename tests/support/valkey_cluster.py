@@ -1,7 +1,4 @@
-"""A Valkey Cluster of this machine: three primaries with a replica each, made of the embedded program.
-
-Knows how nodes become a cluster, and how one of them is lost. Must never know what is kept there.
-"""
+"""A Valkey Cluster of this machine: three primaries with a replica each, made of the embedded program."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A primary of Valkey with a replica, watched by three sentinels, made of the embedded program.
-
-Knows how one is lost and another takes over. Must never know what is kept there.
-"""
+"""A primary of Valkey with a replica, watched by three sentinels, made of the embedded program."""
 
 from __future__ import annotations
 

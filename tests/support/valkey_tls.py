@@ -1,6 +1,6 @@
 """Valkey or Redis over TLS: a server program that was built with it, where one is installed, and certificates.
 
-The embedded program was not. Knows its options for TLS. Must never know what is kept there.
+The embedded program was not.
 """
 
 from __future__ import annotations

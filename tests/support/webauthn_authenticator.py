@@ -1,7 +1,4 @@
-"""An authenticator in software: makes passkeys (ES256, attestation "none") and signs with them, or does so wrongly.
-
-Knows the bytes of WebAuthn. Must never assert.
-"""
+"""An authenticator in software: makes passkeys (ES256, attestation "none") and signs with them, or does so wrongly."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ ORIGIN, RP_ID = "http://localhost:8000", "localhost"
 OPTIONS, SIGN_IN = "/auth/sign-in/passkey/options", "/auth/sign-in/passkey"
 PROOF = "/auth/passkeys/proof/options"
 REFUSED = {"message": "This passkey was not accepted"}
-NO_CEREMONY = {"message": "This ceremony was used, is too old, or is another: begin again"}
+NO_CEREMONY = {"message": "This ceremony was used, has expired, or belongs to another session: start again"}
 PRESENT, VERIFIED, ATTESTED = 1, 4, 64
 
 

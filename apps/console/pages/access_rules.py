@@ -1,6 +1,6 @@
-"""Access rules of a key, as forms: one for each kind of rule, and none where JSON is typed.
+"""Access rules of a key as forms, one form for each type of rule.
 
-Whether a value is good, `apps.keys` decides.
+`apps.keys` validates the values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PRICES: Final = (("maxInputPrice", "input"), ("maxOutputPrice", "output"))
 
 
 def shown(key: ApiKey) -> dict[str, Any]:
-    """Return what the page shows of a key's rules, and what its forms offer."""
+    """Return a key's rules for display, and the choices of the forms."""
     catalog = catalog_cache.current()
     servers = {server.name for server in usable_servers(key.project.organization_id, key.project_id)}
     known = {"models": catalog.models, "providers": catalog.providers, MCP_SUBJECT: {EVERY_MCP_SERVER, *servers}}
@@ -47,7 +47,7 @@ def shown(key: ApiKey) -> dict[str, Any]:
 
 
 def words_of(rule: IamRule, known: Mapping[str, Container[str]]) -> dict[str, Any]:
-    """Return a rule in words: what it does, to what, and which of that is not among what is known of its kind."""
+    """Return a rule as text: its effect, its values, and the values that `known` does not have for its kind."""
     effect, _, kind = rule.rule_type.partition("_")
     value = rule.rule_value
     if kind == _PRICING:
@@ -63,18 +63,18 @@ def words_of(rule: IamRule, known: Mapping[str, Container[str]]) -> dict[str, An
 
 
 def add(request: HttpRequest, key: ApiKey) -> str:
-    """Add the rule that a form says. Raises InvalidFields."""
+    """Add the rule of a form. Raises InvalidFields."""
     kind, effect = request.POST.get("kind", ""), request.POST.get("effect", "")
     if kind not in (*_LISTS, _PRICING) or effect not in dict(EFFECTS):
-        raise InvalidRequest("There is no such kind of rule")
+        raise InvalidRequest("There is no such type of rule")
     read = NewRuleShape(data={"ruleType": f"{effect}_{kind}", "ruleValue": _value_of(request, kind)})
     read.is_valid(raise_exception=True)
     rule = read.validated_data
     if kind in _LISTS:
-        # Said twice is said once.
+        # Drop duplicates.
         rule = {**rule, "rule_value": {name: list(dict.fromkeys(ids)) for name, ids in rule["rule_value"].items()}}
     actions.create_rule(key=key, **rule)
-    return "The rule is in force."
+    return "The rule is on."
 
 
 def switch(request: HttpRequest, key: ApiKey) -> str:
@@ -82,7 +82,7 @@ def switch(request: HttpRequest, key: ApiKey) -> str:
     rule = _rule_of(request, key)
     is_on = rule.status == IamRule.Status.ACTIVE
     actions.change_rule(rule=rule, changes={"status": IamRule.Status.INACTIVE if is_on else IamRule.Status.ACTIVE})
-    return "The rule is off." if is_on else "The rule is in force."
+    return "The rule is off." if is_on else "The rule is on."
 
 
 def remove(request: HttpRequest, key: ApiKey) -> str:

@@ -25,20 +25,20 @@ _Action = Callable[[HttpRequest, BrowserSession], str]
 
 
 class NameShape(CamelSerializer):
-    """The form of a name."""
+    """The form that changes the name."""
 
     name = TextField(max_length=255)
 
 
 class EmailShape(CamelSerializer):
-    """The form of another e-mail address."""
+    """The form that changes the e-mail address."""
 
     new_email = EmailField(max_length=254)
 
 
 @signed_in_page("GET", "POST")
 def account(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
-    """Show the account, and do what one of the page's forms says."""
+    """Show the account, and run the submitted form."""
     form, name = Form(), request.POST.get("action", "")
     if request.method == "POST":
         if name == "password":
@@ -64,7 +64,7 @@ def account(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
 
 @signed_in_page("GET", "POST")
 def sign_in_methods(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
-    """Show authenticator app, passkeys and recovery codes; change them for who proves who they are."""
+    """Show authenticator app, passkeys and recovery codes; change them after re-authentication."""
     holder, shown = _holder(visitor), None
     if request.method == "POST":
         name = request.POST.get("action", "")
@@ -81,7 +81,7 @@ def sign_in_methods(request: HttpRequest, visitor: BrowserSession) -> HttpRespon
 
 
 def _act(request: HttpRequest, visitor: BrowserSession, name: str) -> str:
-    """Do it; return what was done. Raises InvalidRequest, and what the action raises."""
+    """Run the action and return its message. Raises InvalidRequest and the errors of the action."""
     action = _ACTIONS.get(name)
     if action is None:
         raise InvalidRequest("There is no such action here")
@@ -97,12 +97,12 @@ def _change_email(request: HttpRequest, visitor: BrowserSession) -> str:
     fields = read_form(request, EmailShape)
     _require_proof(request, visitor)
     entrance.request_email_change(user=visitor.user, email=fields["new_email"])
-    return f"A message is on its way to {fields['new_email']}. The address counts once you open the link in it."
+    return f"We sent a link to {fields['new_email']}. The address changes when you open it."
 
 
 def _end_session(request: HttpRequest, visitor: BrowserSession) -> str:
     if not end_session(visitor.user, request.POST.get("session", "")):
-        raise NotFound("This session has ended already")
+        raise NotFound("This session has already ended")
     return "The session was ended."
 
 
@@ -115,7 +115,7 @@ def _end_others(request: HttpRequest, visitor: BrowserSession) -> str:
 
 
 def _change_password(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
-    """Give the visitor another password and, since every session ends, a new session."""
+    """Change the password and, since that ends every session, begin a new one."""
     fields = read_form(request, NewPasswordShape, about={"user": visitor.user})
     _require_proof(request, visitor)
     account_actions.change_password(user=visitor.user, password=fields["new_password"])
@@ -123,7 +123,7 @@ def _change_password(request: HttpRequest, visitor: BrowserSession) -> HttpRespo
     begin(request, response, visitor.user)
     messages.success(
         request,
-        "The password was changed. Other sessions and the programs that you signed in were ended; API keys stay.",
+        "The password was changed. Your other sessions and signed-in programs were ended; API keys still work.",
     )
     return response
 

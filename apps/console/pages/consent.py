@@ -1,7 +1,7 @@
-"""Consent: a person signs a program in, for a project and with a budget, or has it given an API key.
+"""Consent pages: a person signs a program in for a project with a budget, or gives it an API key.
 
-The page shows who asks and where the browser will be led, and leads there only by the person's click. What may be
-asked, `apps.oauth` says. Must never lead a browser to an address that nobody has looked at.
+The page names the program and its redirect address, and redirects only after a click. `apps.oauth` validates the
+request.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ PERIODS: Final = (
     *((value, f"per {words.lower()}") for value, words in reversed(ApiKey.Period.choices)),
     (_IN_ALL, "in all"),
 )
-# What the page proposes, USD per month.
+# The proposed budget in USD per month.
 _BUDGET: Final = Decimal(10)
-# Pages that are shown and answered, from an address. Without a session there is nothing to count: the sign-in follows.
+# Limit by client address. Without a session nothing is counted: the visitor is sent to sign in.
 AUTHORIZE_PER_ADDRESS: Final = AttemptLimit("oauth-authorize:address", 60)
 ALLOW, REFUSE = "allow", "refuse"
 
 
 class ConsentShape(CamelSerializer):
-    """The form: for which project, and what may be spent; no budget is no limit but the organization's own."""
+    """The consent form: project and budget; without a budget only the organization's credits limit the program."""
 
     project_id = TextField(max_length=100)
     budget = DecimalTextField(required=False, allow_null=True)
@@ -64,7 +64,7 @@ class ConsentShape(CamelSerializer):
         """Return project and terms. Raises ValidationError."""
         budget, period = attrs.get("budget"), attrs["period"]
         if budget == 0:
-            raise serializers.ValidationError({"budget": ["Must be more than nothing; refuse instead"]})
+            raise serializers.ValidationError({"budget": ["Must be more than 0; or refuse the program"]})
         if budget is None or period == _IN_ALL:
             terms = actions.KeyTerms(budget, None, "")
         else:
@@ -73,7 +73,7 @@ class ConsentShape(CamelSerializer):
 
 
 class _Return(HttpResponseRedirect):
-    """Leads the browser back to a program, whose scheme has been looked at."""
+    """A redirect back to a program, whose URL scheme was checked."""
 
     def __init__(self, url: str) -> None:
         self.allowed_schemes = [scheme_of(url)]
@@ -82,7 +82,7 @@ class _Return(HttpResponseRedirect):
 
 @signed_in_page("GET", "POST")
 def authorize(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
-    """Show what a program asks for, and answer it."""
+    """Show a program's request, and answer it."""
     count_attempt((AUTHORIZE_PER_ADDRESS, address_of(request)))
     try:
         _require_short(request)
@@ -110,7 +110,7 @@ def authorize(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
 
 @signed_in_page("GET", "POST")
 def authorize_key(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
-    """Ask whether a program may be given an API key, and bring it the code that it exchanges for one."""
+    """Ask whether a program may have an API key, and redirect back with the code that it exchanges for one."""
     count_attempt((AUTHORIZE_PER_ADDRESS, address_of(request)))
     try:
         _require_short(request)
@@ -128,12 +128,12 @@ def authorize_key(request: HttpRequest, visitor: BrowserSession) -> HttpResponse
 
 
 def _read_key_request(request: HttpRequest) -> tuple[str, str]:
-    """Return where the code is to be brought, and its challenge. Raises Unanswerable."""
+    """Return the callback URL and the code challenge. Raises Unanswerable."""
     query = request.GET
     check_parameters(query)
     callback_url, challenge = query.get("callback_url", ""), query.get("code_challenge", "")
     if problem := redirect_problem(callback_url):
-        raise Unanswerable(f"The program's address is not one: {problem}", param="callback_url")
+        raise Unanswerable(f"The program's address is not valid: {problem}", param="callback_url")
     if query.get("code_challenge_method") != S256:
         raise Unanswerable("The program must ask with code_challenge_method S256", param="code_challenge_method")
     if not is_challenge(challenge):
@@ -142,13 +142,13 @@ def _read_key_request(request: HttpRequest) -> tuple[str, str]:
 
 
 def _require_short(request: HttpRequest) -> None:
-    """Raise Unanswerable for a request that the sign-in could not lead back to."""
+    """Raise Unanswerable for a request that is too long to survive the sign-in."""
     if len(request.get_full_path()) > MAX_NEXT:
         raise Unanswerable(f"The program's request is longer than {MAX_NEXT} characters")
 
 
 def _decision(request: HttpRequest) -> str:
-    """Return what was clicked; whoever clicked nothing of the page has refused."""
+    """Return the chosen answer; a form without a choice counts as refused."""
     return ALLOW if request.POST.get("decision") == ALLOW else REFUSE
 
 
@@ -163,7 +163,7 @@ def _key_code(request: HttpRequest, user: User, callback_url: str, challenge: st
 
 
 def _fields_of(request: HttpRequest, user: User) -> dict[str, Any]:
-    """Return what the form says. Raises InvalidFields, and InvalidRequest for a project that it did not offer."""
+    """Return the form's values. Raises InvalidFields, and InvalidRequest for a project that it did not offer."""
     fields = read_form(request, ConsentShape)
     if fields["project_id"] not in {identifier for identifier, _ in _projects_of(user)}:
         raise InvalidRequest("Choose one of the projects", param="projectId")
@@ -171,7 +171,7 @@ def _fields_of(request: HttpRequest, user: User) -> dict[str, Any]:
 
 
 def _projects_of(user: User) -> list[tuple[str, str]]:
-    """Return the projects that somebody may choose from, as ids and names."""
+    """Return the projects that a user may choose from, as ids and names."""
     organizations = organizations_of(user)
     rows = Project.objects.filter(organization__in=organizations, status=Project.Status.ACTIVE)
     rows = rows.select_related("organization").order_by("organization__name", "created_at", "id")
@@ -210,12 +210,12 @@ def _show_question(
         periods=PERIODS,
         **context,
     )
-    # Browsers hold the answer to a form to the form's page.
+    # Browsers apply the form's policy to the redirect, too.
     return _may_lead(response, f"form-action 'self' {form_source(leads_to)}")
 
 
 def _show_problem(request: HttpRequest, visitor: BrowserSession, error: Unanswerable) -> HttpResponse:
-    """Tell the person what is wrong; where the program can be told, they may go there themselves."""
+    """Show the problem; if the program has a valid address, offer a link back to it."""
     back = error.return_url
     response = show(
         request,
@@ -230,13 +230,13 @@ def _show_problem(request: HttpRequest, visitor: BrowserSession, error: Unanswer
 
 
 def _lead_back(redirect_uri: str, url: str) -> HttpResponse:
-    """Lead the browser to an address that is the redirect URI with more in its query. Raises Forbidden for another."""
+    """Redirect to an address that extends the redirect URI's query. Raises Forbidden for another."""
     if not url.startswith(redirect_uri.partition("?")[0]):
-        raise Forbidden("This is not where the program is")
+        raise Forbidden("This is not the program's address")
     return _may_lead(_Return(url), f"form-action 'self' {form_source(redirect_uri)}")
 
 
 def _may_lead(response: HttpResponse, form_action: str) -> HttpResponse:
-    """Let the page's form be answered by leading to these places alone."""
+    """Allow the page's form to redirect to these places only."""
     response["Content-Security-Policy"] = POLICY.replace("form-action 'self'", form_action)
     return response

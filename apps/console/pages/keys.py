@@ -30,9 +30,9 @@ from apps.keys.serializers import KeyChangesShape, KeyLimitShape, NewKeyShape, R
 from apps.organizations.models import Project
 from apps.organizations.plans import limits_of
 
-# Keys on a page of the list; characters of a word that they are searched for.
+# Keys on a page of the list; characters of a search term.
 PER_PAGE: Final = 50
-MOST_WANTED: Final = 100
+MAX_WANTED: Final = 100
 PERIODS: Final = (("", "No such limit"), *((value, f"per {words.lower()}") for value, words in ApiKey.Period.choices))
 OVERLAPS: Final = (
     (0, "Now"),
@@ -45,11 +45,11 @@ OVERLAPS: Final = (
 
 @workspace_page()
 def keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """List the visitor's keys, or everyone's for admins: the newest first, a page at a time, those with a word."""
+    """List the visitor's keys, or everyone's for admins: newest first, paginated, filtered by a search term."""
     everyones = workspace.is_admin and request.GET.get("show") != "mine"
     rows = access_keys(workspace.user, project_id=None, everyones=everyones).keys
     rows = rows.filter(project__organization=workspace.organization).select_related("project").reverse()
-    wanted = request.GET.get("q", "").strip()[:MOST_WANTED].replace("\x00", "")
+    wanted = request.GET.get("q", "").strip()[:MAX_WANTED].replace("\x00", "")
     if wanted:
         named = Q(description__icontains=wanted) | Q(project__name__icontains=wanted) | Q(last_four=wanted)
         rows = rows.filter(quoted_key(wanted) or named)
@@ -68,7 +68,7 @@ def keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 @workspace_page("GET", "POST")
 def new_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Create a key, and show it this once."""
+    """Create a key, and show it once."""
     projects = _open_projects(workspace)
     form = Form(values={"projectId": request.GET.get("project", "")})
     if request.method == "POST":
@@ -93,7 +93,7 @@ def new_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 
 def _ways_to_use(token: str) -> dict[str, Any]:
-    """Return what a page says about using a key: first requests with it, and what points other programs here."""
+    """Return the first requests and client settings for a key."""
     model = first_model()
     return {
         "model": model,
@@ -109,10 +109,10 @@ def _show_made(request: HttpRequest, workspace: Workspace, made: dict[str, Any],
 
 @workspace_page("GET", "POST")
 def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResponse:
-    """Show a key, and do what one of the page's forms says."""
+    """Show a key, and run the submitted form."""
     form, name = Form(), request.POST.get("action", "")
     if name == "rotate":
-        # Before the key is looked for: it is gone when the same form comes a second time.
+        # Before the key is looked up: it no longer exists when the same form is submitted again.
         made, form = attempt(
             request, lambda: do_once(request, workspace.user, lambda: _rotate(request, workspace, key_id))
         )
@@ -148,7 +148,7 @@ def _key_of(workspace: Workspace, key_id: str) -> ApiKey:
 
 
 def _act(request: HttpRequest, name: str, key: ApiKey) -> str:
-    """Do it; return what was done. Raises InvalidRequest and what the action raises."""
+    """Run the action and return its message. Raises InvalidRequest and the errors of the action."""
     action = _ACTIONS.get(name)
     if action is None:
         raise InvalidRequest("There is no such action here")
@@ -156,7 +156,7 @@ def _act(request: HttpRequest, name: str, key: ApiKey) -> str:
 
 
 def _change(request: HttpRequest, key: ApiKey) -> str:
-    # A date stands for its end: one that was left as it is must not move the moment, nor be refused as past.
+    # The form shows only the date: an unchanged date must neither move the exact time nor be refused as past.
     same = key.expires_at is not None and request.POST.get("expiresAt") == key.expires_at.date().isoformat()
     changes = read_form(
         request,

@@ -1,4 +1,4 @@
-"""MCP servers: list, register with a look at their tools, say who may use what, switch on and off, remove."""
+"""MCP servers: list, register after listing their tools, set access, switch on and off, remove."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from apps.mcp_servers.models import TIMEOUT, McpServer
 from apps.mcp_servers.serializers import NewServerShape, ServerChangesShape, new_server
 from apps.organizations.models import Role
 
-# Not ticked: the server is kept without being asked.
+# Unticked, the server is saved without a connection test.
 TEST = "test"
-# Lists of the form, and what is ticked where there is none: an empty list is none at all, never "all".
+# List fields of the form with their "all" checkbox: an empty list means none, never all.
 _RETYPE = "Type it again: secrets are not shown again"
 _RETYPE_VALUES = "Type the values again: secrets are not shown again"
 _LISTS = {"allowedTools": "everyTool", "projectIds": "everyProject"}
@@ -39,14 +39,14 @@ def mcp_servers(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     added, form = attempt(request, lambda: _add(request, workspace))
     if added is None:
         return _page(request, workspace, _without_secrets(request, form))
-    words = "it was not asked" if is_unticked(request, TEST) else "it lists its tools"
+    words = "it was not tested" if is_unticked(request, TEST) else "it lists its tools"
     messages.success(request, f"The MCP server {added['name']} was registered; {words}.")
     return back_to("mcp_servers", workspace)
 
 
 @workspace_page("GET", "POST", needs=Role.ADMIN)
 def mcp_server(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
-    """Show a server, and change what it may be used for, by whom."""
+    """Show a server, and change its access."""
     server = _access(workspace, server_id)
     if request.method != "POST":
         return _show_server(request, workspace, server, _form_of(server))
@@ -59,13 +59,13 @@ def mcp_server(request: HttpRequest, workspace: Workspace, server_id: str) -> Ht
 
 @workspace_page("POST", needs=Role.ADMIN)
 def look(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
-    """Ask a server for its tools, and show them."""
+    """List a server's tools and show them."""
     return _show_tools(request, workspace, _access(workspace, server_id))
 
 
 @workspace_page("POST", needs=Role.ADMIN)
 def accept(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
-    """Take a tool that has changed as it was looked at."""
+    """Accept a changed tool in the version that was shown."""
     server = _access(workspace, server_id)
     tool = request.POST.get("tool", "")
     accepted = {tool: request.POST.get("digest", "")}
@@ -73,7 +73,7 @@ def accept(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpRe
     if changes is None:
         return _show_server(request, workspace, server, form)
     changed = actions.change_server(server=server, changes=changes)
-    messages.success(request, f"The tool {tool} may be used as you have seen it.")
+    messages.success(request, f"The changed tool {tool} was accepted.")
     return _show_tools(request, workspace, changed)
 
 
@@ -106,7 +106,7 @@ def _show_tools(request: HttpRequest, workspace: Workspace, server: McpServer) -
 def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
     fields = read_form(request, NewServerShape, organizationId=str(workspace.organization.id), **_lists(request))
     given = new_server(fields)
-    # The server is asked first: nothing that is open waits for it.
+    # The server is called first, outside any transaction.
     organization = workspace.organization
     pins = actions.check_server(organization=organization, given=given, live=not is_unticked(request, TEST))
 
@@ -117,13 +117,13 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
 
 
 def _changes(request: HttpRequest) -> dict[str, object]:
-    """Return what the form changes: an empty token is the one that there is."""
+    """Return the changes of the form: an empty token keeps the current one."""
     kept = {name for name in ("token", "headers") if not request.POST.get(name, "").strip()}
     return read_form(request, ServerChangesShape, leave_out=kept, never_empty=("timeoutSeconds",), **_lists(request))
 
 
 def _without_secrets(request: HttpRequest, form: Form) -> Form:
-    """Return a refused form with the names of the headers that were typed and none of their values, and say so."""
+    """Return a refused form with the header names but without their values, and say so."""
     values, errors = dict(form.values), dict(form.errors)
     if request.POST.get("token", "").strip():
         errors.setdefault("token", _RETYPE)
@@ -140,13 +140,13 @@ def _without_secrets(request: HttpRequest, form: Form) -> Form:
 
 
 def _lists(request: HttpRequest) -> dict[str, Any]:
-    """Return the lists of the form, None for one that is ticked to be all. Raises InvalidFields for both at once."""
+    """Return the lists of the form, None if "all" is ticked. Raises InvalidFields if both are given."""
     found: dict[str, Any] = {}
     for name, everything in _LISTS.items():
         lines = _lines(request.POST.getlist(name))
         is_all = request.POST.getlist(everything)[-1:] == ["true"]
         if lines and is_all:
-            raise InvalidFields([Issue(name, "Leave this empty, or take away the tick above")])
+            raise InvalidFields([Issue(name, "Leave this empty, or untick the box above")])
         found[name] = None if is_all else lines
     return found
 
@@ -156,7 +156,7 @@ def _lines(texts: Iterable[str]) -> list[str]:
 
 
 def _picked(request: HttpRequest, form: Form) -> list[str]:
-    """Return the ids of projects that are ticked: in the form as it was sent, else as it is at first."""
+    """Return the ids of ticked projects: as submitted, else as stored."""
     return _lines(request.POST.getlist("projectIds") or [str(form.values.get("projectIds", ""))])
 
 
@@ -168,7 +168,7 @@ def _form_of(server: McpServer) -> Form:
 
 
 def _access(workspace: Workspace, server_id: str) -> McpServer:
-    """Return a server of this organization. Raises NotFound, also for one of another organization of the visitor's."""
+    """Return a server of this organization. Raises NotFound, also for servers of the visitor's other organizations."""
     server = access_server(workspace.user, server_id)
     workspace.require_own(server.organization_id, NO_SERVER)
     return server

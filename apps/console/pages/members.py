@@ -21,15 +21,15 @@ from apps.organizations.models import Membership, Role
 from apps.organizations.serializers import MemberChangesShape
 
 ROLES: Final = (
-    (Role.DEVELOPER, "Developer: makes keys of their own, sees logs and usage"),
-    (Role.ADMIN, "Admin: also the keys of everybody, projects, members, provider keys"),
+    (Role.DEVELOPER, "Developer: creates own keys, sees logs and usage"),
+    (Role.ADMIN, "Admin: also all keys, projects, members, provider keys"),
     (Role.OWNER, "Owner: also billing, retention and deletion"),
 )
 
 
 @workspace_page("GET", "POST")
 def members(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """List members and open invitations, and do what one of the page's forms says."""
+    """List members and open invitations, and run the submitted form."""
     form = Form()
     if request.method == "POST":
         done, form = attempt(request, lambda: _act(request, workspace))
@@ -58,7 +58,7 @@ def _may_change(workspace: Workspace, row: Membership) -> bool:
 
 
 def _act(request: HttpRequest, workspace: Workspace) -> str:
-    """Do it; return what was done. Raises InvalidRequest, and what doors and actions raise."""
+    """Run the action and return its message. Raises InvalidRequest, and the errors of access checks and actions."""
     match request.POST.get("action"):
         case "invite":
             return _invite(request, workspace)
@@ -79,7 +79,7 @@ def _act(request: HttpRequest, workspace: Workspace) -> str:
             revoked = actions.remove_member(membership=membership)
             if membership.user_id == workspace.user.id:
                 return _LEFT
-            return f"{membership.user.email} was removed; keys of theirs that were revoked: {revoked}."
+            return f"{membership.user.email} was removed; {revoked} of their keys revoked."
     raise InvalidRequest("There is no such action here")
 
 

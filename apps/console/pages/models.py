@@ -1,6 +1,6 @@
 """The public catalogue: every model with prices, features and providers, and a page for each.
 
-Works by the query string alone, and costs no query of the database. Must never know who asks.
+Pages depend on the query string alone and need no database query.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from apps.kernel.errors import NotFound
 from apps.kernel.rest.error_pages import show_error
 
 PAGE_SIZE: Final = 50
-# Characters of a value of the query that is looked at; pages that there can be.
-_MOST, _MOST_PAGES = 100, 1_000
+# Characters of a query parameter; pages of results.
+_MAX_TEXT, _MAX_PAGES = 100, 1_000
 
 
 @public_page()
@@ -47,7 +47,7 @@ def models(request: HttpRequest) -> HttpResponse:
     found = search(cards, wanted)
     last = max(1, -(-len(found) // PAGE_SIZE))
     stated = request.GET.get("page", "1")
-    page = min(max(1, int(stated) if stated.isdecimal() and len(stated) < len(str(_MOST_PAGES)) else 1), last)
+    page = min(max(1, int(stated) if stated.isdecimal() and len(stated) < len(str(_MAX_PAGES)) else 1), last)
     start = (page - 1) * PAGE_SIZE
     providers = {offer.provider.id: offer.provider.name for card in cards for offer in card.offers}
     return show(
@@ -71,11 +71,11 @@ def models(request: HttpRequest) -> HttpResponse:
 
 @public_page()
 def model(request: HttpRequest, model_id: str) -> HttpResponse:
-    """Show one model: what it can do, who serves it at which price, and how it is asked."""
+    """Show one model: its features, providers, prices, and example requests."""
     card = find_card(model_id[:255])
     if card is None:
-        # Programs read other words at this path.
-        return show_error(request, NotFound("There is no such model, or nobody serves it any more"))
+        # Programs may use the same path for another resource.
+        return show_error(request, NotFound("There is no such model, or no provider serves it any more"))
     today = datetime.now(UTC).date()
     return show(
         request,
@@ -99,17 +99,17 @@ def _read(request: HttpRequest) -> Search:
     sort = said.get("sort", "")
     mode = said.get("mode", "")
     return Search(
-        words=said.get("q", "")[:_MOST].strip(),
+        words=said.get("q", "")[:_MAX_TEXT].strip(),
         mode=mode if mode in MODES else "",
         features=tuple(name for name in FEATURES if name in said.getlist("feature")[: len(FEATURES)]),
-        provider=said.get("provider", "")[:_MOST],
+        provider=said.get("provider", "")[:_MAX_TEXT],
         is_free=said.get("free") == "true",
         sort=sort if sort in SORTS else "newest",
     )
 
 
 def _address(wanted: Search, page: int) -> str:
-    """Return the query that leads to another page of the same search."""
+    """Return the query string of another page of the same search."""
     said: dict[str, Any] = {"q": wanted.words, "mode": wanted.mode, "provider": wanted.provider, "sort": wanted.sort}
     said["free"] = "true" if wanted.is_free else ""
     stated = {name: value for name, value in said.items() if value}
@@ -133,14 +133,14 @@ def _offer(offer: Offer) -> dict[str, Any]:
         "stability": offer.stability,
         "deprecated_at": offer.deprecated_at,
         "deactivated_at": offer.deactivated_at,
-        # Without requests there is nothing to tell.
+        # No statistics without requests.
         "stats": stats if stats.requests else None,
         "is_open": stats.open,
     }
 
 
 def _uptime(offers: tuple[Offer, ...]) -> Decimal | float | None:
-    """Return the best uptime of the last five minutes, as a share; None where nobody asked."""
+    """Return the best uptime of the last five minutes, as a share; None without traffic."""
     known = [CIRCUIT_BREAKERS.stats(f"{offer.provider.id}/{offer.model_id}") for offer in offers]
     seen = [stats.uptime / 100 for stats in known if stats.requests]
     return max(seen) if seen else None

@@ -1,4 +1,4 @@
-"""Home, the list of organizations, a new one, and the settings of one."""
+"""Home, the list of organizations, a new organization, and organization settings."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from apps.organizations.plans import limits_of
 from apps.organizations.serializers import NewOrganizationShape, OrganizationChangesShape
 
 RETENTION: Final = (
-    (RetentionLevel.NONE, "Only what the bill needs: model, provider, tokens, cost, status and times"),
-    (RetentionLevel.METADATA, "Also how a request was asked and routed: parameters, tags, finish reason, attempts"),
-    (RetentionLevel.RETAIN, "Also the conversation: messages, answers, reasoning and tools"),
+    (RetentionLevel.NONE, "Billing data only: model, provider, tokens, cost, status and times"),
+    (RetentionLevel.METADATA, "Also parameters, tags, finish reason and attempts"),
+    (RetentionLevel.RETAIN, "Also the conversation: prompts, answers, reasoning and tools"),
 )
 OUTAGES: Final = (
-    (OutagePolicy.OPEN, "Serve requests within a small allowance, never beyond what is known to be left"),
-    (OutagePolicy.CLOSED, "Refuse requests until it is back"),
+    (OutagePolicy.OPEN, "Serve requests within a small allowance, never beyond the last known balance"),
+    (OutagePolicy.CLOSED, "Refuse requests until the counter is back"),
 )
 
 
 @public_page()
 def home(request: HttpRequest) -> HttpResponse:
-    """Lead to the organization that was visited last, to the only one, or to where one is chosen or made."""
+    """Redirect to the last visited organization, else the only one, else the list or the form for a new one."""
     visitor = find_browser_session(request)
     if visitor is None:
         return HttpResponseRedirect(reverse("console:sign_in"))
@@ -47,7 +47,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @signed_in_page()
 def organizations(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
-    """List the visitor's organizations, and the invitations into others."""
+    """List the visitor's organizations and open invitations."""
     roles = roles_of(visitor.user)
     rows = [{"organization": one, "role": roles[one.id]} for one in organizations_of(visitor.user)]
     invited = invitations.addressed_to(visitor.user).order_by("created_at", "id")
@@ -75,7 +75,7 @@ def new_organization(request: HttpRequest, visitor: BrowserSession) -> HttpRespo
 
 @workspace_page("GET", "POST", needs=Role.ADMIN)
 def organization_settings(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show the settings, and change those that the visitor's role may."""
+    """Show the settings, and change those that the visitor's role allows."""
     form = Form()
     if request.method == "POST":
         changed, form = attempt(request, lambda: _change(request, workspace))
@@ -95,7 +95,7 @@ def organization_settings(request: HttpRequest, workspace: Workspace) -> HttpRes
 
 @workspace_page("GET", "POST", needs=Role.OWNER)
 def delete_organization(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Ask for the organization's name and, unless the visitor signed in of late, for proof; then delete it."""
+    """Ask for the organization's name and, unless the visitor signed in recently, their password; then delete it."""
     form, recent = Form(), step_up.is_recent(workspace.session)
     if request.method == "POST":
 

@@ -1,4 +1,4 @@
-"""The overview of an organization: spend, errors, latest failures; the first steps while there is nothing."""
+"""The overview of an organization: spend, errors, latest failures; first steps before the first request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from apps.logs.search import find_page
 from apps.organizations.models import Project
 
 RANGES: Final = (7, 30)
-# What the bars are of: words, the unit, and the field of a model's day.
+# Chart measures: label, unit, and the field of a model's day.
 MEASURES: Final = {
     "cost": ("Spend", "USD", "cost"),
     "requests": ("Requests", "requests", "requestCount"),
@@ -49,7 +49,7 @@ _FAILURES: Final = {
 
 @workspace_page()
 def overview(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show the organization's days, or the first steps where there was no request yet."""
+    """Show the organization's last days, or the first steps before the first request."""
     organization_id = workspace.organization.id
     if not has_any(organization_id):
         return _show_first_steps(request, workspace, Form())
@@ -59,7 +59,7 @@ def overview(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     scope = ActivityScope(frozenset({organization_id}))
     found = replica.read(lambda using: find_days(scope, window, using=using))
     totals = _totals(found)
-    # Who asked free models only would look at no bars at all.
+    # An organization that uses only free models would see empty cost bars.
     measure = request.GET.get("by", "cost" if totals["cost"] else "requests")
     measure = measure if measure in MEASURES else "cost"
     words, unit, field = MEASURES[measure]
@@ -78,7 +78,7 @@ def overview(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 @workspace_page("POST")
 def create_first_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Create a key by one button, and show it once among the first steps."""
+    """Create a key with one click, and show it once in the first steps."""
 
     def create() -> dict[str, Any]:
         project = next(one for one in workspace.projects if one.status == Project.Status.ACTIVE)
@@ -92,15 +92,15 @@ def create_first_key(request: HttpRequest, workspace: Workspace) -> HttpResponse
 
 @workspace_page()
 def first_request(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show, as a part of the page, whether the first request has come; asked for again every two seconds until then.
+    """Show whether the first request has arrived; the page polls this part every two seconds.
 
-    Each time is a request of its own, so that nothing is held in between.
+    Each poll is a separate request, so no connection is held open.
     """
     return show(request, "parts/first_request", workspace, **_first_request_of(workspace))
 
 
 def _first_request_of(workspace: Workspace) -> dict[str, Any]:
-    """Return whether a request arrived, and which; until then, what the latest one was refused for, within a day."""
+    """Return the first request once it arrived; until then the latest refusal of the last day."""
     organization_id, now = workspace.organization.id, timezone.now()
     if has_any(organization_id):
         scope = LogScope(visible_to([organization_id], now))
@@ -132,7 +132,7 @@ def _days_of(window: ActivityWindow) -> list[date]:
 
 
 def _by_model(found: Sequence[ActivityTotals], field: str) -> dict[date, dict[str, Decimal]]:
-    """Return what each model did on each day, over all its providers."""
+    """Return each model's value for each day, over all its providers."""
     values: dict[date, dict[str, Decimal]] = {}
     for day in found:
         parts = values.setdefault(day.date, {})
@@ -153,7 +153,7 @@ def _totals(found: Sequence[ActivityTotals]) -> dict[str, Any]:
 
 
 def _latest_failures(workspace: Workspace) -> list[LogRow]:
-    """Return the latest requests that failed, of those that the log has."""
+    """Return the latest failed requests in the log."""
     scope = LogScope(visible_to([workspace.organization.id], timezone.now()))
 
     def find(using: str) -> list[tuple[str, LogRow]]:
@@ -169,7 +169,7 @@ def _latest_failures(workspace: Workspace) -> list[LogRow]:
 
 
 def _words_of(kind: str, details: str | None) -> str:
-    """Return who failed, and how as far as it was kept."""
+    """Return which side failed, and the stored details."""
     kept = json.loads(details) if details else {}
     how = kept.get("message") or str(kept.get("code") or "").replace("_", " ")
     return f"{_FAILURES[kind]}: {how[:200]}" if how else _FAILURES[kind]

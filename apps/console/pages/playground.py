@@ -1,8 +1,8 @@
-"""The playground: a chat with any model, as a page; its requests are the API's own, asked with the visitor's session.
+"""The playground: a chat page for any model; its requests use the API's own code with the visitor's session.
 
-A request of the page goes to the very endpoint that the API has for it, in the name of an API key of the visitor's
-that no token opens (docs/adr/0168): limits, guardrails, budgets and logs are those of any other request. Must never put
-a key into a page, nor hold a database connection while a model answers.
+Requests of the page run through the API's endpoint with a hidden playground key of the visitor (docs/adr/0168), so
+limits, guardrails, budgets and logs apply as usual. No key appears in the page, and no database connection is held
+while a model answers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from apps.keys.actions import open_playground_key
 from apps.keys.models import ProviderKey
 from apps.organizations.models import Project
 
-# What the page may ask, and where the API answers that.
+# Operations that the page may call, and their API routes.
 _ASKED_AT: Final = {
     "chat": "/v1/chat/completions",
     "images": "/v1/images/generations",
@@ -46,7 +46,7 @@ _FREE: Final = "free"
 
 
 class PlaygroundRequest(ClientRequest):
-    """A request of the page, in the name of the visitor in one of the organization's projects."""
+    """A request of the page, made by the visitor for one of the organization's projects."""
 
     def __init__(self, environ: dict[str, Any], route: Route, workspace: Workspace, project_id: str) -> None:
         super().__init__(environ, route)
@@ -54,7 +54,7 @@ class PlaygroundRequest(ClientRequest):
 
     @cached_property
     def presented_key(self) -> str:
-        """What stands for the visitor's own playground key in this process; no header is looked at.
+        """An internal token for the visitor's own playground key; headers are ignored.
 
         Raises NotFound for a project of another organization, and as `open_playground_key` does.
         """
@@ -67,13 +67,13 @@ class PlaygroundRequest(ClientRequest):
 
     @property
     def source(self) -> str | None:
-        """Where the request comes from, for the log."""
+        """The source recorded in the log."""
         return _SOURCE
 
 
 @signed_in_page()
 def enter(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
-    """Lead to the playground of the visitor's first organization, with the same query."""
+    """Redirect to the playground of the visitor's first organization, with the same query."""
     organizations = organizations_of(visitor.user)
     if not organizations:
         return redirect("console:home")
@@ -83,7 +83,7 @@ def enter(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
 
 @workspace_page()
 def playground(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show the page; `model` in the query is the one to begin with, `other` one beside it."""
+    """Show the page; `model` in the query selects the model, `other` a second one for comparison."""
     usable = _usable_providers(workspace)
     models = [_choice(card, usable) for card in current_cards() if card.model.mode in _TALKING]
     models.sort(key=lambda one: (not one["usable"], one["id"]))
@@ -103,7 +103,7 @@ def playground(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 @workspace_page("POST")
 def ask(request: HttpRequest, workspace: Workspace, asked: str) -> HttpResponseBase:
-    """Answer a request of the page as the API would, whole or streamed."""
+    """Answer a request of the page like the API, whole or streamed."""
     if asked not in _ASKED_AT:
         raise NotFound("There is nothing at this path")
     route = route_table().exact["POST", _ASKED_AT[asked]]
@@ -115,14 +115,14 @@ def ask(request: HttpRequest, workspace: Workspace, asked: str) -> HttpResponseB
     else:
         response = StreamingHttpResponse(answer.body, status=answer.status)
     for name, value in answer.headers:
-        # Of the connection, the server itself has the word.
+        # The server sets the Connection header itself.
         if name.lower() != "connection":
             response[name] = value
     return response
 
 
 def _usable_providers(workspace: Workspace) -> set[str]:
-    """Return the providers for which there is a credential, the gateway's or the organization's: a hint, no rule."""
+    """Return providers that have a credential of the gateway or the organization; only a hint for the page."""
     own = ProviderKey.objects.filter(organization=workspace.organization, status=ProviderKey.Status.ACTIVE)
     providers = {offer.provider.id: offer.provider for card in current_cards() for offer in card.offers}
     served = {one.id for one in providers.values() if service_secrets(one.auth, one.api_key_env, os.environ)}

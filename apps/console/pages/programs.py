@@ -17,7 +17,7 @@ from apps.oauth.resources import resource_of
 
 @workspace_page("GET", "POST")
 def programs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """List the programs that the visitor has signed in, everyone's for admins; revoke one."""
+    """List the programs that the visitor signed in, or everyone's for admins; revoke one."""
     form = Form()
     if request.method == "POST":
         done, form = attempt(request, lambda: _revoke(request, workspace))
@@ -30,11 +30,11 @@ def programs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 
 def _revoke(request: HttpRequest, workspace: Workspace) -> str:
-    """End a consent; return what was done. Raises NotFound."""
+    """Revoke a consent and return the message. Raises NotFound."""
     consent = access_consent(workspace.user, request.POST.get("program", ""))
     workspace.require_own(consent.project.organization_id, NO_CONSENT)
     actions.revoke_consent(consent=consent)
-    return f"{consent.client} was signed out, and its API key has ended."
+    return f"{consent.client} was signed out, and its API key was revoked."
 
 
 PATHS = [path("o/<str:organization_id>/programs", programs, name="programs")]

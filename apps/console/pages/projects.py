@@ -22,15 +22,15 @@ from apps.organizations.plans import limits_of
 from apps.organizations.serializers import NewProjectShape, ProjectChangesShape
 
 MODES: Final = (
-    (Mode.HYBRID, "Your own provider keys where there are some, credits for the rest"),
+    (Mode.HYBRID, "Your own provider keys first, credits for the rest"),
     (Mode.CREDITS, "Credits alone"),
-    (Mode.API_KEYS, "Your own provider keys alone"),
+    (Mode.API_KEYS, "Only your own provider keys"),
 )
 
 
 @workspace_page()
 def projects(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """List the projects, with how many keys each has."""
+    """List the projects with their number of keys."""
     living = Count("api_keys", filter=~Q(api_keys__status=ApiKey.Status.DELETED))
     rows = workspace.organization.projects.exclude(status=Project.Status.DELETED).annotate(key_count=living)
     most = limits_of(workspace.organization.plan).projects
@@ -51,7 +51,7 @@ def new_project(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
         made, form = attempt(request, lambda: do_once(request, workspace.user, create))
         if made is not None:
-            messages.success(request, "The project is there. Make a key for it next.")
+            messages.success(request, "The project was created. Create a key for it next.")
             return lead_to("project", workspace.organization.id, project_id=made["id"])
     return show(request, "new_project", workspace, entry="projects", status=form.status, form=form, modes=MODES)
 
@@ -76,7 +76,7 @@ def one_project(request: HttpRequest, workspace: Workspace, project_id: str) -> 
 
 
 def _act(request: HttpRequest, project: Project) -> str:
-    """Do what a form of the page says; return what was done. Raises InvalidRequest, and what the action raises."""
+    """Run the submitted action and return its message. Raises InvalidRequest and the errors of the action."""
     match request.POST.get("action"):
         case "change":
             changes = read_form(

@@ -20,7 +20,7 @@ from apps.keys.serializers import NewProviderKeyShape, ProviderKeyChangesShape
 from apps.organizations.models import Role
 from apps.organizations.plans import limits_of
 
-# Not ticked: the credential is kept without anybody being asked about it.
+# Unticked, the credential is saved without a test.
 TEST = "test"
 
 
@@ -62,7 +62,7 @@ def remove(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpRespo
 def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
     fields = read_form(request, NewProviderKeyShape, organizationId=str(workspace.organization.id))
     fields.pop("organization_id")
-    # The provider is asked first: nothing that is open waits for it.
+    # The provider is called first, outside any transaction.
     checked = actions.check_provider_key(
         organization=workspace.organization,
         given=NewProviderKey(**fields),
@@ -78,7 +78,7 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
 
 
 def _access(workspace: Workspace, key_id: str) -> ProviderKey:
-    """Return a key of this organization. Raises NotFound, also for one of another organization of the visitor's."""
+    """Return a key of this organization. Raises NotFound, also for keys of the visitor's other organizations."""
     key = access_provider_key(workspace.user, key_id)
     workspace.require_own(key.organization_id, NO_PROVIDER_KEY)
     return key
@@ -95,7 +95,7 @@ def _page(request: HttpRequest, workspace: Workspace, form: Form) -> HttpRespons
         form=form,
         keys=access_provider_keys(workspace.user, str(workspace.organization.id)),
         is_allowed=limits_of(workspace.organization.plan).provider_keys,
-        # None is chosen at first: a credential must not go to a provider that nobody named.
+        # No default choice: a credential must not go to a provider that the user did not choose.
         providers=[
             ("", "Choose a provider"),
             *((identifier, name) for _, name, identifier in providers),

@@ -1,4 +1,4 @@
-"""Refused requests: which key was refused why, how often, when last, and what to do about it."""
+"""Refused requests: by key and reason, with counts, the latest time, and advice."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from apps.keys.models import ApiKey
 from apps.logs.refusals import Refusals, find_refusals
 
 SPANS: Final = (("1", "24 hours"), ("7", "7 days"), ("30", "30 days"))
-# By status and code: what happened, what to do about it, and the page to do it on. An empty code is any other.
+# By status and code: the reason, the advice, and the page for it. An empty code matches any other.
 ADVICE: Final[dict[tuple[int, str], tuple[str, str, str]]] = {
     (402, "insufficient_credits"): (
         "The organization's credits did not cover the request.",
-        "Add credits, or switch automatic top-ups on. A lower max_tokens holds less.",
+        "Add credits, or turn on automatic top-up. A lower max_tokens reserves less.",
         "billing",
     ),
     (402, "usage_limit_exceeded"): (
         "The key has reached its own spending limit.",
-        "Raise the key's limit, or wait until its period starts anew.",
+        "Raise the key's limit, or wait until its next period.",
         "keys",
     ),
     (403, "access_denied"): (
-        "An access rule of the key does not let this model or provider through.",
-        "Change the key's access rules, or ask for a model that they allow.",
+        "An access rule of the key blocks this model or provider.",
+        "Change the key's access rules, or use a model that they allow.",
         "keys",
     ),
     (410, ""): (
-        "The key's project or organization, or the model that was named, is no longer active.",
-        "Set the project active again, or use a key of another project.",
+        "The key's project or organization, or the requested model, is no longer active.",
+        "Restore the project, or use a key of another project.",
         "projects",
     ),
     (429, "rate_limit_exceeded"): (
-        "More requests a minute than the plan or the key allows.",
-        "Send fewer, spread them, or raise the key's own rate; larger plans allow more.",
+        "More requests per minute than the plan or the key allows.",
+        "Send fewer requests, spread them, or raise the key's limit; larger plans allow more.",
         "keys",
     ),
     (429, "concurrency_exceeded"): (
@@ -59,17 +59,17 @@ ADVICE: Final[dict[tuple[int, str], tuple[str, str, str]]] = {
         "",
     ),
     (429, "too_many_outside_calls"): (
-        "Too many addresses that the organization gave are being asked, or do not answer.",
-        "Send fewer files by address at once, and see that the names of their hosts answer.",
+        "Too many file downloads at once, or their hosts do not respond.",
+        "Send fewer files by URL at once, and check that their host names resolve.",
         "",
     ),
     (429, "batches_in_progress_exceeded"): (
-        "Too many batches are under way.",
+        "Too many batches are running.",
         "Wait until one of them has ended.",
         "",
     ),
     (400, "guardrail_blocked"): (
-        "A guardrail found something that must not pass.",
+        "A guardrail blocked the request.",
         "See the violations; remove the matched text, or change the rule's action.",
         "guardrails",
     ),
@@ -79,7 +79,7 @@ _OTHERWISE: Final = {
     403: ("The key may not do this.", "See the key's access rules.", "keys"),
     429: ("Too many requests.", "Send fewer, or spread them.", ""),
 }
-_UNKNOWN: Final = ("The request was refused.", "The answer that the client got says why.", "")
+_UNKNOWN: Final = ("The request was refused.", "See the error that your client received.", "")
 
 
 class RefusalsQuery(CamelSerializer):
@@ -90,7 +90,7 @@ class RefusalsQuery(CamelSerializer):
 
 @workspace_page()
 def refusals(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show what was refused."""
+    """Show refused requests."""
     form, days = Form({"days": request.GET.get("days") or "7"}), "7"
     try:
         days = read_query(request, RefusalsQuery)["days"]
@@ -121,7 +121,7 @@ def _table_row(one: Refusals, keys: dict[UUID, ApiKey], workspace: Workspace) ->
 
 
 def advice_of(status: int, code: str) -> tuple[str, str, str]:
-    """Return what a refusal means, what to do about it, and the route of the page to do it on; empty for none."""
+    """Return the reason of a refusal, the advice, and the route of the page for it; empty without one."""
     known = ADVICE.get((status, code)) or ADVICE.get((status, ""))
     return known or _OTHERWISE.get(status, _UNKNOWN)
 

@@ -1,4 +1,4 @@
-"""Signing up, signing in and out, another password, and accepting an invitation."""
+"""Signing up, in and out, resetting a password, and accepting an invitation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from apps.organizations.sign_in_method_forms import read_answer
 
 @public_page("GET", "POST")
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """Sign in: with a password, then a second factor where there is one; or with a passkey alone."""
+    """Sign in with a password and, if enabled, a second factor; or with a passkey alone."""
     form = Form()
     if request.method == "POST":
         if request.POST.get("step"):
@@ -46,7 +46,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 
 @public_page("GET", "POST")
 def sign_up(request: HttpRequest) -> HttpResponse:
-    """Create an account, with the invitation of a link where sign-up asks for one."""
+    """Create an account, with the invitation in the link if sign-up requires one."""
     form = Form(values={name: request.GET.get(name, "") for name in ("email", "invitation")})
     invitation = invitations.find_by_token(request.POST.get("invitation") or request.GET.get("invitation", ""))
     organization = None if invitation is None else invitation.organization
@@ -69,7 +69,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         "password_rules": PASSWORD_RULES,
     }
     response = show(request, "sign_up", status=form.status, **context)
-    # The token of a link is told to nobody.
+    # Do not send the link's token to other sites as a referrer.
     response["Referrer-Policy"] = "same-origin"
     return response
 
@@ -85,7 +85,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 
 @public_page("GET", "POST")
 def forgot_password(request: HttpRequest) -> HttpResponse:
-    """Ask for a message that lets one choose another password."""
+    """Send a link that resets the password."""
     form, sent = Form(), False
     if request.method == "POST":
         done, form = attempt(request, lambda: _ask_for_reset(request))
@@ -95,12 +95,12 @@ def forgot_password(request: HttpRequest) -> HttpResponse:
 
 @public_page("POST")
 def send_verification(request: HttpRequest) -> HttpResponse:
-    """Send another message that confirms an e-mail address."""
+    """Send another confirmation e-mail."""
     done, form = attempt(request, lambda: _send_verification(request))
     if done is None:
-        messages.error(request, form.problem or "This is no e-mail address.")
+        messages.error(request, form.problem or "This is not a valid e-mail address.")
     else:
-        messages.success(request, "If this address has yet to be confirmed, a message is on its way.")
+        messages.success(request, "If this address is not confirmed yet, we have sent it another link.")
     return HttpResponseRedirect(reverse("console:sign_in"))
 
 
@@ -108,7 +108,7 @@ def send_verification(request: HttpRequest) -> HttpResponse:
 def accept_invitation(
     request: HttpRequest, visitor: BrowserSession, organization_id: str, invitation_id: str
 ) -> HttpResponse:
-    """Show an invitation that was sent to the visitor's address, and accept it."""
+    """Show an invitation to the visitor's address, and accept it."""
     form = Form()
     if request.method == "POST":
         membership, form = attempt(
@@ -126,7 +126,7 @@ def accept_invitation(
 
 
 class _SignedUp(NamedTuple):
-    """Who signed up; no user until the address is confirmed."""
+    """The result of a sign-up; `user` is None until the address is confirmed."""
 
     user: User | None
 
@@ -141,7 +141,7 @@ def _send_verification(request: HttpRequest) -> bool:
 
 
 def _first_step(request: HttpRequest) -> User:
-    """Return who signs in, whose second factor may still be asked for."""
+    """Return the user with a correct password; a second factor may still be required."""
     address = address_of(request)
     if answer := request.POST.get("passkey"):
         return step_up.sign_in_with_passkey(read_answer(answer), address=address)
@@ -188,7 +188,7 @@ def _ask_for_reset(request: HttpRequest) -> bool:
 
 
 def _enter(request: HttpRequest, user: User, organization: Organization | None = None) -> HttpResponse:
-    """Lead somebody on: where they wanted to go, else to the organization that invited them, else home."""
+    """Redirect a signed-in user: to the requested page, else to the organization of their invitation, else home."""
     home = reverse("console:home") if organization is None else reverse("console:overview", args=[organization.id])
     response = HttpResponseRedirect(next_path(request, home))
     begin(request, response, user)

@@ -32,8 +32,8 @@ from apps.logs.views import download
 
 DIMENSIONS: Final = {"model": "Model", "project": "Project", "key": "API key", "tag": "Tag"}
 MEASURES: Final = {"cost": "Spend", "requests": "Requests", "tokens": "Tokens"}
-# Series of a chart; the others are added up in one more.
-MOST_SERIES = 7
+# Series of a chart; the others are added up into one more.
+MAX_SERIES = 7
 DAYS: Final = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "A year"))
 _FIELDS: Final = ("date", "name", "id", "requests", "errors", "inputTokens", "outputTokens", "cost")
 # Rows of a file that are written at a time.
@@ -41,7 +41,7 @@ _PAGE = 500
 
 
 class UsageQuery(ActivityQuery):
-    """What a page of usage asks for: the days and ids of `GET /activity`, by what, and what the chart shows."""
+    """Query parameters of the usage page: days and ids as in `GET /activity`, the grouping, and the chart's measure."""
 
     days = QueryIntegerField(low=1, high=KEPT_DAYS, default=30)
     by = ChoiceField(list(DIMENSIONS), default="model")
@@ -51,7 +51,7 @@ class UsageQuery(ActivityQuery):
 
 @workspace_page()
 def usage(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show what was used."""
+    """Show usage."""
     form, query = Form(_said(request)), _defaults()
     found: list[UsageSum] = []
     is_cut, window = False, window_of(timezone.now(), days=query["days"])
@@ -89,7 +89,7 @@ def usage(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 @workspace_page()
 def export(request: HttpRequest, workspace: Workspace) -> HttpResponseBase:
-    """Send each day and model, project or key, or each tag, as a file."""
+    """Export usage by day and model, project or key, or by tag, as a file."""
     query = read_query(request, UsageQuery, orgId=str(workspace.organization.id))
     found, _ = _find(workspace, query, _window(query))
     name_of = _names(workspace, query["by"])
@@ -111,7 +111,7 @@ def export(request: HttpRequest, workspace: Workspace) -> HttpResponseBase:
 
 
 def _find(workspace: Workspace, query: dict[str, Any], window: ActivityWindow) -> tuple[list[UsageSum], bool]:
-    """Return the usage that a query asks for, and whether it is cut. Raises NotFound, Forbidden."""
+    """Return the requested usage, and whether it is incomplete. Raises NotFound, Forbidden."""
     organization_id = str(workspace.organization.id)
     if query["by"] == "tag":
         logs = access_logs(scope_of_user(workspace.user, timezone.now()), requested_ids_of(query))
@@ -135,7 +135,7 @@ def _window(query: dict[str, Any]) -> ActivityWindow:
 
 
 def _outside(window: ActivityWindow) -> dict[str, date]:
-    """Return why no day asked for can have usage: which day is `today`, or `kept_since` when; empty where one can."""
+    """Return why none of the days can have usage: `today` or `kept_since`; empty if one can."""
     now = timezone.now()
     if window.first > now.astimezone(UTC).date():
         return {"today": now.astimezone(UTC).date()}
@@ -145,7 +145,7 @@ def _outside(window: ActivityWindow) -> dict[str, date]:
 
 
 def _names(workspace: Workspace, by: str) -> Callable[[str], str]:
-    """Return what gives a project or key its name; what is deleted has its id."""
+    """Return a function from id to name; deleted projects and keys keep their id."""
     names: dict[str, str] = {}
     if by == "project":
         names = {str(one.id): one.name for one in workspace.projects}
@@ -156,7 +156,7 @@ def _names(workspace: Workspace, by: str) -> Callable[[str], str]:
 
 
 def _link(by: str, name: str) -> str:
-    """Return the query of the log that shows a row's requests."""
+    """Return the query string of the log that shows a row's requests."""
     parameters = {"model": "model", "project": "projectId", "key": "apiKeyId"}
     if by in parameters:
         query = QueryDict(mutable=True)
@@ -166,7 +166,7 @@ def _link(by: str, name: str) -> str:
 
 
 def _totals(found: list[UsageSum]) -> list[UsageSum]:
-    """Return the usage of all days together, dearest first."""
+    """Return the usage over all days, most expensive first."""
     by_name: defaultdict[str, list[UsageSum]] = defaultdict(list)
     for one in found:
         by_name[one.name].append(one)
@@ -191,7 +191,7 @@ def _chart(
 ) -> dict[str, Any]:
     """Return the chart of the days: the largest series, and the others as one."""
     days = [window.first + timedelta(days=number) for number in range((window.last - window.first).days + 1)]
-    largest = sorted(totals, key=lambda one: -_measured(one, measure))[:MOST_SERIES]
+    largest = sorted(totals, key=lambda one: -_measured(one, measure))[:MAX_SERIES]
     kept = {one.name for one in largest}
     values: defaultdict[tuple[str | None, date | None], Decimal] = defaultdict(Decimal)
     for one in found:
@@ -220,7 +220,7 @@ def _measured(one: UsageSum, measure: str) -> Decimal:
 
 
 def _plain(value: Decimal, measure: str) -> float | int:
-    """Return a value as a chart's numbers are written: a whole one, or USD."""
+    """Return a value as the chart's number: an integer, or USD."""
     return float(value) if measure == "cost" else int(value)
 
 

@@ -1,6 +1,6 @@
-"""The start page: what this is, and the way to a first request.
+"""The start page: what the gateway is, and how to send a first request.
 
-Knows addresses. Must never tell whether a store is well: that is the health check's, at the same path (docs/adr/0169).
+At the same path, programs get the health check (docs/adr/0169).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Tags and filters of pages: fields of forms, amounts, moments.
-
-Knows how values are written for people. Must never query.
-"""
+"""Template tags and filters: form fields, amounts, times, charts."""
 
 from __future__ import annotations
 
@@ -25,13 +22,13 @@ _CENT = Decimal("0.01")
 _WORDS_OF_TRANSACTIONS = {"credit_topup": "Top-up", "credit_refund": "Refund", "credit_gift": "Gift"}
 # Milliseconds.
 _TENTH = 100
-# What stands where there is no value: an en dash.
+# Shown for missing values: an en dash.
 _NOTHING = "\N{EN DASH}"
 
 
 @register.simple_tag
 def once() -> SafeString:
-    """Write the hidden field by which a form that is sent twice is done once."""
+    """Write the hidden field that makes a resubmitted form run once."""
     return format_html('<input type="hidden" name="{}" value="{}">', ONCE, secrets.token_urlsafe(16))
 
 
@@ -41,7 +38,7 @@ def field(form: Form | None, name: str, label: str, **options: Any) -> dict[str,
     `choices` as pairs of value and words, `id_suffix` where a page has the field twice, and attributes (`required`,
     `autocomplete`, `placeholder`, `maxlength`, `rows`, `inputmode`, `autofocus`).
 
-    The value is what was sent, else `value`.
+    The field shows the submitted value, else `value`.
     """
     form = form or Form()
     sent = form.values.get(name)
@@ -58,7 +55,7 @@ def field(form: Form | None, name: str, label: str, **options: Any) -> dict[str,
 
 @register.filter
 def usd(value: Decimal | None) -> str:
-    """Write an amount of USD: at least two digits after the point, and as many as it has."""
+    """Format USD with at least two decimals, and all digits that it has."""
     return _NOTHING if value is None else mark_numbers(_usd_text(value))
 
 
@@ -70,7 +67,7 @@ def _usd_text(value: Decimal) -> str:
 
 @register.filter
 def cents(value: Decimal | None) -> str:
-    """Write an amount of USD rounded to cents; less than a cent as `<$0.01`."""
+    """Format USD rounded to cents; less than a cent as `<$0.01`."""
     if value is None:
         return _NOTHING
     return mark_numbers("<$0.01" if 0 < value < _CENT else f"{'-' if value < 0 else ''}${abs(value):,.2f}")
@@ -78,37 +75,37 @@ def cents(value: Decimal | None) -> str:
 
 @register.filter
 def what_it_was(row: Transaction) -> str:
-    """Write in words what a transaction was."""
+    """Describe a transaction."""
     return _WORDS_OF_TRANSACTIONS.get(row.type) or row.get_type_display().capitalize()
 
 
 @register.filter
 def amount(value: Decimal | str | None) -> str:
-    """Write an amount of USD as a field takes it: `12.5`."""
+    """Format USD for a form field: `12.5`."""
     return "" if value is None or isinstance(value, str) else plain(value)
 
 
 @register.filter
 def day(moment: datetime | None) -> str:
-    """Write the day of a moment (UTC) as a field for dates holds it."""
+    """Format the day of a moment (UTC) for a date field."""
     return moment.astimezone(UTC).date().isoformat() if moment else ""
 
 
 @register.filter
 def is_past(moment: datetime) -> bool:
-    """Tell whether a moment is past."""
+    """Return whether a moment is past."""
     return moment <= datetime.now(UTC)
 
 
 @register.filter
 def number(value: int | float | None) -> str:
-    """Write a whole number with separators of thousands."""
+    """Format a whole number with thousands separators."""
     return _NOTHING if value is None else mark_numbers(f"{value:,.0f}")
 
 
 @register.filter
 def figure(value: Any, unit: str = "") -> Any:
-    """Write a number with the digits that it has; nothing for None, and as it is what is no number."""
+    """Format a number with all its digits; an empty text for None, and other values unchanged."""
     if value is None:
         return _NOTHING
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
@@ -118,7 +115,7 @@ def figure(value: Any, unit: str = "") -> Any:
 
 @register.filter
 def seconds(milliseconds: int | None) -> str:
-    """Write milliseconds as seconds: to a hundredth, and what is less than a tenth to a thousandth."""
+    """Format milliseconds as seconds, to a hundredth; below a tenth of a second to a thousandth."""
     if milliseconds is None:
         return _NOTHING
     return mark_numbers(f"{milliseconds / 1000:,.{3 if milliseconds < _TENTH else 2}f}")
@@ -126,15 +123,15 @@ def seconds(milliseconds: int | None) -> str:
 
 @register.filter
 def share(value: float | None) -> str:
-    """Write a share of one as percent."""
+    """Format a share of one as percent."""
     return _NOTHING if value is None else mark_numbers(f"{value * 100:.1f}%")
 
 
 @register.filter
 def chart_rows(chart: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of the table beside a chart: for each label what each series has, the last label first.
+    """Return the rows of the table beside a chart: for each label the value of each series, the last label first.
 
-    Labels at which there is nothing are left out, unless the chart has nothing at all.
+    Labels without values are left out, unless the chart has no values at all.
     """
     write = _charted_usd if chart["unit"] == "USD" else number
     rows = [
@@ -146,14 +143,14 @@ def chart_rows(chart: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _charted_usd(value: float) -> str:
-    """Write USD of a chart to a millionth; what is smaller than a thousandth to four digits that count."""
+    """Format USD in a chart to six digits; amounts below 0.001 to four significant digits."""
     exact = Decimal(repr(value))
     return usd(round(exact, max(6, 3 - exact.adjusted())))
 
 
 @register.filter
 def when(moment: datetime | None) -> str | SafeString:
-    """Write a moment, which the page's script puts into the reader's zone and language; UTC without it."""
+    """Write a moment in UTC; the page's script converts it to the reader's zone and language."""
     if moment is None:
         return _NOTHING
     utc = moment.astimezone(UTC)

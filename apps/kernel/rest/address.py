@@ -1,8 +1,4 @@
-"""The client's address of a Django request, behind trusted proxies.
-
-Knows how many proxies stand in front (`NUM_PROXIES` of the REST framework's settings). Must never know what an address
-is asked for.
-"""
+"""The client's address of a Django request, behind `NUM_PROXIES` trusted proxies."""
 
 from __future__ import annotations
 
@@ -13,9 +9,9 @@ from apps.kernel.client_address import believed_address
 
 
 def address_of(request: HttpRequest) -> str:
-    """Return the client's address: what the outermost trusted proxy saw, or else the peer of the connection.
+    """Return the client's address: what the outermost trusted proxy saw, or the connection's peer.
 
-    An IPv6 address is cut to its /64, which is what one customer has.
+    An IPv6 address is cut to its /64, which belongs to one customer.
     """
     peer = str(request.META.get("REMOTE_ADDR", ""))
     return believed_address(peer, request.headers.get("X-Forwarded-For", ""), api_settings.NUM_PROXIES or 0)

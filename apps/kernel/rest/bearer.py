@@ -1,13 +1,13 @@
-"""The token of an `Authorization: Bearer` header. Pure; must never know what the token opens."""
+"""The token of an `Authorization: Bearer` header. Pure."""
 
 from __future__ import annotations
 
-# Characters; no token of ours is longer, and nothing longer is worth a look.
+# Maximum characters; our tokens are shorter.
 MAX_LENGTH = 512
 
 
 def find_bearer(header: str | None) -> str | None:
-    """Return the bearer token, or None when the header is absent, of another scheme, empty, or over long."""
+    """Return the bearer token, or None if the header is absent, empty, too long, or has another scheme."""
     scheme, _, token = (header or "").strip().partition(" ")
     token = token.strip()
     return token if scheme.lower() == "bearer" and 0 < len(token) <= MAX_LENGTH else None

@@ -1,8 +1,8 @@
-"""Compression of answers (gzip): JSON that Django answers with, for clients that accept it. Model endpoints have none.
+"""Compression (gzip) of Django's JSON responses, for clients that accept it. Model endpoints have none.
 
-Large answers are packed piece by piece, and others are served in between. Must never pack a page: what a page says of
-secrets beside what its caller said could be told by its length (BREACH); JSON goes to whoever brings a key in a header,
-which no other page can do.
+Large responses are compressed piece by piece while others are served. Pages are never compressed: the size of a page
+with secrets and user input could reveal the secrets (BREACH). JSON needs a key in a header, which other sites cannot
+send.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from django.utils.cache import patch_vary_headers
 
 from apps.kernel.turn_queue import let_others_go_on
 
-# Bytes below which nothing is gained; how hard zlib tries; and its window, with gzip's frame.
+# Minimum bytes; compression level; and zlib's window with a gzip header.
 _LEAST: Final = 1_024
-# Bytes that are packed in one go: a millisecond or two.
+# Bytes compressed per step: a millisecond or two.
 _PIECE: Final = 64 * 1024
 _LEVEL, _GZIP = 6, 31
 
 
 def gzipped(body: bytes) -> bytes:
-    """Return a body in gzip, the same for the same body."""
+    """Return a gzipped body; the same body gives the same bytes."""
     packing = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     packed = []
     for start in range(0, len(body), _PIECE):
@@ -36,7 +36,7 @@ def gzipped(body: bytes) -> bytes:
 
 
 def accepts_gzip(request: HttpRequest) -> bool:
-    """Tell whether the client takes gzip: it is named, or `*` is, with a weight above 0."""
+    """Return whether the client accepts gzip: it is named, or `*` is, with a weight above 0."""
     weights: dict[str, str] = {}
     for stated in request.headers.get("Accept-Encoding", "").lower().split(","):
         name, _, parameters = stated.partition(";")
@@ -46,7 +46,7 @@ def accepts_gzip(request: HttpRequest) -> bool:
 
 
 class CompressionMiddleware:
-    """Packs whole JSON answers to GET that have not been packed already."""
+    """Compresses complete JSON responses to GET."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response

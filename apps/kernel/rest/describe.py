@@ -1,7 +1,4 @@
-"""OpenAPI description of an endpoint, stated at its method, for the document at `/openapi.json`.
-
-Knows how a statement is written. Must never change what a method does.
-"""
+"""OpenAPI description of an endpoint, declared at its method, for the document at `/openapi.json`."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from rest_framework import serializers
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Field = serializers.Field[Any, Any, Any, Any]
-# The member of an operation that lists its refusals until the document is put together.
+# Key of an operation's refusals until the document is assembled.
 REFUSES = "x-refuses"
 
 
@@ -24,14 +21,14 @@ def described(
     query: type[serializers.Serializer[Any]] | None = None,
     refuses: tuple[int, ...] = (),
 ) -> Callable[[Method], Method]:
-    """State what a method answers (fields, or the name of a hand-kept schema), what it reads, and its own refusals.
+    """Declare a method's answer (fields, or the name of a hand-written schema), its input, and its own refusals.
 
-    Refusals that follow from the rest (400 for a body, 401, 413, 415, 500, ...) go without saying.
+    Refusals that follow from these (400 for a body, 401, 413, 415, 500, ...) are added automatically.
     """
 
     def describe(method: Method) -> Method:
         view, verb = method.__qualname__.split(".")
-        # On the wire: a view whose name would be another class's has this ending.
+        # In the API: a view whose name would clash with another class has this ending.
         owner = view.removesuffix("Endpoint")
         name = f"{owner}{verb.title()}Answer"
         shape: Any = {"$ref": f"#/components/schemas/{answer}"}
@@ -51,7 +48,7 @@ def described(
 
 
 def message_field() -> Field:
-    """Return the field of a message to people."""
+    """Return the field of a message for people."""
     return serializers.CharField()
 
 

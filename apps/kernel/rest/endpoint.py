@@ -1,7 +1,4 @@
-"""Base class of management endpoints: JSON in, JSON out.
-
-Knows how a body is read. Must never know what is in it.
-"""
+"""Base class of management endpoints: JSON in, JSON out."""
 
 from __future__ import annotations
 
@@ -20,12 +17,12 @@ from rest_framework.views import APIView
 
 from apps.kernel.json_bounds import Bounds, OutOfBounds, decode_within
 
-# What a management endpoint's body may hold: more than the longest list of rules that any of them takes.
+# Limits of a body: more than the longest list of rules that an endpoint accepts.
 BODY_BOUNDS = Bounds(values=10_000, depth=32, name=1_024, digits=1_024)
 
 
 class JsonParser(BaseParser):
-    """Strict JSON: UTF-8 whatever the header claims, no NaN, and no more of it than any endpoint has a use for."""
+    """Strict JSON: UTF-8 regardless of the header, no NaN, within limits."""
 
     media_type = "application/json"
 
@@ -42,7 +39,7 @@ class JsonParser(BaseParser):
 
 
 class JsonAlone(BaseContentNegotiation):
-    """There is one representation; a client that would rather have another gets it too."""
+    """Always answers JSON, whatever the client accepts."""
 
     def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
         """Return the parser for the request's content type."""
@@ -58,13 +55,13 @@ class JsonAlone(BaseContentNegotiation):
 
 
 class Endpoint(APIView):
-    """A management endpoint. Views parse, call an action or a query, and present; they decide nothing."""
+    """A management endpoint. Views parse, call an action or a query, and present."""
 
     parser_classes = [JsonParser]
     content_negotiation_class = JsonAlone
 
     def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Answer; once the answer is written, view, request and response let go of each other."""
+        """Answer; then break the reference cycles of view, request and response."""
         response = super().dispatch(request, *args, **kwargs)
         if isinstance(response, Response):
             response.add_post_render_callback(self._let_go)
@@ -73,22 +70,22 @@ class Endpoint(APIView):
         return response
 
     def _let_go(self, response: Any) -> None:
-        # Each knows the two others, and what middleware has put at Django's request knows that: all that they hold
-        # would wait for the garbage collector.
+        # They refer to each other, and middleware's objects refer to Django's request: without this, everything would
+        # stay until the next garbage collection.
         for name in ("user", "auser", "_messages"):
             vars(self.request._request).pop(name, None)
         response.renderer_context = self.request.parser_context = {}
         del self.request, self.response
 
     def read(self, shape: type[BaseSerializer[Any]], **about: Any) -> dict[str, Any]:
-        """Return the request's body as the shape says; `about` is the shape's context. Raises ValidationError."""
+        """Return the validated request body; `about` is the serializer's context. Raises ValidationError."""
         body = self.request.data
         if not isinstance(body, Mapping):
             raise ValidationError("Must be a JSON object")
         return _read(shape, body, about)
 
     def read_query(self, shape: type[BaseSerializer[Any]]) -> dict[str, Any]:
-        """Return the request's query as the shape says; of a repeated name, the last counts. Raises ValidationError."""
+        """Return the validated query; the last of repeated names counts. Raises ValidationError."""
         return _read(shape, self.request.query_params.dict(), {})
 
 
@@ -98,5 +95,5 @@ def _read(shape: type[BaseSerializer[Any]], given: Mapping[str, Any], about: Map
         serializer.is_valid(raise_exception=True)
         return dict(serializer.validated_data)
     finally:
-        # Its fields know it, and it them.
+        # A reference cycle between the serializer and its fields.
         vars(serializer).pop("fields", None)

@@ -1,7 +1,6 @@
-"""Error envelopes: how an error is written for each family of routes, so that its client libraries can read it.
+"""Error envelopes: the format of errors for each family of routes, as its client libraries expect. Pure.
 
-Pure. Knows the bodies of errors. Must never know a framework, nor which route is of which family: that is the route
-table's (`apps.kernel.rest.routes`).
+The route table (`apps.kernel.rest.routes`) assigns families to routes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from apps.kernel.errors import ApiError, InvalidRequest
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Family:
-    """Routes whose clients expect one shape of error: a value, so that a client format may bring its own."""
+    """A family of routes whose clients expect one format of errors; a client format may bring its own."""
 
     name: str
     # Returns an error's body.
@@ -33,12 +32,12 @@ class Family:
     LOGS: ClassVar[Family]
     MANAGEMENT: ClassVar[Family]
     OAUTH: ClassVar[Family]
-    # People with a browser: errors are pages.
+    # Browsers: errors are pages.
     PAGES: ClassVar[Family]
 
 
 class Issue(NamedTuple):
-    """What is wrong with one field; `path` as the client wrote it, empty for the whole body."""
+    """The problem of one field; `path` as the client wrote it, empty for the whole body."""
 
     path: str
     message: str
@@ -53,7 +52,7 @@ class InvalidFields(InvalidRequest):
         self.issues = issues
 
 
-# Anthropic's word for a status; any other 4xx is an `invalid_request_error`, any other 5xx an `api_error`.
+# Anthropic's error types by status; any other 4xx is an `invalid_request_error`, any other 5xx an `api_error`.
 _ANTHROPIC_TYPES = {
     401: "authentication_error",
     402: "billing_error",
@@ -66,7 +65,7 @@ _ANTHROPIC_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-# Google's word for a status (google.rpc.Code); any other 4xx is FAILED_PRECONDITION, any other 5xx INTERNAL.
+# Google's statuses (google.rpc.Code); any other 4xx is FAILED_PRECONDITION, any other 5xx INTERNAL.
 _GOOGLE_STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -86,12 +85,12 @@ _GOOGLE_STATUSES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-# Words of OAuth's that our own errors have for a code.
+# OAuth's error codes that our errors have as `code`.
 _OAUTH_WORDS = frozenset({"invalid_client_metadata", "invalid_redirect_uri", "unsupported_grant_type"})
-# Where the reasons of this gateway's errors are explained, as Google's `ErrorInfo` wants it said.
+# The domain of this gateway's errors in Google's `ErrorInfo`.
 _GOOGLE_DOMAIN = "gateway"
 _GOOGLE_TYPE = "type.googleapis.com/google.rpc."
-# JSON-RPC's codes for what is the client's fault, and for what is not.
+# JSON-RPC's codes for the client's errors and for others.
 _RPC_INVALID_REQUEST, _RPC_INTERNAL_ERROR = -32600, -32603
 
 
@@ -106,7 +105,7 @@ def _anthropic_body(error: ApiError) -> dict[str, Any]:
 
 
 def _mcp_body(error: ApiError) -> dict[str, Any]:
-    """Return JSON-RPC's error for a request that was not read: its id is not known."""
+    """Return JSON-RPC's error. The request was not read, so its id is unknown."""
     code = _RPC_INVALID_REQUEST if error.status < 500 else _RPC_INTERNAL_ERROR
     data = {"status": error.status, "type": error.type, "code": error.code}
     return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message, "data": data}}
@@ -127,7 +126,7 @@ def _oauth_body(error: ApiError) -> dict[str, Any]:
 
 
 def _oauth_word(error: ApiError) -> str:
-    """Return OAuth's word for an error (RFC 6749, 7591): its own code where that is one."""
+    """Return OAuth's code for an error (RFC 6749, 7591): the error's own if it is one."""
     if error.code in _OAUTH_WORDS:
         return error.code
     if error.status in {429, 503}:
@@ -136,12 +135,12 @@ def _oauth_word(error: ApiError) -> str:
 
 
 def anthropic_type(status: int) -> str:
-    """Return Anthropic's word for a status."""
+    """Return Anthropic's error type for a status."""
     return _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
 
 
 def _google_body(error: ApiError) -> dict[str, Any]:
-    """Return Google's `Status` as a body: its details name the reason, the field at fault, and when to come back."""
+    """Return Google's `Status` as a body, with reason, invalid field, and retry time in its details."""
     info = {"@type": f"{_GOOGLE_TYPE}ErrorInfo", "reason": error.code.upper(), "domain": _GOOGLE_DOMAIN}
     details: list[dict[str, Any]] = [info]
     if error.param:

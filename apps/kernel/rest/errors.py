@@ -1,7 +1,4 @@
-"""Exception handling: from any exception to the error response that a client gets.
-
-Knows Django's and the REST framework's exceptions. Must never put into an answer what an unexpected exception says.
-"""
+"""Exception handling: turns exceptions into error responses. Messages of unexpected exceptions are never shown."""
 
 from __future__ import annotations
 
@@ -37,16 +34,16 @@ log = structlog.get_logger(__name__)
 
 NO_ROUTE = "There is nothing at this path"
 BAD_METHOD = "This path does not take this method"
-# A header of each of Anthropic's clients, and those that only Google's send.
+# A header of all of Anthropic's clients, and headers of Google's clients only.
 ANTHROPIC_VERSION = "anthropic-version"
 _OF_GOOGLE = ("x-goog-api-key", "x-goog-api-client")
-# Characters of what the framework says of a request, which quotes it.
+# Characters of the framework's messages, which quote the request.
 _MAX_SAID = 200
 _OF_SEVERAL = (Family.OPENAI, Family.LOGS)
 
 
 def answer(request: HttpRequest, error: ApiError) -> HttpResponse:
-    """Return the error as the request's family of clients expects it."""
+    """Return the error in the format of the request's family of clients."""
     family = family_of_request(request)
     if is_for_people(request, family):
         response: HttpResponse = show_error(request, error)
@@ -70,8 +67,8 @@ def answer_exception(exception: Exception, context: dict[str, Any]) -> Response 
 
 
 def family_of_request(request: HttpRequest) -> Family:
-    """Return the family whose errors the client reads. Some paths are those of several makers (`/v1/models`), and some
-    are nobody's: there a header tells whose client it is that asks."""
+    """Return the family whose errors the client reads. Paths that several APIs share (`/v1/models`), and unknown paths,
+    depend on the client's headers."""
     family = family_of(request.path)
     if family is Family.OPENAI and ANTHROPIC_VERSION in request.headers:
         return Family.ANTHROPIC
@@ -81,12 +78,12 @@ def family_of_request(request: HttpRequest) -> Family:
 
 
 def is_for_people(request: HttpRequest, family: Family) -> bool:
-    """Tell whether a person reads the answer: on the path of a page, or on no API's path with a browser."""
+    """Return whether a person reads the response: on a page's path, or in a browser outside of any API."""
     return family is Family.PAGES or (family is Family.LOGS and "text/html" in request.headers.get("Accept", ""))
 
 
 def find_error(exception: Exception) -> ApiError | None:
-    """Return what the exception means to a client; None when it is a defect of our own."""
+    """Return the exception as an API error; None for a defect."""
     match exception:
         case ApiError():
             return exception
@@ -106,7 +103,7 @@ def find_error(exception: Exception) -> ApiError | None:
 
 
 def _error_of_suspicious(exception: Exception) -> ApiError:
-    """Return the error for a request that the framework's own checks refuse."""
+    """Return the error for a request that Django's own checks refuse."""
     match exception:
         case RequestDataTooBig():
             return errors.BodyTooLarge("The request body is too large")
@@ -122,18 +119,18 @@ def _error_of_suspicious(exception: Exception) -> ApiError:
 
 
 def method_not_allowed() -> ApiError:
-    """Return the error for a method that the path does not take."""
+    """Return the error for a method that the path does not support."""
     return errors.InvalidRequest(BAD_METHOD, status=405, code="method_not_allowed")
 
 
 def unexpected(exception: BaseException | None) -> ApiError:
-    """Log a defect, and return all that a client is told of it."""
+    """Log a defect, and return the generic error."""
     log.error("request.failed", error=type(exception).__name__, exc_info=exception)
     return errors.InternalError("Internal server error")
 
 
 def is_admin(request: HttpRequest) -> bool:
-    """Tell whether people alone look at the answer, in a browser: in the admin."""
+    """Return whether the response is for the admin, which only people use."""
     return request.path.startswith("/admin/")
 
 
@@ -158,11 +155,11 @@ def _error_of(exception: exceptions.APIException) -> ApiError:
 
 
 def _issues_of(detail: Any, path: str = "") -> Iterator[Issue]:
-    """Flatten the REST framework's nested findings into one issue a field."""
+    """Flatten the REST framework's nested errors into one issue per field."""
     if isinstance(detail, dict):
         for name, inner in detail.items():
             if isinstance(name, int):
-                # Of a list, the members that are wrong.
+                # The invalid members of a list.
                 yield from _issues_of(inner, f"{path}[{name}]")
             else:
                 yield from _issues_of(inner, path if name == "non_field_errors" else f"{path}.{name}".strip("."))

@@ -1,14 +1,11 @@
-"""Field words: what is wrong with a field, in this product's words in the place of the frameworks' own.
-
-Pure. Knows the frameworks' sentences. Must never change a sentence that is not theirs.
-"""
+"""Field messages: replaces the frameworks' validation messages with our own. Pure; other texts stay unchanged."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# Of each sentence, our own; what differs from field to field is kept.
+# Framework message -> our own; varying parts are kept.
 _SENTENCES: Final[tuple[tuple[str, str], ...]] = (
     (r"This field is required\.|No file was submitted\.", "Required"),
     (r"This field (?:may not|cannot) be blank\.", "Must not be blank"),
@@ -32,7 +29,7 @@ _SENTENCES: Final[tuple[tuple[str, str], ...]] = (
     (r"This (?:list|dictionary|selection) may not be empty\.", "Must not be empty"),
     (r"A valid (?:big)?integer is required\.", "Must be a whole number"),
     (r"A valid number is required\.", "Must be a number"),
-    (r"String value too large\.|Integer value too large to convert to float", "Must not be so long a number"),
+    (r"String value too large\.|Integer value too large to convert to float", "Must be a shorter number"),
     (r"Ensure that there are no more than (\d+) digits in total\.", r"Must have at most \1 digits"),
     (r"Ensure that there are no more than (\d+) decimal places\.", r"Must have at most \1 digits after the point"),
     (
@@ -41,11 +38,11 @@ _SENTENCES: Final[tuple[tuple[str, str], ...]] = (
     ),
     (r"Must be a valid boolean\.", "Must be true or false"),
     (r"Must be a valid UUID\.", "Must be a UUID"),
-    (r'"(.*)" is not a valid(?: path)? choice\.', "Must be one of the values that there are"),
+    (r'"(.*)" is not a valid(?: path)? choice\.', "Must be one of the allowed values"),
     (r"Enter a valid email address\.", "Must be an e-mail address"),
     (r"Enter a valid URL\.", "Must be a URL"),
     (r"Enter a valid IPv4 or IPv6 address\.", "Must be an IP address"),
-    (r"This value does not match the required pattern\.", "Must have the form that is described"),
+    (r"This value does not match the required pattern\.", "Must have the documented format"),
     (r"Value must be valid JSON\.", "Must be JSON"),
     (r"(?:Date|Datetime|Time|Duration) has wrong format\. Use one of these formats instead: .*", "Must be in ISO 8601"),
     (r"Expected a date but got a datetime\.", "Must be a day, without a time"),
@@ -58,7 +55,7 @@ _READ: Final = [(re.compile(theirs, re.DOTALL), ours) for theirs, ours in _SENTE
 
 
 def reword(sentence: str) -> str:
-    """Return a sentence in this product's words; as it is where no framework says it."""
+    """Return our version of a framework's message; other texts unchanged."""
     for theirs, ours in _READ:
         if found := theirs.fullmatch(sentence):
             return found.expand(ours)

@@ -1,7 +1,4 @@
-"""Django's error handlers (400, 403, 404, 500) for requests that no view answered.
-
-Knows Django's four handlers. Must never know a route.
-"""
+"""Django's error handlers (400, 403, 404, 500) for requests that no view answered."""
 
 from __future__ import annotations
 
@@ -35,18 +32,18 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def failed(request: HttpRequest) -> HttpResponse:
-    """Answer 500, or 503 when a store is away; a defect is logged."""
+    """Answer 500, or 503 if a store is down; a defect is logged."""
     exception = sys.exc_info()[1]
     known = find_error(exception) if isinstance(exception, Exception) else None
     return _show(request, known or unexpected(exception))
 
 
 def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Answer 403 for a form without its token against forgery."""
+    """Answer 403 for a form without its CSRF token."""
     count_suspicious(FORGED_FORM, said=reason[:200])
     return _show(request, errors.Forbidden("This form is too old, or came from another site", code="form_expired"))
 
 
 def _show(request: HttpRequest, error: errors.ApiError) -> HttpResponse:
-    """Answer as the client reads: the admin is for people alone, whatever they accept."""
+    """Answer in the client's format: in the admin always as a page."""
     return show_error(request, error) if is_admin(request) else answer(request, error)

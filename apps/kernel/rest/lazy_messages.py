@@ -21,7 +21,7 @@ class LazyMessageMiddleware(MessageMiddleware):
         request._messages = SimpleLazyObject(lambda: default_storage(request))
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        """Store what was added, where anything looked at the messages."""
+        """Store added messages, if anything accessed the message storage."""
         stored: Any = getattr(request, "_messages", None)
         if isinstance(stored, SimpleLazyObject) and stored.__dict__.get("_wrapped") is empty:
             return response

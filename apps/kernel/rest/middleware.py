@@ -1,7 +1,4 @@
-"""Request middleware: the request id, body size, content type and failure envelope of every request to Django.
-
-Knows the order in which these are looked at. Must never authorize: only the words of an error follow the path.
-"""
+"""Request middleware: request id, body size, content type and error envelope of every request to Django."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from apps.kernel.rest.errors import (
 from apps.kernel.rest.origin import coming_from
 
 JSON, MULTIPART, FORM = "application/json", "multipart/form-data", "application/x-www-form-urlencoded"
-# The POSTs that may carry more than JSON, by prefix; an empty set takes anything (specification, section 4).
+# POSTs that may carry other content than JSON, by prefix; an empty set accepts anything (specification, section 4).
 _ALSO_READ: tuple[tuple[str, frozenset[str]], ...] = (
     ("/v1/images/edits", frozenset({JSON, MULTIPART})),
     ("/v1/audio/transcriptions", frozenset({JSON, MULTIPART})),
@@ -42,12 +39,12 @@ _ALSO_READ: tuple[tuple[str, frozenset[str]], ...] = (
 )
 _NOT_MODIFIED = 304
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-# A load balancer asks these by the machine's address, whatever the product is called.
+# Load balancers call these by the machine's address, whatever the host name.
 _FOR_PROBES = frozenset({"/", "/livez", "/readyz", "/metrics"})
 
 
 class RequestMiddleware:
-    """Gives every answer its `x-request-id`, refuses bodies nobody reads, and words every failure."""
+    """Adds `x-request-id` to every response, refuses unreadable bodies, and formats every failure."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
@@ -61,7 +58,7 @@ class RequestMiddleware:
             allowed = response["Allow"]
             response = answer(request, method_not_allowed())
             response["Allow"] = allowed
-        # A view that has told the id already has recorded it, too.
+        # A view that has set the id has also recorded it.
         response.headers.setdefault(HEADER, request_id)
         if ANTHROPIC_VERSION in request.headers:
             response.headers.setdefault(OF_ANTHROPIC, response[HEADER])
@@ -69,11 +66,11 @@ class RequestMiddleware:
         return response
 
     def process_view(self, request: HttpRequest, view: Any, *_names: Any) -> HttpResponse | None:
-        """Refuse what no view would read. Runs once a view is found, so that an unknown path stays a 404."""
+        """Refuse requests that no view could read. Runs after routing, so that an unknown path stays a 404."""
         if request.path not in _FOR_PROBES:
             request.get_host()  # Raises DisallowedHost, which `handlers` answers.
         if is_admin(request) and ("\0" in request.path or "%00" in str(request.META.get("QUERY_STRING", ""))):
-            # The framework would hand it to the database, which refuses it.
+            # Django would pass it to the database, which refuses it.
             raise SuspiciousOperation("a NUL in an address of the admin")
         if _length_of(request) > settings.BODY_LIMIT:
             return answer(request, BodyTooLarge(f"The request body is larger than {settings.BODY_LIMIT} bytes"))
@@ -86,32 +83,32 @@ class RequestMiddleware:
         return None
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Word what a view raised; of the admin's, Django's handlers do."""
+        """Format a view's exception; Django's handlers do it for the admin."""
         if is_admin(request):
             return None
         return answer(request, find_error(exception) or unexpected(exception))
 
 
 def _changes(view: Any) -> bool:
-    """Tell whether the view may take more than reading: a class or a page says so, a function looks after forgery
-    itself."""
+    """Return whether the view may accept writes: classes and pages declare it; function views handle CSRF
+    themselves."""
     return hasattr(view, "view_class") or any(getattr(view, name, False) for name in ("csrf_exempt", "is_page"))
 
 
 def _takes_posts(view: Any) -> bool:
-    """Tell whether a POST has a place to go: a class says so by its method, a model endpoint by its routes' methods
-    (`http_methods`), and any other function takes what it takes."""
+    """Return whether a POST is supported: classes by their methods, model endpoints by their routes' methods
+    (`http_methods`); other functions decide themselves."""
     by_class = getattr(view, "view_class", None)
     methods = getattr(view, "http_methods", None)
     return hasattr(by_class, "post") if by_class is not None else methods is None or "POST" in methods
 
 
 def _measure(request: HttpRequest, response: HttpResponseBase) -> None:
-    """Tell the length of a whole answer, and send nothing but that to a HEAD."""
+    """Set the length of a complete response, and drop the body for HEAD."""
     if not isinstance(response, HttpResponse):
         return
     if response.status_code == _NOT_MODIFIED:
-        # Whose length is that of an answer that is not here.
+        # It is the length of another representation.
         del response["Content-Length"]
         return
     response.setdefault("Content-Length", str(len(response.content)))
@@ -120,7 +117,7 @@ def _measure(request: HttpRequest, response: HttpResponseBase) -> None:
 
 
 def _length_of(request: HttpRequest) -> int:
-    """Return the announced length of the body; a server passes no other digits on."""
+    """Return the announced length of the body; the server has validated its digits."""
     length = str(request.META.get("CONTENT_LENGTH") or "")
     return int(length) if length.isdecimal() else 0
 

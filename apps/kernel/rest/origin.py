@@ -1,7 +1,4 @@
-"""Origin of the request being served (address, user agent, request id), for the audit log.
-
-Knows one request at a time: context variables are each greenlet's own. Must never know who asks, or for what.
-"""
+"""Origin of the current request (address, user agent, request id), for the audit log, in context variables."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ from django.http import HttpRequest
 
 from apps.kernel.rest.address import address_of
 
-# Characters of what a client calls itself that are kept.
+# Characters of a User-Agent header that are stored.
 MAX_USER_AGENT = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An address as far as it can be believed, what the client calls itself, and the request's id."""
+    """Address (as far as it can be trusted), user agent, and request id."""
 
     address: str = ""
     user_agent: str = ""
@@ -32,7 +29,7 @@ _current: ContextVar[Origin] = ContextVar("origin", default=NOWHERE)
 
 
 def current() -> Origin:
-    """Return where the request comes from; NOWHERE outside of one."""
+    """Return the origin of the current request; NOWHERE outside of one."""
     return _current.get()
 
 

@@ -1,7 +1,6 @@
-"""Page preference: whether whoever asks would rather have a page than data, by the header `Accept`. Pure.
+"""Page preference: whether a client prefers a page to data, by the header `Accept`. Pure.
 
-Browsers name `text/html` when somebody opens an address; programs, scripts and load balancers do not. Must never decide
-what anybody may see.
+Browsers name `text/html` when a person opens an address; programs, scripts and load balancers do not.
 """
 
 from __future__ import annotations
@@ -9,16 +8,16 @@ from __future__ import annotations
 from typing import Final
 
 _PAGE, _DATA = "text/html", "application/json"
-# Characters of the header that are looked at: browsers send some two hundred.
-_MOST: Final = 1_000
+# Characters of the header that are read: browsers send about two hundred.
+_MAX_HEADER: Final = 1_000
 
 
 def prefers_page(accept: str) -> bool:
-    """Tell whether `Accept` names pages, and data not before them. `*/*` alone, or nothing, is no wish for a page."""
-    if _PAGE not in accept[:_MOST]:
+    """Return whether `Accept` prefers pages to data. `*/*` alone, or an empty header, does not."""
+    if _PAGE not in accept[:_MAX_HEADER]:
         return False
     weights = {_PAGE: 0.0, _DATA: 0.0}
-    for stated in accept[:_MOST].lower().split(","):
+    for stated in accept[:_MAX_HEADER].lower().split(","):
         name, *parameters = (part.strip() for part in stated.split(";"))
         if name in weights:
             weights[name] = next((_weight_of(one[2:]) for one in parameters if one.startswith("q=")), 1.0)

@@ -1,7 +1,6 @@
 """Cursor pagination of long lists.
 
-Ids are sortable by time, so a cursor is the last id of a page and nothing is counted or skipped over. Must never know
-what is listed.
+Ids are sortable by time, so a cursor is the last id of a page, and nothing is counted or skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Row]):
-    """Some rows of a list, and the cursor of those after them, if there are any."""
+    """Rows of a list, and the cursor of the next page, if there is one."""
 
     rows: Sequence[Row]
     limit: int
@@ -31,23 +30,23 @@ class Page(Generic[Row]):
 
     @property
     def pagination(self) -> dict[str, Any]:
-        """The page as it is told on the wire."""
+        """The page's `pagination` object in the API."""
         return {"nextCursor": self.next_cursor, "hasMore": self.next_cursor is not None, "limit": self.limit}
 
 
 def page_of(rows: Sequence[Row], limit: int, id_of: Callable[[Row], UUID]) -> Page[Row]:
-    """Return the page of at most `limit` rows; `rows` were asked for with one more, which tells that there are more."""
+    """Return the page of at most `limit` rows; `rows` has one more if there is a next page."""
     shown = rows[:limit]
     return Page(shown, limit, write_cursor(id_of(shown[-1])) if len(rows) > limit else None)
 
 
 def write_cursor(identifier: UUID) -> str:
-    """Return the cursor of what comes after an id."""
+    """Return the cursor for the rows after an id."""
     return urlsafe_b64encode(identifier.bytes).decode().rstrip("=")
 
 
 def read_cursor(text: str) -> UUID:
-    """Return the id that a cursor stands for. Raises InvalidFields for anything that is not one."""
+    """Return the id in a cursor. Raises InvalidFields for an invalid one."""
     if not re.fullmatch(CURSOR, text):
         raise InvalidFields([Issue("cursor", "Must be the nextCursor of an earlier answer")])
     return UUID(bytes=urlsafe_b64decode(text + "=="))

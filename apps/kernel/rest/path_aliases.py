@@ -1,9 +1,8 @@
-"""Path aliases: the forms in which clients write the paths of model APIs, each led back to the one form there is.
+"""Path aliases: maps the forms in which clients write the paths of model APIs to the canonical form.
 
-A base URL with or without `/v1`, with `/api/v1`, with a version twice, with a slash too many, Azure OpenAI's, and those
-under which Google offers OpenAI's API. Works on a path that has been decoded once, and never decodes it again; dots
-mean nothing here. Pure. Must never lead to a route that is not of a model API: what guards the others looks at the path
-as it was sent.
+Supported are base URLs with or without `/v1`, with `/api/v1`, with a doubled version, extra slashes, Azure OpenAI's
+paths, and Google's paths of OpenAI's API. The path was decoded once and is not decoded again; dots have no meaning.
+Pure. Aliases only lead to model APIs, because the guards of other routes check the path as it was sent.
 """
 
 from __future__ import annotations
@@ -13,28 +12,28 @@ from typing import NamedTuple
 
 VERSIONS = ("v1", "v1beta")
 # Azure's paths, and the segments of the longest operation on a deployment (`chat/completions`).
-_AZURE, _DEPLOYMENTS, _LONGEST_OPERATION = "openai", "deployments", 2
-# Where Google offers OpenAI's API: Gemini's under its own version, Google Cloud's under a project's location.
+_AZURE, _DEPLOYMENTS, _MAX_OPERATION = "openai", "deployments", 2
+# Google's paths of OpenAI's API: Gemini's under its own version, Google Cloud's under a project's location.
 _GEMINI, _CLOUD_VERSIONS = ("v1beta", _AZURE), ("v1", "v1beta1")
 _CLOUD = ("projects", "", "locations", "", "endpoints", "openapi")
-# Characters of a path that is looked at: more than the longest name of a model in the longest form.
-_LONGEST_PATH = 1_024
+# Maximum characters of a path: more than the longest model name in the longest form.
+_MAX_PATH = 1_024
 
 
 class CanonicalPath(NamedTuple):
-    """A route's own path, and the deployment that Azure's form names: the model."""
+    """A route's own path, and the deployment (the model) in Azure's form."""
 
     path: str
     deployment: str | None = None
 
 
 def canonical_path(path: str, is_model_path: Callable[[str], bool], others: frozenset[str]) -> CanonicalPath | None:
-    """Return what a path stands for; None where it is canonical itself, or stands for nothing.
+    """Return the canonical path; None if the path is canonical itself, or unknown.
 
-    `is_model_path` tells whether a path is one of a model API's routes; `others` are the first segments of all other
+    `is_model_path` tells whether a path belongs to a model API's route; `others` are the first segments of all other
     routes, which have no aliases.
     """
-    if len(path) > _LONGEST_PATH or not path.startswith("/"):
+    if len(path) > _MAX_PATH or not path.startswith("/"):
         return None
     segments = [segment for segment in path.split("/") if segment]
     if not segments:
@@ -59,7 +58,7 @@ def canonical_path(path: str, is_model_path: Callable[[str], bool], others: froz
 
 
 def _googles_prefix(segments: list[str]) -> int:
-    """Return how many segments lead to Google's offer of OpenAI's API; 0 for any other path."""
+    """Return the number of segments before Google's OpenAI paths; 0 for any other path."""
     if tuple(segments[:2]) == _GEMINI:
         return 2
     place = segments[1 : 1 + len(_CLOUD)]
@@ -72,8 +71,8 @@ def _googles_prefix(segments: list[str]) -> int:
 
 
 def _of_deployment(segments: list[str], is_model_path: Callable[[str], bool]) -> CanonicalPath | None:
-    """Return what an operation on a deployment stands for; a deployment's name may have slashes."""
-    for length in range(min(_LONGEST_OPERATION, len(segments) - 1), 0, -1):
+    """Return the canonical path of an operation on a deployment, whose name may contain slashes."""
+    for length in range(min(_MAX_OPERATION, len(segments) - 1), 0, -1):
         canonical = "/".join(("", VERSIONS[0], *segments[-length:]))
         if is_model_path(canonical):
             return CanonicalPath(canonical, "/".join(segments[:-length]))

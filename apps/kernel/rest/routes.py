@@ -1,7 +1,7 @@
-"""Routes: the value of one row of the route table, and the table: which path is whose, and in which words it errs.
+"""Routes: a row of the route table, and the table, which maps paths to endpoints and error families.
 
-Knows paths. Must never know what an endpoint does, nor decide who may call it. The rows are `gateway_project.routes`.
-Imports no framework: the HTTP server reads this before its worker is patched.
+The rows are in `gateway_project.routes`. No framework is imported, because the HTTP server reads this before its worker
+is patched.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from apps.kernel.near_names import NearNames
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.path_aliases import VERSIONS, CanonicalPath, canonical_path
 
-# What a parameter may be, by Django's names of converters.
+# Patterns of parameters, by the names of Django's converters.
 _CONVERTERS = {"str": "[^/]+", "path": ".+"}
-# In a WSGI environment, the deployment that Azure's form of a path names.
+# WSGI environment key of the deployment in Azure's form of a path.
 DEPLOYMENT = "gateway.deployment"
-# Characters of a path that may have been meant for another.
+# Characters of a path for which suggestions are made.
 _MAX_GUESSED = 100
-# Segments of a path that are looked at for its family; no prefix that has one is longer.
-_MOST_SEGMENTS = 4
+# Segments of a path that are compared for its family; no prefix with a family is longer.
+_MAX_SEGMENTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One endpoint: where it is, and what holds for it whatever it does.
+    """One endpoint: its path, and its properties.
 
-    A model endpoint has a `method`: its endpoint is a function from a client's request to the response, which is
-    called ahead of Django. Any other endpoint is a Django view, or a list of them, which know their methods themselves.
+    A model endpoint has a `method`: its endpoint is a function from a client's request to the response, which is called
+    ahead of Django. Any other endpoint is a Django view, or a list of them, with their own methods.
     """
 
-    # In Django's spelling: without the first slash, parameters as `<str:name>`.
+    # In Django's notation: without the first slash, parameters as `<str:name>`.
     path: str
     endpoint: Any
-    # Of the errors that its clients can read.
+    # The format of its errors.
     family: Family
-    # The family of routes that its requests are counted with for rate limits; None where no request is admitted.
+    # The family of routes that share a rate limit; None if no request is admitted.
     rate_family: str | None = None
     method: str | None = None
 
     @property
     def has_parameters(self) -> bool:
-        """Whether a part of the path is the client's to choose."""
+        """Whether the path has parameters."""
         return "<" in self.path
 
     @property
@@ -56,12 +56,12 @@ class Route:
 
 
 class RouteTable:
-    """The rows, each found by its path."""
+    """The rows, found by path."""
 
     def __init__(self, rows: Iterable[Route], unknown: Mapping[str, Family], otherwise: Family) -> None:
-        """Take the rows, and the families of paths that no row has: by first segments, and of all others.
+        """Create the table, with the families of paths without a row: by first segments, and a default.
 
-        Raises ValueError for two rows of one method and path.
+        Raises ValueError for two rows with the same method and path.
         """
         self.rows = tuple(rows)
         keys = [(row.method, row.path) for row in self.rows]
@@ -70,7 +70,7 @@ class RouteTable:
         ):
             raise ValueError("Two routes have the same path")
         model_rows = [row for row in self.rows if row.method is not None]
-        # Model endpoints by method and whole path.
+        # Model endpoints by method and complete path.
         self.exact: dict[tuple[str, str], Route] = {
             (row.method or "", f"/{row.path}"): row for row in model_rows if not row.has_parameters
         }
@@ -78,7 +78,7 @@ class RouteTable:
         api_rows = [row for row in self.rows if row.prefix[:1] and row.prefix[0] in VERSIONS]
         self._api_paths = {f"/{row.path}" for row in api_rows if not row.has_parameters}
         self._api_patterns = [_pattern_of(row.path) for row in api_rows if row.has_parameters]
-        # Pages are for browsers alone: what a program asks there may still be another form of an API's path.
+        # Pages are for browsers only: the same path may be another form of an API's path for programs.
         others = [row for row in self.rows if row.prefix and row.family is not Family.PAGES]
         self._other_roots = frozenset(row.prefix[0] for row in others) - frozenset(VERSIONS)
         self._page_roots = frozenset(row.prefix[0] for row in self.rows if row.prefix and row.family is Family.PAGES)
@@ -86,7 +86,7 @@ class RouteTable:
         self._families = {tuple(prefix.split("/")): family for prefix, family in unknown.items()}
         for prefix, family in _families_of_prefixes(self.rows):
             self._families.setdefault(prefix, family)
-        # Routes of another family than the paths around them: they are told by their whole pattern.
+        # Routes whose family differs from the paths around them are matched by their whole pattern.
         self._apart = [
             (row.family, pattern)
             for row, pattern in self._patterns
@@ -94,7 +94,7 @@ class RouteTable:
         ]
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, Any]] | None:
-        """Return the model endpoint of a request with what its path says, None where there is none."""
+        """Return the model endpoint of a request with its path parameters, None if there is none."""
         exact = self.exact.get((method, path))
         if exact is not None:
             return exact, {}
@@ -104,19 +104,19 @@ class RouteTable:
         return None
 
     def is_api_path(self, path: str) -> bool:
-        """Return whether a route of a model API has the path, whatever its method."""
+        """Return whether a model API's route has the path, with any method."""
         return path in self._api_paths or any(pattern.fullmatch(path) for pattern in self._api_patterns)
 
     def is_page(self, path: str) -> bool:
-        """Return whether pages are at the path, or below its first segment."""
+        """Return whether the path, or its first segment, belongs to pages."""
         return path.lstrip("/").partition("/")[0] in self._page_roots
 
     def canonical(self, path: str) -> CanonicalPath | None:
-        """Return what another form of a model API's path stands for; None for any other path."""
+        """Return the canonical path of an alias; None for any other path."""
         return canonical_path(path, self.is_api_path, self._other_roots)
 
     def normalize(self, environ: dict[str, Any]) -> None:
-        """Put a route's own path in the place of another form of it, and note the deployment that it names."""
+        """Replace an alias by the canonical path, and store the deployment in it."""
         canonical = self.canonical(environ["PATH_INFO"])
         if canonical is not None:
             environ["PATH_INFO"] = canonical.path
@@ -124,7 +124,7 @@ class RouteTable:
                 environ[DEPLOYMENT] = _as_utf8(canonical.deployment)
 
     def near(self, path: str) -> list[str]:
-        """Return the paths of model APIs that a path may have been meant for, the nearest first; parameters as `{}`."""
+        """Return suggestions of model API paths for a misspelled path, the nearest first; parameters as `{}`."""
         if len(path) > _MAX_GUESSED:
             return []
         meant = "/".join(("", *(part for part in path.split("/") if part)))
@@ -136,8 +136,8 @@ class RouteTable:
         return NearNames(shown for shown in sorted(spelled) if shown.split("/")[1] in VERSIONS)
 
     def family_of(self, path: str) -> Family:
-        """Return the family whose errors the path's clients expect: its route's, or that of the routes around it."""
-        segments = [part for part in path.split("/", _MOST_SEGMENTS + 2)[: _MOST_SEGMENTS + 2] if part]
+        """Return the family of the path's errors: its route's, or that of the routes around it."""
+        segments = [part for part in path.split("/", _MAX_SEGMENTS + 2)[: _MAX_SEGMENTS + 2] if part]
         family = self._families.get(tuple(segments))
         if family is not None:
             return family
@@ -149,8 +149,8 @@ class RouteTable:
         return self._family_around(segments)
 
     def _family_around(self, segments: Sequence[str]) -> Family:
-        """Return the family of the longest prefix that has one."""
-        for length in range(min(len(segments), _MOST_SEGMENTS), 0, -1):
+        """Return the family of the longest matching prefix."""
+        for length in range(min(len(segments), _MAX_SEGMENTS), 0, -1):
             family = self._families.get(tuple(segments[:length]))
             if family is not None:
                 return family
@@ -158,12 +158,12 @@ class RouteTable:
 
 
 def _as_utf8(text: str) -> str:
-    """Return a part of a WSGI path, whose characters stand for bytes, as the text that it is."""
+    """Return a part of a WSGI path, whose characters are bytes, as text."""
     return text.encode("latin-1").decode("utf-8", "replace")
 
 
 def _pattern_of(path: str) -> re.Pattern[str]:
-    """Return what matches a route's path as Django would. Raises KeyError for a converter that is none of these."""
+    """Return a pattern for a route's path, as Django would match it. Raises KeyError for an unknown converter."""
     pieces = re.split(r"<(\w+):(\w+)>", path)
     texts = [re.escape(text) for text in pieces[::3]]
     groups = [f"(?P<{name}>{_CONVERTERS[kind]})" for kind, name in zip(pieces[1::3], pieces[2::3], strict=True)]
@@ -171,7 +171,7 @@ def _pattern_of(path: str) -> re.Pattern[str]:
 
 
 def _families_of_prefixes(rows: Iterable[Route]) -> Iterator[tuple[tuple[str, ...], Family]]:
-    """Yield each prefix whose routes are all of one family, and each route's own path."""
+    """Yield each prefix whose routes share one family, and each route's own path."""
     families: dict[tuple[str, ...], set[Family]] = {}
     for row in rows:
         for length in range(1, len(row.prefix) + 1):
@@ -184,22 +184,22 @@ def _families_of_prefixes(rows: Iterable[Route]) -> Iterator[tuple[tuple[str, ..
             yield prefix, next(iter(several))
 
 
-# The table of this process: none until the wiring has put one in force.
+# The table of this process; empty until the project sets it.
 _in_force = RouteTable((), {}, Family.LOGS)
 
 
 def put_in_force(table: RouteTable) -> RouteTable:
-    """Make a table the one that this process reads, and return it."""
+    """Set this process's table, and return it."""
     global _in_force
     _in_force = table
     return table
 
 
 def route_table() -> RouteTable:
-    """Return the table in force."""
+    """Return this process's table."""
     return _in_force
 
 
 def family_of(path: str) -> Family:
-    """Return the family whose errors the path's clients expect. Decides words alone, never who may do what."""
+    """Return the family of the path's errors."""
     return _in_force.family_of(path)

@@ -1,7 +1,6 @@
-"""Security headers: what browsers and caches must not do with an answer.
+"""Security headers for all of Django's responses; the hot routes, which bypass Django, add the same as constants.
 
-What holds for every answer of Django's; the hot routes, which are served ahead of it, say the same as constants. Pages
-have a Content-Security-Policy by the settings. Must never know what an answer says.
+The settings define the Content-Security-Policy of pages.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from typing import Final
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-# Data are no page: nothing is loaded or run for them, wherever a browser shows them.
+# JSON is not a page: nothing is loaded or run, wherever a browser shows it.
 DATA_POLICY: Final = "default-src 'none'; frame-ancestors 'none'"
 NO_FEATURES: Final = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"
-# Every answer may hold a key, a session or somebody's words; what may be kept says so itself.
+# Responses may contain keys, sessions or private texts; cacheable ones say so themselves.
 NOT_KEPT: Final = "no-store"
 
 
 class SecurityHeadersMiddleware:
-    """Adds what a view has not said otherwise."""
+    """Adds headers that a view has not set."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response

@@ -1,7 +1,4 @@
-"""Serializer fields: camelCase names, text that is text, money as decimal strings.
-
-Knows how a column's name becomes a field's. Must never know a domain.
-"""
+"""Serializer fields: camelCase names, strict strings, money as decimal strings."""
 
 from __future__ import annotations
 
@@ -19,27 +16,27 @@ _AMOUNT = re.compile(r"(0|[1-9][0-9]{0,11})(\.[0-9]{1,12})?")
 
 
 def camel(name: str) -> str:
-    """Return a column's name as it is written on the wire."""
+    """Return a column's name in the API."""
     first, *rest = name.split("_")
     return first + "".join(word.title() for word in rest)
 
 
 class CamelSerializer(serializers.Serializer[Any]):
-    """A shape of its own. Knows nothing of a table."""
+    """A serializer without a model."""
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields under their names on the wire."""
+        """Return the fields by their API names."""
         return _renamed(super().get_fields())
 
 
 class Nothing(CamelSerializer):
-    """A JSON object that says nothing: what a POST carries that needs no words."""
+    """An empty JSON object: the body of a POST without parameters."""
 
 
 def _renamed(
     fields: dict[str, serializers.Field[Any, Any, Any, Any]],
 ) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-    """Rename the fields; a value still comes from, and goes to, the column its field was named after."""
+    """Rename the fields; values still belong to the columns that they were named after."""
     for name, field in fields.items():
         if field.source is None and camel(name) != name:
             field.source = name
@@ -47,12 +44,12 @@ def _renamed(
 
 
 _DIGITS = re.compile(r"[0-9]{1,9}")
-# A blank text is none: what is trimmed away does not count. NUL is in no text of ours.
+# Blank after trimming counts as empty. NUL is never allowed.
 _WORDS, _ANYTHING = r"^[^\x00]*[^\s\x00][^\x00]*$", r"^[^\x00]*$"
 
 
 class TextField(serializers.CharField):
-    """A string; a number or a boolean is not taken for one."""
+    """A string; numbers and booleans are refused."""
 
     def to_internal_value(self, data: Any) -> str:
         """Return the text. Raises ValidationError."""
@@ -62,12 +59,12 @@ class TextField(serializers.CharField):
 
     @property
     def pattern(self) -> str:
-        """What every text that is taken looks like."""
+        """The pattern of accepted texts."""
         return _ANYTHING if self.allow_blank else _WORDS
 
 
 class CursorField(TextField):
-    """Where a page goes on: the `nextCursor` of an earlier answer, as the id that it stands for."""
+    """A page's cursor: the `nextCursor` of an earlier answer, as an id."""
 
     def to_internal_value(self, data: Any) -> Any:
         """Return the id. Raises InvalidFields."""
@@ -79,7 +76,7 @@ class EmailField(TextField, serializers.EmailField):
 
 
 class BooleanField(serializers.Field[bool, Any, bool, Any]):
-    """True or false; no word and no number is taken for either."""
+    """True or false; strings and numbers are refused."""
 
     default_error_messages = {"invalid": "Must be true or false"}
 
@@ -152,7 +149,7 @@ class QueryIntegerField(IntegerField):
 
 
 class ChoiceField(serializers.ChoiceField):
-    """One of some words, written exactly so."""
+    """One of several words, spelled exactly."""
 
     def to_internal_value(self, data: Any) -> Any:
         """Return the word. Raises ValidationError."""
@@ -164,10 +161,10 @@ class ChoiceField(serializers.ChoiceField):
 class DecimalTextField(serializers.Field[Decimal, Any, str, Any]):
     """USD as a decimal string: not negative, below a trillion, at most twelve digits after the point."""
 
-    default_error_messages = {"invalid": 'Must be a decimal string such as "12.50", not negative'}
+    default_error_messages = {"invalid": 'Must be an amount such as "12.50", at least 0'}
 
     def __init__(self, *, max_digits: int | None = None, decimal_places: int | None = None, **options: Any) -> None:
-        # A column's bounds, which are those of every amount.
+        # All amounts have the bounds of the columns.
         super().__init__(**options)
 
     def to_internal_value(self, data: Any) -> Decimal:
@@ -182,7 +179,7 @@ class DecimalTextField(serializers.Field[Decimal, Any, str, Any]):
 
 
 class DateTimeField(serializers.Field[datetime, str, str, Any]):
-    """An ISO 8601 date or time; UTC unless it says otherwise. A date alone is its first moment, or its last."""
+    """An ISO 8601 date or time; UTC by default. A date alone is its first moment, or its last."""
 
     default_error_messages = {"invalid": "Must be an ISO 8601 date or time"}
 
@@ -199,7 +196,7 @@ class DateTimeField(serializers.Field[datetime, str, str, Any]):
             self.fail("invalid")
 
     def to_representation(self, value: datetime) -> str:
-        """Return the moment in UTC, as every other one is written."""
+        """Return the moment in UTC, in the format of the API."""
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
     def _read(self, text: str) -> datetime:
@@ -210,23 +207,23 @@ class DateTimeField(serializers.Field[datetime, str, str, Any]):
 
 
 class PeriodQuery(CamelSerializer):
-    """The part of a query that asks for a time, both ends included."""
+    """Query parameters of a period, both ends included."""
 
     start_date = DateTimeField(required=False)
     end_date = DateTimeField(required=False, of_a_day=time.max)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Return the query. Raises ValidationError when it ends before it begins."""
+        """Return the query. Raises ValidationError if the end is before the start."""
         if "start_date" in attrs and "end_date" in attrs and attrs["start_date"] > attrs["end_date"]:
             raise serializers.ValidationError({"startDate": "Must not be after the end"})
         return attrs
 
 
 class CamelModelSerializer(serializers.ModelSerializer[Any]):
-    """The columns of a table, as `Meta.fields` lists them."""
+    """A serializer for the model columns in `Meta.fields`."""
 
     serializer_field_mapping = {**serializers.ModelSerializer.serializer_field_mapping, MoneyField: DecimalTextField}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields under their names on the wire."""
+        """Return the fields by their API names."""
         return _renamed(super().get_fields())

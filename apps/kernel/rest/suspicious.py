@@ -1,6 +1,6 @@
-"""Suspicious requests: hosts that are not served, forged forms, bodies that cannot be read, counted by kind.
+"""Suspicious requests: unknown hosts, forged forms, unreadable bodies, counted by kind.
 
-Anybody can send them, as many as they like: each kind is a line of the log a second at most, without a traceback.
+A client may send many of them, so each kind is logged at most once a second, without a traceback.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _KINDS: tuple[type[Exception], ...] = (
     MultiPartParserError,
 )
 begin_at_zero(SUSPICIOUS, (FORGED_FORM, *(kind.__name__ for kind in _KINDS)))
-# Seconds between two lines about one kind.
+# Seconds between log entries of one kind.
 _BETWEEN_LINES = 1.0
 _untold: Counts[str] = Counts()
 _told_at: dict[str, float] = {}
 
 
 def count_suspicious(kind: str, **details: Any) -> None:
-    """Count a request; the log has its details, if it has a line for it. Details are bounded by the caller."""
+    """Count a request, and log its details unless one was just logged. The caller limits the details' size."""
     SUSPICIOUS.labels(kind).inc()
     _untold[kind] += 1
     now = time.monotonic()

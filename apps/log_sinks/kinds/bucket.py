@@ -1,6 +1,6 @@
-"""Buckets (S3 and what speaks its protocol): an object of gzipped JSON lines for each batch. Pure.
+"""Buckets (S3 and compatible services): an object of gzipped JSON lines for each batch. Pure.
 
-Knows that a batch that is repeated has the same key, and so replaces the object that may be there already.
+A repeated batch has the same key, and so replaces its object.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from apps.logs.serializers import encode, entry_of
 
 
 def key_of(prefix: str, batch: SinkBatch) -> str:
-    """Return the object's key: the day on which the batch began to wait, then the sink and the batch's number."""
+    """Return the object's key: the day on which the batch was queued, then the sink and the batch's number."""
     return f"{prefix}{batch.day:%Y/%m/%d}/{batch.name}.jsonl.gz"
 
 
 def request_of(to: Destination, credentials: BucketKeys, batch: SinkBatch, now: datetime) -> SinkRequest:
     """Return the request that puts the object, signed at `now` (UTC)."""
     lines = b"".join(encode(entry_of(row)) + b"\n" for row in batch.rows)
-    # Without the time: the same rows are the same bytes.
+    # No timestamp, so that the same rows give the same bytes.
     body = gzip.compress(lines, compresslevel=6, mtime=0)
     key = quote(key_of(to.options.get("prefix", ""), batch), safe="/-_.~")
     url = f"{to.url.rstrip('/')}/{to.options['bucket']}/{key}"

@@ -1,6 +1,6 @@
-"""OTLP: rows as spans by OpenTelemetry's conventions for generative AI, in JSON, for Langfuse and whoever speaks it.
+"""OTLP: rows as spans by OpenTelemetry's conventions for generative AI, in JSON, for Langfuse and compatible services.
 
-A row's ids are made from its own, so one that is sent twice is one span. Knows the names of attributes. Pure.
+Ids are derived from the row's id, so a row that is sent twice is one span. Pure.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from apps.log_sinks.sink_request import Destination, SinkBatch, SinkRequest
 from apps.logs.genai_names import SCHEMA_URL, finish_reason_of, operation_of_route, provider_name
 from apps.logs.query import LogRow
 
-# Characters of one attribute; what is longer is left out whole, as half of it could not be read.
-MOST_CHARACTERS = 262_144
+# Characters of one attribute; longer ones are dropped, because half of one would be unreadable.
+MAX_CHARACTERS = 262_144
 _CLIENT, _ERROR = 3, 2
-# Attribute -> column, for those that are sent as they are.
+# Attribute -> column, for values that are sent unchanged.
 _COLUMNS = {
     "gen_ai.request.temperature": "temperature",
     "gen_ai.request.top_p": "top_p",
@@ -55,7 +55,7 @@ def request_of(to: Destination, credentials: OtlpKeys, batch: SinkBatch, now: da
 
 
 def span_of(row: LogRow) -> dict[str, Any]:
-    """Return a row as a span, in the words of OTLP's JSON."""
+    """Return a row as a span in OTLP's JSON format."""
     identifier: UUID = row["id"]
     began: datetime = row["created_at"]
     operation = operation_of_route(row["route"])
@@ -107,7 +107,7 @@ def _attributes(row: LogRow, operation: str, model: str) -> Iterator[tuple[str, 
 
 
 def _asked(stored: str | None) -> str:
-    """Return what was asked as the conventions' messages; nothing where none is kept, or it is too long."""
+    """Return the prompt as the conventions' messages; empty if none is stored or it is too long."""
     messages = json.loads(stored) if stored else None
     if not isinstance(messages, list):
         return ""
@@ -121,7 +121,7 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part(part: Any) -> dict[str, Any]:
-    """Return a part of a message: its text, else only what kind of part it is."""
+    """Return a part of a message: its text, else only its type."""
     if isinstance(part, str):
         return {"type": "text", "content": part}
     fields = part if isinstance(part, dict) else {}
@@ -132,7 +132,7 @@ def _part(part: Any) -> dict[str, Any]:
 
 def _text(messages: list[dict[str, Any]]) -> str:
     text = msgspec.json.encode(messages).decode() if messages else ""
-    return text if len(text) <= MOST_CHARACTERS else ""
+    return text if len(text) <= MAX_CHARACTERS else ""
 
 
 def _attribute(name: str, value: Any) -> dict[str, Any]:
@@ -153,5 +153,5 @@ def _value(value: Any) -> dict[str, Any]:
 
 
 def _nanoseconds(moment: datetime) -> str:
-    """Return a moment as OTLP's JSON writes numbers of 64 bits: as a text."""
+    """Return a moment as OTLP's JSON writes 64-bit numbers: as a string."""
     return str(int(moment.timestamp() * 1000) * 1_000_000)

@@ -1,6 +1,6 @@
-"""Webhooks: rows as JSON lines or one JSON array, signed as Standard Webhooks says. Pure.
+"""Webhooks: rows as JSON lines or one JSON array, signed as in Standard Webhooks. Pure.
 
-Knows the headers `webhook-id`, `webhook-timestamp` and `webhook-signature` (https://www.standardwebhooks.com).
+The headers are `webhook-id`, `webhook-timestamp` and `webhook-signature` (https://www.standardwebhooks.com).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Activity, traffic and agreed retention in the Django admin: sums of requests, to be looked at."""
+"""Activity, traffic and agreed retention in the admin: sums of requests, read-only."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _SUMS = {
     "api_key_id": "All zeros: every API key together.",
     "model": "The model that answered, by the catalog's id.",
     "provider": "The provider that answered, by the catalog's id.",
-    "request_count": "Requests, whatever became of them.",
-    "input_tokens": "Tokens of prompts, with those read from a cache.",
-    "output_tokens": "Tokens of answers, with reasoning.",
+    "request_count": "Requests, successful or not.",
+    "input_tokens": "Prompt tokens, including cached ones.",
+    "output_tokens": "Completion tokens, including reasoning.",
     "cached_tokens": "Input tokens that providers read from their prompt caches.",
     "total_tokens": "Input and output tokens together.",
     "error_count": "Requests that ended with an error.",
     "cache_count": "Requests answered from the response cache.",
     "credits_request_count": "Requests paid with credits.",
     "api_keys_request_count": "Requests paid with the organization's own provider keys.",
-    "cost": "USD in all, without storage.",
-    "input_cost": "USD for input tokens that no cache had.",
+    "cost": "Total USD, without storage.",
+    "input_cost": "USD for uncached input tokens.",
     "output_cost": "USD for output tokens.",
-    "cached_input_cost": "USD for input tokens that a provider's cache had.",
+    "cached_input_cost": "USD for cached input tokens.",
     "request_cost": "USD for prices per request.",
-    "data_storage_cost": "USD for keeping the log, on top of the cost.",
-    "image_input_cost": "USD for pictures sent.",
-    "image_output_cost": "USD for pictures made.",
-    "discount_savings": "USD that discounts took off; the cost is what was left.",
+    "data_storage_cost": "USD for storing the log, in addition to the cost.",
+    "image_input_cost": "USD for image input.",
+    "image_output_cost": "USD for generated images.",
+    "discount_savings": "USD saved by discounts; not part of the cost.",
     "credits_cost": "USD of the cost that was paid with credits.",
     "api_keys_cost": "USD of the cost that the organization's own provider keys paid.",
     "credits_data_storage_cost": "USD of the storage of requests paid with credits.",
@@ -58,22 +58,22 @@ _SUMS = {
 _TRAFFIC = {
     "starts_at": "Beginning of the slot (UTC).",
     "minutes": "Length of the slot: 5 or 60 minutes.",
-    "aspect": "What requests are counted apart by; each request counts once in every aspect.",
-    "name": "The model, the provider, the organization's id, how requests ended, or the step of a time; empty for "
+    "aspect": "The grouping; each request counts once in every grouping.",
+    "name": "The model, the provider, the organization's id, the finish reason, or the duration step; empty for "
     "everything.",
-    "requests": "Requests, whatever became of them.",
+    "requests": "Requests, successful or not.",
     "errors": "Requests that ended with an error.",
     "cache_hits": "Requests answered from the response cache.",
-    "input_tokens": "Tokens of prompts, with those read from a cache.",
-    "output_tokens": "Tokens of answers, with reasoning.",
+    "input_tokens": "Prompt tokens, including cached ones.",
+    "output_tokens": "Completion tokens, including reasoning.",
     "cached_tokens": "Input tokens that providers read from their prompt caches.",
-    "cost": "USD in all, without storage.",
+    "cost": "Total USD, without storage.",
     "credits_cost": "USD of the cost that was paid with credits.",
 }
 
 
 class SumsAdmin(ReplicaListAdmin):
-    """Sums of requests; in the order of their index, and in no other."""
+    """Sums of requests, sorted by their index only."""
 
     list_display: tuple[str, ...] = ("date", "provider", "model", "requests", "tokens", "spend", "organization_id")
     sortable_by = ()
@@ -81,40 +81,40 @@ class SumsAdmin(ReplicaListAdmin):
 
     @admin.display(description="Requests")
     def requests(self, row: ActivitySums) -> str:
-        """Return the count, thousands apart."""
+        """Format the count with thousands separators."""
         return mark_numbers(as_text.count(row.request_count))
 
     @admin.display(description="Tokens")
     def tokens(self, row: ActivitySums) -> str:
-        """Return the count, thousands apart."""
+        """Format the count with thousands separators."""
         return mark_numbers(as_text.count(row.total_tokens))
 
     @admin.display(description="Spend")
     def spend(self, row: ActivitySums) -> str:
-        """Return the amount in USD."""
+        """Format the amount in USD."""
         return mark_numbers(as_text.usd(row.cost))
 
 
 @admin.register(ActivityDay)
 class ActivityDayAdmin(SumsAdmin):
-    """The sums of a day: of organizations, and of the project or key that is looked up."""
+    """Daily sums of organizations, and of a project or key that is searched for."""
 
     search_help_text = "The exact id of an organization, a project or an API key"
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        """Return newest first, as the index has it."""
+        """Return newest first, the order of the index."""
         return ("-date", "-id")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Return organizations' days, or those of what is looked up.
+        """Return organizations' days, or those of the searched id.
 
-        An owner is found first, and its days by the index that begins with the organization.
+        The owner is looked up first, so that the index, which begins with the organization, finds the days.
         """
         every = ActivityDay.EVERY
         if not search_term:
-            # A page of one row names it by its own id.
+            # The page of one row is addressed by the row's id.
             named = (request.resolver_match.kwargs if request.resolver_match else {}).get("object_id")
             return (queryset if named else queryset.filter(project_id=every, api_key_id=every)), False
         identifier = find_id(search_term.strip())
@@ -131,7 +131,7 @@ class ActivityDayAdmin(SumsAdmin):
 
 @admin.register(ActivityDelta)
 class ActivityDeltaAdmin(SumsAdmin):
-    """What is still to be folded into days: empty but for the last minute, while the worker runs."""
+    """Deltas that are not folded into days yet: older than a minute only if the worker is down."""
 
     search_fields = ("organization_id",)
     search_help_text = "The exact id of an organization"
@@ -139,7 +139,7 @@ class ActivityDeltaAdmin(SumsAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Look an organization up; a note's own number says nothing."""
+        """Search by organization only; a delta's id is meaningless."""
         if not search_term:
             return queryset, False
         organization_id = find_id(search_term.strip())
@@ -147,7 +147,7 @@ class ActivityDeltaAdmin(SumsAdmin):
 
 
 class TrafficAdmin(ReplicaListAdmin):
-    """What all requests add up to; the dashboard shows it."""
+    """Sums of all requests, as on the dashboard."""
 
     list_display: tuple[str, ...] = ("starts_at", "aspect", "name", "requests", "errors", "cost")
     sortable_by = ()
@@ -158,26 +158,26 @@ class TrafficAdmin(ReplicaListAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Look a name up."""
+        """Search by name."""
         words = search_term.strip().replace("\0", "")
         return (queryset.filter(name=words) if words else queryset), False
 
 
 @admin.register(TrafficSlot)
 class TrafficSlotAdmin(TrafficAdmin):
-    """Five minutes, or an hour."""
+    """Slots of five minutes or an hour."""
 
     list_display = ("starts_at", "minutes", *TrafficAdmin.list_display[1:])
 
 
 @admin.register(TrafficDelta)
 class TrafficDeltaAdmin(TrafficAdmin):
-    """What is still to be folded into slots: empty but for the last minute, while the worker runs."""
+    """Deltas that are not folded into slots yet: older than a minute only if the worker is down."""
 
 
 @admin.register(RefusedHour)
 class RefusedHourAdmin(ReplicaListAdmin):
-    """Requests that were refused, which the request log does not have: how many of a key, by reason and hour."""
+    """Refused requests, which are not in the request log: counts by key, reason and hour."""
 
     list_display = ("hour", "status", "code", "count", "last_at", "owner", "key")
     sortable_by = ()
@@ -186,9 +186,9 @@ class RefusedHourAdmin(ReplicaListAdmin):
     owners = ("organization_id", "api_key_id")
     help_texts = {
         "hour": "Beginning of the hour (UTC).",
-        "status": "The HTTP status that the client was answered.",
-        "code": "The code of the error that the client was answered.",
-        "count": "Number of requests refused.",
+        "status": "The HTTP status of the answer.",
+        "code": "The error code of the answer.",
+        "count": "Number of refused requests.",
         "last_at": "When the last of them came (UTC).",
     }
 
@@ -202,20 +202,20 @@ class RefusedHourAdmin(ReplicaListAdmin):
 
     @admin.display(description="Organization")
     def owner(self, row: Any) -> str:
-        """Return a link to the organization; its id where it was removed."""
+        """Return a link to the organization, or its id if it was removed."""
         if row.owner_name is None:
             return str(row.organization_id)
         return link_by_id("organizations_organization", row.organization_id, row.owner_name)
 
     @admin.display(description="API key")
     def key(self, row: Any) -> str:
-        """Return a link to the key; its id where it was removed."""
+        """Return a link to the key, or its id if it was removed."""
         return str(row.api_key_id) if row.key_name is None else link_by_id("keys_apikey", row.api_key_id, row.key_name)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Look an organization or a key up; a row's own number says nothing."""
+        """Search by organization or key only; a row's id is meaningless."""
         if not search_term:
             return queryset, False
         identifier = find_id(search_term.strip())
@@ -224,13 +224,13 @@ class RefusedHourAdmin(ReplicaListAdmin):
 
 @admin.register(LogRetention)
 class LogRetentionAdmin(AuditedAdmin):
-    """How long an organization's log is kept, where that was agreed on."""
+    """Agreed retention of organizations' logs, which overrides the plan's."""
 
     thing = "log_retention"
     list_display = ("organization", "days")
     autocomplete_fields = ("organization",)
     search_fields = ("organization__name", "organization__id")
     help_texts = {
-        "organization": "Whose log it is; cannot be changed later.",
+        "organization": "The organization; cannot be changed later.",
         "days": "Days that rows of the log are kept, 1 to 3,650, instead of the plan's number.",
     }

@@ -1,7 +1,6 @@
-"""Lists of the admin that may be some seconds old: read from a replica where there is one.
+"""Admin lists that are read from a replica, if there is one, and so may be seconds old.
 
-Knows how a page of Django's admin is made whole while its connection is held. A page of one row is read from the
-primary.
+The page of a single row is read from the primary.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from django.template.response import TemplateResponse
 from apps.kernel import replica
 from apps.kernel.admin import LongTableAdmin
 
-# An attribute of the request: the connection that its list is read by.
+# Attribute of the request: the connection for its list.
 _USING = "_list_read_using"
 
 
@@ -24,19 +23,19 @@ class ReplicaListAdmin(LongTableAdmin):
     """Rows whose list is read from a replica."""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the rows of whom the list is read from."""
+        """Return rows from the list's connection."""
         rows: QuerySet[Any] = super().get_queryset(request)
         return rows.using(getattr(request, _USING, replica.PRIMARY))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list; from the primary where a replica fails in the middle of it."""
+        """Show the list; from the primary if a replica fails while it is read."""
         try:
             return replica.read(partial(self._show, request, extra_context))
         finally:
             setattr(request, _USING, replica.PRIMARY)
 
     def render_list(self, request: HttpRequest, extra_context: dict[str, Any] | None, using: str) -> HttpResponse:
-        """Return the list with all of its rows, which are read while it is rendered."""
+        """Return the rendered list; its rows are read during rendering."""
         response = super().changelist_view(request, extra_context)
         return response.render() if isinstance(response, TemplateResponse) else response
 

@@ -1,7 +1,7 @@
-"""Filters of the request log in the admin: time, status, model, provider, organization, ending.
+"""Filters of the request log in the admin: time, status, model, provider, organization, finish reason.
 
-The roll-up of traffic says what there is to choose from, and within which hours it is to be found: the log itself is
-only looked through where there is something. Must never know a page.
+The traffic roll-up supplies the choices, and the hours in which they occur, so that only matching parts of the log are
+searched.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
 
 _Aspect = TrafficCounts.Aspect
-# Names that a filter offers, the most requests first.
+# Choices of a filter, those with the most requests first.
 _OFFERED = 12
-# How far back the names are looked up that filters offer.
+# How far back choices are looked up.
 _LOOKED_UP = timedelta(days=7)
 TIMES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 USUAL_TIME, ALL_TIME = "24h", "all"
@@ -40,16 +40,16 @@ TIME_TITLES = {
 
 
 class TimeFilter(SimpleListFilter):
-    """The last hour, day (unless said otherwise), week, month, or all that is kept."""
+    """The last hour, day (default), week, month, or everything."""
 
     title, parameter_name = "time", "time"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
-        """Return the stretches of time."""
+        """Return the periods."""
         return list(TIME_TITLES.items())
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
-        """Yield each stretch; there is none that stands for no choice."""
+        """Yield each period, without an "all" entry."""
         for value, title in self.lookup_choices:
             chosen = {self.parameter_name: value}
             yield {
@@ -59,7 +59,7 @@ class TimeFilter(SimpleListFilter):
             }
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the rows of that time. An exact id is looked for at all times."""
+        """Return the rows of the period. An exact id is searched at all times."""
         chosen = self.value() or USUAL_TIME
         if chosen not in TIMES or (self.value() is None and find_id(request.GET.get("q", "").strip()) is not None):
             return queryset
@@ -67,7 +67,7 @@ class TimeFilter(SimpleListFilter):
 
 
 class StatusFilter(SimpleListFilter):
-    """The class of the HTTP status that the client was answered."""
+    """The class of the answer's HTTP status."""
 
     title, parameter_name = "status", "status"
     _CLASSES = {"2xx": (200, 299), "4xx": (400, 499), "429": (429, 429), "5xx": (500, 599)}
@@ -83,13 +83,13 @@ class StatusFilter(SimpleListFilter):
 
 
 class _AspectFilter(SimpleListFilter):
-    """One aspect of requests, by the names that the roll-up has of it."""
+    """A grouping of requests, by its names in the roll-up."""
 
     aspect: TrafficCounts.Aspect
     column: str
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
-        """Return what had the most requests lately, and what is chosen."""
+        """Return the names with the most requests recently, and the current choice."""
         lately = {"minutes": 60, "aspect": self.aspect, "starts_at__gte": timezone.now() - _LOOKED_UP}
         slots = TrafficSlot.objects.filter(**lately).values("name").annotate(total=Sum("requests"))
         names = list(slots.order_by("-total", "name").values_list("name", flat=True)[:_OFFERED])
@@ -99,15 +99,15 @@ class _AspectFilter(SimpleListFilter):
         return self.titles(names)
 
     def titles(self, names: list[str]) -> list[tuple[str, str]]:
-        """Return each name with what people call it."""
+        """Return each name with its title."""
         return [(name, name) for name in names]
 
     def has_output(self) -> bool:
-        """Whether the filter is shown: also where there is but one name."""
+        """Whether the filter is shown, even with a single choice."""
         return bool(self.lookup_choices)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the rows of that name, looked for in the hours in which there are any."""
+        """Return the rows with the name, searched in the hours in which it occurs."""
         chosen = (self.value() or "").replace("\0", "")
         if not chosen:
             return queryset
@@ -127,28 +127,28 @@ class ProviderFilter(_AspectFilter):
 
 
 class EndingFilter(_AspectFilter):
-    """How the request ended, errors by their kind."""
+    """The finish reason; errors by type."""
 
     title, parameter_name, aspect, column = "ending", "ended", _Aspect.END, "unified_finish_reason"
 
     def titles(self, names: list[str]) -> list[tuple[str, str]]:
-        """Return each ending in words."""
+        """Return the title of each finish reason."""
         return [(name, name.replace("_", " ").capitalize()) for name in names]
 
 
 class OrganizationFilter(_AspectFilter):
-    """Whose request it was."""
+    """The organization."""
 
     title, parameter_name, aspect, column = "organization", "organization", _Aspect.ORGANIZATION, "organization_id"
 
     def titles(self, names: list[str]) -> list[tuple[str, str]]:
-        """Return each organization's name; the id of one that is gone."""
+        """Return each organization's name, or the id of a removed one."""
         ids = [identifier for name in names if (identifier := find_id(name)) is not None]
         called = {str(pk): name for pk, name in Organization.objects.filter(pk__in=ids).values_list("pk", "name")}
         return [(name, called.get(name, name)) for name in names]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return its rows, which have an index."""
+        """Return its rows, which are indexed."""
         if not self.value():
             return queryset
         identifier = find_id(self.value() or "")
@@ -158,7 +158,7 @@ class OrganizationFilter(_AspectFilter):
 def within_hours(rows: QuerySet[Any], aspect: TrafficCounts.Aspect, names: list[str]) -> QuerySet[Any]:
     """Return the rows of the hours from the first to the last in which the roll-up counts any of these names.
 
-    Nothing is said of the time before it began to count, nor of what is not folded yet.
+    Rows from before the roll-up began and rows that are not folded yet are included.
     """
     if TrafficDelta.objects.filter(aspect=aspect, name__in=names).exists():
         return rows
@@ -170,7 +170,7 @@ def within_hours(rows: QuerySet[Any], aspect: TrafficCounts.Aspect, names: list[
     if found["last"] is None:
         return rows.filter(created_at__lt=counting)
     rows = rows.filter(created_at__lt=found["last"] + timedelta(hours=1))
-    # What was there when counting began may have been there before.
+    # Names counted in the first slot may have occurred before.
     return (
         rows
         if found["first"] <= counting

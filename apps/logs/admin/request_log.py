@@ -1,7 +1,7 @@
-"""The request log in the Django admin: found by filters and search, and one request as a page.
+"""The request log in the admin: filters, search, and a page for each request. Read-only.
 
-Content is shown where retention keeps it, to operators who may, by a button; and each time is in the audit log of the
-organization. Must never change a row.
+Stored content is shown by a button, to operators with the permission, and each view is recorded in the organization's
+audit log.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from apps.organizations import audit
 from apps.organizations.models import AuditEntry, Organization, Project, User
 
 MAY_SEE_CONTENT = "logs.view_content"
-# Milliseconds that the database may take for the list.
+# Timeout of the list's query in milliseconds.
 _STATEMENT_LIMIT = 5_000
 _ALIKE = 50
 
 
 @admin.register(RequestLog)
 class RequestLogAdmin(ReplicaListAdmin):
-    """One row a request."""
+    """One row per request."""
 
     list_display = (
         "sent",
@@ -65,7 +65,7 @@ class RequestLogAdmin(ReplicaListAdmin):
     list_display_links = ("sent",)
     list_filter = (TimeFilter, EndingFilter, StatusFilter, ModelFilter, ProviderFilter, OrganizationFilter)
     list_filter_sheet = False
-    # The order of ids is the partitions' own; any other would look through all of them.
+    # Partitions are ordered by id; another order would scan all of them.
     sortable_by = ()
     search_help_text = "A model or provider, a request id, or any exact id"
     owners = ("organization_id", "project_id", "api_key_id")
@@ -73,11 +73,11 @@ class RequestLogAdmin(ReplicaListAdmin):
     list_before_template = "admin/logs/request_list_note.html"
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        """Return newest first: the order of ids, as the partitions have it."""
+        """Return newest first: by id, like the partitions."""
         return ("-created_at", "-id")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return rows with the names of their organizations, without what was said."""
+        """Return rows with the names of their organizations, without content."""
         names = Organization.objects.filter(pk=OuterRef("organization_id")).values("name")
         heavy = ("messages", "content", "reasoning_content", "tools", "tool_results", "routing_metadata")
         rows: QuerySet[Any] = super().get_queryset(request)
@@ -87,7 +87,7 @@ class RequestLogAdmin(ReplicaListAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Look an exact id up, or models and providers whose names have the words in them, or a request's id."""
+        """Search an exact id, models and providers by name, or a request id."""
         words = search_term.strip().replace("\0", "")
         if not words or find_id(words) is not None:
             return super().get_search_results(request, queryset, words)
@@ -98,20 +98,20 @@ class RequestLogAdmin(ReplicaListAdmin):
         return queryset.filter(Q(request_id=words) | Q(requested_model=words)), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, unless it takes too long to find: then that is said, and the last hour is shown."""
+        """Show the list; if the query takes too long, show a message and the last hour instead."""
         try:
             return super().changelist_view(request, {**(extra_context or {}), "shown": _shown(request)})
         except OperationalError:
             if request.GET.get("time") == "1h":
                 raise
-            words = "That would look through too many requests. Here is the last hour; choose another filter or an id."
+            words = "This search covers too many requests. Showing the last hour; choose another filter or an id."
             messages.warning(request, words)
             chosen = request.GET.copy()
             chosen["time"] = "1h"
             return HttpResponseRedirect(f"?{chosen.urlencode()}")
 
     def render_list(self, request: HttpRequest, extra_context: dict[str, Any] | None, using: str) -> HttpResponse:
-        """Return the list, unless the database takes too long to find it. Raises OperationalError."""
+        """Return the list within the timeout. Raises OperationalError."""
         with transaction.atomic(using=using), connections[using].cursor() as cursor:
             cursor.execute(f"SET LOCAL statement_timeout = {_STATEMENT_LIMIT}")
             return super().render_list(request, extra_context, using)
@@ -124,7 +124,7 @@ class RequestLogAdmin(ReplicaListAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show one request, without what was said."""
+        """Show one request without content."""
         identifier = find_id(object_id)
         row = RequestLog.objects.filter(id=identifier).first() if identifier is not None else None
         if row is None:
@@ -134,7 +134,7 @@ class RequestLogAdmin(ReplicaListAdmin):
         return self._page(request, row)
 
     def _show_content(self, request: HttpRequest, log_id: Any) -> HttpResponse:
-        """Show what was said, and take down in the organization's audit log that it was shown, and to whom."""
+        """Show the content, and record in the organization's audit log who saw it."""
         row = RequestLog.objects.filter(id=log_id).first()
         if row is None or not keeps_content(row):
             raise Http404
@@ -160,12 +160,12 @@ class RequestLogAdmin(ReplicaListAdmin):
 
     @admin.display(description="Sent (UTC)")
     def sent(self, row: RequestLog) -> str:
-        """Return when, to the second."""
+        """Format the time to the second."""
         return f"{row.created_at:%Y-%m-%d %H:%M:%S}"
 
     @admin.display(description="Model")
     def answered_by(self, row: RequestLog) -> str:
-        """Return the model that answered, else the one that was asked for."""
+        """Return the model that answered, else the requested one."""
         return row.used_model or row.requested_model
 
     @admin.display(description="Provider", empty_value=as_text.NOTHING)
@@ -182,24 +182,24 @@ class RequestLogAdmin(ReplicaListAdmin):
 
     @admin.display(description="Ended")
     def ended(self, row: RequestLog) -> str:
-        """Return how it ended, in words."""
+        """Return the finish reason as text."""
         return (row.unified_finish_reason or "unknown").replace("_", " ")
 
     @admin.display(description="Tokens")
     def tokens(self, row: RequestLog) -> str:
-        """Return how many, thousands apart."""
+        """Format the count with thousands separators."""
         return as_text.NOTHING if row.total_tokens is None else mark_numbers(as_text.count(row.total_tokens))
 
     @admin.display(description="Cost")
     def spend(self, row: RequestLog) -> str:
-        """Return the cost in USD; that nobody knows a price is said."""
+        """Return the cost in USD, or a note that no price is known."""
         return (
             "no price" if row.unpriced else as_text.NOTHING if row.cost is None else mark_numbers(as_text.usd(row.cost))
         )
 
     @admin.display(description="Took")
     def took(self, row: RequestLog) -> str:
-        """Return the time from request to last byte."""
+        """Return the time from the request to the last byte."""
         return mark_numbers(as_text.milliseconds(row.duration))
 
     @admin.display(description="First token")
@@ -209,7 +209,7 @@ class RequestLogAdmin(ReplicaListAdmin):
 
     @admin.display(description="Organization")
     def owner(self, row: Any) -> str:
-        """Return whose request it was, as a link."""
+        """Return a link to the organization."""
         if row.owner_name is None:
             return str(row.organization_id)
         url = reverse("admin:organizations_organization_change", args=[row.organization_id])
@@ -217,7 +217,7 @@ class RequestLogAdmin(ReplicaListAdmin):
 
 
 def _shown(request: HttpRequest) -> list[str]:
-    """Return in words what the filters leave."""
+    """Return a description of the active filters."""
     names = ("ended", "status", "model", "provider", "organization")
     chosen = [f"{name}: {value.replace('_', ' ')}" for name in names if (value := request.GET.get(name))]
     if "time" not in request.GET and find_id(request.GET.get("q", "").strip()) is not None:
@@ -226,7 +226,7 @@ def _shown(request: HttpRequest) -> list[str]:
 
 
 def _names_like(aspect: TrafficCounts.Aspect, words: str) -> list[str]:
-    """Return the names of an aspect that have these words in them, however few requests."""
+    """Return the names of a grouping that contain these words, however few requests they have."""
     wanted = {"aspect": aspect, "name__icontains": words}
     slots = TrafficSlot.objects.filter(minutes=60, **wanted).values_list("name", flat=True).distinct()
     notes = TrafficDelta.objects.filter(**wanted).values_list("name", flat=True).distinct()
@@ -234,7 +234,7 @@ def _names_like(aspect: TrafficCounts.Aspect, words: str) -> list[str]:
 
 
 def _names_of(row: RequestLog) -> dict[str, str]:
-    """Return what the ids of a row are called; those that are gone are called nothing."""
+    """Return the names of a row's ids, without removed ones."""
     tables: tuple[tuple[Any, Any, str], ...] = (
         (Organization, row.organization_id, "name"),
         (Project, row.project_id, "name"),

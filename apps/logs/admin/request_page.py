@@ -1,6 +1,6 @@
-"""The page of one request: its row as sections, in words that need no knowledge of columns. Pure.
+"""Page context of one request in the admin: its row as sections with readable labels. Pure.
 
-Knows what each column means to an operator. Must never show what customers sent or were answered, unless handed it.
+Content of customers is included on explicit request only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from apps.kernel import number_formats as as_text
 from apps.kernel.money import plain
 from apps.logs.models import RequestLog
 
-# Component of the cost -> its column, what is counted, and the name of its price.
+# Cost component, its column, the counted column, and the name of its price.
 _COSTS = (
     ("Input", "input_cost", "prompt_tokens"),
     ("Input read from the provider's cache", "cached_input_cost", "cached_tokens"),
@@ -31,13 +31,13 @@ _PARAMETERS = (
     *("temperature", "max_tokens", "top_p", "frequency_penalty", "presence_penalty", "reasoning_effort"),
     "reasoning_max_tokens",
 )
-# Characters of a text that are shown.
-_LONGEST = 20_000
+# Characters of a text on the page.
+_MAX_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that is known; `href` leads to what it names."""
+    """A label and a value; `href` links to the value's page."""
 
     title: str
     value: str
@@ -46,7 +46,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One call of a provider, in the order in which they were made."""
+    """One call of a provider, in chronological order."""
 
     number: int
     provider: str
@@ -58,7 +58,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was said, as far as it is kept: by whom, and the text."""
+    """A stored message: its author and text."""
 
     title: str
     text: str
@@ -66,7 +66,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class RequestPage:
-    """All that the page shows."""
+    """The context of the page."""
 
     headline: list[Fact]
     failure: list[Fact]
@@ -82,7 +82,7 @@ class RequestPage:
 
 
 def page_of(row: RequestLog, names: dict[str, str], *, with_content: bool = False) -> RequestPage:
-    """Return a row's page. `names` are what ids are called that have a name."""
+    """Return a row's page. `names` maps ids to display names."""
     routing: dict[str, Any] = row.routing_metadata if isinstance(row.routing_metadata, dict) else {}
     return RequestPage(
         headline=_headline(row),
@@ -104,7 +104,7 @@ def page_of(row: RequestLog, names: dict[str, str], *, with_content: bool = Fals
 
 
 def keeps_content(row: RequestLog) -> bool:
-    """Whether the row has words of the customer, the model or the provider."""
+    """Whether the row has content of the customer, the model or the provider."""
     message = row.error_details.get("message") if isinstance(row.error_details, dict) else None
     return any((row.messages, row.content, row.reasoning_content, row.tool_results, message))
 
@@ -186,7 +186,7 @@ def _facts(row: RequestLog, names: dict[str, str]) -> list[Fact]:
         return Fact(title, text, reverse(f"admin:{table}_change", args=[identifier]) if name is not None else "")
 
     asked = row.requested_model
-    # A client may write the provider before the model.
+    # Clients may write the provider before the model.
     if row.requested_provider and not asked.startswith(f"{row.requested_provider}/"):
         asked = f"{row.requested_provider}/{asked}"
     facts = [
@@ -199,15 +199,13 @@ def _facts(row: RequestLog, names: dict[str, str]) -> list[Fact]:
         Fact("Route", row.route.replace("_", " ")),
         Fact("Asked for", asked),
         Fact("Answered by", f"{row.used_provider}/{row.used_model}" if row.used_provider else "nobody"),
-        Fact("Their name of the model", row.underlying_model),
+        Fact("Upstream model name", row.underlying_model),
         Fact("Paid with", row.used_mode or row.mode),
         Fact("Streamed", _yes(row.streamed)),
         Fact("From the response cache", _yes(row.cached)),
         Fact("Client left", _yes(row.canceled)),
-        Fact("Size of the answer", f"{as_text.count(row.response_size)} bytes"),
-        Fact(
-            "Kept", {"none": "nothing of the content", "metadata": "metadata", "retain": "content"}[row.retention_level]
-        ),
+        Fact("Response size", f"{as_text.count(row.response_size)} bytes"),
+        Fact("Stored", {"none": "no content", "metadata": "metadata", "retain": "content"}[row.retention_level]),
     ]
     if row.provider_key_id is not None:
         facts.insert(4, linked("Provider key", "keys_providerkey", row.provider_key_id))
@@ -234,7 +232,11 @@ def _said(row: RequestLog) -> list[Said]:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… and {as_text.count(len(text) - _LONGEST)} characters"
+    return (
+        text
+        if len(text) <= _MAX_CHARACTERS
+        else f"{text[:_MAX_CHARACTERS]}… and {as_text.count(len(text) - _MAX_CHARACTERS)} characters"
+    )
 
 
 def _lines(routing: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -243,7 +245,7 @@ def _lines(routing: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _amount(amount: Decimal | None) -> str:
-    """Return the exact amount, without zeros at its end."""
+    """Return the exact amount without trailing zeros."""
     return as_text.NOTHING if amount is None else f"${plain(amount)}"
 
 

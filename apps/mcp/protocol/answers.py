@@ -1,7 +1,4 @@
-"""Answers of MCP endpoints: whole ones, streams of a call's messages, and streams that are resumed.
-
-Knows HTTP and server-sent events. Must never know a method.
-"""
+"""Responses of MCP endpoints: complete ones, streams of a call's messages, and resumed streams."""
 
 from __future__ import annotations
 
@@ -32,25 +29,25 @@ EVENTS: Final = "text/event-stream"
 JSON: Final = "application/json"
 _STREAM_HEADERS: Final = [
     ("Content-Type", f"{EVENTS}; charset=utf-8"),
-    # Proxies that buffer would hold the stream back.
+    # Keeps proxies from buffering the stream.
     ("X-Accel-Buffering", "no"),
 ]
-# A comment, which clients pass over.
+# A comment, which clients ignore.
 _HEARTBEAT: Final = b": \n\n"
-# Seconds between two looks at a log: soon after a message, later while nothing comes; and at whether its call goes on.
+# Seconds between checks of a log: soon after a message, later without one; and between checks of its call.
 _SOON, _LATER, _ALIVE_SECONDS = 0.02, 0.25, 2.0
-# Streams that are resumed at a time in one worker, and of one organization.
+# Resumed streams at a time in one worker, and of one organization.
 RESUMED: Final[FairShare[UUID]] = FairShare(200, 100, "resumed streams")
 
 
 def whole(body: bytes, status: int = 200, headers: list[tuple[str, str]] | None = None) -> ClientResponse:
-    """Return a whole answer in JSON."""
+    """Return a complete JSON response."""
     own = [("Content-Type", JSON), ("Content-Length", str(len(body)))]
     return ClientResponse(status, [*own, *(headers or [])], [body])
 
 
 def without_body(status: int, headers: list[tuple[str, str]] | None = None) -> ClientResponse:
-    """Return an answer that says it all by its status."""
+    """Return a response without a body."""
     return ClientResponse(status, [("Content-Length", "0"), *(headers or [])], [b""])
 
 
@@ -60,7 +57,7 @@ def failed(request_id: Id | None, error: RpcError, headers: list[tuple[str, str]
 
 
 def whole_answer(call: Call, watch: ClientDisconnect) -> ClientResponse:
-    """Wait for a call's end and return its answer; progress is told to nobody. Raises ClientGone."""
+    """Wait for a call's end and return its answer; progress is dropped. Raises ClientGone."""
     answer = b""
     try:
         while True:
@@ -90,7 +87,7 @@ class CallStream:
         self._has_ended = False
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the messages as they come, and signs of life between them."""
+        """Yield messages as they come, and heartbeats in between."""
         if self._is_primed and self._call.kept is not None:
             yield b"id: %b\ndata: \n\n" % str(Position(self._call.kept.stream, 0)).encode()
         while True:
@@ -115,7 +112,7 @@ class CallStream:
 
 
 def resumed_answer(session: Session, share: CacheShare, request_id: Id, position: Position) -> ClientResponse:
-    """Return the rest of a stream behind a position, of any worker's call. Raises RateLimited, Overloaded."""
+    """Return the rest of a stream after a position, of any worker's call. Raises RateLimited, Overloaded."""
     RESUMED.take(share.organization_id)
     return ClientResponse(200, [*_STREAM_HEADERS], ResumedStream(session, share, request_id, position))
 
@@ -128,7 +125,7 @@ class ResumedStream:
         self._is_open = True
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the messages behind the place until the stream ends."""
+        """Yield the messages after the position until the stream ends."""
         pause, alive_at, quiet_at = _SOON, time.monotonic() + _ALIVE_SECONDS, _quiet_at()
         is_lost = False
         while True:
@@ -149,7 +146,7 @@ class ResumedStream:
                 yield _frame(jsonrpc.write_error(self._request_id, RpcError(jsonrpc.INTERNAL_ERROR, words)), None)
                 return
             if now >= alive_at:
-                # What it said last may have come since the look above: there is one more look before it is given up.
+                # A last message may have arrived since the check above, so the log is read again.
                 alive_at, is_lost = now + _ALIVE_SECONDS, not self._is_running()
                 continue
             if now >= quiet_at:
@@ -159,7 +156,7 @@ class ResumedStream:
             pause = min(2 * pause, _LATER)
 
     def close(self) -> None:
-        """Give back the place among those that are resumed."""
+        """Release the slot among the resumed streams."""
         if self._is_open:
             self._is_open = False
             RESUMED.give_back(self._share.organization_id)

@@ -1,9 +1,7 @@
-"""Calls under way: each tool is called in a greenlet of its own, which tells its messages to whoever listens.
+"""Running calls: each tool is called in its own greenlet, which passes its messages to the listener.
 
-A call whose stream can be resumed goes on without its client, until it ends, is cancelled or its session ends. Any
-other ends when its client leaves. Bounded in number.
-
-Knows greenlets. Must never know what a tool does, nor write frames.
+A call whose stream can be resumed continues without its client, until it ends, is cancelled or its session ends. Any
+other call ends when its client leaves. The number of calls is limited.
 """
 
 from __future__ import annotations
@@ -31,23 +29,23 @@ from apps.responses.cancel_switch import CancelSwitch
 
 log = structlog.get_logger(__name__)
 
-# Calls that one worker answers at a time: of all clients, of one organization, and of one credential.
-MOST_CALLS: Final = 400
+# Calls of one worker at a time: in total, of one organization, and of one credential.
+MAX_CALLS: Final = 400
 MAX_CALLS_OF_ORGANIZATION: Final = 200
-MOST_CALLS_OF_ONE: Final = 50
-# Seconds between two looks at what others want of this worker's calls.
+MAX_CALLS_OF_ONE: Final = 50
+# Seconds between checks for cancellations from other workers.
 _LOOK_SECONDS: Final = 0.5
-# In `_meta` of a result that is an error: what programs go by.
+# Key in `_meta` of an error result, for programs.
 ERROR_META: Final = "gateway/error"
-# Characters of a message of progress.
-_MOST_MESSAGE: Final = 16_384
+# Characters of a progress message.
+_MAX_MESSAGE: Final = 16_384
 
 _calls: set[Call] = set()
 _looking = False
 
 
 class CallMessage:
-    """A message of a call, with its place where the stream is kept; the last one ends the stream."""
+    """A message of a call, with its position if the stream is stored; the last one ends the stream."""
 
     __slots__ = ("is_last", "message", "position")
 
@@ -61,7 +59,7 @@ class Call:
     def __init__(
         self, toolbox: Toolbox, caller: Caller, request: RpcRequest, extra: dict[str, Any], kept: StreamLog | None
     ) -> None:
-        """Take what is called; `extra` goes with the result, `kept` is the log of a stream that can be resumed.
+        """Prepare a call; `extra` is added to the result, `kept` is the log of a resumable stream.
 
         Raises RpcError.
         """
@@ -76,13 +74,13 @@ class Call:
         self._is_listened_to = True
 
     def start(self) -> None:
-        """Begin. Raises Overloaded where too much is under way, and RpcError for an id that is in use."""
+        """Start the call. Raises Overloaded at the limit of calls, and RpcError for an id that is in use."""
         own = sum(1 for call in _calls if call.binding == self.binding)
         of_organization = sum(1 for call in _calls if call.organization_id == self.organization_id)
-        if len(_calls) >= MOST_CALLS or of_organization >= MAX_CALLS_OF_ORGANIZATION or own >= MOST_CALLS_OF_ONE:
-            raise Overloaded("Too many tool calls are under way; try again shortly")
+        if len(_calls) >= MAX_CALLS or of_organization >= MAX_CALLS_OF_ORGANIZATION or own >= MAX_CALLS_OF_ONE:
+            raise Overloaded("Too many tool calls are running; try again shortly")
         if self.kept is not None and not self.kept.begin():
-            raise RpcError(jsonrpc.INVALID_REQUEST, "A request of this id is under way in this session", status=400)
+            raise RpcError(jsonrpc.INVALID_REQUEST, "A request with this id is running in this session", status=400)
         _calls.add(self)
         if is_module_patched("socket"):
             _keep_looking()
@@ -91,14 +89,14 @@ class Call:
             self._run()
 
     def next_said(self, seconds: float) -> CallMessage | None:
-        """Return what is said next; None when nothing was for so long."""
+        """Return the next message; None after `seconds` without one."""
         try:
             return self._said.get(timeout=seconds)
         except Empty:
             return None
 
     def leave(self) -> None:
-        """Stop listening: the call goes on where its stream can be resumed, and is cancelled where not."""
+        """Stop listening: a call with a resumable stream continues, others are cancelled."""
         self._is_listened_to = False
         if self.kept is None or self.kept.is_broken:
             self.switch.cancel()
@@ -117,7 +115,7 @@ class Call:
                 database.release_connection()
 
     def _answer(self) -> bytes | None:
-        """Return the answer to the request; None once it was cancelled: nobody waits for one then."""
+        """Return the answer to the request; None after cancellation, when no one waits for it."""
         try:
             progress = None if self._token is None else partial(self._tell, self._token)
             result = self._toolbox.call_tool(self._caller, self.name, self.arguments, progress, self.switch)
@@ -144,7 +142,7 @@ class Call:
         return {**self._extra, "_meta": {**self._extra["_meta"], **result.meta}}
 
     def _tell(self, token: Id, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far the call has come, unless that is no further than before."""
+        """Send progress, unless it has not grown."""
         if progress <= self._progress or self.switch.is_thrown:
             return
         self._progress = progress
@@ -152,7 +150,7 @@ class Call:
         if total is not None:
             params["total"] = total
         if message is not None:
-            params["message"] = message[:_MOST_MESSAGE]
+            params["message"] = message[:_MAX_MESSAGE]
         self._say(jsonrpc.write_notification("notifications/progress", params))
 
     def _say(self, message: bytes) -> None:
@@ -160,7 +158,7 @@ class Call:
         if self._is_listened_to:
             self._said.put(CallMessage(message, position, is_last=False))
         elif self.kept is not None and self.kept.is_broken:
-            # Nobody could ever read the rest.
+            # The rest of the stream could not be read.
             self.switch.cancel()
 
 
@@ -174,7 +172,7 @@ def cancel_here(session_digest: str, request_id: Id | None = None) -> None:
 
 
 def error_result(error: ApiError) -> CallResult:
-    """Return what a caller is told of a call that failed: words for the model, and codes for programs."""
+    """Return the result of a failed call: a message for the model, and codes for programs."""
     meta: dict[str, Any] = {"status": error.status, "type": error.type, "code": error.code}
     if error.param is not None:
         meta["param"] = error.param
@@ -184,10 +182,10 @@ def error_result(error: ApiError) -> CallResult:
 
 
 def _read_call(request: RpcRequest) -> tuple[str, dict[str, Any]]:
-    """Return the tool and the arguments that a request names. Raises RpcError."""
+    """Return the tool and the arguments in a request. Raises RpcError."""
     name, arguments = request.params.get("name"), request.params.get("arguments", {})
     if not isinstance(name, str) or not name:
-        raise RpcError(jsonrpc.INVALID_PARAMS, "name: Required, a text", status=400)
+        raise RpcError(jsonrpc.INVALID_PARAMS, "name: Required, a string", status=400)
     if not isinstance(arguments, dict):
         raise RpcError(jsonrpc.INVALID_PARAMS, "arguments must be an object", status=400)
     return name, arguments
@@ -201,7 +199,7 @@ def _keep_looking() -> None:
 
 
 def _look_on() -> None:
-    """Renew the leases on this worker's calls, and cancel those that were cancelled at others, while there are any."""
+    """Renew the leases on this worker's calls, and cancel calls that another worker cancelled, while there are any."""
     global _looking
     try:
         while _calls:
@@ -217,7 +215,7 @@ def _look(calls: list[Call]) -> None:
     try:
         pipeline = client().pipeline(transaction=False)
         for call in calls:
-            assert call.kept is not None  # noqa: S101 - whoever asks has chosen these
+            assert call.kept is not None  # noqa: S101 - the caller has selected these
             pipeline.getex(call.kept.call_key, ex=LEASE)
             pipeline.exists(session_key(call.kept.session.digest, call.kept.session.binding))
         answers = pipeline.execute()
@@ -230,7 +228,7 @@ def _look(calls: list[Call]) -> None:
 
 
 def _begin_anew() -> None:
-    """Start anew in a forked child, which has none of its parent's greenlets."""
+    """Reset in a forked child, which has none of its parent's greenlets."""
     global _looking
     _looking = False
     _calls.clear()

@@ -1,6 +1,6 @@
 """MCP endpoint: POST, GET and DELETE of one address, in both eras of the protocol.
 
-Knows the order: who calls, from which page, for which tools, in which era. Must never know a tool, nor a credential.
+It checks caller and origin, finds the tools, and passes the message to the right era.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from apps.mcp.protocol.toolbox import Caller, Toolbox
 log = structlog.get_logger(__name__)
 
 _ALL: Final = ("*/*", "")
-# Names of the machine itself, which are one origin to us.
+# Names of this machine, which count as one origin.
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -38,7 +38,8 @@ class McpEndpoint:
         authenticate: Callable[[ClientRequest], Caller],
         find_toolbox: Callable[[ClientRequest, Caller], Toolbox],
     ) -> None:
-        """Take what tells who calls (raises ApiError), and the tools that a caller finds here (raises ApiError)."""
+        """Create the endpoint from the functions that authenticate a caller and find their tools (both raise
+        ApiError)."""
         self._authenticate, self._find_toolbox = authenticate, find_toolbox
 
     def post(self, request: ClientRequest) -> ClientResponse:
@@ -47,7 +48,7 @@ class McpEndpoint:
         def answer(caller: Caller) -> ClientResponse:
             streams, plain = _accepts(request, EVENTS), _accepts(request, JSON) or _accepts_all(request)
             if not (streams or plain):
-                raise RpcError(jsonrpc.INVALID_REQUEST, f"Accept must have {JSON} and {EVENTS}", status=406)
+                raise RpcError(jsonrpc.INVALID_REQUEST, f"Accept must include {JSON} and {EVENTS}", status=406)
             toolbox = self._find_toolbox(request, caller)
             body, _ = read_body(request, caller.policy.organization_id)
             try:
@@ -67,14 +68,14 @@ class McpEndpoint:
         return self._answered(request, answer)
 
     def get(self, request: ClientRequest) -> ClientResponse:
-        """Resume a stream. There is none that is not an answer: the server has nothing to say unasked."""
+        """Resume a stream. There are no other streams: the server sends no unsolicited messages."""
 
         def answer(caller: Caller) -> ClientResponse:
             event_id = request.header("last-event-id")
             if event_id is None or revisions.is_stateless(request.header(revisions.HEADER), {}):
                 return _not_served("POST, DELETE")
             if not (_accepts(request, EVENTS) or _accepts_all(request)):
-                raise RpcError(jsonrpc.INVALID_REQUEST, f"Accept must have {EVENTS}", status=406)
+                raise RpcError(jsonrpc.INVALID_REQUEST, f"Accept must include {EVENTS}", status=406)
             return in_session.resume(request, caller, self._find_toolbox(request, caller), event_id)
 
         return self._answered(request, answer)
@@ -90,7 +91,7 @@ class McpEndpoint:
         return self._answered(request, answer)
 
     def _answered(self, request: ClientRequest, answer: Callable[[Caller], ClientResponse]) -> ClientResponse:
-        """Answer whoever may call; every failure is an error of the protocol."""
+        """Authenticate and answer; every failure becomes a protocol error."""
         try:
             caller = self._authenticate(request)
             _check_origin(request, caller)
@@ -107,23 +108,23 @@ class McpEndpoint:
             log.exception("mcp.failed", request_id=request.request_id)
             response = _refused(request, InternalError("The gateway failed to answer this request"))
         finally:
-            # Messages are small, and read by now.
+            # Messages are small and have been read.
             request.release_bytes()
         response.headers.append(("x-request-id", request.request_id))
         return response
 
 
 def _not_served(allowed: str) -> ClientResponse:
-    error = RpcError(jsonrpc.INVALID_REQUEST, f"Here there is nothing but {allowed}", status=405)
+    error = RpcError(jsonrpc.INVALID_REQUEST, f"Only {allowed} is supported here", status=405)
     return failed(None, error, [("Allow", allowed)])
 
 
 def _refused(request: ClientRequest, error: ApiError, request_id: jsonrpc.Id | None = None) -> ClientResponse:
-    """Return an error of the gateway's."""
+    """Return an error of the gateway."""
     count_refusal(request, error)
     headers = [*error.headers]
     if error.status in {408, 413}:
-        # What the client has not sent yet would be taken for its next request.
+        # Unread bytes of the body would be taken for the next request.
         headers.append(("Connection", "close"))
     if error.retry_after is not None:
         headers.append(("Retry-After", str(max(1, ceil(error.retry_after)))))
@@ -133,7 +134,7 @@ def _refused(request: ClientRequest, error: ApiError, request_id: jsonrpc.Id | N
 
 
 def _check_origin(request: ClientRequest, caller: Caller) -> None:
-    """Refuse a page that nobody has allowed, by whichever name it found the gateway (DNS rebinding).
+    """Refuse pages of origins that are not allowed, which may reach the gateway by another name (DNS rebinding).
 
     Raises Forbidden.
     """
@@ -146,7 +147,7 @@ def _check_origin(request: ClientRequest, caller: Caller) -> None:
 
 
 def _is_own(origin: str) -> bool:
-    """Tell whether an origin is the gateway's own; on a person's machine it has several names."""
+    """Return whether an origin is the gateway's own; on a local machine it has several names."""
     own = urlsplit(settings.PUBLIC_URL)
     try:
         asking = urlsplit(origin)
@@ -157,7 +158,7 @@ def _is_own(origin: str) -> bool:
 
 
 def _accepts(request: ClientRequest, kind: str) -> bool:
-    """Tell whether a client says that it reads this kind of answer."""
+    """Return whether a client accepts this content type."""
     return kind in _accepted(request)
 
 

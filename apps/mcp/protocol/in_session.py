@@ -1,7 +1,7 @@
-"""The era with sessions (2025-06-18 and 2025-11-25): a client opens one, and its calls' streams can be resumed in it.
+"""The era with sessions (2025-06-18 and 2025-11-25): a client opens one, and can resume its calls' streams.
 
-A client that goes away has not cancelled anything: the call goes on, and the stream can be resumed until a few minutes
-after its end. Must never know a tool.
+A client that disconnects has cancelled nothing: the call continues, and its stream can be resumed until a few minutes
+after its end.
 """
 
 from __future__ import annotations
@@ -60,18 +60,16 @@ def resume(request: ClientRequest, caller: Caller, toolbox: Toolbox, event_id: s
     except RedisError as error:
         raise Overloaded("Streams cannot be read right now; try again shortly") from error
     if position is None or request_id is None:
-        words = (
-            f"Last-Event-ID is of no stream of this session, or of one that ended more than {stream_log.LASTS} s ago"
-        )
+        words = f"Last-Event-ID is from another session, or from a stream that ended more than {stream_log.LASTS} s ago"
         raise RpcError(jsonrpc.INVALID_REQUEST, words, status=400)
     return resumed_answer(session, _share_of(caller), request_id, position)
 
 
 def end(request: ClientRequest, caller: Caller, toolbox: Toolbox) -> ClientResponse:
-    """End a session, and every call of it. Raises RpcError, ApiError."""
+    """End a session and all of its calls. Raises RpcError, ApiError."""
     session = _access_session(request, caller, toolbox)
     end_session(session)
-    # Other workers see that the session is over.
+    # Other workers notice that the session is over.
     cancel_here(session.digest)
     return without_body(200)
 
@@ -79,7 +77,7 @@ def end(request: ClientRequest, caller: Caller, toolbox: Toolbox) -> ClientRespo
 def _initialize(caller: Caller, toolbox: Toolbox, message: RpcRequest) -> ClientResponse:
     asked = message.params.get("protocolVersion")
     if not isinstance(asked, str):
-        raise RpcError(jsonrpc.INVALID_PARAMS, "protocolVersion: Required, a text", status=400)
+        raise RpcError(jsonrpc.INVALID_PARAMS, "protocolVersion: Required, a string", status=400)
     revision = revisions.negotiated(asked)
     session_id = open_session(caller.binding, toolbox.name, revision)
     result: dict[str, Any] = {
@@ -97,10 +95,10 @@ def _share_of(caller: Caller) -> CacheShare:
 
 
 def _access_session(request: ClientRequest, caller: Caller, toolbox: Toolbox) -> Session:
-    """Return the session that a request names. Raises RpcError: 400 without one, 404 for one that is another's."""
+    """Return the session of a request. Raises RpcError: 400 without one, 404 for another caller's."""
     session_id = request.header(SESSION_HEADER)
     if session_id is None:
-        words = "Mcp-Session-Id: Required; initialize opens a session, and requests of 2026-07-28 need none"
+        words = "Mcp-Session-Id: Required; initialize opens a session; requests of 2026-07-28 need none"
         raise RpcError(jsonrpc.INVALID_REQUEST, words, status=400)
     session = find_session(session_id, caller.binding, toolbox.name)
     if session is None:
@@ -113,7 +111,7 @@ def _access_session(request: ClientRequest, caller: Caller, toolbox: Toolbox) ->
 
 
 def _cancel(session: Session, message: RpcNotification) -> None:
-    """Cancel a call, in whichever worker it is; one that nobody answers any more is none."""
+    """Cancel a call in any worker; a call that already ended is ignored."""
     request_id = message.params.get("requestId")
     if not jsonrpc.is_id(request_id):
         return

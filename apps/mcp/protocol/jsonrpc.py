@@ -1,7 +1,4 @@
-"""JSON-RPC 2.0 messages: read within bounds, and written. Pure.
-
-Knows the shape of messages, their bounds and their codes of errors. Must never know a method.
-"""
+"""JSON-RPC 2.0 messages: reading within limits, and writing. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +13,20 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
-# Of the protocol's own, from 2026-07-28 on.
+# The protocol's own code, from 2026-07-28 on.
 HEADER_MISMATCH: Final = -32020
 UNSUPPORTED_VERSION: Final = -32022
 
-# What a message may hold. Values: a conversation of ten thousand turns has fewer.
+# Limits of a message. A conversation of ten thousand turns has fewer values.
 BOUNDS: Final = Bounds(values=50_000, depth=64, name=1_024, digits=64)
-# Characters of a method's name, of an id and of a progress token that are texts, and how far whole numbers go.
-_MOST_METHOD, MOST_ID, _MOST_NUMBER = 128, 256, 2**53
+# Characters of a method's name and of string ids and progress tokens, and the range of whole numbers.
+_MAX_METHOD, MAX_ID, _MAX_NUMBER = 128, 256, 2**53
 
 Id = str | int
 
 
 class RpcError(Exception):
-    """A request that is answered with an error of the protocol; `status` is HTTP's."""
+    """A protocol error as the answer to a request; `status` is HTTP's."""
 
     def __init__(self, code: int, message: str, *, status: int = 200, data: Any = None) -> None:
         super().__init__(message)
@@ -37,7 +34,7 @@ class RpcError(Exception):
 
 
 class RpcRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request: it is answered under its id."""
+    """A request, which is answered under its id."""
 
     id: Id
     method: str
@@ -45,45 +42,45 @@ class RpcRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What stands beside the parameters; nothing where it is no object."""
+        """The `_meta` of the parameters; empty if it is not an object."""
         meta = self.params.get("_meta")
         return meta if isinstance(meta, dict) else {}
 
     @property
     def progress_token(self) -> Id | None:
-        """What progress is to be told under; None where nobody wants to hear of it. Raises RpcError."""
+        """The token for progress messages; None if the client wants none. Raises RpcError."""
         token = self.meta.get("progressToken")
         if token is None:
             return None
         if not is_id(token):
             raise RpcError(INVALID_PARAMS, f"progressToken {_ID_WORDS}", status=400)
-        return token  # type: ignore[no-any-return] # `is_id` has looked
+        return token  # type: ignore[no-any-return] # `is_id` has checked
 
 
 class RpcNotification(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that nobody answers."""
+    """A message without an answer."""
 
     method: str
     params: dict[str, Any]
 
 
 class RpcReply(msgspec.Struct, frozen=True):
-    """A client's answer to a request; this side asks nothing."""
+    """A client's answer to a request; this server sends no requests."""
 
 
 Message = RpcRequest | RpcNotification | RpcReply
-_ID_WORDS: Final = f"must be a text of at most {MOST_ID} characters or a whole number"
+_ID_WORDS: Final = f"must be a string of at most {MAX_ID} characters or a whole number"
 
 
 def is_id(value: Any) -> bool:
-    """Tell whether a value may be an id, or a progress token."""
+    """Return whether a value may be an id or a progress token."""
     if isinstance(value, str):
-        return len(value) <= MOST_ID
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST_NUMBER
+        return len(value) <= MAX_ID
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MAX_NUMBER
 
 
 def read_message(body: bytes) -> Message:
-    """Return the one message that a body holds. Raises RpcError (400)."""
+    """Return the message in a body. Raises RpcError (400)."""
     try:
         value = decode_within(body, BOUNDS)
     except OutOfBounds as passed:
@@ -91,8 +88,8 @@ def read_message(body: bytes) -> Message:
     except (ValueError, RecursionError):
         raise RpcError(PARSE_ERROR, "The request body is not valid JSON", status=400) from None
     if isinstance(value, list):
-        # They left the protocol with 2025-06-18.
-        raise RpcError(INVALID_REQUEST, "Batches are not part of the protocol: send one message a request", status=400)
+        # Batches were removed from the protocol with 2025-06-18.
+        raise RpcError(INVALID_REQUEST, "Batches are not supported: send one message per request", status=400)
     if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, 'A message must be an object with "jsonrpc": "2.0"', status=400)
     if "method" not in value:
@@ -106,8 +103,8 @@ def _read_call(value: dict[str, Any]) -> Message:
     if "id" in value and not is_id(value["id"]):
         raise RpcError(INVALID_REQUEST, f"id {_ID_WORDS}", status=400)
     method, params = value["method"], value.get("params", {})
-    if not isinstance(method, str) or not 0 < len(method) <= _MOST_METHOD:
-        raise RpcError(INVALID_REQUEST, f"method must be a text of 1 to {_MOST_METHOD} characters", status=400)
+    if not isinstance(method, str) or not 0 < len(method) <= _MAX_METHOD:
+        raise RpcError(INVALID_REQUEST, f"method must be a string of 1 to {_MAX_METHOD} characters", status=400)
     if not isinstance(params, dict):
         raise RpcError(INVALID_PARAMS, "params must be an object", status=400)
     if "id" in value:
@@ -116,7 +113,7 @@ def _read_call(value: dict[str, Any]) -> Message:
 
 
 def id_of(body: bytes) -> Id | None:
-    """Return the id that a body states, for an error about the rest of it; None where there is none."""
+    """Return the id in a body whose other parts are invalid; None if there is none."""
     try:
         value = decode_within(body, BOUNDS)
     except (ValueError, RecursionError):
@@ -131,7 +128,7 @@ def write_result(request_id: Id, result: dict[str, Any]) -> bytes:
 
 
 def write_error(request_id: Id | None, error: RpcError) -> bytes:
-    """Return the answer to a request that failed; its id is null where nobody knows it."""
+    """Return the answer to a failed request; its id is null if it is unknown."""
     detail: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
         detail["data"] = error.data
@@ -139,5 +136,5 @@ def write_error(request_id: Id | None, error: RpcError) -> bytes:
 
 
 def write_notification(method: str, params: dict[str, Any]) -> bytes:
-    """Return a message that nobody answers."""
+    """Return a notification."""
     return msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params})

@@ -1,8 +1,7 @@
-"""Sessions of MCP clients, in Valkey: any worker knows them, and they end by themselves.
+"""Sessions of MCP clients, stored in Valkey for all workers, with an expiry.
 
-A session is known by a random id, kept under its digest alone, and belongs to the credential and the endpoint that
-opened it: for any other it is not there, so that a session id that was stolen or foisted opens nothing. Bounded in
-time and in number. Must never know what is done in a session.
+A session has a random id, stored as a digest, and belongs to the credential and the endpoint that opened it, so that a
+stolen or planted session id is useless. Sessions are limited in lifetime and number.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from apps.kernel.errors import Overloaded
 from apps.kernel.redis import LuaScript, client
 from apps.kernel.store_keys import tagged_key
 
-# Seconds without a request after which a session ends, and sessions of one credential: the oldest make room.
+# Seconds until an idle session ends, and sessions per credential: the oldest are removed.
 LASTS: Final = 6 * 3_600
-MOST_SESSIONS: Final = 100
-# Characters of an id that may be one.
-_MOST_ID: Final = 128
+MAX_SESSIONS: Final = 100
+# Maximum characters of an id.
+_MAX_ID: Final = 128
 
 # Keys: the session, the credential's sessions. Arguments: the session, seconds, now, the most sessions.
 _OPEN = LuaScript("""
@@ -49,7 +48,7 @@ return session
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """An open session; `digest` is what it is kept under."""
+    """An open session; `digest` is its key."""
 
     digest: str
     revision: str
@@ -63,15 +62,15 @@ def open_session(binding: str, endpoint: str, revision: str) -> str:
     session = Session(digest=_digest(session_id), revision=revision, binding=binding, endpoint=endpoint)
     keys = [session_key(session.digest, binding), _list_key(binding)]
     try:
-        _OPEN(keys, [msgspec.json.encode(session), LASTS, _now(), MOST_SESSIONS])
+        _OPEN(keys, [msgspec.json.encode(session), LASTS, _now(), MAX_SESSIONS])
     except RedisError as error:
         raise _away() from error
     return session_id
 
 
 def find_session(session_id: str, binding: str, endpoint: str) -> Session | None:
-    """Return a session, which lasts on from now; None for one that is over or another's. Raises Overloaded."""
-    if not 0 < len(session_id) <= _MOST_ID:
+    """Return a session and extend it; None for one that is over or another caller's. Raises Overloaded."""
+    if not 0 < len(session_id) <= _MAX_ID:
         return None
     try:
         found = _FIND([session_key(_digest(session_id), binding), _list_key(binding)], [LASTS, _now()])
@@ -94,7 +93,7 @@ def end_session(session: Session) -> None:
 
 
 def session_key(digest: str, binding: str) -> str:
-    """Return where a session of a credential is kept: while there is something, it is open."""
+    """Return the key of a credential's session; it exists while the session is open."""
     return tagged_key(binding, f"mcp:session:{digest}")
 
 
@@ -111,5 +110,5 @@ def _away() -> Overloaded:
 
 
 def _now() -> int:
-    """Return microseconds: sessions that are opened at once have an order all the same."""
+    """Return microseconds, so that sessions opened at once have an order."""
     return time.time_ns() // 1_000

@@ -1,7 +1,7 @@
-"""The era without sessions (from 2026-07-28 on): each request says all about itself, in its headers and in `_meta`.
+"""The era without sessions (from 2026-07-28 on): each request describes itself in its headers and in `_meta`.
 
-What the headers say is held against the body, for whatever stands in front of the gateway may have gone by them. A call
-ends when its client leaves. Must never know a tool.
+The headers must agree with the body, because a proxy in front of the gateway may rely on them. A call ends when its
+client leaves.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from apps.mcp.protocol.jsonrpc import Message, RpcError, RpcReply, RpcRequest
 from apps.mcp.protocol.methods import CAPABILITIES, list_tools, no_method, server_info
 from apps.mcp.protocol.toolbox import Caller, Toolbox
 
-# Milliseconds for which a client may go by a list of tools, or by what the server says of itself.
+# Milliseconds for which a client may cache a list of tools, or the server's description.
 _LIST_LASTS, _DISCOVERY_LASTS = 60_000, 3_600_000
-# How a header writes what is no plain text.
+# Encoding of header values that are not plain text.
 _PACKED, _PACKED_END = "=?base64?", "?="
 _MISMATCH: Final = "Header mismatch: %s"
 
@@ -29,9 +29,9 @@ def answer(
 ) -> ClientResponse:
     """Answer a message. Raises RpcError, ApiError."""
     if isinstance(message, RpcReply):
-        raise RpcError(jsonrpc.INVALID_REQUEST, "A client sends requests and notifications alone", status=400)
+        raise RpcError(jsonrpc.INVALID_REQUEST, "Clients may send only requests and notifications", status=400)
     if not isinstance(message, RpcRequest):
-        # The protocol has none for this transport: whoever wants a call to end hangs up.
+        # This transport has no cancellation message: clients disconnect to end a call.
         _check_version(request.header(revisions.HEADER))
         return without_body(202)
     _check_envelope(request, message)
@@ -50,7 +50,7 @@ def answer(
             watch = request.watch_disconnect()
             if streams and message.progress_token is not None:
                 return streamed_answer(call, watch, is_primed=False)
-            # Without progress there is nothing to stream, and clients read larger answers (pictures) than events.
+            # Without progress there is nothing to stream, and clients accept larger responses (images) than events.
             return whole_answer(call, watch)
     raise no_method(message, status=404)
 
@@ -60,47 +60,47 @@ def _whole(request: RpcRequest, result: dict[str, Any]) -> ClientResponse:
 
 
 def _beside() -> dict[str, Any]:
-    """Return what goes with every result."""
+    """Return the fields that every result has."""
     return {"resultType": "complete", "_meta": {revisions.META_SERVER: server_info()}}
 
 
 def _check_envelope(request: ClientRequest, message: RpcRequest) -> None:
-    """Hold `_meta` to what it must have, and the headers to the body. Raises RpcError (400)."""
+    """Check the required fields of `_meta`, and the headers against the body. Raises RpcError (400)."""
     meta = message.meta
     for key in (revisions.META_VERSION, revisions.META_CAPABILITIES):
         if key not in meta:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"params._meta lacks {key}", status=400)
     version = meta[revisions.META_VERSION]
     if not isinstance(version, str):
-        raise RpcError(jsonrpc.INVALID_PARAMS, f"params._meta: {revisions.META_VERSION} must be a text", status=400)
+        raise RpcError(jsonrpc.INVALID_PARAMS, f"params._meta: {revisions.META_VERSION} must be a string", status=400)
     if not isinstance(meta[revisions.META_CAPABILITIES], dict):
         words = f"params._meta: {revisions.META_CAPABILITIES} must be an object"
         raise RpcError(jsonrpc.INVALID_PARAMS, words, status=400)
     if _stated(request, revisions.HEADER) != version:
-        raise _mismatch("MCP-Protocol-Version is not the version that params._meta states")
+        raise _mismatch("MCP-Protocol-Version differs from the version in params._meta")
     if _stated(request, "mcp-method") != message.method:
-        raise _mismatch("Mcp-Method is not the method of the body")
+        raise _mismatch("Mcp-Method differs from the method in the body")
     name = message.params.get("name")
     if message.method == "tools/call" and isinstance(name, str) and _unpacked(_stated(request, "mcp-name")) != name:
-        raise _mismatch("Mcp-Name is not the name of the tool in the body")
+        raise _mismatch("Mcp-Name differs from the name of the tool in the body")
     _check_version(version)
 
 
 def _check_version(version: str | None) -> None:
     if version not in revisions.STATELESS:
-        # Not the whole of it: it is the client's, and goes back to it.
-        data = {"supported": revisions.SERVED, "requested": (version or "")[: jsonrpc.MOST_ID]}
+        # Shortened, because it is the client's value and is sent back.
+        data = {"supported": revisions.SERVED, "requested": (version or "")[: jsonrpc.MAX_ID]}
         raise RpcError(jsonrpc.UNSUPPORTED_VERSION, "Unsupported protocol version", status=400, data=data)
 
 
 def _stated(request: ClientRequest, name: str) -> str | None:
-    """Return what a header says, without the blanks around it, which are none of it."""
+    """Return a header's value without surrounding whitespace."""
     value = request.header(name)
     return None if value is None else value.strip(" \t")
 
 
 def _unpacked(value: str | None) -> str | None:
-    """Return what a header says, unpacked; None for one that cannot be read."""
+    """Return a decoded header value; None if it is invalid."""
     if value is None or not (value.startswith(_PACKED) and value.endswith(_PACKED_END)):
         return value
     try:

@@ -1,9 +1,9 @@
-"""Stream log: the messages of one call's stream, in the cache store, so that any worker can resume it.
+"""Stream log: the messages of a call's stream in the cache store, so that any worker can resume it.
 
-One list a stream: first the id of the request that is answered, then its messages, encrypted, each of them at the place
-that is its number, and at last a mark of the end. Bounded in bytes and time, and a part of what its organization may
-keep; a log that could not be kept whole is dropped, for a stream with a hole must never be taken for a whole one. The
-lease on a call is where reservations are: it must not be evicted.
+Each stream is a list: the id of the request, then the messages, encrypted, at the index of their number, and an end
+mark. It is limited in bytes and time, and counts towards the organization's share of the store. A log that could not be
+stored completely is dropped, so that clients never see a stream with a gap. The lease on a call is in the store of
+reservations, because it must not be evicted.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from apps.mcp.protocol.sessions import Session
 
 log = structlog.get_logger(__name__)
 
-# Bytes of one stream as they lie there.
-MOST_BYTES: Final = 8 * 1024 * 1024
-# Seconds that a stream is kept after its last message, and messages that are read in one go.
+# Stored bytes of one stream.
+MAX_BYTES: Final = 8 * 1024 * 1024
+# Seconds that a stream is kept after its last message, and messages per read.
 LASTS: Final = 300
 PAGE: Final = 200
-# Seconds for which a call is taken for alive after its worker said so.
+# Seconds for which a call counts as alive after its worker's last sign.
 LEASE: Final = 20
 _END: Final = "."
 _CANCELLED: Final = "cancelled"
@@ -38,7 +38,7 @@ _EVENT_ID = re.compile(r"([0-9a-f]{32})\.(\d{1,9})")
 
 
 class Position(NamedTuple):
-    """A place in a stream: behind its message of this number; 0 is before the first."""
+    """A position in a stream: after the message with this number; 0 is the start."""
 
     stream: str
     number: int
@@ -54,7 +54,7 @@ def stream_of(session: Session, request_id: Id) -> str:
 
 
 def read_position(event_id: str) -> Position | None:
-    """Return the place that an event's id stands for; None for what is none."""
+    """Return the position in an event's id; None if it is invalid."""
     found = _EVENT_ID.fullmatch(event_id)
     return None if found is None else Position(found[1], int(found[2]))
 
@@ -72,7 +72,7 @@ class StreamLog:
         self.is_broken = False
 
     def begin(self) -> bool:
-        """Begin the log; tell whether no other call of the session has the same id just now."""
+        """Begin the log; return whether no other running call of the session has the same id."""
         try:
             if not client().set(self.call_key, _RUNNING, nx=True, ex=LEASE):
                 return False
@@ -83,13 +83,13 @@ class StreamLog:
         return True
 
     def append(self, message: bytes) -> Position:
-        """Keep a message, and return its place."""
+        """Store a message and return its position."""
         self._number += 1
         self._append(encrypt_content(message, f"{self._name}:{self._number}").decode())
         return Position(self.stream, self._number)
 
     def end(self) -> None:
-        """Say that nothing follows, and give the call up."""
+        """Mark the end of the stream, and release the lease."""
         self._append(_END)
         try:
             client().delete(self.call_key)
@@ -102,7 +102,7 @@ class StreamLog:
             return
         self._size += len(entry)
         try:
-            fits = self._size <= MOST_BYTES
+            fits = self._size <= MAX_BYTES
             if not (fits and self._share.append(self._name, entry, LASTS, is_first=is_first)):
                 self._break(None)
         except RedisError as error:
@@ -114,19 +114,19 @@ class StreamLog:
         try:
             self._share.forget(self._name)
         except RedisError:
-            # What is there has no end, and expires: a reader waits for the end.
+            # The remaining entries have no end mark and expire: readers wait for the end.
             log.warning("mcp.stream_not_dropped")
 
 
 class LogPage(NamedTuple):
-    """What lies behind a place: messages, and whether the stream ends with them."""
+    """The messages after a position, and whether the stream ends with them."""
 
     messages: list[bytes]
     has_ended: bool
 
 
 def read_page(session: Session, share: CacheShare, position: Position) -> LogPage:
-    """Return the messages behind a place that are there, at most a page. Raises RedisError."""
+    """Return the available messages after a position, at most a page. Raises RedisError."""
     name = _log_name(session, position.stream)
     first = position.number + 1
     entries = share.read_items(name, first, first + PAGE - 1)
@@ -137,7 +137,7 @@ def read_page(session: Session, share: CacheShare, position: Position) -> LogPag
 
 
 def find_request(session: Session, share: CacheShare, position: Position) -> Id | None:
-    """Return the id of the request that a stream answers, None where the stream is not kept, or has no such place.
+    """Return the id of a stream's request; None if the stream is not stored, or has no such position.
 
     Raises RedisError.
     """
@@ -150,22 +150,22 @@ def find_request(session: Session, share: CacheShare, position: Position) -> Id 
 
 
 def is_running(session: Session, stream: str) -> bool:
-    """Tell whether some worker answers the call. Raises RedisError."""
+    """Return whether a worker is running the call. Raises RedisError."""
     return bool(client().exists(call_key(session, stream)))
 
 
 def ask_to_cancel(session: Session, request_id: Id) -> None:
-    """Have whoever answers a call stop; nothing is left behind where nobody does. Raises RedisError."""
+    """Ask the worker of a call to stop; does nothing if the call is not running. Raises RedisError."""
     client().set(call_key(session, stream_of(session, request_id)), _CANCELLED, xx=True, ex=LEASE)
 
 
 def is_cancellation(value: str | bytes | None) -> bool:
-    """Tell whether what stands in a call's lease says that it is to stop."""
+    """Return whether the value of a call's lease asks it to stop."""
     return value is not None and _text(value) == _CANCELLED
 
 
 def call_key(session: Session, stream: str) -> str:
-    """Return where the lease on a call is."""
+    """Return the key of a call's lease."""
     return f"mcp:call:{session.digest}:{stream}"
 
 

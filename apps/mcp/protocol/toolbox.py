@@ -1,7 +1,4 @@
-"""Toolbox: what an endpoint of the protocol offers its callers. The interface between the protocol and its tools.
-
-Knows callers, calls and results. Must never know HTTP, sessions or streams.
-"""
+"""Toolbox: the interface between the protocol and the tools of an endpoint."""
 
 from __future__ import annotations
 
@@ -13,43 +10,43 @@ import msgspec
 from apps.gateway.access.policy import Policy
 from apps.responses.cancel_switch import CancelSwitch
 
-# Characters of a tool's name that is looked for.
-MOST_NAME: Final = 256
+# Characters of a tool's name.
+MAX_NAME: Final = 256
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls: an API key, by itself or by an access token that was granted for it."""
+    """The caller: an API key, presented directly or by an access token that was granted for it."""
 
-    # What `find_policy` takes: a client's own token, or what stands for a key in this process. Never logged or stored.
+    # Argument of `find_policy`: the client's token, or an internal token for a key. Never logged or stored.
     token: str
-    # What the key may do, as of this request.
+    # The key's policy at the time of this request.
     policy: Policy
-    # What a session belongs to: the key, or the grant. No other credential may use it.
+    # The owner of sessions: the key or the grant. No other credential may use them.
     binding: str
-    # Who consented to the grant; None for an API key.
+    # The user who consented to the grant; None for an API key.
     user_id: Any = None
-    # The headers of the HTTP request that mean something to a request to a model (tags, its id, where it comes from).
+    # Headers of the HTTP request that apply to model requests (tags, request id, source).
     headers: Mapping[str, str] = {}
 
 
 class Progress(Protocol):
-    """Tells a caller how far its call has come."""
+    """Reports the progress of a call."""
 
     def __call__(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell it; `progress` grows with every call, what does not is left out."""
+        """Report; `progress` grows with every call, other values are dropped."""
 
 
 class CallResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool answers: blocks of content as the protocol writes them, and the same as one value."""
+    """The result of a tool: content blocks in the protocol's format, and the same as structured data."""
 
     content: list[dict[str, Any]]
     structured: dict[str, Any] | None = None
     is_error: bool = False
-    # What stands beside them (`_meta`).
+    # The `_meta` beside them.
     meta: dict[str, Any] | None = None
 
     def wire(self) -> dict[str, Any]:
-        """Return it as the protocol writes it."""
+        """Return the result in the protocol's format."""
         wire: dict[str, Any] = {"content": self.content, "isError": self.is_error}
         if self.structured is not None:
             wire["structuredContent"] = self.structured
@@ -59,19 +56,19 @@ class CallResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnknownTool(Exception):
-    """There is no tool of this name for this caller."""
+    """The caller has no tool with this name."""
 
 
 class Toolbox(Protocol):
     """The tools of one endpoint."""
 
-    # Where sessions are used that were opened there, and nowhere else: `mcp`, `mcp/<server>`.
+    # Sessions are valid only for the toolbox that opened them: `mcp`, `mcp/<server>`.
     name: str
-    # For the model that uses the tools.
+    # For the model.
     instructions: str
 
     def list_tools(self, caller: Caller) -> list[dict[str, Any]]:
-        """Return the tools, as `tools/list` writes them, always in the same order. Raises ApiError."""
+        """Return the tools in the format of `tools/list`, always in the same order. Raises ApiError."""
 
     def call_tool(
         self,
@@ -81,10 +78,10 @@ class Toolbox(Protocol):
         progress: Progress | None,
         cancelled: CancelSwitch,
     ) -> CallResult:
-        """Call a tool and return what it answers. `progress` is None where nobody wants to hear of it.
+        """Call a tool and return its result. `progress` is None if the client wants none.
 
-        `cancelled` ends each wait that lies in its `raise_while_waiting()`, with ClientGone. Raises UnknownTool,
-        ApiError (which the caller is told as a result that is an error), and ClientGone once it is cancelled.
+        `cancelled` ends each wait inside its `raise_while_waiting()` with ClientGone. Raises UnknownTool, ApiError
+        (which becomes an error result for the caller), and ClientGone after cancellation.
         """
 
 

@@ -1,7 +1,4 @@
-"""The gateway's own toolbox: `chat`, `list-models`, `generate-image` and `list-image-models`.
-
-Knows the tools by name. Must never know HTTP.
-"""
+"""The gateway's own toolbox: `chat`, `list-models`, `generate-image` and `list-image-models`."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ from apps.mcp.tools import chat, generate_image, list_models
 from apps.mcp.tools.schemas import read_arguments, schema_of
 from apps.responses.cancel_switch import CancelSwitch
 
-# Of a tool that asks a model: it costs money, changes nothing, answers anew each time, and speaks to the outside.
+# Hints of a tool that calls a model: costs money, changes nothing, is not repeatable, and reaches external services.
 _ASKS: Final = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False, "openWorldHint": True}
-# Of a tool that tells what the gateway knows.
+# Hints of a tool that only reads the gateway's data.
 _TELLS: Final = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
 
 
@@ -33,7 +30,7 @@ _TOOLS: Final = [
     _tool(
         chat.NAME,
         "Ask a model",
-        "Ask a language model of any provider through the gateway. It is billed to the project of the credential.",
+        "Ask a language model of any provider through the gateway. Billed to the credential's project.",
         chat.ChatArguments,
         chat.ChatAnswer,
         _ASKS,
@@ -49,7 +46,7 @@ _TOOLS: Final = [
     _tool(
         generate_image.NAME,
         "Generate images",
-        "Have a model draw one to four pictures. It is billed to the project of the credential.",
+        "Have a model generate one to four images. Billed to the credential's project.",
         generate_image.ImageArguments,
         generate_image.ImageAnswer,
         _ASKS,
@@ -57,7 +54,7 @@ _TOOLS: Final = [
     _tool(
         list_models.NAME_OF_IMAGES,
         "List image models",
-        "List the models that draw and that this credential may use.",
+        "List the image models that this credential may use.",
         list_models.ListArguments,
         list_models.ListedModels,
         _TELLS,
@@ -70,12 +67,12 @@ class GatewayTools:
 
     name = "mcp"
     instructions = (
-        "Models of every provider behind one address. list-models and list-image-models tell which there are; chat and "
-        "generate-image ask them. Each request is billed and logged for the credential's project."
+        "Models of every provider behind one address. list-models and list-image-models list them; chat and "
+        "generate-image call them. Each request is billed and logged for the credential's project."
     )
 
     def list_tools(self, caller: Caller) -> list[dict[str, Any]]:
-        """Return the tools, which are the same for everybody."""
+        """Return the tools, which are the same for all callers."""
         return _TOOLS
 
     def call_tool(

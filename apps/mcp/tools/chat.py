@@ -1,4 +1,4 @@
-"""The tool `chat`: asks a model, and tells the text as it comes to whoever wants progress."""
+"""The tool `chat`: calls a model, and sends the text as progress to clients that want it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from apps.responses.cancel_switch import CancelSwitch
 
 NAME: Final = "chat"
 _ROUTE, _PATH = "chat_completions", "/v1/chat/completions"
-# Seconds of text that are told at once: a notification for each token would be more frame than text.
+# Seconds of text per progress message: one for each token would be mostly overhead.
 _GATHERED: Final = 0.1
 
 
@@ -30,11 +30,11 @@ class Turn(msgspec.Struct, forbid_unknown_fields=True):
     """A message of the conversation."""
 
     role: Literal["system", "user", "assistant"]
-    content: Annotated[str, Meta(min_length=1, description="What it says.")]
+    content: Annotated[str, Meta(min_length=1, description="The text of the message.")]
 
 
 class ChatArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is asked of a model."""
+    """Arguments of `chat`."""
 
     messages: Annotated[list[Turn], Meta(min_length=1, max_length=2_000, description="The conversation so far.")]
     model: Annotated[
@@ -42,16 +42,16 @@ class ChatArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Meta(
             min_length=1,
             max_length=255,
-            description="A model's id (list-models has them), provider/model, or auto for the cheapest that suffices.",
+            description="A model's id (see list-models), provider/model, or auto for the cheapest suitable model.",
         ),
     ] = "auto"
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    max_tokens: Annotated[int, Meta(ge=1, description="The most tokens of the answer.")] | None = None
+    max_tokens: Annotated[int, Meta(ge=1, description="Maximum tokens of the answer.")] | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
 
 
 class TokenCounts(msgspec.Struct, kw_only=True):
-    """Tokens, as the provider counted them."""
+    """Tokens as the provider counted them."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -59,7 +59,7 @@ class TokenCounts(msgspec.Struct, kw_only=True):
 
 
 class ChatAnswer(msgspec.Struct, kw_only=True):
-    """What the model answered."""
+    """The model's answer."""
 
     id: str
     model: str
@@ -72,7 +72,7 @@ class ChatAnswer(msgspec.Struct, kw_only=True):
 
 def chat(caller: Caller, arguments: ChatArguments, progress: Progress | None, cancelled: CancelSwitch) -> CallResult:
     """Ask a model and return its answer. Raises ApiError."""
-    # What is told as it comes must be asked for as it comes.
+    # Progress needs a streamed answer.
     wire = {**msgspec.to_builtins(arguments), "stream": progress is not None}
     call = ToolRequest(caller, _PATH, {name: value for name, value in wire.items() if value is not None}, cancelled)
     try:
@@ -124,7 +124,7 @@ def _result(reply: Reply, summary: Summary) -> CallResult:
 
 
 class _Teller:
-    """Tells the text of an answer in pieces; progress is how many characters have come, and silences count one."""
+    """Sends the text of an answer in pieces; progress is the number of characters, and one for each silence."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -133,7 +133,7 @@ class _Teller:
         self._told_at = 0.0
 
     def take(self, event: Event) -> None:
-        """Take in what happened."""
+        """Process an event of the answer."""
         if type(event) is TextDelta and event.choice == 0:
             self._pieces.append(event.text)
             if time.monotonic() - self._told_at >= _GATHERED:
@@ -143,7 +143,7 @@ class _Teller:
             self._progress(self._so_far)
 
     def flush(self) -> None:
-        """Tell what has gathered."""
+        """Send the gathered text."""
         text = "".join(self._pieces)
         if text:
             self._pieces.clear()

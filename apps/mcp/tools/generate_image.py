@@ -1,4 +1,4 @@
-"""The tool `generate-image`: has a model draw pictures."""
+"""The tool `generate-image`: has a model generate images."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ROUTE, _PATH = "images_generations", "/v1/images/generations"
 
 
 class ImageArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is to be drawn."""
+    """Arguments of `generate-image`."""
 
-    prompt: Annotated[str, Meta(min_length=1, max_length=32_000, description="What the picture shows.")]
+    prompt: Annotated[str, Meta(min_length=1, max_length=32_000, description="The content of the image.")]
     model: Annotated[
-        str, Meta(min_length=1, max_length=255, description="A model's id (list-image-models has them), or auto.")
+        str, Meta(min_length=1, max_length=255, description="A model's id (see list-image-models), or auto.")
     ] = "auto"
     size: Annotated[str, Meta(pattern=r"^(auto|\d{2,5}x\d{2,5})$", description="auto, or 1024x1024.")] | None = None
     aspect_ratio: Annotated[str, Meta(pattern=r"^\d{1,2}:\d{1,2}$", description="16:9, for example.")] | None = None
@@ -36,19 +36,19 @@ class ImageArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ImageAnswer(msgspec.Struct, kw_only=True):
-    """What was drawn; the pictures themselves are blocks of content, in this order."""
+    """The generated images; the images themselves are content blocks, in this order."""
 
     id: str
     model: str
     provider: str
-    images: Annotated[list[str], Meta(description="The type of each picture, or its address.")]
+    images: Annotated[list[str], Meta(description="The type of each image, or its address.")]
     cost: Annotated[str, Meta(description="USD, a decimal.")]
 
 
 def generate_image(
     caller: Caller, arguments: ImageArguments, progress: Progress | None, cancelled: CancelSwitch
 ) -> CallResult:
-    """Have pictures drawn and return them. Raises ApiError."""
+    """Generate images and return them. Raises ApiError."""
     wire = {name: value for name, value in msgspec.to_builtins(arguments).items() if value is not None}
     call = ToolRequest(caller, _PATH, wire, cancelled)
     builder, summary, silences = ReplyBuilder(), None, 0

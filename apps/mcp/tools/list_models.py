@@ -1,7 +1,6 @@
-"""The tools `list-models` and `list-image-models`: the models that a caller may ask.
+"""The tools `list-models` and `list-image-models`: the models that a caller may use.
 
-Only what the key's access rules allow, and what there is a credential for, is told: nothing else would answer. The
-rules are the routing's own. Must never ask a provider.
+They list only models that the key's access rules allow and for which there is a credential, by the routing's own rules.
 """
 
 from __future__ import annotations
@@ -26,18 +25,16 @@ _IMAGE: Final = "image"
 
 
 class ListArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which models are wanted."""
+    """Filters of the list."""
 
-    family: Annotated[str, Meta(max_length=100, description="Of this family alone, such as gpt or claude.")] | None = (
-        None
-    )
-    query: Annotated[str, Meta(max_length=100, description="Whose id or name has this.")] | None = None
+    family: Annotated[str, Meta(max_length=100, description="Only this family, such as gpt or claude.")] | None = None
+    query: Annotated[str, Meta(max_length=100, description="Text in the model's id or name.")] | None = None
     exclude_deprecated: bool = False
     limit: Annotated[int, Meta(ge=1, le=500)] = 50
 
 
 class ListedModel(msgspec.Struct, kw_only=True):
-    """A model; prices are the cheapest provider's, in USD for one token, a decimal."""
+    """A model; prices are the cheapest provider's, in USD per token, as decimals."""
 
     id: str
     name: str
@@ -54,19 +51,19 @@ class ListedModel(msgspec.Struct, kw_only=True):
 
 
 class ListedModels(msgspec.Struct, kw_only=True):
-    """The models, and how many there are of this kind in all."""
+    """The models, and the total number of matches."""
 
     models: list[ListedModel]
     total: int
 
 
 def list_models(caller: Caller, arguments: ListArguments) -> CallResult:
-    """Return the models that answer chats."""
+    """Return the chat models."""
     return _result(caller.policy, arguments, lambda mode, _: mode == "chat")
 
 
 def list_image_models(caller: Caller, arguments: ListArguments) -> CallResult:
-    """Return the models that draw."""
+    """Return the image models."""
     return _result(caller.policy, arguments, lambda mode, outputs: mode == "image_generation" or _IMAGE in outputs)
 
 
@@ -92,13 +89,13 @@ def _result(policy: Policy, arguments: ListArguments, is_wanted: Any) -> CallRes
     answer = ListedModels(models=found[: arguments.limit], total=len(found))
     lines = [f"{model.id}: {model.description}" for model in answer.models]
     if len(found) > arguments.limit:
-        lines.append(f"{len(found) - arguments.limit} more: raise limit, or narrow by family or query")
-    text = "\n".join(lines) or "There is no such model that this API key may use."
+        lines.append(f"{len(found) - arguments.limit} more: raise limit, or filter by family or query")
+    text = "\n".join(lines) or "No matching model is available to this API key."
     return CallResult(content=[text_block(text)], structured=msgspec.to_builtins(answer))
 
 
 def _is_open_to(policy: Policy, offer: Offer) -> bool:
-    """Tell whether a caller's request could go there."""
+    """Return whether a caller's request could be sent there."""
     credentials = credentials_for(policy, offer.provider)
     return bool(credentials) and (
         first_refusal(policy.rules, Candidate(offer, credentials[0], offer.model_name)) is None

@@ -1,7 +1,4 @@
-"""Schemas of tools: a struct is the one description of arguments or results, for reading them and for telling them.
-
-Pure. Must never know a tool.
-"""
+"""Schemas of tools: one struct defines the arguments or results for parsing and for the JSON schema. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ def schema_of(shape: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def read_arguments(shape: type[Shape], arguments: dict[str, Any]) -> Shape:
-    """Return a tool's arguments. Raises InvalidRequest, which names the one that is wrong."""
+    """Return a tool's arguments. Raises InvalidRequest naming the invalid one."""
     try:
         return msgspec.convert(arguments, shape)
     except msgspec.ValidationError as error:

@@ -1,7 +1,6 @@
-"""Tool request: what a tool asks of a model, in the form of a client's HTTP request.
+"""Tool request: the model request of a tool, in the form of a client's HTTP request.
 
-It goes through the pipeline as any other request of its API key: the same limits, rules, guardrails, bill and log. Must
-never know what is asked.
+It passes the pipeline like any other request of its API key, with the same limits, rules, guardrails, billing and log.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from apps.kernel.rest.routes import route_table
 from apps.mcp.protocol.toolbox import Caller
 from apps.responses.cancel_switch import CancelSwitch
 
-# Where requests of tools come from, for the log, unless their client says something else.
+# Source of tool requests in the log, unless the client names another.
 _SOURCE: Final = "mcp"
 
 
 class ToolRequest(ClientRequest):
-    """A request that the gateway makes to itself for a call; `path` is the API's own for what is asked."""
+    """A request that the gateway makes to itself for a tool call; `path` is the API path of the request."""
 
     def __init__(self, caller: Caller, path: str, wire: dict[str, Any], cancelled: CancelSwitch) -> None:
         self._body = msgspec.json.encode(wire)
@@ -34,12 +33,12 @@ class ToolRequest(ClientRequest):
 
     @property
     def presented_key(self) -> str:
-        """What stands for the caller's API key."""
+        """An internal token for the caller's API key."""
         return self._key
 
     @property
     def source(self) -> str | None:
-        """Where the request comes from, for the log."""
+        """The source recorded in the log."""
         return super().source or _SOURCE
 
     def body(self) -> bytes:
@@ -47,5 +46,5 @@ class ToolRequest(ClientRequest):
         return self._body
 
     def watch_disconnect(self) -> ClientDisconnect:
-        """Return what ends the request: the call's being cancelled."""
+        """Return the signal that ends the request: the call's cancellation."""
         return self._cancelled

@@ -1,1 +1,1 @@
-"""The client of MCP servers: streamable HTTP, spoken to addresses that tenants give, within bounds of time and size."""
+"""Client of MCP servers: streamable HTTP to tenants' addresses, with limits on time and size."""

@@ -1,8 +1,7 @@
-"""Client of one MCP server: begins a session, lists its tools, calls one. Synchronous; one piece of work at a time.
+"""Client of one MCP server: begins a session, lists its tools, calls one. Synchronous; one operation at a time.
 
-Speaks the revisions with a handshake, and to servers that know none the one without. It says that it is able to do
-nothing beyond asking, so that a server has nothing to ask it back; what a server asks all the same is refused. Knows
-the protocol's messages. Must never know who calls, nor what a tool does.
+It supports the revisions with a handshake and, for servers without one, the revision without. It declares no client
+capabilities, so a server has nothing to request from it; such requests are refused.
 """
 
 from __future__ import annotations
@@ -19,39 +18,39 @@ from apps.mcp_servers.upstream.failures import McpErrorAnswer, McpServerFailed, 
 from apps.mcp_servers.upstream.http_exchange import HttpExchange, McpTarget, Message
 from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool, ToolAnswer, read_result, read_tools
 
-# Revisions that begin with a handshake, the newest first, and the one that does not.
+# Revisions with a handshake, newest first, and the one without.
 HANDSHAKES: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
 STATELESS: Final = "2026-07-28"
-# Pages of a list, characters of a cursor and of a session's id; messages beside the answer.
+# Pages of a list, characters of a cursor and of a session's id; other messages beside the answer.
 MAX_PAGES, MAX_CURSOR, MAX_SESSION_ID, MAX_ASIDE = 20, 4_096, 1_024, 1_000
-# What a server asks back that is answered, refusals mostly.
+# Requests of a server that are answered, mostly with refusals.
 _MAX_ASKED: Final = 20
-# Seconds for saying goodbye.
+# Seconds for ending the session.
 _GOODBYE: Final = 2.0
 _METHOD_NOT_FOUND: Final = -32601
-# How servers without a handshake say so: no such method, no such revision, or no metadata in the request.
+# Errors of servers without a handshake: unknown method, unknown revision, or missing metadata.
 _NO_HANDSHAKE: Final = frozenset({_METHOD_NOT_FOUND, -32600, -32602, -32022, -32020, -32000})
 _META: Final = "io.modelcontextprotocol/"
-# Around a name in a header that is not plain ASCII (revision 2026-07-28).
+# Encloses an encoded name in a header (revision 2026-07-28).
 _PACKED: Final = "=?base64?"
 _INFO: Final = {"name": "model-gateway", "version": "1.0"}
 
-# Progress so far, of how much where that is known, and in which words.
+# Progress, total if known, and message.
 OnProgress = Callable[[float, float | None, str | None], None]
 
 
 class UpstreamSession(msgspec.Struct, frozen=True):
-    """What a server is known by from one piece of work to the next: the revision, and its id of the session if any."""
+    """A session between operations: the revision, and the server's session id, if any."""
 
     revision: str
     id: str = ""
 
 
 class McpClient:
-    """A server, for as long as it takes; to be closed. Everything raises McpServerFailed."""
+    """A connection to a server; close it after use. Every method raises McpServerFailed."""
 
     def __init__(self, target: McpTarget, session: UpstreamSession | None = None) -> None:
-        """Take the server, and the session to go on with; without one another is begun, and ended with this client."""
+        """Connect with an existing session; without one, a session is begun, and ended with this client."""
         self._http = HttpExchange(target)
         self._numbers = 0
         self._is_ours = session is None
@@ -67,18 +66,18 @@ class McpClient:
         self.close()
 
     def keep_session(self) -> UpstreamSession | None:
-        """Leave the session open at the server when this client is closed, and return it; None where there is none."""
+        """Keep the session open at the server when this client is closed, and return it; None if there is none."""
         self._kept = True
         return self.session if self.session is not None and self.session.id else None
 
     def close(self) -> None:
-        """End what was begun here, and close the connections."""
+        """End a session that was begun here, and close the connections."""
         if self._is_ours and not self._kept and self.session is not None and self.session.id:
             self._http.delete(self._headers_of(self.session, "", {}), _GOODBYE)
         self._http.close()
 
     def list_tools(self) -> list[Tool]:
-        """Return all of the server's tools, in its order; what is no tool is left out."""
+        """Return all of the server's tools in its order, without invalid ones."""
         found: dict[str, Tool] = {}
         cursor: str | None = None
         for _ in range(MAX_PAGES):
@@ -91,16 +90,16 @@ class McpClient:
             if following is None:
                 return list(found.values())
             if not isinstance(following, str) or len(following) > MAX_CURSOR or following == cursor:
-                raise McpServerFailed("The MCP server's list goes on at a place that cannot be read")
+                raise McpServerFailed("The MCP server's list has an invalid cursor")
             cursor = following
         raise McpServerFailed(f"The MCP server lists its tools on more than {MAX_PAGES} pages")
 
     def call_tool(self, name: str, arguments: dict[str, Any], on_progress: OnProgress | None = None) -> ToolAnswer:
-        """Call a tool; return what it says, errors of its own included. `on_progress` is told how it goes on."""
+        """Call a tool and return its answer, including the tool's own errors. `on_progress` receives progress."""
         return read_result(self._ask("tools/call", {"name": name, "arguments": arguments}, on_progress))
 
     def _ask(self, method: str, params: Message, on_progress: OnProgress | None = None) -> Message:
-        """Return the result of a request, within a session; where the server has forgotten it, within another."""
+        """Return the result of a request in a session; if the server has forgotten it, in a new one."""
         if self.session is None:
             self.session = self._begin()
         try:
@@ -110,10 +109,11 @@ class McpClient:
         try:
             return self._request(self.session, method, params, on_progress)
         except SessionGone as error:
-            raise McpServerFailed("The MCP server forgets each session as soon as it has begun") from error
+            raise McpServerFailed("The MCP server forgets each session at once") from error
 
     def _begin(self) -> UpstreamSession:
-        """Shake hands, and return the session; one of the revision without a handshake where the server knows none."""
+        """Perform the handshake and return the session; one of the revision without a handshake if the server has
+        none."""
         params = {"protocolVersion": HANDSHAKES[0], "capabilities": {}, "clientInfo": _INFO}
         try:
             asked = self._numbered("initialize", params)
@@ -125,16 +125,14 @@ class McpClient:
             return UpstreamSession(STATELESS)
         revision, identifier = result.get("protocolVersion"), headers.get("Mcp-Session-Id", "")
         if revision not in HANDSHAKES:
-            raise McpServerFailed(
-                f"The MCP server speaks the revision {safe_words(revision, ())!r}, which is not known here"
-            )
+            raise McpServerFailed(f"The MCP server uses the unknown revision {safe_words(revision, ())!r}")
         if len(identifier) > MAX_SESSION_ID or not (identifier.isascii() and identifier.isprintable()):
-            raise McpServerFailed("The MCP server's session has an id that cannot be sent")
+            raise McpServerFailed("The MCP server sent an invalid session id")
         session = UpstreamSession(str(revision), identifier)
         _, taken = self._http.post(
             {"jsonrpc": "2.0", "method": "notifications/initialized"}, self._headers_of(session, "", {})
         )
-        # Whatever it says to that.
+        # The response is ignored.
         for _ in taken:
             break
         return session
@@ -161,7 +159,7 @@ class McpClient:
     def _answer_in(
         self, messages: Iterator[Message], number: object, headers: dict[str, str], on_progress: OnProgress | None
     ) -> Message:
-        """Return the result among the messages of an answer. Raises McpErrorAnswer for an error."""
+        """Return the result among an answer's messages. Raises McpErrorAnswer for an error."""
         asked = 0
         for count, message in enumerate(messages):
             if count > MAX_ASIDE:
@@ -175,7 +173,7 @@ class McpClient:
                 elif message["method"] == "notifications/progress" and on_progress is not None:
                     _report(message, number, on_progress, self._http.secrets)
                 continue
-            # An error to what could not be read has no number; this exchange has one request alone.
+            # An error about an unreadable request has no id; this exchange has only one request.
             if "error" in message:
                 raise error_answer(message["error"], self._http.secrets)
             if "result" in message and message.get("id") == number:
@@ -185,12 +183,12 @@ class McpClient:
         raise McpServerFailed("The MCP server's answer ended without a result")
 
     def _answer_back(self, message: Message, headers: dict[str, str]) -> None:
-        """Answer what a server asks its client: that it is there, and nothing else."""
+        """Answer a server's request: pings succeed, others are refused."""
         answer: Message = {"jsonrpc": "2.0", "id": message["id"]}
         if message["method"] == "ping":
             answer["result"] = {}
         else:
-            answer["error"] = {"code": _METHOD_NOT_FOUND, "message": "The client does not do this"}
+            answer["error"] = {"code": _METHOD_NOT_FOUND, "message": "The client does not support this"}
         with suppress(SessionGone):
             for _ in self._http.post(answer, headers)[1]:
                 break
@@ -212,14 +210,14 @@ class McpClient:
 
 
 def _in_header(name: str) -> str:
-    """Return a name as a header holds it: packed where it is not plain, or looks as if it were packed."""
+    """Return a name as a header value: encoded if it is not plain, or looks encoded."""
     if name.isascii() and name.isprintable() and not name.startswith(_PACKED):
         return name
     return f"{_PACKED}{b64encode(name.encode()).decode()}?="
 
 
 def _report(message: Message, number: object, on_progress: OnProgress, secrets: list[str]) -> None:
-    """Tell of progress that is this request's; what cannot be read is not told."""
+    """Report the request's progress; invalid messages are ignored."""
     params = message.get("params")
     if not isinstance(params, dict) or params.get("progressToken") != number:
         return

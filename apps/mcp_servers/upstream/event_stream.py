@@ -1,6 +1,6 @@
-"""Event stream of an MCP server (server-sent events): bytes as they arrive to the data of whole events.
+"""Event stream of an MCP server (server-sent events): from bytes to the data of complete events.
 
-Beside the gateway's own framing, which stands above this app. Must never know what the data means.
+The gateway's own framing is in a higher layer, which this app cannot import.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 
 def events(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the data of each event that has any; whoever gives the chunks bounds how many bytes there are.
+    """Yield the data of each event with data; the caller limits the number of bytes.
 
-    A stream that can be resumed begins with an event that has an id and nothing to say.
+    A resumable stream begins with an event that has an id and no data.
     """
     data: list[bytes] = []
     for line in _lines(chunks):
@@ -22,12 +22,12 @@ def events(chunks: Iterable[bytes]) -> Iterator[bytes]:
         elif line.startswith(b"data:"):
             data.append(line[5:].removeprefix(b" "))
     if any(data):
-        # Some forget the blank line at the end.
+        # Some servers omit the blank line at the end.
         yield b"\n".join(data)
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines without their ends, which are LF, CR or CRLF."""
+    """Yield lines without their endings: LF, CR or CRLF."""
     parts: list[bytes] = []
     after_cr = False
     for chunk in chunks:

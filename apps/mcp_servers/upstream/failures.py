@@ -1,4 +1,4 @@
-"""Failures of MCP servers, in words that hold no credential. Must never carry what a server was shown."""
+"""Failures of MCP servers; their messages contain no credentials."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 from apps.kernel.errors import ApiError
 from apps.kernel.redaction import redact
 
-# Characters of a server's own words that are told.
+# Characters of a server's message that are shown.
 MAX_TOLD: Final = 300
 
 
 class McpServerFailed(ApiError):
-    """An MCP server could not be reached, or did not answer as the protocol says."""
+    """An MCP server could not be reached, or violated the protocol."""
 
     status, type, code = 502, "upstream_error", "mcp_server_failed"
     from_provider = True
@@ -26,13 +26,13 @@ class McpServerTimeout(McpServerFailed):
 
 
 class McpServerRefused(McpServerFailed):
-    """An MCP server does not take the credentials that are registered for it."""
+    """An MCP server rejected its registered credentials."""
 
     code = "mcp_server_refused"
 
 
 class McpErrorAnswer(McpServerFailed):
-    """An MCP server answered with an error of JSON-RPC; `rpc_code` is the server's."""
+    """An MCP server answered with a JSON-RPC error; `rpc_code` is the server's."""
 
     code = "mcp_server_error"
 
@@ -42,12 +42,12 @@ class McpErrorAnswer(McpServerFailed):
 
 
 class SessionGone(Exception):
-    """The server no longer knows the session; another has to be begun."""
+    """The server no longer knows the session; begin a new one."""
 
 
 def safe_words(words: object, secrets: Iterable[str]) -> str:
-    """Return a server's words without credentials, on one line, cut to what can be shown."""
-    # The credentials first: what is cut must not leave half of one.
+    """Return a server's message without credentials, on one line, shortened for display."""
+    # Redact first: truncating could leave half of a credential.
     text = redact(words if isinstance(words, str) else "", secrets)
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:MAX_TOLD]
 

@@ -1,7 +1,6 @@
-"""One HTTP exchange with an MCP server: a message is sent, messages come back, within bounds of time and bytes.
+"""HTTP exchanges with an MCP server: sends a message, receives messages, with limits on time and bytes.
 
-The address was checked once and is called as it was checked; redirects are refused, as a credential goes along. Knows
-streamable HTTP. Must never know what the messages mean, nor send anything of the caller's.
+The address is resolved and checked once and called exactly so; redirects are refused, because credentials are sent.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from apps.mcp_servers.upstream.failures import (
     safe_words,
 )
 
-# Bytes of all that a server answers to one piece of work, and of what it says with an error.
+# Bytes of all answers in one operation, and of an error's body.
 MAX_ANSWER: Final = 4 * 1024 * 1024
 MAX_REFUSAL: Final = 8_192
 # Seconds to connect.
@@ -42,10 +41,10 @@ Message = dict[str, Any]
 
 
 class McpTarget(msgspec.Struct, frozen=True):
-    """A server to be asked: its address, its credentials, seconds for all of a piece of work.
+    """A server to call: its address, its credentials, the seconds for one operation.
 
-    `cdn_loop` is the value of the header by which this deployment recognizes its own requests, `owner` the organization
-    whose server it is.
+    `cdn_loop` is the header value by which this deployment recognizes its own requests, `owner` the organization of the
+    server.
     """
 
     url: str
@@ -56,7 +55,7 @@ class McpTarget(msgspec.Struct, frozen=True):
 
 
 class HttpExchange:
-    """The exchanges of one piece of work with one server. Raises McpServerFailed unless told otherwise."""
+    """The exchanges of one operation with a server. Methods raise McpServerFailed unless noted."""
 
     def __init__(self, target: McpTarget) -> None:
         self._target = target
@@ -72,7 +71,7 @@ class HttpExchange:
             {
                 **target.credentials.presented,
                 "Accept": f"{_JSON}, {_EVENTS}",
-                # What is packed may be any number of bytes.
+                # Compressed answers could expand to any size.
                 "Accept-Encoding": "identity",
                 "User-Agent": "model-gateway",
                 **({"CDN-Loop": target.cdn_loop} if target.cdn_loop else {}),
@@ -81,7 +80,7 @@ class HttpExchange:
 
     @property
     def secrets(self) -> list[str]:
-        """What must not be in anything that is told."""
+        """The values to redact in messages."""
         return self._target.credentials.secrets
 
     def close(self) -> None:
@@ -89,10 +88,9 @@ class HttpExchange:
         self._session.close()
 
     def post(self, message: Message, headers: Mapping[str, str]) -> tuple[Mapping[str, str], Iterator[Message]]:
-        """Send a message; return the answer's headers and the messages in it, none where it was only taken.
+        """Send a message; return the answer's headers and its messages, none if it was only accepted.
 
-        The messages are read as they are asked for. Raises SessionGone where the answer is 404 to a request of a
-        session.
+        Messages are read lazily. Raises SessionGone if a request with a session gets 404.
         """
         body = msgspec.json.encode(message)
         with self._in_time():
@@ -118,7 +116,7 @@ class HttpExchange:
         return response.headers, self._messages(response, content_type)
 
     def delete(self, headers: Mapping[str, str], seconds: float) -> None:
-        """End a session at the server; whatever becomes of it is the server's own affair."""
+        """End a session at the server; errors are ignored."""
         try:
             with gevent.Timeout(seconds, requests.Timeout()):
                 self._session.delete(
@@ -133,7 +131,7 @@ class HttpExchange:
 
     @contextmanager
     def _in_time(self) -> Iterator[None]:
-        """Let what waits for the server wait no longer than there is time. Raises McpServerFailed."""
+        """Limit waiting for the server to the remaining time. Raises McpServerFailed."""
         left = self._seconds_left
         if left <= 0:
             raise self._late()
@@ -143,14 +141,14 @@ class HttpExchange:
         except (requests.Timeout, TimeoutError) as error:
             raise self._late() from error
         except (requests.RequestException, HTTPError, OSError) as error:
-            # Its words may quote the address with what stands in its query.
+            # The message may quote the address with its query.
             raise McpServerFailed("The MCP server could not be reached") from error
 
     def _late(self) -> McpServerTimeout:
         return McpServerTimeout(f"The MCP server did not answer within {self._target.seconds:g} s")
 
     def _pieces(self, response: requests.Response) -> Iterator[bytes]:
-        """Yield the answer's bytes as they arrive, no more than there may be."""
+        """Yield the answer's bytes as they arrive, up to the limit."""
         try:
             while True:
                 with self._in_time():
@@ -177,7 +175,7 @@ class HttpExchange:
             raise McpServerFailed("The MCP server answered with neither JSON nor an event stream")
 
     def _error_of(self, response: requests.Response) -> Message:
-        """Return the JSON-RPC error that came with a status of failure. Raises McpServerFailed where there is none."""
+        """Return the JSON-RPC error in a failed response. Raises McpServerFailed if there is none."""
         with self._in_time():
             body = response.raw.read(MAX_REFUSAL, decode_content=True)
         response.close()
@@ -190,7 +188,7 @@ class HttpExchange:
         return message
 
     def _read(self, data: bytes) -> Iterator[Message]:
-        """Yield the messages in one piece of JSON, without the credentials that the server was shown."""
+        """Yield the messages in a piece of JSON, with credentials redacted."""
         for message in _decoded(data):
             yield self._mask.value(message)
 
@@ -201,14 +199,14 @@ class HttpExchange:
         words = safe_words(error.get("message") if isinstance(error, dict) else error, self.secrets)
         said = f": {words}" if words else ""
         if status in {401, 403}:
-            return McpServerRefused(f"The MCP server does not take its registered credentials ({status}{said})")
+            return McpServerRefused(f"The MCP server rejected its registered credentials ({status}{said})")
         if 300 <= status < 400:
-            return McpServerFailed("The MCP server redirects, which is not followed: register its own address")
+            return McpServerFailed("The MCP server redirects, which is not followed: register the final address")
         return McpServerFailed(f"The MCP server answered {status}{said}")
 
 
 def _decoded(data: bytes) -> Iterator[Message]:
-    """Yield the messages in one piece of JSON: one, or a list of them. Raises McpServerFailed."""
+    """Yield the messages in a piece of JSON: one, or a list. Raises McpServerFailed."""
     try:
         value = decode_within(data, _BOUNDS)
     except OutOfBounds as error:
@@ -217,5 +215,5 @@ def _decoded(data: bytes) -> Iterator[Message]:
         raise McpServerFailed("The MCP server's answer is not valid JSON") from error
     for message in value if isinstance(value, list) else [value]:
         if not isinstance(message, dict):
-            raise McpServerFailed("The MCP server's answer is not a message of JSON-RPC")
+            raise McpServerFailed("The MCP server's answer is not a JSON-RPC message")
         yield message

@@ -1,6 +1,6 @@
-"""Tools and results as MCP servers tell them, read into values: what the protocol knows, and no more. Pure.
+"""Parses tools and results of MCP servers; unknown fields are dropped. Pure.
 
-Pictures that a server names by address and metadata of its own are left out: clients would load and follow them.
+Icons by address and metadata of the server are dropped, because clients would load and follow them.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from apps.mcp_servers.upstream.failures import McpServerFailed
 MAX_TOOLS, MAX_NAME, MAX_BLOCKS = 500, 128, 1_000
 _MEMBERS: Final = ("title", "description", "outputSchema", "annotations")
 _TYPES: Final = {"title": str, "description": str, "outputSchema": dict, "annotations": dict}
-# What a client does with an answer that wants something of it first (revision 2026-07-28), which this one cannot.
+# Results that are complete; others need input from the client first (revision 2026-07-28), which is not supported.
 _COMPLETE: Final = frozenset({None, "complete"})
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A tool: its name, and its whole definition as clients are told it, the name included."""
+    """A tool: its name, and its complete definition for clients, including the name."""
 
     name: str
     definition: dict[str, Any]
 
 
 class ToolAnswer(msgspec.Struct, frozen=True):
-    """What a tool said: blocks of content, a value where it has one, and whether it failed in its own words."""
+    """A tool's answer: content blocks, structured data if any, and whether the tool reported an error."""
 
     content: list[dict[str, Any]]
     structured: dict[str, Any] | None = None
@@ -36,33 +36,33 @@ class ToolAnswer(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What its blocks of text say, together."""
+        """The text of its blocks, joined."""
         texts = (block.get("text") for block in self.content if block.get("type") == "text")
         return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def read_tools(page: dict[str, Any]) -> Iterator[Tool]:
-    """Yield the tools on a page of a list that can be called. Raises McpServerFailed where there is no list.
+    """Yield the callable tools on a page of a list. Raises McpServerFailed if there is no list.
 
-    A tool that must be called as a task (revision 2025-11-25) is left out: calls here ask for none.
+    A tool that must be called as a task (revision 2025-11-25) is dropped, because tasks are not supported.
     """
     listed = page.get("tools")
     if not isinstance(listed, list):
-        raise McpServerFailed("The MCP server's list of tools is none")
+        raise McpServerFailed("The MCP server's list of tools is invalid")
     for one in listed:
         if isinstance(one, dict) and _is_name(one.get("name")) and not _demands_task(one):
             yield Tool(one["name"], _definition_of(one))
 
 
 def read_result(result: dict[str, Any]) -> ToolAnswer:
-    """Return what a tool said. Raises McpServerFailed where that is no result of a tool."""
+    """Return a tool's answer. Raises McpServerFailed for an invalid result."""
     if result.get("resultType") not in _COMPLETE:
-        raise McpServerFailed("The MCP server asks its user for something first, which is not passed on")
+        raise McpServerFailed("The MCP server requests input from the user, which is not supported")
     if "task" in result and "content" not in result:
-        raise McpServerFailed("The MCP server answers with a task, which was not asked for")
+        raise McpServerFailed("The MCP server answered with a task, which was not requested")
     content, structured = result.get("content", []), result.get("structuredContent")
     if not isinstance(content, list) or not all(_is_block(block) for block in content):
-        raise McpServerFailed("The MCP server's result has content that cannot be read")
+        raise McpServerFailed("The MCP server's result has invalid content")
     if len(content) > MAX_BLOCKS:
         raise McpServerFailed(f"The MCP server's result has more than {MAX_BLOCKS} blocks", code="mcp_answer_too_large")
     if structured is not None and not isinstance(structured, dict):

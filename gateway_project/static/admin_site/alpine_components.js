@@ -1,7 +1,7 @@
 // Components of the operators' pages, for Alpine's build without eval: its parser reads neither globals, arrow
 // functions nor several statements, so everything that attributes name is registered here.
 document.addEventListener("alpine:init", () => {
-  // The theme gives lists of rows, in forms that hide fields, an expression with jQuery; it passes on what was chosen.
+  // The theme gives lists of rows, in forms that hide fields, an expression with jQuery; this passes the choice on.
   for (const list of document.querySelectorAll("select[x-init*='django.jQuery']")) {
     list.removeAttribute("x-init");
     django.jQuery(list).on("select2:select select2:clear", () => list.dispatchEvent(new Event("change")));

@@ -42,7 +42,7 @@ def test_in_the_last_turn_no_tool_may_be_called(
 def test_calls_have_a_limit_of_all_turns_together(
     caller: Caller, mcp_server: StandIn, tickets: McpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "MOST_CALLS", 1)
+    monkeypatch.setattr(loop, "MAX_CALLS", 1)
     response = told(caller, 'tickets__echo({"n": 1}) tickets__add({"n": 2})').json()
     refused = response["output"][2]
     assert (refused["status"], refused["error"]["code"]) == ("failed", 400)

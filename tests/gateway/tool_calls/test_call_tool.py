@@ -317,7 +317,7 @@ class TestFailures:
         self, caller: Caller, mcp_server: StandIn
     ) -> None:
         register(caller, mcp_server, encrypted_credentials=b"lost")
-        with pytest.raises(ApiError, match="No key of ENCRYPTION_KEYS"):
+        with pytest.raises(ApiError, match="No key in ENCRYPTION_KEYS"):
             call(caller)
         assert mcp_server.asked == []
 

@@ -1,4 +1,4 @@
-"""A small WSGI application that tells what it was asked. Knows WSGI; of the gateway only what refusals need: routes."""
+"""A small WSGI application that tells what it was asked."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_a_flood_is_begun_a_few_each_turn_and_all_of_it_in_the_end(listener: soc
 def test_too_many_that_wait_stay_in_the_systems_queue(
     listener: socket.socket, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway_project.http.acceptor._MOST_WAITING", 10)
+    monkeypatch.setattr("gateway_project.http.acceptor._MAX_WAITING", 10)
     clients = connected(listener, 30)
     served.acceptor._do_read()
     assert (count_queued(listener), served.begun) == (20, [])

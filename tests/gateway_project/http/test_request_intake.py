@@ -166,7 +166,7 @@ def test_a_bucket_lets_through_all_that_the_exact_count_allows() -> None:
 
 
 def test_forgetting_addresses_keeps_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway_project.http.address_rate_limiter._MOST_ADDRESSES", 2)
+    monkeypatch.setattr("gateway_project.http.address_rate_limiter._MAX_ADDRESSES", 2)
     throttle = AddressRateLimiter(Clock())
     for _ in range(60):
         throttle.count_try("a")

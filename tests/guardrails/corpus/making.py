@@ -1,7 +1,4 @@
-"""Texts made by rule from the written ones: the same words encoded, hidden, or buried in something long.
-
-Knows ways to disguise a text. Must never know what a rule looks for.
-"""
+"""Texts made by rule from the written ones: the same words encoded, hidden, or buried in something long."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Texts with personal data and secrets made by rule: valid numbers in many ways of writing, each with a twin that
 is none.
 
-Knows check digits and issuers' forms by making them, never by the rules that are measured. The same seed makes
-the same texts.
+The same seed makes the same texts.
 """
 
 from __future__ import annotations

@@ -163,10 +163,10 @@ def test_a_failure_of_the_tools_own_is_an_answer(mcp_server: StandIn) -> None:
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        ({"content": "hello"}, "content that cannot be read"),
-        ({"content": ["hello"]}, "content that cannot be read"),
+        ({"content": "hello"}, "invalid content"),
+        ({"content": ["hello"]}, "invalid content"),
         ({"task": {"taskId": "t-1", "status": "working"}}, "answers with a task"),
-        ({"content": [], "resultType": "input_required"}, "asks its user for something first"),
+        ({"content": [], "resultType": "input_required"}, "requests input from the user"),
     ],
 )
 def test_a_result_that_is_none_is_refused(mcp_server: StandIn, result: dict[str, Any], words: str) -> None:

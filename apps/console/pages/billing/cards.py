@@ -1,6 +1,6 @@
-"""Cards: entered on the payment processor's own page, which leads back here; made the default; removed.
+"""Cards: add one on the payment processor's page, make one the default, remove one.
 
-No page of ours ever sees a card's number, and none loads anything of the processor's.
+Our pages never see card numbers and load nothing from the processor.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from django.urls import path, reverse
 
 from apps.billing import cards
 from apps.billing.access import access_payment_method
+from apps.billing.models import PaymentMethod
 from apps.billing.payment_errors import worded
 from apps.console.forms import attempt
 from apps.console.pages.billing.payments import show_billing
@@ -21,13 +22,13 @@ from apps.console.workspace import Workspace
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.organizations.models import Role
 
-# Characters of the id of a page of the processor's.
+# Characters of the id of the processor's page.
 _MAX_PAGE = 200
 
 
 @workspace_page("POST", needs=Role.OWNER)
 def new_card(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Lead to the processor's page: by a link and not a redirect, which the policy of pages keeps forms from."""
+    """Show a link to the processor's page; the content security policy does not let a form redirect there."""
     where = {"organization_id": workspace.organization.id}
     returning = f"{settings.PUBLIC_URL}{reverse('console:card_entered', kwargs=where)}?page={{CHECKOUT_SESSION_ID}}"
     leaving = f"{settings.PUBLIC_URL}{reverse('console:billing', kwargs=where)}"
@@ -44,7 +45,7 @@ def new_card(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 @workspace_page(needs=Role.OWNER)
 def card_entered(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Keep the card that was entered on the processor's page. Coming back twice keeps it once."""
+    """Save the card from the processor's page. Coming back twice saves it once."""
     page = request.GET.get("page", "")
     try:
         if not 0 < len(page) <= _MAX_PAGE or not page.replace("_", "").isalnum():
@@ -52,7 +53,7 @@ def card_entered(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         with worded():
             card = cards.fetch_from_page(workspace.organization, page)
             kept = cards.keep(workspace.organization, card)
-        messages.success(request, f"The card {kept} was added.")
+        messages.success(request, f"{_name_of(kept)} was added.")
     except ApiError as error:
         messages.error(request, error.message)
     return back_to("billing", workspace)
@@ -60,23 +61,23 @@ def card_entered(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 @workspace_page("POST", needs=Role.OWNER)
 def default_card(request: HttpRequest, workspace: Workspace, card_id: str) -> HttpResponse:
-    """Let a card be the one that is charged."""
+    """Make a card the default."""
     row = access_payment_method(workspace.user, str(workspace.organization.id), card_id)
 
     def change() -> str:
         with worded():
-            return str(cards.make_default(row))
+            return _name_of(cards.make_default(row))
 
     changed, form = attempt(request, change)
     if changed is None:
         return show_billing(request, workspace, cards=form)
-    messages.success(request, f"The card {changed} is charged from now on.")
+    messages.success(request, f"{changed} is now the default card.")
     return back_to("billing", workspace)
 
 
 @workspace_page("POST", needs=Role.OWNER)
 def remove_card(request: HttpRequest, workspace: Workspace, card_id: str) -> HttpResponse:
-    """Forget a card."""
+    """Remove a card."""
     row = access_payment_method(workspace.user, str(workspace.organization.id), card_id)
 
     def remove() -> bool:
@@ -87,8 +88,12 @@ def remove_card(request: HttpRequest, workspace: Workspace, card_id: str) -> Htt
     removed, form = attempt(request, remove)
     if removed is None:
         return show_billing(request, workspace, cards=form)
-    messages.success(request, f"The card {row} was removed.")
+    messages.success(request, f"{_name_of(row)} was removed.")
     return back_to("billing", workspace)
+
+
+def _name_of(card: PaymentMethod) -> str:
+    return f"{card.brand.title()} ending in {card.last_four}"
 
 
 _HERE = "o/<str:organization_id>/billing/cards"

@@ -1,6 +1,6 @@
-"""Confirming a payment: where a card's bank asks for its holder, on the bank's own page, which leads back here.
+"""Payment confirmation (3-D Secure): leads to the page of the card's bank and back.
 
-Knows the way there and back. Must never decide whether something was paid: the payment processor says so.
+The payment processor decides whether the payment succeeded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from apps.organizations.models import Role
 
 @workspace_page("POST", needs=Role.OWNER)
 def confirm(request: HttpRequest, workspace: Workspace, transaction_id: str) -> HttpResponse:
-    """Lead to the bank's page: by a link and not a redirect, which the policy of pages keeps forms from."""
+    """Show a link to the bank's page; the content security policy does not let a form redirect there."""
     row = access_top_up(workspace.user, str(workspace.organization.id), transaction_id)
     where = {"organization_id": workspace.organization.id, "transaction_id": row.id}
     returning = f"{settings.PUBLIC_URL}{reverse('console:payment_confirmed', kwargs=where)}"
@@ -47,7 +47,7 @@ def confirm(request: HttpRequest, workspace: Workspace, transaction_id: str) -> 
 
 @workspace_page(needs=Role.OWNER)
 def confirmed(request: HttpRequest, workspace: Workspace, transaction_id: str) -> HttpResponse:
-    """Ask the processor what became of the payment, whoever comes here and however often."""
+    """Fetch the payment's state from the processor. Safe to open by anyone and repeatedly."""
     row = access_top_up(workspace.user, str(workspace.organization.id), transaction_id)
     try:
         with worded():
@@ -59,7 +59,7 @@ def confirmed(request: HttpRequest, workspace: Workspace, transaction_id: str) -
 
 
 def _recovered(row: Transaction) -> Transaction:
-    """Return the payment as the processor has it by now."""
+    """Return the payment in the processor's current state."""
     return topup.recover(row) if row.status == Transaction.Status.PENDING else row
 
 

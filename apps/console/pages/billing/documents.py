@@ -1,4 +1,4 @@
-"""What is printed: the invoice of a payment, the statement of a month."""
+"""Printable documents: the invoice of a payment, the statement of a month."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from apps.organizations.models import Role
 
 @workspace_page(needs=Role.ADMIN)
 def invoice(request: HttpRequest, workspace: Workspace, transaction_id: str) -> HttpResponse:
-    """Show the invoice of a payment, which is issued when it is first asked for."""
+    """Show the invoice of a payment, which is issued when first opened."""
     row = find_paid(workspace.organization, transaction_id)
     issued = issue(row)
     related = row.related_transaction
@@ -44,7 +44,7 @@ def invoice(request: HttpRequest, workspace: Workspace, transaction_id: str) -> 
 
 @workspace_page(needs=Role.ADMIN)
 def statement(request: HttpRequest, workspace: Workspace, month: str) -> HttpResponse:
-    """Show what was used and paid in a month (UTC)."""
+    """Show a month's usage and payments (UTC)."""
     organization, now = workspace.organization, timezone.now()
     window = days_of(read_month(month, organization, now))
     found = find_usage(ActivityScope(frozenset({organization.id})), window, "model")
@@ -71,7 +71,7 @@ def statement(request: HttpRequest, workspace: Workspace, month: str) -> HttpRes
 
 
 def _by_name(found: list[UsageSum]) -> list[UsageSum]:
-    """Return the usage of a month's models, dearest first."""
+    """Return the usage of a month by model, most expensive first."""
     whole: dict[str, UsageSum] = {}
     for one in found:
         before = whole.get(one.name) or UsageSum(None, one.name, 0, 0, 0, 0, Decimal(0))

@@ -1,7 +1,7 @@
-"""Billing's main page, and what is paid from it: top-ups, automatic ones, the subscription.
+"""The billing page: top-ups, automatic top-up, the subscription.
 
-What asks the payment processor is done outside of a transaction, under a key of the form's own: a form that is sent
-twice is one payment.
+Calls to the payment processor run outside transactions, under an idempotency key of the form: a form submitted twice
+is one payment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from apps.organizations.actions import change_organization
 from apps.organizations.models import Plan, Role
 from apps.organizations.serializers import OrganizationChangesShape
 
-# Transactions on the main page; the rest are on pages of their own.
+# Transactions on the main page; the rest are paginated separately.
 LATEST = 8
 _DETAILS = frozenset({"billing_email", "billing_company", "billing_address", "billing_tax_id"})
 _AUTOMATIC = frozenset({"auto_top_up_enabled", "auto_top_up_threshold", "auto_top_up_amount"})
@@ -43,12 +43,12 @@ _AUTOMATIC = frozenset({"auto_top_up_enabled", "auto_top_up_threshold", "auto_to
 
 @workspace_page(needs=Role.ADMIN)
 def billing(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show balance, cards and what was paid."""
+    """Show balance, cards and payments."""
     return show_billing(request, workspace)
 
 
 def show_billing(request: HttpRequest, workspace: Workspace, **forms: Form) -> HttpResponse:
-    """Return the main page; `forms` are those that were refused, by name."""
+    """Return the main page; `forms` are the refused ones, by name."""
     organization = workspace.organization
     organization.refresh_from_db()
     account = BillingAccount.objects.filter(organization=organization).first()
@@ -98,7 +98,7 @@ def transactions(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 @workspace_page("POST", needs=Role.OWNER)
 def top_up(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Charge the default card and add credits; the same form again is the same payment."""
+    """Charge the default card and add credits; a resubmitted form is the same payment."""
     organization = workspace.organization
 
     def pay() -> topup.TopUpResult:
@@ -118,47 +118,52 @@ def top_up(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 @workspace_page("POST", needs=Role.OWNER)
 def automatic(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Switch automatic top-ups on or off, and set their bounds."""
-    return _change(request, workspace, _AUTOMATIC, "automatic", "Automatic top-ups are saved.")
+    """Turn automatic top-up on or off, and set its limits."""
+    return _change(request, workspace, _AUTOMATIC, "automatic", "Automatic top-up was saved.")
 
 
 @workspace_page("POST", needs=Role.OWNER)
 def details(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Change what invoices to come say of the organization."""
-    return _change(request, workspace, _DETAILS, "details", "Billing details are saved; invoices to come have them.")
+    """Change the billing details for future invoices."""
+    return _change(request, workspace, _DETAILS, "details", "Billing details were saved for future invoices.")
 
 
 @workspace_page("POST", needs=Role.OWNER)
 def subscribe(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Begin the pro plan, or go on with one that was cancelled."""
+    """Start the pro plan, or resume a cancelled one."""
     key = once_key(request, workspace.user)
     return _do(
-        request, workspace, lambda: subscription.start(workspace.organization, key), "Your subscription is under way."
+        request,
+        workspace,
+        lambda: subscription.start(workspace.organization, key),
+        "You subscribed to the pro plan. It starts once the payment is confirmed.",
     )
 
 
 @workspace_page("POST", needs=Role.OWNER)
 def unsubscribe(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Let the pro plan end with what is paid for."""
+    """Cancel the pro plan at the end of the paid period."""
     return _do(
         request,
         workspace,
         lambda: subscription.cancel(workspace.organization),
-        "The subscription ends with the period that is paid for.",
+        "The subscription ends with the paid period.",
     )
 
 
 def tell_top_up(request: HttpRequest, result: topup.TopUpResult) -> None:
-    """Tell the next page what has become of a top-up."""
+    """Add a message with the result of a top-up for the next page."""
     row = result.transaction
     if row.status == Transaction.Status.COMPLETED:
         messages.success(request, format_html("{} were added to your credits.", usd(row.credit_amount)))
     elif row.status == Transaction.Status.FAILED:
-        messages.error(request, f"Nothing was paid. {row.description}.")
+        messages.error(request, f"Nothing was charged. {row.description}.")
     elif result.client_secret:
-        messages.warning(request, "Your bank asks you to confirm this payment: press Confirm below. Nothing was added.")
+        messages.warning(
+            request, "Your bank asks you to confirm this payment: press Confirm below. No credits were added yet."
+        )
     else:
-        messages.warning(request, "The payment is under way. The credits appear here once it is confirmed.")
+        messages.warning(request, "The payment is being processed. The credits appear here once it is confirmed.")
 
 
 def _do(request: HttpRequest, workspace: Workspace, work: Callable[[], object], done: str) -> HttpResponse:

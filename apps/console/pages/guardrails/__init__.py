@@ -1,4 +1,4 @@
-"""Guardrails: what is in force, rules of one's own, a text tried out, violations."""
+"""Guardrails: settings, custom rules, a trial of a text, violations."""
 
 from __future__ import annotations
 

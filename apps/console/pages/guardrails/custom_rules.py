@@ -1,4 +1,4 @@
-"""Rules of one's own: list, add, change, remove; a form of its own for each type."""
+"""Custom rules: list, add, change, remove; each type has its own form."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ TYPES: Final = {
     "custom_regex": "Regular expression",
     "topic_restriction": "Topics",
 }
-# Of each type: the fields of its configuration, and how a form writes each: lines of texts, a flag, a text.
+# For each type, the fields of its configuration and their form of input: lines of text, a flag, a text.
 _FIELDS: Final[dict[str, dict[str, str]]] = {
     "blocked_terms": {"terms": "lines", "matchType": "text", "caseSensitive": "flag"},
     "custom_regex": {"pattern": "text"},
     "topic_restriction": {"blockedTopics": "lines", "allowedTopics": "lines", "language": "text"},
 }
-# Of a rule that is new.
+# Priority of a new rule.
 NEW_PRIORITY: Final = 100
 MATCHES: Final = (("contains", "Anywhere in the text"), ("exact", "As whole words"), ("regex", "As expressions"))
 
 
 @guarded_page()
 def custom_rules(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """List the organization's own rules, in the order in which they are looked at."""
+    """List the organization's custom rules in order of evaluation."""
     rules = [(rule, TYPES.get(rule.type, rule.type)) for rule in list_custom_rules(workspace.organization.id)]
     return show_tab(request, "custom_rules", workspace, tab="custom_rules", rules=rules, types=TYPES.items())
 
 
 @guarded_page("GET", "POST")
 def new_rule(request: HttpRequest, workspace: Workspace, kind: str) -> HttpResponse:
-    """Add a rule of a type."""
+    """Add a rule of one type."""
     if kind not in TYPES:
         raise NotFound("There is no such type of rule")
     form = Form()
@@ -89,7 +89,7 @@ def one_rule(request: HttpRequest, workspace: Workspace, rule_id: str) -> HttpRe
 
 @guarded_page("POST")
 def delete_rule(request: HttpRequest, workspace: Workspace, rule_id: str) -> HttpResponse:
-    """Remove a rule; what it found stays."""
+    """Remove a rule; its findings stay."""
     rule = access_custom_rule(workspace.user, str(workspace.organization.id), rule_id)
     actions.delete_rule(rule=rule)
     messages.success(request, f"The rule {rule.name} was removed.")
@@ -97,7 +97,7 @@ def delete_rule(request: HttpRequest, workspace: Workspace, rule_id: str) -> Htt
 
 
 def _config(said: QueryDict, kind: str) -> dict[str, Any]:
-    """Return the configuration that a form of this type stands for."""
+    """Return the configuration in a form of this type."""
     config: dict[str, Any] = {}
     for name, how in _FIELDS[kind].items():
         text = (said.getlist(name) or [""])[-1]
@@ -111,7 +111,7 @@ def _config(said: QueryDict, kind: str) -> dict[str, Any]:
 
 
 def _changed(rule: CustomRule, said: QueryDict) -> dict[str, Any]:
-    """Return a rule's configuration with what a form says of it; synonyms of topics that are left stay."""
+    """Return a rule's configuration with the changes of a form; synonyms of unchanged topics stay."""
     config = _config(said, rule.type)
     if rule.type == "topic_restriction":
         names = {name_of(topic) for topics in (config["blockedTopics"], config["allowedTopics"]) for topic in topics}

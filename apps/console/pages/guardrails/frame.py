@@ -1,4 +1,4 @@
-"""What the pages of guardrails share: their tabs, and what they show on a plan that has none."""
+"""Shared frame of the guardrails pages: their tabs, and the page for plans without guardrails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _View = Callable[Concatenate[HttpRequest, Workspace, ...], HttpResponse]
 def guarded_page(*methods: str) -> Callable[[_View], Callable[..., Any]]:
     """Make a view a page of an organization whose guardrails the visitor may manage.
 
-    On a plan without guardrails every one of them shows the page that says so; forms raise Forbidden there.
+    On a plan without guardrails all pages show that they need another plan; forms raise Forbidden.
     """
 
     def decorate(view: _View) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""What is in force: on or off, each system rule with its action, files, answers."""
+"""Guardrail settings: on or off, each system rule with its action, files, answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FLAGS = {"true": True, "false": False}
 
 @guarded_page("GET", "POST")
 def guardrails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show what is in force, and change it."""
+    """Show the settings, and change them."""
     form = Form()
     if request.method == "POST":
         changed, form = attempt(
@@ -36,14 +36,14 @@ def guardrails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
             ),
         )
         if changed is not None:
-            messages.success(request, "Saved; requests to come are held against it within a second.")
+            messages.success(request, "Saved. Takes effect within a second.")
             return back_to("guardrails", workspace)
     row = GuardrailConfig.objects.filter(organization=workspace.organization).first()
     shown = row or GuardrailConfig()
     states = system_rule_states(shown)
     if shown.pii_action is not None:
         states[PII_RULE] = {**states[PII_RULE], "action": shown.pii_action}
-    # What a form that was refused said of the rules stands there still.
+    # After a refused form, its rules are shown as submitted.
     said = _rules_said(request)
     return show_tab(
         request,
@@ -62,14 +62,14 @@ def guardrails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 @guarded_page("POST")
 def reset(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Return everything to its defaults; rules of one's own stay."""
+    """Reset system rules to their defaults; custom rules stay."""
     actions.reset_config(organization=workspace.organization)
-    messages.success(request, "Everything is as it was at first; your own rules are as they were.")
+    messages.success(request, "System rules were reset to defaults. Your custom rules are unchanged.")
     return back_to("guardrails", workspace)
 
 
 def _given(request: HttpRequest) -> dict[str, Any]:
-    """Return the fields that a form cannot write as JSON: rules by name, a number that need not be whole."""
+    """Return the fields that a form cannot write as JSON: rules by name, and a number that may have a fraction."""
     rules = _rules_said(request)
     given: dict[str, Any] = {"systemRules": rules} if rules else {}
     if "maxFileSizeMb" in request.POST:
@@ -80,7 +80,7 @@ def _given(request: HttpRequest) -> dict[str, Any]:
 
 
 def _number(text: str) -> float | str:
-    """Return a number as JSON may have it; what is none stays text, which the shape refuses."""
+    """Return a number as JSON holds it; other text stays text, which the serializer rejects."""
     try:
         number = float(text)
     except ValueError:
@@ -89,7 +89,7 @@ def _number(text: str) -> float | str:
 
 
 def _rules_said(request: HttpRequest) -> dict[str, dict[str, Any]]:
-    """Return what the form says of each rule, by its id: `rule.<id>.<enabled, action or observe>`."""
+    """Return the form's values for each rule by id: `rule.<id>.<enabled, action or observe>`."""
     rules: dict[str, dict[str, Any]] = {}
     for name, values in request.POST.lists():
         prefix, _, rest = name.partition(".")

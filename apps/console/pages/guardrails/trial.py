@@ -1,4 +1,4 @@
-"""A text tried out: what the rules would do with it, and where; nothing of it is kept."""
+"""Tries a text against all rules and shows each finding; nothing is stored."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from apps.console.workspace import Workspace
 from apps.guardrails.serializers import TriedContentShape
 from apps.guardrails.trial import TrialResult, try_guardrails
 
-# Characters of the text that are shown again with what was found in them.
-MOST_SHOWN = 20_000
+# Characters of the text that are shown again with the findings.
+MAX_SHOWN = 20_000
 
 
 @guarded_page("GET", "POST")
 def try_text(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Ask for a text, and show what was found in it."""
+    """Show the form and the findings."""
     form, result, pieces = Form(), None, []
     if request.method == "POST":
         content = request.POST.get("content", "").replace("\r\n", "\n")
@@ -32,7 +32,7 @@ def try_text(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         result, form = attempt(request, work)
         if result is not None:
             form = Form({"content": content})
-            pieces = list(cut(content[:MOST_SHOWN], result.places))
+            pieces = list(cut(content[:MAX_SHOWN], result.places))
     return show_tab(
         request,
         "trial",
@@ -46,7 +46,7 @@ def try_text(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 
 def cut(text: str, places: list[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
-    """Yield the text in pieces, each with whether something was found there."""
+    """Yield the text in pieces, each with whether it is part of a finding."""
     at = 0
     for start, end in places:
         if start >= len(text):

@@ -1,4 +1,4 @@
-"""Request logs: list, filters, one request whole, export."""
+"""Request logs: list, filters, one request, export."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from apps.logs.search import find_page, find_row, find_used_models
 from apps.logs.serializers import LOG_FIELDS, LogsExportQuery, LogsQuery, entry_of, filters_of, requested_ids_of
 from apps.logs.views import download
 
-# How a request ended, in the words of the log and in people's.
+# Finish reasons, as stored and as shown.
 ENDS = (
     ("completed", "Completed"),
     ("tool_calls", "Asked for tools"),
@@ -40,15 +40,15 @@ ENDS = (
     ("canceled", "Client left"),
     ("unknown", "Unknown"),
 )
-# Keys that a list to choose from names at most; others are found by a link from their page.
-MOST_KEYS = 200
-# What an answer's id has before the log's.
+# Keys in the filter's list; others are reached by a link from their page.
+MAX_KEYS = 200
+# Prefix of answer ids.
 ANSWER_ID = "gen-"
 
 
 @workspace_page()
 def logs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """List requests, newest first, those that the filters leave."""
+    """List requests that match the filters, newest first."""
     rows: list[LogRow] = []
     form, following, begins = Form(_shown(request.GET)), None, None
     try:
@@ -96,7 +96,7 @@ def logs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 @workspace_page()
 def export(request: HttpRequest, workspace: Workspace) -> HttpResponseBase:
-    """Send all requests that the filters leave as a file, as `GET /logs/export` does."""
+    """Export all requests that match the filters as a file, like `GET /logs/export`."""
     query = read_query(request, LogsExportQuery, orgId=str(workspace.organization.id))
     scope = access_logs(_scope(workspace), requested_ids_of(query))
     pages = find_pages(scope, filters_of(query), ascending=query["order_by"] == "createdAt_asc")
@@ -105,7 +105,7 @@ def export(request: HttpRequest, workspace: Workspace) -> HttpResponseBase:
 
 @workspace_page()
 def one_log(request: HttpRequest, workspace: Workspace, log_id: str) -> HttpResponse:
-    """Show one request whole."""
+    """Show one request."""
     identifier = find_id(log_id)
     row = None if identifier is None else find_row(_of_organization(workspace), identifier)
     if row is None:
@@ -125,7 +125,7 @@ def one_log(request: HttpRequest, workspace: Workspace, log_id: str) -> HttpResp
 
 
 def _with_end(row: LogRow) -> LogRow:
-    """Return a row with how it ended, in words."""
+    """Return a row with its finish reason as text."""
     end = row["unified_finish_reason"] or "unknown"
     return {**row, "end": dict(ENDS).get(end, end)}
 
@@ -139,7 +139,7 @@ def _of_organization(workspace: Workspace) -> LogScope:
 
 
 def _find_by_id(workspace: Workspace, wanted: str) -> UUID:
-    """Return the id in the log of what a client was told as the id of its answer. Raises InvalidRequest."""
+    """Return the log id of an answer id. Raises InvalidRequest."""
     identifier = find_id(wanted.removeprefix(ANSWER_ID))
     if identifier is None or find_row(_of_organization(workspace), identifier) is None:
         raise InvalidRequest("No request in the log has this id; it may be past its retention", param="id")
@@ -147,10 +147,10 @@ def _find_by_id(workspace: Workspace, wanted: str) -> UUID:
 
 
 def _keys(workspace: Workspace, chosen: str) -> list[tuple[UUID, str]]:
-    """Return the organization's keys to choose from, as they are seen in its log anyway; deleted ones too, and the
-    chosen one however many there are."""
+    """Return the organization's keys for the filter, also deleted ones, which its log shows anyway; always with the
+    chosen one."""
     rows = ApiKey.objects.filter(project__organization=workspace.organization).order_by("-created_at")
-    listed = list(rows[:MOST_KEYS])
+    listed = list(rows[:MAX_KEYS])
     identifier = find_id(chosen)
     if identifier is not None and identifier not in {key.id for key in listed}:
         listed += rows.filter(pk=identifier)
@@ -158,13 +158,13 @@ def _keys(workspace: Workspace, chosen: str) -> list[tuple[UUID, str]]:
 
 
 def _shown(said: QueryDict) -> dict[str, Any]:
-    """Return the filters that are set, as their fields show them."""
+    """Return the filters that are set, for display."""
     filters = {name: str(value) for name, value in said.items() if name not in {"cursor", "orgId"}}
     return {name: value for name, value in filters.items() if value.strip()}
 
 
 def _query_with(said: QueryDict, **changes: str) -> str:
-    """Return the address's query with the filters that are set, and these beside them."""
+    """Return the current query string with these parameters changed."""
     query = QueryDict(mutable=True)
     query.update({**_shown(said), **changes})
     return query.urlencode()

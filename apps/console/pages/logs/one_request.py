@@ -1,7 +1,4 @@
-"""One request as its page tells it: cost by parts, tokens by class, attempts, conversation.
-
-Knows the columns of a log row and the shapes of messages that clients send. Must never query.
-"""
+"""The details of one request for its page: costs, tokens, attempts, conversation."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from typing import Any, Final
 
 from apps.logs.query import LogRow
 
-# Characters of one message, and messages, that a page shows; the export has all of them.
-MOST_CHARACTERS, MOST_MESSAGES = 20_000, 100
+# Characters of one message, and messages, on the page; the export has all of them.
+MAX_CHARACTERS, MAX_MESSAGES = 20_000, 100
 _COSTS: Final = (
     ("input_cost", "Input"),
     ("cached_input_cost", "Cached input"),
@@ -32,7 +29,7 @@ _TOKENS: Final = (
     ("image_input_tokens", "of which images"),
     ("completion_tokens", "Completion"),
     ("reasoning_tokens", "of which reasoning"),
-    ("image_output_tokens", "of which images made"),
+    ("image_output_tokens", "of which generated images"),
     ("total_tokens", "Total"),
 )
 _PARAMETERS: Final = (
@@ -48,17 +45,17 @@ _REASONS: Final = {
     "single-provider-available": "the only provider that could answer",
     "direct-provider-specified": "the request named it",
     "weighted-score": "the best score",
-    "price-only-no-metrics": "the best price; nothing was known of their speed yet",
-    "session-affinity": "the conversation stays where its prompt is cached",
-    "random-exploration": "tried out, because nothing fresh was known of it",
-    "circuit-probe": "tried whether it works again",
-    "low-uptime-fallback": "the provider that was named is hardly up",
+    "price-only-no-metrics": "the best price; no speed was measured yet",
+    "session-affinity": "the conversation's prompt is cached there",
+    "random-exploration": "a trial, to measure it",
+    "circuit-probe": "a trial, to see whether it has recovered",
+    "low-uptime-fallback": "the named provider's uptime was below 90 %",
 }
 
 
 @dataclass(frozen=True)
 class SaidMessage:
-    """Something said: by whom, and what; `pieces` are (kind, text), where kind is `text` or what else it is."""
+    """A message of the conversation; `pieces` are (kind, text), where kind is `text` or the name of another part."""
 
     role: str
     pieces: list[tuple[str, str]]
@@ -66,7 +63,7 @@ class SaidMessage:
 
 @dataclass(frozen=True)
 class Told:
-    """What a page tells of a request beside its columns."""
+    """The details of a request that its page shows beside the columns."""
 
     costs: list[tuple[str, Decimal]]
     tokens: list[tuple[str, int]]
@@ -83,7 +80,7 @@ class Told:
 
 
 def describe_request(row: LogRow) -> Told:
-    """Return what there is to tell of a log row."""
+    """Return the details of a log row."""
     routing = _json(row["routing_metadata"])
     routing = routing if isinstance(routing, dict) else {}
     error = _json(row["error_details"])
@@ -101,8 +98,8 @@ def describe_request(row: LogRow) -> Told:
         reason=_REASONS.get(reason, reason.replace("-", " ")),
         losses=[str(one.get("param") or "") for one in _objects(routing.get("warnings"))],
         error=error if isinstance(error, dict) and row["has_error"] else {},
-        messages=messages[:MOST_MESSAGES],
-        left_out=max(0, len(messages) - MOST_MESSAGES),
+        messages=messages[:MAX_MESSAGES],
+        left_out=max(0, len(messages) - MAX_MESSAGES),
     )
 
 
@@ -116,7 +113,7 @@ def _objects(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _messages(said: Any) -> Iterator[SaidMessage]:
-    """Yield what was said, in OpenAI's, Anthropic's and Gemini's words alike; what is none of them as it is."""
+    """Yield messages in OpenAI's, Anthropic's or Gemini's format; other values unchanged."""
     if isinstance(said, str):
         yield SaidMessage("user", [("text", _short(said))])
     elif isinstance(said, list):
@@ -151,6 +148,6 @@ def _text(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    if len(text) <= MOST_CHARACTERS:
+    if len(text) <= MAX_CHARACTERS:
         return text
-    return f"{text[:MOST_CHARACTERS]}\n… {len(text) - MOST_CHARACTERS:,} more characters; the export has them"
+    return f"{text[:MAX_CHARACTERS]}\n… {len(text) - MAX_CHARACTERS:,} more characters; the export has them"

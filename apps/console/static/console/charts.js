@@ -19,7 +19,7 @@ function element(name, className, text = "") {
   return made;
 }
 
-// USD to a millionth, and what is smaller than a thousandth to four digits that count.
+// Format USD to six digits; amounts below 0.001 to four significant digits.
 function format(value, unit) {
   if (unit !== "USD") return numbers.rounded(value, 2);
   const least = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(value)));
@@ -71,7 +71,7 @@ function draw(holder) {
   tell(holder, svg, { labels, unit, series, totals, left, band });
 }
 
-// What a day's bar is made of, beside the pointer.
+// The tooltip of a day's bar.
 function tell(holder, svg, { labels, unit, series, totals, left, band }) {
   const told = element("div", "chart-told");
   told.hidden = true;
@@ -86,7 +86,7 @@ function tell(holder, svg, { labels, unit, series, totals, left, band }) {
     marked.setAttribute("visibility", "visible");
     const list = element("dl", "");
     const rows = series.map((one, number) => [one.name, one.values[index], `swatch series-${number}`]).filter((row) => row[1]).reverse();
-    if (rows.length !== 1) rows.push(["Together", totals[index], "swatch"]);
+    if (rows.length !== 1) rows.push(["Total", totals[index], "swatch"]);
     for (const [name, value, swatch] of rows) {
       const term = element("dt", "", name);
       term.prepend(element("span", swatch));

@@ -1,4 +1,4 @@
-// What every page does with scripts on: moments in the reader's zone, copying, menus, confirmations, one sending a form.
+// Shared behavior of all pages: local times, copying, menus, confirmations, single submission of forms.
 
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
@@ -24,7 +24,7 @@ async function copy(button) {
     else getSelection().selectAllChildren(source);
     copied = document.execCommand("copy");
   }
-  // What follows the first words says to screen readers what is copied.
+  // The visually hidden text after the label names the copied item for screen readers.
   const words = button.firstChild;
   button.dataset.words ??= words.textContent;
   words.textContent = told.textContent = copied ? "Copied" : "Selected: press Ctrl+C";
@@ -34,7 +34,7 @@ async function copy(button) {
   }, copied ? 1500 : 4000);
 }
 
-// What happens without a new page is also told to who hears it.
+// Announce changes without a page load to screen readers.
 const told = document.createElement("div");
 told.className = "visually-hidden";
 told.setAttribute("role", "status");
@@ -81,7 +81,7 @@ addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });
 
-// A form that was refused: the first field that is wrong may be far down on the page, and so may be what is of no one
+// A refused form: the first wrong field may be far down on the page, and so may be an error of no single
 // field, unless the page itself says where to begin.
 const wrong = document.querySelector("[aria-invalid=true]");
 (wrong ?? (document.querySelector("[autofocus]") ? null : document.querySelector("[data-wrong]")))?.focus();

@@ -20,8 +20,7 @@ export class Lane {
     for (const name of ["numbers", "explained"]) this.find(name).hidden = true;
   }
 
-  // Show what is asked, ask it, and show the answer; what is asked becomes a part of the chat once it is answered, which
-  // is told.
+  // Show the message, send it, and show the answer. Return whether it was answered: only then is it part of the chat.
   async answer(turn, ask, logs) {
     if (!this.messages.length) this.find("talk").replaceChildren();
     if (turn) this.showTurn(turn);
@@ -32,7 +31,7 @@ export class Lane {
     let answered = false;
     try {
       const response = await ask();
-      // What is refused is no request of the log.
+      // A refused request is not in the log.
       if (response.ok || response.status >= 500) reply.requestId = response.headers.get("x-request-id");
       if (!response.ok) throw new Error(await wordsOf(response));
       if (response.headers.get("content-type").startsWith("text/event-stream")) {
@@ -50,7 +49,7 @@ export class Lane {
       answered = true;
       if (said.tool_calls) reply.askForResults(said.tool_calls);
     } catch (error) {
-      reply.fail(error.name === "AbortError" ? "Stopped; what was written until then is billed." : error.message);
+      reply.fail(error.name === "AbortError" ? "Stopped. The text generated so far is billed." : error.message);
     }
     reply.end();
     this.showNumbers(reply, seen.first, performance.now() - began, logs);

@@ -5,7 +5,7 @@ import { snippet } from "./playground-code.js";
 
 const form = document.getElementById("playground");
 // Characters of all pictures of a message together, as they are sent.
-const MOST_PICTURES = 7_000_000;
+const MAX_PICTURES = 7_000_000;
 const TOOLS = [{ type: "function", function: { name: "get_weather", description: "Tell the weather in a city",
   parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] } } }];
 
@@ -44,7 +44,7 @@ function start() {
     return read;
   }
 
-  // The body for a lane: its chat so far, and what is written now; the request of the last answer where nothing is.
+  // The request body of a lane: its chat and the typed message; without a message, the last request.
   function bodyFor(lane, turn) {
     const option = optionOf(lane.model);
     const chat = turn ? [...lane.messages, turn] : withoutLastAnswer(lane.messages);
@@ -76,7 +76,7 @@ function start() {
       method: "POST", credentials: "same-origin", signal, body: JSON.stringify(body),
       headers: { "Content-Type": "application/json", Accept: "application/json, text/event-stream", "X-CSRFToken": form.elements.csrfmiddlewaretoken.value },
     });
-    // Whoever is not signed in any more is led to the sign-in.
+    // A visitor whose session ended is sent to the sign-in.
     if (answer.redirected) location.reload();
     return answer;
   }
@@ -140,7 +140,7 @@ function start() {
     find("message").value = "";
     pictures = [];
     showPictures();
-    // What nobody answered is no part of a chat: it may be changed and sent again, unless something else is written.
+    // A message without an answer is not part of the chat: it can be edited and sent again.
     if (!(await run(() => turn)) && !written()) {
       [find("message").value, pictures] = before;
       showPictures();
@@ -165,7 +165,7 @@ function start() {
   find("picture").addEventListener("change", async (event) => {
     const read = await Promise.all([...event.target.files].map(asDataUrl));
     event.target.value = "";
-    if ([...pictures, ...read].reduce((sum, url) => sum + url.length, 0) > MOST_PICTURES) return problem("These pictures are too large: 5 MB together are the most");
+    if ([...pictures, ...read].reduce((sum, url) => sum + url.length, 0) > MAX_PICTURES) return problem("These pictures are too large: the limit is 5 MB together");
     problem("");
     pictures.push(...read);
     showPictures();
@@ -190,7 +190,7 @@ function start() {
   about();
 }
 
-// What the list says of a model; a provider's name before it leads to the same.
+// The model's entry in the list, also when the name has a provider prefix.
 function optionOf(model) {
   const options = [...document.getElementById("models").options];
   return options.find((option) => option.value === model) ?? options.find((option) => option.value === model.slice(model.indexOf("/") + 1));

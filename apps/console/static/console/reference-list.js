@@ -21,7 +21,7 @@ const show = () => {
   found.textContent = words.length === 0 ? "" : count === 1 ? "1 operation" : `${count} operations`;
 };
 find.addEventListener("input", show);
-// The browser brings back what was typed.
+// Browsers restore typed text.
 show();
 
 const lead = () => {

@@ -10,7 +10,7 @@ SwaggerUIBundle({
   validatorUrl: null,
 });
 
-// What Swagger UI leaves without a name that a screen reader could say, or at the wrong level of headings.
+// Swagger UI leaves some controls without an accessible name and headings at the wrong level.
 const NAMES = {
   "#servers": "Server",
   ".opblock-body select.content-type": "Media type",
@@ -39,9 +39,9 @@ const nameThem = () => {
     one.setAttribute("role", "dialog");
     one.setAttribute("aria-label", "Authorizations");
   }
-  // Their words say what they do; a name that leaves those out cannot be spoken to.
+  // Voice control needs the visible label in the accessible name.
   for (const one of document.querySelectorAll("#page .auth-btn-wrapper [aria-label]")) one.removeAttribute("aria-label");
-  // What scrolls, scrolls with the keyboard, too.
+  // Scrollable areas also scroll with the keyboard.
   for (const one of document.querySelectorAll("#page .microlight:not([tabindex])")) one.setAttribute("tabindex", "0");
 };
 new MutationObserver(nameThem).observe(document.querySelector("#page"), { childList: true, subtree: true });

@@ -1,4 +1,4 @@
-"""`manage.py invite EMAIL`: let somebody sign up, and perhaps become a member of an organization."""
+"""`manage.py invite EMAIL`: invite a person to sign up, optionally into an organization."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from apps.organizations.organization_lookup import UnclearOrganizationError, fin
 class Command(BaseCommand):
     """See the module's docstring."""
 
-    help = "Invite an e-mail address to sign up; the link is sent to it, and printed."
+    help = "Invite an e-mail address to sign up; sends the link and prints it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Read whom, and to what."""
+        """Declare the arguments."""
         parser.add_argument("email")
-        parser.add_argument("--organization", help="id or name: also makes them a member of it")
+        parser.add_argument("--organization", help="id or name; also adds them as a member")
         parser.add_argument("--role", choices=Role.values, default=Role.DEVELOPER)
 
     def handle(self, *args: Any, **options: Any) -> None:

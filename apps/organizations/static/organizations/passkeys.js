@@ -1,8 +1,8 @@
 // Passkeys on the pages of the admin: asks the browser for one, and sends its answer with the form that the button is in.
 //
-// A button says what it is for: `data-passkey="create"` or `"get"`; where to ask for the challenge: `data-options`; and, on
-// pages of somebody signed in, which action of the page that is: `data-action`. The answer goes into the form's field
-// `passkey`. What went wrong is told in the element `data-passkey-error` of the form.
+// A button has its purpose in `data-passkey="create"` or `"get"`, the address of the challenge in `data-options`, and, on
+// pages of a signed-in user, the page's action in `data-action`. The response goes into the form's field `passkey`, an
+// error into the form's element `data-passkey-error`.
 "use strict";
 
 (() => {

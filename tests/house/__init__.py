@@ -1,0 +1,1 @@
+"""Rules that hold for the text of the whole repository."""
