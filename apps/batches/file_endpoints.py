@@ -32,8 +32,8 @@ from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import PartHead
 from apps.gateway.dialects import ClientErrorWriter
-from apps.gateway.dialects.anthropic import CLIENT as ANTHROPIC
-from apps.gateway.dialects.openai import CLIENT as OPENAI
+from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
+from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel import database
 from apps.kernel.errors import InvalidRequest

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from apps.gateway.dialects.fields import read_json
+from apps.gateway.dialects.reading.fields import read_json
 from apps.kernel.errors import InvalidRequest
 
 # Lines of a batch, characters of a custom id, and how many of the mistakes in a file are told.

@@ -36,8 +36,8 @@ from apps.billing import reservations
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import find_policy, token_of_key
 from apps.gateway.client.http_request import ClientResponse
-from apps.gateway.dialects.anthropic import CLIENT as ANTHROPIC
-from apps.gateway.dialects.openai import CLIENT as OPENAI
+from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
+from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.settlement import worker_lease
 from apps.gateway.upstream.batch_exchange import BatchAnswer, BatchHandover, HandedOver
 from apps.kernel import database

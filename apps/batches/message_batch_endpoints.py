@@ -27,7 +27,7 @@ from apps.batches.stored_files import FileOwner, FileWriter
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects.anthropic import CLIENT as ANTHROPIC
+from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel import database
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound

@@ -12,7 +12,7 @@ import msgspec
 
 from apps.batches.line_call import MESSAGES
 from apps.batches.line_format import MAX_LINES, find_wrong_flag
-from apps.gateway.dialects.fields import read_json
+from apps.gateway.dialects.reading.fields import read_json
 from apps.kernel.errors import InvalidRequest
 
 _CUSTOM_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -7,7 +7,7 @@ from django.utils import timezone
 from apps.batches.file_endpoints import content_answer
 from apps.batches.kept_pictures import find_picture
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects.openai import CLIENT as OPENAI
+from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_with_errors
 
 

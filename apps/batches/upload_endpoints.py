@@ -19,7 +19,7 @@ from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import PartHead
-from apps.gateway.dialects.openai import CLIENT as OPENAI
+from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel.upload_bounds import MAX_FILE_PART
 

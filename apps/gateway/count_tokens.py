@@ -21,7 +21,7 @@ from apps.gateway.admission.worst_case import estimate_least
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects import ProviderDialect, find_dialect
-from apps.gateway.dialects.emulated_tools import emulate_tools
+from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.routing import preferences

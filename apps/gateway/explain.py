@@ -21,7 +21,7 @@ from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.admission.worst_case import estimate_worst_case
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest
-from apps.gateway.dialects.emulated_tools import emulate_tools
+from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
 from apps.gateway.routing import preferences
 from apps.gateway.routing.candidates import AUTO, Candidate
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS

@@ -11,9 +11,9 @@ import msgspec
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects.openai import CLIENT as OPENAI
-from apps.gateway.dialects.responses.client.asked import Asked
-from apps.gateway.dialects.responses.client.read_request import read_wire
+from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
+from apps.gateway.dialects.chat.responses.client.asked import Asked
+from apps.gateway.dialects.chat.responses.client.read_request import read_wire
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
 from apps.kernel import database

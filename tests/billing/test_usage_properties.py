@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.billing.pricing import cost_of
-from apps.gateway.dialects.anthropic.shared import usage as anthropic
-from apps.gateway.dialects.bedrock.shared import usage as bedrock
-from apps.gateway.dialects.cohere.shared import usage as cohere
-from apps.gateway.dialects.google.shared import usage as google
-from apps.gateway.dialects.openai.shared import usage as openai
-from apps.gateway.dialects.responses.shared import usage as responses
+from apps.gateway.dialects.chat.anthropic.shared import usage as anthropic
+from apps.gateway.dialects.chat.bedrock.shared import usage as bedrock
+from apps.gateway.dialects.chat.cohere.shared import usage as cohere
+from apps.gateway.dialects.chat.google.shared import usage as google
+from apps.gateway.dialects.chat.openai.shared import usage as openai
+from apps.gateway.dialects.chat.responses.shared import usage as responses
 from apps.kernel.prices import PriceCard
 from tests.billing.test_pricing import TOKENS, cards, counts
 

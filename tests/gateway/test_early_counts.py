@@ -28,7 +28,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
 )
-from apps.gateway.dialects.anthropic.provider import read_answer as anthropic
+from apps.gateway.dialects.chat.anthropic.provider import read_answer as anthropic
 from apps.gateway.token_estimate import estimate_tokens
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage

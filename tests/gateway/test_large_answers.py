@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from apps.gateway import embedding_cache, response_cache
 from apps.gateway.access import policy
-from apps.gateway.dialects.openai import CLIENT
+from apps.gateway.dialects.chat.openai import CLIENT
 from apps.gateway.endpoints import chat_completions
 from apps.gateway.settlement import record
 from apps.kernel import offload

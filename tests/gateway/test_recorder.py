@@ -11,7 +11,7 @@ from django.test import RequestFactory
 
 from apps.gateway.canonical.events import Event, ImageMade, TextDelta, UsageReported
 from apps.gateway.client.http_request import ClientRequest
-from apps.gateway.dialects import openai
+from apps.gateway.dialects.chat import openai
 from apps.gateway.endpoints.chat_completions import chat_completions
 from apps.gateway.pipeline import open_chat
 from apps.gateway.routing.candidates import Candidate

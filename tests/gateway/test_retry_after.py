@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apps.gateway.canonical.events import Failed
-from apps.gateway.dialects import google, openai
+from apps.gateway.dialects.chat import google, openai
 from apps.gateway.failures import failure_from_error
 from apps.gateway.retry_after import MAX_SECONDS, retry_after_in, retry_after_of
 

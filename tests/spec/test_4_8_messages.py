@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.gateway.dialects import anthropic
+from apps.gateway.dialects.chat import anthropic
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization

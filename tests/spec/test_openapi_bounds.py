@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.dialects import anthropic, completions, openai
-from apps.gateway.dialects.embeddings.client import cohere as embed
-from apps.gateway.dialects.embeddings.client import openai as embeddings
-from apps.gateway.dialects.images.client import openai as images
-from apps.gateway.dialects.moderations.client import openai as moderations
-from apps.gateway.dialects.rerank.client import cohere as rerank
-from apps.gateway.dialects.speech.client import openai as speech
+from apps.gateway.dialects.chat import anthropic, completions, openai
+from apps.gateway.dialects.media.images.client import openai as images
+from apps.gateway.dialects.media.speech.client import openai as speech
+from apps.gateway.dialects.values.embeddings.client import cohere as embed
+from apps.gateway.dialects.values.embeddings.client import openai as embeddings
+from apps.gateway.dialects.values.moderations.client import openai as moderations
+from apps.gateway.dialects.values.rerank.client import cohere as rerank
 from apps.kernel.errors import InvalidRequest
 from gateway_project.data_directory import PROJECT
 

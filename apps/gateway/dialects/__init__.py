@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from apps.gateway.canonical.chat import Chat, Target, Tool, ToolChoice
 from apps.gateway.canonical.events import Event, Reply, Summary
 from apps.kernel.errors import ApiError
 
+# Where chat formats are found.
+_CHAT: Final = f"{__name__}.chat"
 _Side = TypeVar("_Side")
 
 
@@ -178,7 +180,7 @@ class ProviderDialect(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 def find_dialect(name: str) -> ProviderDialect | None:
     """Return the provider side of a chat format; None when the gateway does not speak it to providers."""
-    return find_provider_dialect(__name__, name)
+    return find_provider_dialect(_CHAT, name)
 
 
 @cache
@@ -190,7 +192,7 @@ def find_provider_dialect(package: str, name: str) -> ProviderDialect | None:
 @cache
 def find_client_dialect(name: str) -> ClientDialect | None:
     """Return the client side of a chat format; None where it has none."""
-    return _find(__name__, name, "CLIENT", ClientDialect)
+    return _find(_CHAT, name, "CLIENT", ClientDialect)
 
 
 def client_dialect_of(name: str) -> ClientDialect:

@@ -10,11 +10,11 @@ from apps.gateway.canonical.audio import Speech
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
-from apps.gateway.dialects.images.client.image_inputs import FormField
-from apps.gateway.dialects.openai import CLIENT as OPENAI
-from apps.gateway.dialects.speech.client import openai as speech
-from apps.gateway.dialects.transcription.client import openai as transcription
-from apps.gateway.dialects.transcription.client import write_transcript
+from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
+from apps.gateway.dialects.media.images.client.image_inputs import FormField
+from apps.gateway.dialects.media.speech.client import openai as speech
+from apps.gateway.dialects.media.transcription.client import openai as transcription
+from apps.gateway.dialects.media.transcription.client import write_transcript
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
 from apps.gateway.pipeline import open_chat
 from apps.kernel.offload import offload

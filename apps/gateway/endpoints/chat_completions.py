@@ -6,7 +6,7 @@ from functools import partial
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects.openai import CLIENT
+from apps.gateway.dialects.chat.openai import CLIENT
 from apps.gateway.endpoints.answering import answer_chat
 from apps.kernel.offload import offload
 

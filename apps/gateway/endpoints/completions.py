@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects.completions import CLIENT
+from apps.gateway.dialects.chat.completions import CLIENT
 from apps.gateway.endpoints.answering import answer_chat
 
 

@@ -8,9 +8,9 @@ from functools import partial
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects import ClientErrorWriter
-from apps.gateway.dialects.embeddings.client import cohere, google, openai
-from apps.gateway.dialects.google import CLIENT as GOOGLE
-from apps.gateway.dialects.openai import CLIENT as OPENAI
+from apps.gateway.dialects.chat.google import CLIENT as GOOGLE
+from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
+from apps.gateway.dialects.values.embeddings.client import cohere, google, openai
 from apps.gateway.endpoints.answering import ReplyWriter, answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
 from apps.kernel.offload import offload

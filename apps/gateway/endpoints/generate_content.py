@@ -17,9 +17,9 @@ from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens as prompt_tokens
-from apps.gateway.dialects.google import CLIENT
-from apps.gateway.dialects.google.client.read_request import read_prompt, read_request
-from apps.gateway.dialects.google.client.write_reply import write_array
+from apps.gateway.dialects.chat.google import CLIENT
+from apps.gateway.dialects.chat.google.client.read_request import read_prompt, read_request
+from apps.gateway.dialects.chat.google.client.write_reply import write_array
 from apps.gateway.endpoints.answering import answer_authenticated, answer_chat, json_response
 from apps.gateway.endpoints.embeddings import batch_embed_contents, embed_content
 from apps.gateway.endpoints.raw_predict import PUBLISHER, raw_predict

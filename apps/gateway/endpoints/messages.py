@@ -14,9 +14,9 @@ from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat, DroppedField, FunctionTool
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens as prompt_tokens
-from apps.gateway.dialects import fields
-from apps.gateway.dialects.anthropic import CLIENT
-from apps.gateway.dialects.anthropic.client.read_request import read_prompt
+from apps.gateway.dialects.chat.anthropic import CLIENT
+from apps.gateway.dialects.chat.anthropic.client.read_request import read_prompt
+from apps.gateway.dialects.reading import fields
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, json_response, stream_response
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun

@@ -6,8 +6,8 @@ from functools import partial
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects.moderations.client import openai
-from apps.gateway.dialects.openai import CLIENT as OPENAI
+from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
+from apps.gateway.dialects.values.moderations.client import openai
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
 from apps.kernel.offload import offload

@@ -16,12 +16,12 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens
-from apps.gateway.dialects import fields
-from apps.gateway.dialects.openai.shared.wire import encode
-from apps.gateway.dialects.responses import CLIENT
-from apps.gateway.dialects.responses.client.asked import Asked
-from apps.gateway.dialects.responses.client.read_request import read_wire
-from apps.gateway.dialects.responses.client.write_reply import response_of, write_events
+from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.chat.responses import CLIENT
+from apps.gateway.dialects.chat.responses.client.asked import Asked
+from apps.gateway.dialects.chat.responses.client.read_request import read_wire
+from apps.gateway.dialects.chat.responses.client.write_reply import response_of, write_events
+from apps.gateway.dialects.reading import fields
 from apps.gateway.endpoints.answering import (
     EVENTS,
     answer_authenticated,

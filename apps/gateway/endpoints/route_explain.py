@@ -8,7 +8,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects.openai import CLIENT
+from apps.gateway.dialects.chat.openai import CLIENT
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.gateway.explain import explain
 from apps.kernel.offload import offload

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from apps.gateway.canonical.chat import Chat, File, Image, Opaque, OpaqueTool, Part, Text, ToolResult
-from apps.gateway.dialects.unsupported_fields import message_path
+from apps.gateway.dialects.adapting.unsupported_fields import message_path
 from apps.kernel.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Choice, Event, Finished, OpaqueDelta, Reply
 from apps.gateway.canonical.fold import ReplyBuilder
-from apps.gateway.dialects.anthropic.client.write_blocks import write_image
-from apps.gateway.dialects.anthropic.client.write_reply import write_reply
-from apps.gateway.dialects.anthropic.shared.wire import NAME, encode, new_id, read_input
-from apps.gateway.dialects.fields import Record
+from apps.gateway.dialects.chat.anthropic.client.write_blocks import write_image
+from apps.gateway.dialects.chat.anthropic.client.write_reply import write_reply
+from apps.gateway.dialects.chat.anthropic.shared.wire import NAME, encode, new_id, read_input
+from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.server_tools.calls import CallOutcome, ServerCall
 from apps.gateway.server_tools.loop import Answered
 from apps.gateway.server_tools.messages_history import plain_messages

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from apps.gateway.dialects.fields import Record
+from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.server_tools.toolset import Toolset
 from apps.mcp_servers.tool_names import joined_name
 

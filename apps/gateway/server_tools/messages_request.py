@@ -12,8 +12,17 @@ from typing import Any, Final
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Opaque, OpaqueTool
-from apps.gateway.dialects import fields
-from apps.gateway.dialects.fields import Malformed, Record, boolean, filled_string, list_of, one_of, optional, required
+from apps.gateway.dialects.reading import fields
+from apps.gateway.dialects.reading.fields import (
+    Malformed,
+    Record,
+    boolean,
+    filled_string,
+    list_of,
+    one_of,
+    optional,
+    required,
+)
 from apps.gateway.server_tools.messages_history import OURS
 from apps.gateway.server_tools.toolset import MOST_SERVERS, WantedServer
 from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool

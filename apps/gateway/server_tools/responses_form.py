@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Reply
-from apps.gateway.dialects import fields
-from apps.gateway.dialects.fields import Malformed, Record
-from apps.gateway.dialects.responses.client.write_reply import ResponseWriter
-from apps.gateway.dialects.responses.shared.item_marks import mark
-from apps.gateway.dialects.responses.shared.wire import NAME, encode, new_id
+from apps.gateway.dialects.chat.responses.client.write_reply import ResponseWriter
+from apps.gateway.dialects.chat.responses.shared.item_marks import mark
+from apps.gateway.dialects.chat.responses.shared.wire import NAME, encode, new_id
+from apps.gateway.dialects.reading import fields
+from apps.gateway.dialects.reading.fields import Malformed, Record
 from apps.gateway.server_tools.calls import CallOutcome, ServerCall
 from apps.gateway.server_tools.loop import Answered
 from apps.gateway.server_tools.responses_history import plain_items

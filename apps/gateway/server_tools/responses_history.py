@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from apps.gateway.dialects.fields import Record
-from apps.gateway.dialects.responses.shared.wire import MAX_ID, encode, new_id
+from apps.gateway.dialects.chat.responses.shared.wire import MAX_ID, encode, new_id
+from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.server_tools.toolset import Toolset
 from apps.mcp_servers.tool_names import joined_name
 

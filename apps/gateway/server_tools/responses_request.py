@@ -10,8 +10,17 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from apps.gateway.dialects import fields
-from apps.gateway.dialects.fields import Malformed, Record, boolean, filled_string, list_of, optional, record, required
+from apps.gateway.dialects.reading import fields
+from apps.gateway.dialects.reading.fields import (
+    Malformed,
+    Record,
+    boolean,
+    filled_string,
+    list_of,
+    optional,
+    record,
+    required,
+)
 from apps.gateway.server_tools.toolset import MOST_SERVERS, Toolset, WantedServer
 from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool
 

@@ -16,8 +16,13 @@ from msgspec.structs import replace
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.embeddings import find_embedding_dialect
-from apps.gateway.dialects.embeddings.provider.abilities import EmbeddingAbilities, abilities_of, embedding_of, texts_of
+from apps.gateway.dialects.values.embeddings import find_embedding_dialect
+from apps.gateway.dialects.values.embeddings.provider.abilities import (
+    EmbeddingAbilities,
+    abilities_of,
+    embedding_of,
+    texts_of,
+)
 from apps.gateway.model_modes import ModelMode
 from apps.gateway.tasks import AttachedFile, CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_tokens, estimate_usage

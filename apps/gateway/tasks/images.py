@@ -18,8 +18,8 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Finished
 from apps.gateway.canonical.images import Drawing
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.images import IN_CHAT, find_image_dialect, prepare_for_target
-from apps.gateway.dialects.images.provider.abilities import Need, abilities_of, needs_of
+from apps.gateway.dialects.media.images import IN_CHAT, find_image_dialect, prepare_for_target
+from apps.gateway.dialects.media.images.provider.abilities import Need, abilities_of, needs_of
 from apps.gateway.tasks import AttachedFile, CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.errors import ApiError, InternalError, InvalidRequest

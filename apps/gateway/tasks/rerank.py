@@ -15,8 +15,8 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.rerank import find_rerank_dialect
-from apps.gateway.dialects.rerank.provider.abilities import abilities_of, documents_of, query_of, results_of
+from apps.gateway.dialects.values.rerank import find_rerank_dialect
+from apps.gateway.dialects.values.rerank.provider.abilities import abilities_of, documents_of, query_of, results_of
 from apps.gateway.model_modes import ModelMode
 from apps.gateway.tasks import CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_prompt_tokens, estimate_tokens

@@ -15,8 +15,8 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.speech import find_speech_dialect
-from apps.gateway.dialects.speech.provider.abilities import SpeechAbilities, abilities_of, speech_of, text_of
+from apps.gateway.dialects.media.speech import find_speech_dialect
+from apps.gateway.dialects.media.speech.provider.abilities import SpeechAbilities, abilities_of, speech_of, text_of
 from apps.gateway.model_modes import ModelMode
 from apps.gateway.tasks import Requirement, Task
 from apps.kernel.prices import PriceCard

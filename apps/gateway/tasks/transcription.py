@@ -15,8 +15,8 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.transcription import find_transcription_dialect
-from apps.gateway.dialects.transcription.provider.abilities import (
+from apps.gateway.dialects.media.transcription import find_transcription_dialect
+from apps.gateway.dialects.media.transcription.provider.abilities import (
     TranscriptionAbilities,
     abilities_of,
     transcription_of,

@@ -20,10 +20,14 @@ from apps.gateway.canonical.service_tier import USUAL
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialect_facts import facts_of
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.emulated_tools import emulate_tools
-from apps.gateway.dialects.signature_owner import add_signature_owner, client_signature_format, remove_signature_owner
-from apps.gateway.dialects.undo_rewrites import undo_rewrites
-from apps.gateway.dialects.unsupported_fields import client_name_of, note_dropped
+from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
+from apps.gateway.dialects.adapting.signature_owner import (
+    add_signature_owner,
+    client_signature_format,
+    remove_signature_owner,
+)
+from apps.gateway.dialects.adapting.undo_rewrites import undo_rewrites
+from apps.gateway.dialects.adapting.unsupported_fields import client_name_of, note_dropped
 from apps.gateway.failures import UpstreamFailure, failure_from_error
 from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.parallel_calls import parallel_chats

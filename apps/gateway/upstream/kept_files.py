@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Opaque, Part, ToolResult
-from apps.gateway.dialects.image_type import HEAD, image_type_of
-from apps.gateway.dialects.unsupported_fields import message_path
+from apps.gateway.dialects.adapting.unsupported_fields import message_path
+from apps.gateway.dialects.reading.image_type import HEAD, image_type_of
 from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
 from apps.kernel.offload import offload

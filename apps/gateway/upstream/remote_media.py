@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Part, ToolResult
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.image_type import image_type_of
+from apps.gateway.dialects.reading.image_type import image_type_of
 from apps.gateway.upstream.remote_file import FetchTimeouts, UnfetchableError, fetch_file
 from apps.kernel.errors import ApiError, InvalidRequest
 

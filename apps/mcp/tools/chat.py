@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary, TextDelta, Waiting
 from apps.gateway.canonical.fold import ReplyBuilder
-from apps.gateway.dialects.openai import CLIENT as OPENAI
+from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
 from apps.kernel.errors import InternalError

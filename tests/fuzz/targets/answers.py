@@ -10,12 +10,18 @@ from functools import partial
 from pkgutil import iter_modules
 from typing import Any
 
-from apps.gateway import dialects
 from apps.gateway.canonical.events import Event, Failed, UsageReported
 from apps.gateway.canonical.fold import fold
-from apps.gateway.dialects import Failure, ProviderDialect, TokenCounter, find_client_dialect, find_provider_dialect
-from apps.gateway.dialects.images import provider as image_providers
-from apps.gateway.dialects.images.client.openai import write_reply as write_pictures
+from apps.gateway.dialects import (
+    Failure,
+    ProviderDialect,
+    TokenCounter,
+    chat,
+    find_client_dialect,
+    find_provider_dialect,
+)
+from apps.gateway.dialects.media.images import provider as image_providers
+from apps.gateway.dialects.media.images.client.openai import write_reply as write_pictures
 from apps.gateway.framing import BrokenFrames, sse
 from apps.kernel.errors import ApiError
 from apps.kernel.usage import COUNTS
@@ -30,7 +36,7 @@ def _formats(package: Any) -> dict[str, ProviderDialect]:
 
 
 _MADE_IDS = re.compile(r"(?:call|toolu|tooluse|fc)_[0-9A-Za-z]{16,}")
-DIALECTS = _formats(dialects)
+DIALECTS = _formats(chat)
 PICTURES = _formats(image_providers)
 CLIENTS = [client for name in DIALECTS if (client := find_client_dialect(name)) is not None]
 

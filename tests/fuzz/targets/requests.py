@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.chat import Target as Place
 from apps.gateway.dialects import client_dialect_of
-from apps.gateway.dialects.anthropic.client.read_request import read_prompt
+from apps.gateway.dialects.chat.anthropic.client.read_request import read_prompt
 from apps.gateway.guard.chat_texts import ChatTexts
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import ApiError, InvalidRequest

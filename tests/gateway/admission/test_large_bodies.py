@@ -17,7 +17,7 @@ import pytest
 from apps.catalog.models import ModelProvider
 from apps.gateway.admission import byte_budget
 from apps.gateway.canonical.chat import MAX_DROPPED_FIELDS, Target
-from apps.gateway.dialects.openai.client import read_request
+from apps.gateway.dialects.chat.openai.client import read_request
 from apps.kernel import generation, offload
 from apps.kernel.errors import InvalidRequest, Overloaded
 from tests.support.guardrails_in_force import forbid, guard

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from apps.gateway.canonical.events import Failed
-from apps.gateway.dialects import anthropic, find_dialect, google, openai, responses
-from apps.gateway.dialects.context_overflow import CODE
+from apps.gateway.dialects import find_dialect
+from apps.gateway.dialects.chat import anthropic, google, openai, responses
+from apps.gateway.dialects.reading.context_overflow import CODE
 from apps.kernel.errors import InvalidRequest, UpstreamRefused
 
 WORDS = {

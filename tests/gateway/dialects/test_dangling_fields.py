@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects import anthropic, bedrock, cohere, google, openai, responses
-from tests.gateway.dialects.openai.test_write_request import read, sent
+from apps.gateway.dialects.chat import anthropic, bedrock, cohere, google, openai, responses
+from tests.gateway.dialects.chat.openai.test_write_request import read, sent
 
 TEXT = "Say hello"
 SAID = {"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": TEXT}]}

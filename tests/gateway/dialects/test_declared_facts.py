@@ -11,20 +11,20 @@ from msgspec import UNSET, Meta
 
 from apps.catalog.facts import SharedFacts
 from apps.catalog.files import read_files
-from apps.gateway import dialects
-from apps.gateway.dialects import declared_facts, find_dialect
-from apps.gateway.dialects.declared_facts import OF_AUDIO, find_facts, find_image_facts
-from apps.gateway.dialects.images import IN_CHAT, find_image_format
-from apps.gateway.dialects.images.provider.abilities import Abilities
-from apps.gateway.dialects.speech import find_speech_dialect
-from apps.gateway.dialects.speech.provider.abilities import SpeechAbilities
-from apps.gateway.dialects.transcription import find_transcription_dialect
-from apps.gateway.dialects.transcription.provider.abilities import TranscriptionAbilities
+from apps.gateway.dialects import chat, find_dialect
+from apps.gateway.dialects.capabilities import declared_facts
+from apps.gateway.dialects.capabilities.declared_facts import OF_AUDIO, find_facts, find_image_facts
+from apps.gateway.dialects.media.images import IN_CHAT, find_image_format
+from apps.gateway.dialects.media.images.provider.abilities import Abilities
+from apps.gateway.dialects.media.speech import find_speech_dialect
+from apps.gateway.dialects.media.speech.provider.abilities import SpeechAbilities
+from apps.gateway.dialects.media.transcription import find_transcription_dialect
+from apps.gateway.dialects.media.transcription.provider.abilities import TranscriptionAbilities
 from apps.gateway.management.commands.document_facts import DOCUMENTS, table_of, with_tables
 from gateway_project.data_directory import PROJECT
 
 PROVIDERS = read_files().providers
-SPOKEN = [name for _, name, _ in iter_modules(dialects.__path__) if find_dialect(name) is not None]
+SPOKEN = [name for _, name, _ in iter_modules(chat.__path__) if find_dialect(name) is not None]
 
 
 def named_dialects() -> set[str]:

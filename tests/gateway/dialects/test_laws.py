@@ -29,6 +29,7 @@ from apps.gateway import dialects
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary, UsageReported
 from apps.gateway.canonical.fold import fold
+from apps.gateway.dialects import chat
 from apps.gateway.framing import aws_eventstream, sse
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import COUNTS, Usage
@@ -40,9 +41,7 @@ from tests.support.unfolding import unfold
 
 WIRE = Path(__file__).parent / "wire"
 DIALECTS = {
-    name: dialect
-    for _, name, _ in iter_modules(dialects.__path__)
-    if (dialect := dialects.find_dialect(name)) is not None
+    name: dialect for _, name, _ in iter_modules(chat.__path__) if (dialect := dialects.find_dialect(name)) is not None
 }
 # The laws about clients' requests hold for formats with both sides.
 CLIENTS: dict[str, Any] = {

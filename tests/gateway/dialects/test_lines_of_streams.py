@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gateway.canonical.events import Event, Finished, Started, TextDelta, ToolCallDelta, ToolCallStarted
-from apps.gateway.dialects import anthropic, google, openai, responses
+from apps.gateway.dialects.chat import anthropic, google, openai, responses
 from apps.gateway.framing.sse import escape_separators, frames
 from tests.gateway.dialects.test_laws import SUMMARY
 

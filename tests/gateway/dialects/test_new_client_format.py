@@ -11,8 +11,7 @@ import pytest
 from django.http.response import HttpResponseBase
 from django.test import RequestFactory
 
-from apps.gateway import dialects
-from apps.gateway.dialects import find_client_dialect, find_dialect
+from apps.gateway.dialects import chat, find_client_dialect, find_dialect
 from apps.gateway.endpoints.serving import view_of
 from apps.kernel.rest.routes import Route
 from apps.logs.models import RequestLog
@@ -25,7 +24,7 @@ ROUTE = Route("v1/plain", plain_chat, ERRORS, "chat", "POST")
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Put the format's folder beside the others."""
-    monkeypatch.setattr(dialects, "__path__", [*dialects.__path__, str(Path(__file__).parent)])
+    monkeypatch.setattr(chat, "__path__", [*chat.__path__, str(Path(__file__).parent)])
     find_client_dialect.cache_clear()
     yield
     find_client_dialect.cache_clear()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects import anthropic, google, openai, responses
+from apps.gateway.dialects.chat import anthropic, google, openai, responses
 from apps.kernel.errors import InvalidRequest
 
 PROGRAM = {"type": "program", "caller_id": "prog_1"}

@@ -19,13 +19,13 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from pydantic import TypeAdapter
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects import anthropic, google, openai
+from apps.gateway.dialects.chat import anthropic, google, openai
 from apps.kernel.errors import InvalidRequest
-from tests.gateway.dialects.anthropic.test_recordings_anthropic import exchanges as anthropic_exchanges
-from tests.gateway.dialects.google.test_recordings_google import HOSTS as GOOGLE_HOSTS
-from tests.gateway.dialects.google.test_recordings_google import exchanges as google_exchanges
-from tests.gateway.dialects.openai.test_recordings_openai import HOSTS, RECORDINGS
-from tests.gateway.dialects.openai.test_recordings_openai import exchanges as openai_exchanges
+from tests.gateway.dialects.chat.anthropic.test_recordings_anthropic import exchanges as anthropic_exchanges
+from tests.gateway.dialects.chat.google.test_recordings_google import HOSTS as GOOGLE_HOSTS
+from tests.gateway.dialects.chat.google.test_recordings_google import exchanges as google_exchanges
+from tests.gateway.dialects.chat.openai.test_recordings_openai import HOSTS, RECORDINGS
+from tests.gateway.dialects.chat.openai.test_recordings_openai import exchanges as openai_exchanges
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="there are no recordings in ../shared/recordings")
 

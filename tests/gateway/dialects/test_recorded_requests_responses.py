@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects import anthropic, openai, responses
+from apps.gateway.dialects.chat import anthropic, openai, responses
 from apps.kernel.errors import InvalidRequest
-from tests.gateway.dialects.anthropic import test_recordings_anthropic
-from tests.gateway.dialects.openai import test_recordings_openai
-from tests.gateway.dialects.responses.test_recordings_responses import FACTS, RECORDINGS
+from tests.gateway.dialects.chat.anthropic import test_recordings_anthropic
+from tests.gateway.dialects.chat.openai import test_recordings_openai
+from tests.gateway.dialects.chat.responses.test_recordings_responses import FACTS, RECORDINGS
 from tests.support.responses_bodies import assert_well_formed
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="there are no recordings in ../shared/recordings")

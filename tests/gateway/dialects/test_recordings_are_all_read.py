@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from apps.gateway.dialects import anthropic, google
-from tests.gateway.dialects.anthropic import test_recordings_anthropic
-from tests.gateway.dialects.bedrock import test_recordings_bedrock
-from tests.gateway.dialects.cohere import test_recordings_cohere
-from tests.gateway.dialects.google import test_recordings_google
-from tests.gateway.dialects.openai import test_recordings_openai
-from tests.gateway.dialects.openai.test_recordings_openai import RECORDINGS
-from tests.gateway.dialects.responses import test_recordings_responses
+from apps.gateway.dialects.chat import anthropic, google
+from tests.gateway.dialects.chat.anthropic import test_recordings_anthropic
+from tests.gateway.dialects.chat.bedrock import test_recordings_bedrock
+from tests.gateway.dialects.chat.cohere import test_recordings_cohere
+from tests.gateway.dialects.chat.google import test_recordings_google
+from tests.gateway.dialects.chat.openai import test_recordings_openai
+from tests.gateway.dialects.chat.openai.test_recordings_openai import RECORDINGS
+from tests.gateway.dialects.chat.responses import test_recordings_responses
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="there are no recordings in ../shared/recordings")
 

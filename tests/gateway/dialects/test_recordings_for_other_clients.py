@@ -23,18 +23,18 @@ from pydantic import TypeAdapter
 from apps.gateway.canonical.chat import Reasoning
 from apps.gateway.canonical.events import Choice, Event, Failed, Reply, Summary
 from apps.gateway.canonical.fold import fold
-from apps.gateway.dialects import anthropic, cohere, responses
-from apps.gateway.dialects.openai.shared.wire import encode
-from apps.gateway.dialects.responses.client.asked import Asked
-from apps.gateway.dialects.responses.client.read_request import read_wire
-from apps.gateway.dialects.responses.client.write_reply import response_of
+from apps.gateway.dialects.chat import anthropic, cohere, responses
+from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.chat.responses.client.asked import Asked
+from apps.gateway.dialects.chat.responses.client.read_request import read_wire
+from apps.gateway.dialects.chat.responses.client.write_reply import response_of
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
-from tests.gateway.dialects.anthropic import test_recordings_anthropic as anthropics
-from tests.gateway.dialects.bedrock import test_recordings_bedrock as bedrocks
-from tests.gateway.dialects.cohere import test_recordings_cohere as coheres
-from tests.gateway.dialects.google import test_recordings_google as googles
-from tests.gateway.dialects.openai import test_recordings_openai as openais
+from tests.gateway.dialects.chat.anthropic import test_recordings_anthropic as anthropics
+from tests.gateway.dialects.chat.bedrock import test_recordings_bedrock as bedrocks
+from tests.gateway.dialects.chat.cohere import test_recordings_cohere as coheres
+from tests.gateway.dialects.chat.google import test_recordings_google as googles
+from tests.gateway.dialects.chat.openai import test_recordings_openai as openais
 from tests.support.anthropic_stream import assert_in_order
 from tests.support.unfolding import unfold
 

@@ -10,8 +10,8 @@ import pytest
 
 from apps.gateway.canonical.chat import Chat, ReasoningRequest
 from apps.gateway.canonical.preferences import MaxPrice, RoutingPreferences
-from apps.gateway.dialects import anthropic, openai
-from apps.gateway.dialects.router_fields import ROUTER_FIELDS
+from apps.gateway.dialects.chat import anthropic, openai
+from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
 from apps.kernel.errors import InvalidRequest
 
 FORMATS = {"openai": openai, "anthropic": anthropic}

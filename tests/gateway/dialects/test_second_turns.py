@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from apps.gateway.canonical.chat import Target
-from apps.gateway.dialects import anthropic, bedrock, cohere, google, openai, responses
+from apps.gateway.dialects.chat import anthropic, bedrock, cohere, google, openai, responses
 from apps.kernel.errors import InvalidRequest
 from tests.gateway.dialects.second_turns import BODIES, DRAWN, PDF, PICTURE, SEAL
 

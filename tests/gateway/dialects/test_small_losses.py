@@ -12,7 +12,7 @@ import pytest
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.events import Annotated, Event, Finished, Started, TextDelta
 from apps.gateway.canonical.fold import fold
-from apps.gateway.dialects import anthropic, google, openai, responses
+from apps.gateway.dialects.chat import anthropic, google, openai, responses
 from tests.gateway.dialects.test_laws import SUMMARY
 
 QUESTION = Chat(model="m", messages=[Message(role="user", parts=[Text(text="?")])])

@@ -20,8 +20,8 @@ from apps.gateway.canonical.events import (
     UsageReported,
 )
 from apps.gateway.canonical.stop_emulation import StopEmulation
-from apps.gateway.dialects import anthropic, google, openai, responses
-from apps.gateway.dialects.stop_sequences import MAX_CHARACTERS, cut_at_stop
+from apps.gateway.dialects.adapting.stop_sequences import MAX_CHARACTERS, cut_at_stop
+from apps.gateway.dialects.chat import anthropic, google, openai, responses
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
 

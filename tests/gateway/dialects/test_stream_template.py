@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, TextDelta
-from apps.gateway.dialects import openai
-from apps.gateway.dialects.openai.provider import read_answer
-from apps.gateway.dialects.stream_template import StreamTemplate
+from apps.gateway.dialects.chat import openai
+from apps.gateway.dialects.chat.openai.provider import read_answer
+from apps.gateway.dialects.reading.stream_template import StreamTemplate
 
 
 def chunk(delta: dict[str, Any], *, finish: Any = None, index: Any = 0, **fields: Any) -> dict[str, Any]:

@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from apps.gateway.canonical.events import Failed, ResultsGiven, UsageReported
-from apps.gateway.dialects.anthropic.shared import usage as anthropic
-from apps.gateway.dialects.bedrock.shared import usage as bedrock
-from apps.gateway.dialects.cohere.shared import usage as cohere
-from apps.gateway.dialects.google.shared import usage as google
-from apps.gateway.dialects.openai.shared import usage as openai
-from apps.gateway.dialects.responses.shared import usage as responses
-from apps.gateway.dialects.told_counts import count_at, read_count
+from apps.gateway.dialects.chat.anthropic.shared import usage as anthropic
+from apps.gateway.dialects.chat.bedrock.shared import usage as bedrock
+from apps.gateway.dialects.chat.cohere.shared import usage as cohere
+from apps.gateway.dialects.chat.google.shared import usage as google
+from apps.gateway.dialects.chat.openai.shared import usage as openai
+from apps.gateway.dialects.chat.responses.shared import usage as responses
+from apps.gateway.dialects.reading.told_counts import count_at, read_count
 from apps.kernel.usage import Usage
 
 ODD: list[Any] = [None, "12", "many", -5, 10**12, 10**30, True, [12], {"value": 12}]
@@ -52,7 +52,7 @@ ANSWERS: dict[str, Any] = {
 def read(name: str, answer: Any) -> list[Any]:
     """Return the events of an answer of `task.format`."""
     task, wire_format = name.split(".")
-    half = import_module(f"apps.gateway.dialects.{task}.provider.{wire_format}").PROVIDER
+    half = import_module(f"apps.gateway.dialects.values.{task}.provider.{wire_format}").PROVIDER
     return list(half.read_reply(json.dumps(answer).encode()))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apps.gateway.canonical.chat import Chat, FunctionTool, Target
-from apps.gateway.dialects import anthropic, bedrock, google, openai, responses
+from apps.gateway.dialects.chat import anthropic, bedrock, google, openai, responses
 
 SCHEMA = {"type": "object", "properties": {}}
 

@@ -15,9 +15,9 @@ from apps.catalog.models import ModelProvider, Provider
 from apps.gateway import count_tokens
 from apps.gateway.access import policy
 from apps.gateway.canonical.chat import Target
-from apps.gateway.dialects import anthropic as anthropic_dialect
-from apps.gateway.dialects import bedrock, google, responses, vertex, vertex_anthropic
-from apps.gateway.dialects.anthropic.client.read_request import read_prompt
+from apps.gateway.dialects.chat import anthropic as anthropic_dialect
+from apps.gateway.dialects.chat import bedrock, google, responses, vertex, vertex_anthropic
+from apps.gateway.dialects.chat.anthropic.client.read_request import read_prompt
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel import generation
 from apps.logs.models import RequestLog

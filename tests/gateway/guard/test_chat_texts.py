@@ -13,7 +13,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.dialects import anthropic, openai
+from apps.gateway.dialects.chat import anthropic, openai
 from apps.gateway.guard.chat_texts import ChatTexts
 from apps.gateway.guard.documents import read_document
 from apps.gateway.guard.json_text import JsonText, Redaction

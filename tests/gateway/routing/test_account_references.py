@@ -11,10 +11,10 @@ import pytest
 
 from apps.gateway.access import policy
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.dialects.anthropic.client import read_request as anthropic
-from apps.gateway.dialects.google.client import read_request as google
-from apps.gateway.dialects.openai.client import read_request as openai
-from apps.gateway.dialects.responses.client import read_request as responses
+from apps.gateway.dialects.chat.anthropic.client import read_request as anthropic
+from apps.gateway.dialects.chat.google.client import read_request as google
+from apps.gateway.dialects.chat.openai.client import read_request as openai
+from apps.gateway.dialects.chat.responses.client import read_request as responses
 from apps.gateway.routing.account_references import find_account_reference
 from apps.keys.models import ProviderKey
 from apps.keys.secrets import encrypt_credential

@@ -14,8 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.gateway import dialects
-from apps.gateway.dialects import find_dialect
+from apps.gateway.dialects import chat, find_dialect
 from apps.gateway.routing import circuit_breaker
 from tests.support.anthropic_requests import ask as ask_messages
 from tests.support.providers_of_every_format import OTHER, PLACES, play
@@ -58,7 +57,7 @@ def error_of(surface: str, body: Any) -> dict[str, Any]:
 
 
 def test_every_format_is_tried() -> None:
-    names = [name for _, name, _ in iter_modules(dialects.__path__)]
+    names = [name for _, name, _ in iter_modules(chat.__path__)]
     assert set(PLACES) == {name for name in names if find_dialect(name) is not None}
 
 

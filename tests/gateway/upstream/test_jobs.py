@@ -16,7 +16,7 @@ import pytest
 from apps.gateway.canonical.chat import Target
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest
-from apps.gateway.dialects.images.provider import bfl
+from apps.gateway.dialects.media.images.provider import bfl
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.upstream import jobs
 from apps.gateway.upstream.jobs import check_address

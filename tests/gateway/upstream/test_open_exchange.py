@@ -14,7 +14,7 @@ import pytest
 from apps.gateway.access.credentials import CREDITS, Credential
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.gateway.dialects import openai
+from apps.gateway.dialects.chat import openai
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.upstream.http_response import Timeouts

@@ -16,7 +16,7 @@ import pytest
 from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import policy
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Source, Text, ToolResult
-from apps.gateway.dialects import anthropic, google, openai, vertex_anthropic
+from apps.gateway.dialects.chat import anthropic, google, openai, vertex_anthropic
 from apps.gateway.upstream import remote_media
 from apps.gateway.upstream.remote_file import FetchTimeouts
 from apps.gateway.upstream.remote_media import RemoteMedia

@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as RedisGone
 
 from apps.gateway.canonical.chat import Chat, Message, Reasoning, Source, Text, ToolCall, ToolResult
 from apps.gateway.canonical.events import ReasoningDelta, ToolCallStarted
-from apps.gateway.dialects.signed_call_ids import join_signature
+from apps.gateway.dialects.adapting.signed_call_ids import join_signature
 from apps.gateway.upstream.thought_signature_cache import MOST_BYTES, TIME_TO_LIVE, ThoughtSignatureCache, cache_key_of
 from apps.kernel import cache_store
 from apps.kernel import redis as kernel_redis

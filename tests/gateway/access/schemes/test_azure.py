@@ -15,7 +15,8 @@ from apps.gateway.access.schemes import SignableRequest, authorize
 from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Finished, OpaqueDelta, Started, Summary, TextDelta
 from apps.gateway.canonical.fold import fold
-from apps.gateway.dialects import azure_anthropic, find_dialect, openai
+from apps.gateway.dialects import find_dialect
+from apps.gateway.dialects.chat import azure_anthropic, openai
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
 from tests.support.anthropic_requests import ask as ask_messages

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat, Message, Text
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary, TextDelta
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects import fields, openai
-from apps.gateway.dialects.fields import Malformed, boolean, filled_string, integer
+from apps.gateway.dialects.chat import openai
+from apps.gateway.dialects.reading import fields
+from apps.gateway.dialects.reading.fields import Malformed, boolean, filled_string, integer
 from apps.gateway.endpoints.answering import answer_chat
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import Family

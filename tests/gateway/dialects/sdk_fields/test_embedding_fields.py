@@ -9,7 +9,7 @@ from google.genai import models, types
 from google.genai._common import convert_to_dict
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.dialects.embeddings.client.google import read_batch
+from apps.gateway.dialects.values.embeddings.client.google import read_batch
 from tests.gateway.dialects.sdk_fields.google_requests import CLIENT
 from tests.gateway.dialects.sdk_fields.requests import pairs_of
 

@@ -20,7 +20,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
 from apps.gateway.canonical.chat import Target
-from apps.gateway.dialects import anthropic, bedrock, cohere, google, openai, responses
+from apps.gateway.dialects.chat import anthropic, bedrock, cohere, google, openai, responses
 from apps.kernel.errors import InvalidRequest
 from tests.gateway.dialects.sdk_fields import anthropic_requests, google_requests
 from tests.gateway.dialects.sdk_fields.requests import Pair, pairs_of

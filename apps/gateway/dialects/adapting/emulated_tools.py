@@ -1,0 +1,250 @@
+"""Emulated tools: custom tools (free text in) and namespaces of tools as plain functions, for formats without them.
+
+A custom tool becomes a function with one string argument; a tool of a namespace a function that bears both names. The
+answer's calls are turned back (`restore_tools`). Pure. Must never know a provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import (
+    Chat,
+    FunctionTool,
+    Message,
+    OpaqueTool,
+    Part,
+    Target,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    WebSearchTool,
+)
+from apps.gateway.canonical.events import Event, Finished, ToolCallDelta, ToolCallStarted
+from apps.gateway.canonical.rewrites import EmulatedTool
+from apps.gateway.dialects import ProviderDialect
+from apps.gateway.dialects.adapting.free_text_input import FIELD, FreeTextInput
+from apps.gateway.dialects.adapting.unsupported_fields import client_of, unsupported_feature
+
+Record = dict[str, Any]
+
+_SEPARATOR: Final = "__"
+# Fields of tools that only OpenAI's formats have, and the values that ask for nothing.
+_ONLY_THERE: Final[Record] = {
+    "allowed_callers": ["direct"],
+    "async": False,
+    "defer_loading": False,
+    "output_schema": {},
+}
+_encode = msgspec.json.Encoder().encode
+
+
+def emulate_tools(chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
+    """Return the chat with functions in the place of tools that the format `dialect` has no words for; one without
+    such tools is returned as it is.
+
+    Raises InvalidRequest for a tool of OpenAI's formats that can neither be sent nor be emulated.
+    """
+    client = client_of(chat)
+    if client is None or client.custom_tool_dialects is None or dialect.name in client.custom_tool_dialects:
+        return chat
+    opaque = any(type(tool) is OpaqueTool for tool in chat.tools or ())
+    if not opaque and (ToolCall not in chat.kinds or not any(map(_has_emulated_call, chat.messages))):
+        return _without_optional_search(chat, dialect, target)
+    emulation = _Emulation(chat, target)
+    tools = [made for number, tool in enumerate(chat.tools or ()) for made in emulation.tools_for(tool, number)]
+    target.rewrites.emulated |= emulation.made
+    chat = replace(
+        chat,
+        tools=tools or None,
+        messages=[emulation.message(message) for message in chat.messages],
+        tool_choice=None if chat.tool_choice is None else emulation.choice(chat.tool_choice),
+        source=None,
+    )
+    return _without_optional_search(chat, dialect, target)
+
+
+def is_optional_search(chat: Chat) -> bool:
+    """Return whether a web search is one tool among others that nobody insists on: agents offer it to every model."""
+    tools = chat.tools or ()
+    client = client_of(chat)
+    if client is None or not client.has_optional_search or not any(isinstance(tool, WebSearchTool) for tool in tools):
+        return False
+    choice = chat.tool_choice
+    insisted = choice is not None and (choice.mode == "named" or bool(choice.allowed))
+    return not insisted and not all(isinstance(tool, WebSearchTool) for tool in tools)
+
+
+def _without_optional_search(chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
+    """Return the chat without a web search that the target lacks and the client can do without, which is noted."""
+    facts = target.facts
+    alone = not dialect.takes_search_with_tools and "search_with_tools" not in facts.get("takes", ())
+    if (facts.get("web_search", True) and not alone) or not is_optional_search(chat):
+        return chat
+    number = next(at for at, tool in enumerate(chat.tools or ()) if isinstance(tool, WebSearchTool))
+    target.note_dropped(f"tools[{number}]", "this model's provider has no web search beside other tools")
+    tools = [tool for tool in chat.tools or () if not isinstance(tool, WebSearchTool)]
+    return replace(chat, tools=tools, source=None)
+
+
+def restore_tools(events: Iterable[Event], emulated: dict[str, EmulatedTool]) -> Iterator[Event]:
+    """Yield an answer's events with calls of emulated tools as the client knows those tools."""
+    inputs: dict[tuple[int, int], FreeTextInput] = {}
+    for event in events:
+        match event:
+            case ToolCallStarted():
+                yield from _flushed(inputs, event.choice)
+                tool = emulated.get(event.name)
+                if tool is None:
+                    yield event
+                    continue
+                extra = dict(event.extra or {})
+                if tool.namespace is not None:
+                    extra["namespace"] = tool.namespace
+                if tool.custom:
+                    extra["type"] = "custom"
+                    inputs[event.choice, event.index] = FreeTextInput()
+                yield replace(event, name=tool.name, extra=extra)
+            case ToolCallDelta() if (event.choice, event.index) in inputs:
+                if text := inputs[event.choice, event.index].feed(event.arguments):
+                    yield replace(event, arguments=text)
+            case Finished():
+                yield from _flushed(inputs, event.choice)
+                yield event
+            case _:
+                yield event
+
+
+def _flushed(inputs: dict[tuple[int, int], FreeTextInput], choice: int) -> Iterator[Event]:
+    """Yield what is left of the inputs of a choice's earlier calls."""
+    for (number, index), written in inputs.items():
+        if number == choice and (text := written.end()):
+            yield ToolCallDelta(choice=number, index=index, arguments=text)
+
+
+def _has_emulated_call(message: Message) -> bool:
+    return any(isinstance(part, ToolCall) and part.extra and _is_emulated(part) for part in message.parts)
+
+
+def _is_emulated(call: ToolCall) -> bool:
+    extra = call.extra or {}
+    return extra.get("type") == "custom" or isinstance(extra.get("namespace"), str)
+
+
+class _Emulation:
+    """The functions that stand for a chat's tools, by the names that they are sent under."""
+
+    def __init__(self, chat: Chat, target: Target) -> None:
+        self.made: dict[str, EmulatedTool] = {}
+        self._chat = chat
+        self._target = target
+        self._sent: dict[tuple[str | None, str], str] = {}
+        self._taken = {tool.name for tool in chat.tools or () if isinstance(tool, FunctionTool)}
+
+    def tools_for(self, tool: Tool, number: int) -> list[Tool]:
+        """Return what is sent for a tool. Raises InvalidRequest for one that nothing can stand for."""
+        if not isinstance(tool, OpaqueTool):
+            return [tool]
+        data = tool.data
+        kind = data.get("type") if isinstance(data, dict) else None
+        self._note_lost(data, f"tools[{number}]")
+        if kind == "custom":
+            return [self._custom(data.get("custom", data), None, "")]
+        if kind == "namespace":
+            name, about = str(data.get("name")), data.get("description")
+            within = f"{about}\n\n" if isinstance(about, str) and about else ""
+            inner_tools = data.get("tools") or ()
+            for at, inner in enumerate(inner_tools):
+                self._note_lost(inner, f"tools[{number}].tools[{at}]")
+            return [self._of_namespace(inner, name, within) for inner in inner_tools]
+        raise unsupported_feature(
+            self._chat, f"tools[{number}]", f"Tools of the type {kind} are not available from this model's provider"
+        )
+
+    def _note_lost(self, data: Any, place: str) -> None:
+        """Note what a tool says that a function cannot; values that ask for what happens anyway are no loss."""
+        for name, usual in _ONLY_THERE.items():
+            if isinstance(data, dict) and (value := data.get(name)) is not None and value != usual:
+                self._target.note_dropped(f"{place}.{name}", "a field that is not known to this model's provider")
+
+    def message(self, message: Message) -> Message:
+        """Return an earlier turn with its calls as they would be made now."""
+        if not _has_emulated_call(message):
+            return message
+        return replace(message, parts=[self._part(part) for part in message.parts])
+
+    def choice(self, choice: ToolChoice) -> ToolChoice:
+        """Return a choice among the tools with their names as they are sent; a namespace stands for all of its own."""
+        sent = {name: flat for (_, name), flat in self._sent.items()}
+        spaces: dict[str, list[str]] = {}
+        for (space, _), flat in self._sent.items():
+            spaces.setdefault(space or "", []).append(flat)
+        allowed = tuple(flat for name in choice.allowed for flat in spaces.get(name) or [sent.get(name, name)])
+        name = choice.name
+        return replace(choice, name=None if name is None else sent.get(name, name), allowed=allowed)
+
+    def _of_namespace(self, data: Record, namespace: str, within: str) -> FunctionTool:
+        if data.get("type") == "custom":
+            return self._custom(data, namespace, within)
+        name = str(data.get("name"))
+        sent = self._name(namespace, name, custom=False)
+        description = f"{within}{data.get('description') or ''}".strip() or None
+        strict = data.get("strict")
+        return FunctionTool(
+            name=sent,
+            description=description,
+            parameters=data.get("parameters"),
+            strict=strict if isinstance(strict, bool) else None,
+        )
+
+    def _custom(self, data: Record, namespace: str | None, within: str) -> FunctionTool:
+        name = str(data.get("name"))
+        words = [within + (data.get("description") or ""), _grammar_of(data.get("format"))]
+        about = "The whole input of the tool, as free text."
+        return FunctionTool(
+            name=self._name(namespace, name, custom=True),
+            description="\n\n".join(filter(None, words)) or None,
+            parameters={
+                "type": "object",
+                "properties": {FIELD: {"type": "string", "description": about}},
+                "required": [FIELD],
+                "additionalProperties": False,
+            },
+        )
+
+    def _name(self, namespace: str | None, name: str, *, custom: bool) -> str:
+        """Return the name under which a tool is sent, which no other tool has."""
+        sent = name if namespace is None else f"{namespace}{_SEPARATOR}{name}"
+        while sent in self._taken:
+            sent += "_"
+        self._taken.add(sent)
+        self._sent[namespace, name] = sent
+        self.made[sent] = EmulatedTool(name=name, namespace=namespace, custom=custom)
+        return sent
+
+    def _part(self, part: Part) -> Part:
+        if not isinstance(part, ToolCall) or not _is_emulated(part):
+            return part
+        extra = dict(part.extra or {})
+        custom, namespace = extra.pop("type", None) == "custom", extra.pop("namespace", None)
+        name = self._sent.get((namespace, part.name))
+        if name is None:
+            name = part.name if namespace is None else f"{namespace}{_SEPARATOR}{part.name}"
+        arguments = _encode({FIELD: part.arguments}).decode() if custom else part.arguments
+        return replace(part, name=name, arguments=arguments, extra=extra or None)
+
+
+def _grammar_of(form: Any) -> str:
+    """Return the words that tell a model the grammar of a tool's input; none where it is free text."""
+    if not isinstance(form, dict):
+        return ""
+    nested = form.get("grammar")
+    grammar: Record = nested if isinstance(nested, dict) else form
+    definition, syntax = grammar.get("definition"), grammar.get("syntax")
+    if not isinstance(definition, str):
+        return ""
+    return f"The input must match this grammar ({syntax}):\n{definition}"

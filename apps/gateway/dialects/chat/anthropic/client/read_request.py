@@ -1,0 +1,183 @@
+"""Anthropic Messages, client side: reads a request body into a canonical chat; refusals name the field.
+
+Knows the format's fields and their ranges. Unknown ones are kept: Anthropic's own clients send many. Must never know
+models, providers or limits of an account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from apps.gateway.canonical.chat import Chat, Message, ReasoningRequest, ResponseFormat, Source
+from apps.gateway.dialects.chat.anthropic.client.read_messages import is_foreign, read_messages, read_system
+from apps.gateway.dialects.chat.anthropic.client.read_tools import read_tool_choice, read_tools
+from apps.gateway.dialects.chat.anthropic.shared.failures import UNTHREADED
+from apps.gateway.dialects.chat.anthropic.shared.wire import NAME, encode
+from apps.gateway.dialects.reading import fields
+from apps.gateway.dialects.reading.fields import (
+    Malformed,
+    Reader,
+    Record,
+    boolean,
+    filled_string,
+    integer,
+    list_of,
+    number,
+    optional,
+    record,
+    required,
+    string,
+)
+from apps.gateway.dialects.reading.router_fields import take_router_fields
+from apps.kernel.errors import InvalidRequest
+
+MAX_STOPS = 1_000
+# No model writes a billion tokens, and a count beyond does not fit where it is kept.
+MOST_TOKENS = 1_000_000_000
+_EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
+# What models read; it may be as long as a body.
+_CONVERSATION = frozenset({"messages", "system", "tools", "output_config"})
+# What `output_config.format` was called before.
+_OLD_FORMAT = "output_format"
+
+
+def read_request(body: bytes) -> Chat:
+    """Return the chat that a body asks for. Raises InvalidRequest (`invalid_json`, `invalid_parameters`)."""
+    return _read(body, "model", "messages", "max_tokens")
+
+
+def read_prompt(body: bytes) -> Chat:
+    """Return the chat of a request that only asks how long it is: it needs no limit on the answer."""
+    return _read(body, "model", "messages")
+
+
+def _read(body: bytes, *needed: str) -> Chat:
+    wire = fields.read_json(body)
+    known: dict[str, Any] = {}
+    extra: Record = {}
+    try:
+        if wire.get(_OLD_FORMAT) is not None:
+            wire = _with_format(wire)
+            body = encode(wire)
+        fields.check_beside(wire, body, _CONVERSATION)
+        for name, value in wire.items():
+            if value is None:
+                continue
+            if read := _FIELDS.get(name):
+                known[name] = fields.within(name, read, value)
+            else:
+                extra[name] = value
+        if extra:
+            take_router_fields(extra, known)
+        for name in needed:
+            if name not in known:
+                raise Malformed("Required", name)
+        chat = _chat_of(known, wire, extra)
+    except Malformed as refusal:
+        raise refusal.as_error() from None
+    if not is_foreign(wire["messages"]) and not chat.web_search:
+        chat.source = Source(dialect=NAME, body=body)
+    return chat
+
+
+def _with_format(wire: Record) -> Record:
+    """Return the fields with the answer's form where Anthropic has it now; some clients know its preview's name."""
+    form = fields.within(_OLD_FORMAT, record, wire[_OLD_FORMAT])
+    config = fields.within("output_config", record, wire.get("output_config") or {})
+    if config.get("format") not in (None, form):
+        raise Malformed("contradicts output_config.format", _OLD_FORMAT)
+    others = {name: value for name, value in wire.items() if name != _OLD_FORMAT}
+    return {**others, "output_config": {**config, "format": form}}
+
+
+def _chat_of(known: dict[str, Any], wire: Record, extra: Record) -> Chat:
+    """Put the fields together. `thinking`, `output_config` and `metadata` say more than the canonical language has
+    words for: they are kept as they are beside what is understood of them."""
+    system = known.pop("system", None)
+    if system:
+        known["messages"] = [Message(role="system", parts=system), *known["messages"]]
+    for name, meanings in (
+        ("thinking", ("reasoning",)),
+        ("output_config", ("effort", "response_format")),
+        ("metadata", ("user",)),
+    ):
+        if name in known:
+            extra[name] = wire[name]
+            said = known.pop(name)
+            known |= {meaning: value for meaning, value in zip(meanings, said, strict=True) if value is not None}
+    if "stop_sequences" in known:
+        known["stop"] = known.pop("stop_sequences")
+    if "tool_choice" in known:
+        known["tool_choice"], known["parallel_tool_calls"] = known["tool_choice"]
+    known["tools"] = known.get("tools") or None
+    return Chat(**known, extra=extra or None, dialect=NAME)
+
+
+def _model(value: Any) -> str:
+    if len(filled_string(value)) > 512:
+        raise Malformed("must be at most 512 characters long")
+    return str(value)
+
+
+def _thinking(value: Any) -> tuple[ReasoningRequest | None]:
+    """Read how much to think: not at all, or a stated budget; `adaptive` leaves it to the model."""
+    wire = record(value)
+    kind = required(wire, "type", filled_string)
+    budget = required(wire, "budget_tokens", integer(1, MOST_TOKENS)) if kind == "enabled" else None
+    if kind == "disabled":
+        return (ReasoningRequest(effort="none"),)
+    hidden = True if wire.get("display") == "omitted" else None
+    if budget is None and hidden is None:
+        return (None,)
+    return (ReasoningRequest(max_tokens=budget, exclude=hidden),)
+
+
+def _output_config(value: Any) -> tuple[str | None, ResponseFormat | None]:
+    wire = record(value)
+    effort = optional(wire, "effort", string)
+    return effort if effort in _EFFORTS else None, optional(wire, "format", _format)
+
+
+def _format(value: Any) -> ResponseFormat | None:
+    wire = record(value)
+    if required(wire, "type", filled_string) != "json_schema":
+        return None
+    return ResponseFormat(kind="json_schema", name="answer", schema=required(wire, "schema", record))
+
+
+def _metadata(value: Any) -> tuple[str | None]:
+    return (optional(record(value), "user_id", string),)
+
+
+def _no_thread(value: Any) -> None:
+    """Refuse to keep the conversation: the client sends it whole once it is told so, which its error code does."""
+    raise InvalidRequest("Conversations are not kept here: send all messages", code=UNTHREADED, param="thread")
+
+
+_FIELDS: dict[str, Reader[Any]] = {
+    "model": _model,
+    "messages": read_messages,
+    "max_tokens": integer(1, MOST_TOKENS),
+    "system": read_system,
+    "temperature": number(0, 1),
+    "top_p": number(0, 1),
+    "top_k": integer(0, MOST_TOKENS),
+    "stop_sequences": list_of(string, MAX_STOPS),
+    "stream": boolean,
+    "tools": read_tools,
+    "tool_choice": read_tool_choice,
+    "thinking": _thinking,
+    "output_config": _output_config,
+    "metadata": _metadata,
+    "service_tier": string,
+    "thread": _no_thread,
+}
+
+
+def unread_output_config(value: dict[str, Any]) -> Iterator[str]:
+    """Yield the paths of the members of `output_config` that are not read."""
+    for name, member in value.items():
+        is_read = name == "format" or (name == "effort" and (member is None or str(member) in _EFFORTS))
+        if not is_read:
+            yield f"output_config.{name}"

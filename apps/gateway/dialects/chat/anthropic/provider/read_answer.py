@@ -1,0 +1,267 @@
+"""Anthropic Messages, provider side: reads an answer into canonical events. A plain answer is read as the stream it
+would have been.
+
+Knows the shapes of events and messages; blocks are read in `read_block.py`. Nothing is lost: what is not known here
+travels as opaque data. Must never know a provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
+from apps.gateway.canonical.hosted_tools import CODE_EXECUTION
+from apps.gateway.dialects.chat.anthropic.provider.read_block import BlockReader
+from apps.gateway.dialects.chat.anthropic.shared.failures import failed
+from apps.gateway.dialects.chat.anthropic.shared.usage import COUNTS, read_usage
+from apps.gateway.dialects.chat.anthropic.shared.wire import FINISH_REASONS, NAME, STOP_DETAILS
+from apps.gateway.dialects.reading.answer_errors import drain_frames, truncated_answer, unreadable_answer
+from apps.kernel.usage import Usage
+
+Record = dict[str, Any]
+
+_MESSAGE_FIELDS = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def read_reply(body: bytes) -> Iterator[Event]:
+    """Yield the events of a whole answer; one that cannot be read, or holds an error, ends with `Failed`."""
+    message = _parsed(body)
+    if message is None or message.get("type") == "error" or not isinstance(message.get("content"), list):
+        yield (
+            failed(message)
+            if message and "error" in message
+            else unreadable_answer("The provider sent an answer without content")
+        )
+        return
+    answer = _Answer()
+    # What was used is said at its end, as in a stream: counts that come before all text are taken for a beginning.
+    events = answer.begin({name: value for name, value in message.items() if name != "usage"})
+    for index, (block, raw) in enumerate(zip(message["content"], _raw_blocks(body), strict=True)):
+        answer.blocks.begin(index, block, events, raw.get("input"))
+        answer.blocks.end(index, events)
+    answer.end_is_near(message, message, events)
+    yield from events
+    yield from answer.end()
+
+
+def _raw_blocks(body: bytes) -> list[dict[str, msgspec.Raw]]:
+    """Return the blocks of a message by field, each as the bytes it was: arguments stay the text the model wrote."""
+    return [
+        _read_fields(raw) if raw.startswith(b"{") else {}
+        for raw in map(bytes, msgspec.json.decode(_read_fields(body)["content"], type=list[msgspec.Raw]))
+    ]
+
+
+def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
+    """Yield the events of a streamed answer; an empty frame is silence and becomes `Waiting`.
+
+    An answer that breaks off, holds an error or cannot be read ends with `Failed`.
+    """
+    answer = _Answer()
+    frames = iter(frames)
+    for frame in frames:
+        if not frame:
+            yield Waiting()
+            continue
+        yield from answer.read(frame)
+        if answer.over:
+            if not answer.failed:
+                drain_frames(frames)
+            return
+    yield truncated_answer()
+
+
+def _parsed(data: bytes) -> Record | None:
+    """Return the object in a frame or a body, None when it holds no such thing."""
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class _Answer:
+    """What has been read so far."""
+
+    def __init__(self) -> None:
+        self.over = self.failed = False
+        self.blocks = BlockReader()
+        self._usage: Record = {}
+        self._begun_counting = False
+        self._known: Record = {}
+        self._begun = False
+        # The names of the blocks that the message began with, and which that stream are among them.
+        self._given: set[str] = set()
+        self._repeated: set[int] = set()
+        self._stop: str | None = None
+        self._explanation: str | None = None
+        # Whether the counts of the beginning are those of a whole message, and no others have come since.
+        self._counted_whole = False
+
+    def read(self, frame: bytes) -> list[Event]:
+        """Return the events of one of the provider's events; kinds that are not known say nothing."""
+        wire = _parsed(frame)
+        if wire is None:
+            return self._fail(unreadable_answer("The provider sent what is not JSON"))
+        kind = wire.get("type")
+        events: list[Event] = []
+        if kind == "message_start":
+            message = wire.get("message")
+            if not isinstance(message, dict) or self._begun:
+                return []
+            events = self.begin(message)
+            self._read_given(message, frame, events)
+            return events
+        if kind == "error" or (kind is None and "error" in wire):
+            return self._fail(failed(wire))
+        if not self._begun:
+            return [] if kind == "ping" else self._fail(unreadable_answer("The provider's answer has no beginning"))
+        if kind in ("content_block_start", "content_block_delta", "content_block_stop"):
+            self._read_block(kind, wire, events)
+        elif kind == "message_delta":
+            delta = wire.get("delta")
+            around = {name: value for name, value in wire.items() if name not in {"type", "delta"}}
+            self.end_is_near({**around, **(delta if isinstance(delta, dict) else {})}, wire, events)
+        elif kind == "message_stop":
+            events.extend(self.end())
+        return events
+
+    def _read_block(self, kind: str, wire: Record, events: list[Event]) -> None:
+        """Add the events of a block; of one that the message began with there is nothing to add."""
+        index = _index(wire)
+        if kind == "content_block_start":
+            self._repeated.discard(index)
+            if _name_of(wire.get("content_block")) in self._given:
+                self._repeated.add(index)
+        if index in self._repeated:
+            return
+        if kind == "content_block_start":
+            self.blocks.begin(index, wire.get("content_block"), events)
+        elif kind == "content_block_delta":
+            self.blocks.go_on(index, wire.get("delta"), events)
+        else:
+            self.blocks.end(index, events)
+
+    def begin(self, message: Record) -> list[Event]:
+        """Announce the answer."""
+        self._begun = True
+        name, model = message.get("id"), message.get("model")
+        self._known = _beyond(message)
+        events: list[Event] = [
+            Started(
+                id=name if isinstance(name, str) else "",
+                model=model if isinstance(model, str) else "",
+                extra={NAME: dict(self._known)} if self._known else {},
+            )
+        ]
+        self._count(message.get("usage"), events)
+        if isinstance(stop := message.get("stop_reason"), str):
+            # The whole message has come at once.
+            self._stop, self._counted_whole = stop, True
+        return events
+
+    def _read_given(self, message: Record, frame: bytes, events: list[Event]) -> None:
+        """Take in what a message begins with: where a tool was called by a program, that is the whole of it."""
+        content = message.get("content")
+        if not isinstance(content, list) or not content:
+            return
+        self._given = {name for block in content if (name := _name_of(block))}
+        raw = _raw_blocks(bytes(_read_fields(frame)["message"]))
+        for index, block in enumerate(content):
+            self.blocks.begin(index, block, events, raw[index].get("input"))
+            self.blocks.end(index, events)
+
+    def end_is_near(self, fields: Record, counted: Record, events: list[Event]) -> None:
+        """Take in what is said at the end: why the model stopped, what was used, and whatever else."""
+        stop, sequence = fields.get("stop_reason"), fields.get("stop_sequence")
+        if isinstance(stop, str):
+            self._stop = stop
+        if isinstance(sequence, str):
+            events.append(OpaqueDelta(dialect=NAME, data={"stop_sequence": sequence}, of="choice"))
+        self._explanation = _explanation_of(fields.get(STOP_DETAILS)) or self._explanation
+        self._learn(_beyond(fields), events)
+        self._count(counted.get("usage"), events)
+
+    def _learn(self, fields: Record, events: list[Event]) -> None:
+        news = {name: value for name, value in fields.items() if self._known.get(name) != value}
+        if news:
+            self._known |= news
+            events.append(OpaqueDelta(dialect=NAME, data=news, of="reply"))
+
+    def _count(self, reported: Any, events: list[Event]) -> None:
+        """Report the counts so far: later ones replace earlier ones, field by field, and what is left out stays."""
+        if not isinstance(reported, dict):
+            return
+        before = self._usage
+        self._usage = before | {
+            name: value for name, value in reported.items() if value is not None or name not in before
+        }
+        rest = {name: value for name, value in self._usage.items() if name not in COUNTS and value is not None}
+        if rest:
+            self._learn({"usage": rest}, events)
+        # An answer of as many tokens as were counted at its beginning is counted again with the same number.
+        again = self._begun_counting and reported.get("output_tokens") is not None
+        self._begun_counting = True
+        if (again or self._usage != before) and (usage := self._used()):
+            self._counted_whole = False
+            events.append(UsageReported(usage=usage))
+
+    def _used(self) -> Usage | None:
+        """Return the counts so far; an answer that names a container has had code run."""
+        usage = read_usage(self._usage)
+        if usage is None or not isinstance(self._known.get("container"), dict):
+            return usage
+        return replace(usage, tool_calls={**(usage.tool_calls or {}), CODE_EXECUTION: 1})
+
+    def end(self) -> list[Event]:
+        """Return what is left to say; an answer without a reason for its end was cut off."""
+        self.over = True
+        if self._stop is None:
+            return self._fail(truncated_answer())
+        events: list[Event] = []
+        self.blocks.close(events)
+        reason = FINISH_REASONS.get(self._stop, "stop")
+        if reason == "stop" and self.blocks.calls:
+            reason = "tool_calls"
+        if self._counted_whole and (usage := self._used()):
+            events.append(UsageReported(usage=usage))
+        said = self._explanation if reason == "content_filter" else None
+        events.append(Finished(reason=reason, native=self._stop, explanation=said))
+        return events
+
+    def _fail(self, event: Event) -> list[Event]:
+        self.over = self.failed = True
+        return [event]
+
+
+def _name_of(block: Any) -> str:
+    """Return what no other block is called: a call's id, or the one that a result is of; empty for any other block."""
+    for field in ("id", "tool_use_id"):
+        if isinstance(block, dict) and isinstance(name := block.get(field), str) and name:
+            return f"{block.get('type')} {name}"
+    return ""
+
+
+def _explanation_of(details: Any) -> str | None:
+    """Return why an answer was refused: the provider's words, else the category of what it refuses."""
+    if not isinstance(details, dict):
+        return None
+    words, category = details.get("explanation"), details.get("category")
+    if isinstance(words, str) and words.strip():
+        return words
+    return f"The model's provider refused to answer: {category}" if isinstance(category, str) and category else None
+
+
+def _index(wire: Record) -> int:
+    index = wire.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def _beyond(message: Record) -> Record:
+    """Return what a message says beyond what is known."""
+    return {name: value for name, value in message.items() if name not in _MESSAGE_FIELDS and value is not None}

@@ -1,0 +1,208 @@
+"""Anthropic Messages, provider side: writes `system` and `messages`; user and assistant alternate, tool results come
+first.
+
+Knows roles and blocks of the wire format. Must never know a provider by name.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterable
+from typing import Any
+
+from apps.gateway.canonical.chat import (
+    File,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Piece,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from apps.gateway.dialects.chat.anthropic.shared.wire import NAME, SIGNATURE_FORMAT, cache_control, call_id, read_input
+from apps.kernel.errors import InvalidRequest
+
+Record = dict[str, Any]
+
+_INSTRUCTIONS = frozenset({"system", "developer"})
+_DATA_URL = "data:"
+_NOTHING: Record = {"type": "text", "text": "."}
+
+
+def split_system(messages: list[Message]) -> tuple[list[Part], list[Message]]:
+    """Return the instructions that a conversation begins with, and the rest of it."""
+    count = 0
+    for message in messages:
+        if message.role not in _INSTRUCTIONS or not all(isinstance(part, Text) for part in message.parts):
+            break
+        count += 1
+    return [part for message in messages[:count] for part in message.parts], messages[count:]
+
+
+def write_messages(messages: Iterable[Message], *, same_dialect: bool) -> list[Record]:
+    """Return the turns. Neighbors of one role are merged, and what says nothing is left out; a user who says nothing at
+    all says ".". Instructions in mid-conversation stay where they are: within the user's turn, marked, unless the
+    client wrote them in this format itself. Raises InvalidRequest for what the format has no words for.
+    """
+    turns: list[Record] = []
+    before = ""
+    for message in messages:
+        role, blocks = _turn(message, same_dialect=same_dialect)
+        if not blocks:
+            if same_dialect and role == "system" and message.extra:
+                turns.append({"role": role, **message.extra})
+            continue
+        # What the client itself wrote apart stays apart, but for the results that belong to a user's turn.
+        if turns and turns[-1]["role"] == role and (not same_dialect or before == "tool"):
+            turns[-1]["content"] += blocks
+        else:
+            turns.append({"role": role, "content": blocks})
+        before = message.role
+        if message.extra and same_dialect:
+            turns[-1] = {**message.extra, **turns[-1]}
+    if not same_dialect and (not turns or turns[0]["role"] != "user"):
+        turns.insert(0, {"role": "user", "content": [_NOTHING]})
+    for turn in turns:
+        if turn["role"] == "user":
+            turn["content"].sort(key=_results_first)
+        if "content" in turn:
+            turn["content"] = _as_string(turn["content"])
+    return turns
+
+
+def _results_first(block: Record) -> bool:
+    return bool(block["type"] != "tool_result")
+
+
+def _turn(message: Message, *, same_dialect: bool) -> tuple[str, list[Record]]:
+    """Return the role that speaks, and what it says."""
+    blocks = [
+        block for part in message.parts if (block := _block(part, message.role, same_dialect=same_dialect)) is not None
+    ]
+    if message.role == "assistant":
+        return "assistant", blocks
+    if message.role not in _INSTRUCTIONS:
+        return "user", blocks or [_NOTHING]
+    if same_dialect:
+        return "system", blocks
+    if blocks and "text" in blocks[0] and "text" in blocks[-1]:
+        blocks[0]["text"] = f"<system>\n{blocks[0]['text']}"
+        blocks[-1]["text"] = f"{blocks[-1]['text']}\n</system>"
+    return "user", blocks
+
+
+def write_system(parts: list[Part], *, same_dialect: bool) -> str | list[Record] | None:
+    """Return the system prompt; None when it says nothing."""
+    return (
+        _as_string(
+            [block for part in parts if (block := _block(part, "system", same_dialect=same_dialect)) is not None]
+        )
+        or None
+    )
+
+
+def _as_string(blocks: list[Record]) -> str | list[Record]:
+    """Return plain text alone as the string that means the same."""
+    if len(blocks) == 1 and blocks[0].keys() == _NOTHING.keys() and blocks[0]["type"] == "text":
+        return str(blocks[0]["text"])
+    return blocks
+
+
+def _block(part: Part, role: str, *, same_dialect: bool) -> Record | None:
+    """Return a block; None for what says nothing here. Raises InvalidRequest for what the format has no words for."""
+    match part:
+        case Text() | Refusal():
+            wire: Record | None = {"type": "text", "text": part.text} if part.text.strip() else None
+        case Reasoning():
+            wire = _thinking(part)
+        case ToolCall():
+            wire = {"type": "tool_use", "id": call_id(part.id), "name": part.name, "input": read_input(part.arguments)}
+        case ToolResult():
+            wire = _result(part, same_dialect=same_dialect)
+        case Image():
+            # Nobody takes back the images that a model made in this format.
+            wire = None if role == "assistant" else {"type": "image", "source": _picture(part.url)}
+        case File():
+            wire = {"type": "document", "source": _document(part)}
+            if part.filename is not None:
+                wire["title"] = part.filename
+        case Opaque(dialect=dialect, data=data) if dialect == NAME:
+            return dict(data)
+        case _:
+            raise InvalidRequest(
+                "A message holds content that this model's provider has no form for",
+                code="unsupported_feature",
+                param="messages",
+            )
+    if wire is not None:
+        if part.extra and same_dialect:
+            wire = {**part.extra, **wire}
+        with_cache_mark(wire, part)
+    return wire
+
+
+def with_cache_mark(wire: Record, piece: Piece) -> Record:
+    """Add a block's or a tool's cache mark."""
+    if piece.cache is not None:
+        wire["cache_control"] = cache_control(piece.cache)
+    return wire
+
+
+def is_signed(part: Part) -> bool:
+    """Return whether a part is anything but thinking that Anthropic did not sign, and would refuse."""
+    return not isinstance(part, Reasoning) or _thinking(part) is not None
+
+
+def _thinking(part: Reasoning) -> Record | None:
+    """Return thinking under Anthropic's own signature; any other is refused there."""
+    if part.format not in (None, SIGNATURE_FORMAT):
+        return None
+    if part.data is not None:
+        return {"type": "redacted_thinking", "data": part.data} if part.format == SIGNATURE_FORMAT else None
+    if part.signature is None:
+        return None
+    return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+
+
+def _result(result: ToolResult, *, same_dialect: bool) -> Record:
+    wire: Record = {"type": "tool_result", "tool_use_id": call_id(result.call_id)}
+    blocks = [block for part in result.parts if (block := _block(part, "tool", same_dialect=same_dialect)) is not None]
+    if blocks:
+        wire["content"] = _as_string(blocks)
+    if result.is_error:
+        wire["is_error"] = True
+    return wire
+
+
+def _picture(url: str) -> Record:
+    if not url.startswith(_DATA_URL):
+        return {"type": "url", "url": url}
+    media_type, data = split_data_url(url)
+    return {"type": "base64", "media_type": "image/jpeg" if media_type == "image/jpg" else media_type, "data": data}
+
+
+def split_data_url(url: str) -> tuple[str, str]:
+    """Return the media type and the base64 of a data URL."""
+    head, _, data = url.removeprefix(_DATA_URL).partition(",")
+    return head.partition(";")[0], data
+
+
+def _document(file: File) -> Record:
+    """Return a document's source; PDF where nobody says what it is, as no other kind is sent in base64."""
+    if file.url is not None:
+        return {"type": "url", "url": file.url}
+    if file.data is None:
+        return {"type": "file", "file_id": file.file_id}
+    media_type, data = file.media_type, file.data
+    if data.startswith(_DATA_URL):
+        media_type, data = split_data_url(data)
+    if media_type == "text/plain":
+        try:
+            return {"type": "text", "media_type": media_type, "data": b64decode(data).decode()}
+        except ValueError:
+            pass
+    return {"type": "base64", "media_type": media_type or "application/pdf", "data": data}

@@ -1,0 +1,64 @@
+"""Bedrock Converse: names and constants on the wire.
+
+Knows the wire. Must never know a provider or a model by name.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from apps.gateway.canonical.events import FinishReason
+from apps.gateway.dialects.adapting.signed_call_ids import split_signature
+from apps.kernel.errors import InvalidRequest
+
+Record: TypeAlias = dict[str, Any]
+
+NAME: Final = "bedrock"
+FRAMING: Final = "aws_eventstream"
+# Images and files come as bytes.
+MEDIA_URLS: Final = False
+# Models that are asked in this format do not think unless they are asked to, or show all of it.
+THINKS_WHEN_ASKED: Final = True
+STREAM_TYPE: Final = "application/vnd.amazon.eventstream"
+
+# Bedrock's words for why a model stopped. A word not listed is taken for `stop`.
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "guardrail_intervened": "content_filter",
+    "content_filtered": "content_filter",
+}
+# Words that say that the model's answer is of no use; asking again may help.
+FAILURE_WORDS: Final = frozenset({"malformed_model_output", "malformed_tool_use"})
+
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.:-]")
+_LONGEST_ID, _DIGITS = 64, 16
+
+encode = msgspec.json.Encoder().encode
+
+
+def without_none(**values: Any) -> Record:
+    """Return the fields that are stated: null is never sent."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def write_id(call_id: str) -> str:
+    """Return a call's id as Bedrock takes it; the same for a call and its result, and never that of another call."""
+    bare = split_signature(call_id)[0]
+    clean = _NOT_IN_IDS.sub("_", bare)
+    if clean == bare and 0 < len(bare) <= _LONGEST_ID:
+        return bare
+    digits = sha256(bare.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return f"{clean[: _LONGEST_ID - _DIGITS - 1]}-{digits}"
+
+
+def refused(message: str, param: str) -> InvalidRequest:
+    """Return the refusal of what the format has no words for; `param` is the client's field."""
+    return InvalidRequest(message, code="unsupported_feature", param=param)

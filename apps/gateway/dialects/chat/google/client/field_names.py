@@ -1,0 +1,59 @@
+"""Google generateContent, client side: field names in lowerCamelCase, read in either spelling as protojson does.
+
+Knows which fields hold a client's own data, whose names are nobody else's. Must never know what a field means.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from apps.gateway.dialects.reading.fields import Record
+
+_UNDERSCORED = re.compile(rb'"[a-z][a-z0-9]*_[a-z0-9_]*"\s*:')
+_SNAKE = re.compile("[a-z][a-z0-9]*(_[a-z0-9]+)+")
+# Fields with data of the client's in them: arguments, results, JSON schemas, labels.
+_DATA = frozenset(
+    {
+        "args",
+        "response",
+        "partMetadata",
+        "parametersJsonSchema",
+        "responseJsonSchema",
+        "labels",
+        "default",
+        "example",
+        "enum",
+    }
+)
+# Fields with messages in them under names of the client's.
+_NAMED = frozenset({"properties", "defs"})
+
+
+def camel_cased(wire: Record, body: bytes) -> Record:
+    """Return a request with the names that Google's reference uses; the very same one where it has these already."""
+    return _record(wire) if _UNDERSCORED.search(body) else wire
+
+
+def _record(wire: Record) -> Record:
+    renamed: Record = {}
+    for given, value in wire.items():
+        name = _camel(given)
+        if name in _NAMED and isinstance(value, dict):
+            renamed[name] = {key: _value(inner) for key, inner in value.items()}
+        else:
+            renamed[name] = value if name in _DATA else _value(value)
+    return wire if renamed == wire else renamed
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _record(value)
+    return list(map(_value, value)) if isinstance(value, list) else value
+
+
+def _camel(name: str) -> str:
+    if "_" not in name or not _SNAKE.fullmatch(name):
+        return name
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))

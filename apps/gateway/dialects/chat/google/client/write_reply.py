@@ -1,0 +1,294 @@
+"""Google generateContent, client side: writes answers, whole or as a stream of responses.
+
+Knows the shapes that Google's own clients accept. Must never know where an answer came from: what Google said beyond
+the canonical language is put back where it stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import (
+    Annotated,
+    Choice,
+    Event,
+    Failed,
+    Finished,
+    ImageMade,
+    Logprobs,
+    OpaqueDelta,
+    RefusalDelta,
+    Reply,
+    Searched,
+    Started,
+    Summary,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Waiting,
+)
+from apps.gateway.dialects.chat.google.client.errors import write_error_object
+from apps.gateway.dialects.chat.google.client.write_grounding import write_grounding, write_logprobs
+from apps.gateway.dialects.chat.google.client.write_parts import PartWriter
+from apps.gateway.dialects.chat.google.shared.part_layout import laid_out
+from apps.gateway.dialects.chat.google.shared.usage import write_usage
+from apps.gateway.dialects.chat.google.shared.wire import NAME, Record, encode, finish_word, new_id, write_time
+
+# What Google's clients skip in a stream of either kind: their readers of events take no comments.
+_SILENCE = b"\r\n"
+_YEAR_10000 = 253_402_300_800
+_LAYOUT, _FEEDBACK, _GROUNDING = "parts", "promptFeedback", "groundingMetadata"
+
+
+def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
+    """Return a whole answer."""
+    candidates = _Candidates(chat)
+    for index, choice in enumerate(reply.choices):
+        candidates[index].take(choice)
+    written = [
+        candidates.whole(index, laid=choice.extra.get(NAME, {}).get(_LAYOUT))
+        for index, choice in enumerate(reply.choices)
+    ]
+    return encode(
+        {
+            **_answered(written, reply.extra.get(NAME, {})),
+            "usageMetadata": write_usage(summary),
+            **_common(reply.id, summary.metadata.get("used_model") or reply.model, reply.created),
+            "metadata": summary.metadata,
+        }
+    )
+
+
+def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
+    """Yield a streamed answer as server-sent events; a failure ends it with an error."""
+    for chunk in _chunks(events, chat):
+        yield b"data: %b\r\n\r\n" % chunk if chunk else _SILENCE
+
+
+def write_array(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
+    """Yield a streamed answer as one JSON array, which is what clients get that do not ask for events."""
+    begin = b"["
+    for chunk in _chunks(events, chat):
+        if chunk:
+            yield begin + chunk
+            begin = b",\r\n"
+        else:
+            yield _SILENCE
+    yield b"[]" if begin == b"[" else b"]"
+
+
+def _chunks(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
+    """Yield the responses of a stream; nothing (`b""`) stands for a sign of life."""
+    stream = _Stream(chat)
+    for event in events:
+        if not stream.over and (piece := stream.write(event)) is not None:
+            yield piece
+
+
+def _answered(candidates: list[Record], extra: Record) -> Record:
+    """Return the candidates, or in their place why a prompt was not answered at all."""
+    if _FEEDBACK in extra and not any(_says_anything(candidate) for candidate in candidates):
+        return extra
+    return {"candidates": candidates, **extra}
+
+
+def _says_anything(candidate: Record) -> bool:
+    return bool(candidate["content"]["parts"] != [{"text": ""}])
+
+
+def _common(name: str, model: str, created: int) -> Record:
+    """Return what every response of an answer says."""
+    times = {"createTime": write_time(created)} if 0 < created < _YEAR_10000 else {}
+    return {"modelVersion": model, **times, "responseId": name or new_id("")}
+
+
+class _Candidates:
+    """The candidates of an answer: what was written of each, and what is said at its end."""
+
+    def __init__(self, chat: Chat) -> None:
+        asked = chat.reasoning
+        # Google shows thinking to those who ask for it.
+        self._shows_thinking = chat.dialect != NAME or (asked is not None and asked.exclude is False)
+        stated = (chat.audio or {}).get("format")
+        self._audio_format = stated if isinstance(stated, str) else None
+        self._by_index: dict[int, _Candidate] = {}
+
+    def __getitem__(self, index: int) -> _Candidate:
+        """Return a candidate, a new one where nothing was said of it yet."""
+        candidate = self._by_index.get(index)
+        if candidate is None:
+            writer = PartWriter(shows_thinking=self._shows_thinking, audio_format=self._audio_format)
+            candidate = self._by_index[index] = _Candidate(writer)
+        return candidate
+
+    @property
+    def indices(self) -> list[int]:
+        """The numbers of all candidates, at least one."""
+        return sorted(self._by_index) or [0]
+
+    def whole(self, index: int, *, laid: Any) -> Record:
+        """Return a whole candidate; `laid` is how its parts stand, where that is not the usual order."""
+        candidate = self[index]
+        parts = [*candidate.parts, *candidate.writer.close()]
+        return candidate.written(index, laid_out(parts, laid) if laid else parts)
+
+
+class _Candidate:
+    """One answer: its parts, and what stands beside them at its end."""
+
+    def __init__(self, writer: PartWriter) -> None:
+        self.writer = writer
+        self.parts: list[Record] = []
+        # Log probabilities that no response has told yet.
+        self.likely: list[Any] | None = None
+        self._texts: list[str] = []
+        self._citations: list[Record] = []
+        self._queries: list[str] = []
+        self._own: Record = {}
+        self._end: Finished | None = None
+
+    def take(self, choice: Choice) -> None:
+        """Take in a whole answer: its parts in the usual order, and what stands beside them."""
+        events: list[Event] = [*choice.reasoning]
+        if choice.text is not None:
+            events.append(TextDelta(text=choice.text))
+        if choice.refusal is not None:
+            events.append(RefusalDelta(text=choice.refusal))
+        if choice.audio is not None:
+            events.append(choice.audio)
+        events += [ImageMade(url=url) for url in choice.images]
+        for index, call in enumerate(choice.tool_calls):
+            events.append(ToolCallStarted(index=index, id=call.id, name=call.name, extra=call.extra))
+            events.append(ToolCallDelta(index=index, arguments=call.arguments))
+        for event in events:
+            self.parts += self.writer.write(event)
+        self._texts = [choice.text or ""]
+        self._citations, self._queries = choice.annotations, choice.searches
+        self._own = dict(choice.choice_extra.get(NAME, {}))
+        self.likely = None if choice.logprobs is None else choice.logprobs.get("content") or []
+        if choice.finish is not None:
+            self._end = Finished(reason=choice.finish, native=choice.native_finish, explanation=choice.explanation)
+
+    def learn(self, event: Event) -> None:
+        """Take note of what is said of the whole answer."""
+        if isinstance(event, TextDelta):
+            self._texts.append(event.text)
+        elif isinstance(event, Annotated):
+            self._citations.append(event.annotation)
+        elif isinstance(event, Searched):
+            self._queries.append(event.query)
+        elif isinstance(event, Logprobs):
+            self.likely = [*(self.likely or ()), *(event.logprobs.get("content") or ())]
+        elif isinstance(event, Finished):
+            self._end = event
+        elif isinstance(event, OpaqueDelta) and event.dialect == NAME and event.of == "choice":
+            self._own |= event.data
+
+    def written(self, index: int, parts: list[Record]) -> Record:
+        """Return the end of the answer, or the whole of it, with these parts."""
+        end = self._end or Finished(reason="stop")
+        wire: Record = {
+            "content": {"parts": parts or [{"text": ""}], "role": "model"},
+            "finishReason": finish_word(end.reason, end.native),
+            **({} if end.explanation is None else {"finishMessage": end.explanation}),
+            "index": index,
+            **self._own,
+        }
+        if self.likely is not None:
+            wire["logprobsResult"] = write_logprobs(self.likely)
+        if _GROUNDING not in wire:
+            grounding = write_grounding(self._citations, "".join(self._texts), self._queries)
+            wire |= {_GROUNDING: grounding} if grounding else {}
+        return wire
+
+
+class _Stream:
+    """What has been written of a stream."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.over = False
+        self._candidates = _Candidates(chat)
+        self._own: Record = {}
+        # What every response says, and its bytes.
+        self._common: Record = {}
+        self._tail = b""
+        self._begun = False
+
+    def write(self, event: Event) -> bytes | None:
+        """Return the response that an event becomes; None for what waits or says nothing here."""
+        write = _WRITERS.get(type(event))
+        return self._said(event) if write is None else write(self, event)
+
+    def _started(self, event: Started) -> None:
+        self._own |= event.extra.get(NAME, {})
+        self._common = _common(event.id, event.model, event.created)
+        self._tail = b"," + encode(self._common)[1:]
+
+    def _said(self, event: Event) -> bytes | None:
+        """Return the parts that an event becomes."""
+        candidate = self._candidates[event.choice]
+        candidate.learn(event)
+        parts = candidate.writer.write(event)
+        return self._chunk(event.choice, candidate, parts) if parts else None
+
+    def _chunk(self, index: int, candidate: _Candidate, parts: list[Record]) -> bytes:
+        beside = b""
+        if candidate.likely is not None:
+            beside = b',"logprobsResult":' + encode(write_logprobs(candidate.likely))
+            candidate.likely = None
+        if not self._tail:
+            self._started(Started())
+        self._begun = True
+        return b'{"candidates":[{"content":{"parts":%b,"role":"model"},"index":%d%b}]%b' % (
+            encode(parts),
+            index,
+            beside,
+            self._tail,
+        )
+
+    def _opaque(self, event: OpaqueDelta) -> bytes | None:
+        if event.of == "reply":
+            if event.dialect == NAME:
+                self._own |= event.data
+            return None
+        return self._said(event)
+
+    def _summary(self, event: Summary) -> bytes:
+        """Return the last response: the ends of the candidates, what was used, and how the request went."""
+        self.over = True
+        ends = [
+            self._candidates[index].written(index, self._candidates[index].writer.close())
+            for index in self._candidates.indices
+        ]
+        answered = {"candidates": ends, **self._own} if self._begun else _answered(ends, self._own)
+        if not self._common:
+            self._started(Started())
+        return encode(
+            {
+                **answered,
+                "usageMetadata": write_usage(event),
+                **self._common,
+                "metadata": event.metadata,
+            }
+        )
+
+    def _waiting(self, event: Waiting) -> bytes:
+        return b""
+
+    def _failed(self, event: Failed) -> bytes:
+        self.over = True
+        return encode({"error": write_error_object(event.error)})
+
+
+_WRITERS = cast(
+    dict[type[Event], Callable[[_Stream, Event], bytes | None]],
+    {
+        Started: _Stream._started,
+        OpaqueDelta: _Stream._opaque,
+        Summary: _Stream._summary,
+        Waiting: _Stream._waiting,
+        Failed: _Stream._failed,
+    },
+)

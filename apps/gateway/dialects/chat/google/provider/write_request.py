@@ -1,0 +1,195 @@
+"""Google generateContent, provider side: writes a canonical chat as a request body.
+
+Knows the format's fields. Hints that it has no words for are left out with a note; what would change what the client
+gets is refused before anything is sent. Must never know a model by name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from apps.gateway.canonical.chat import Chat, Effort, Target
+from apps.gateway.dialects.adapting.reasoning_efforts import nearest_effort, note_effort
+from apps.gateway.dialects.adapting.schemas import described, google_schema
+from apps.gateway.dialects.adapting.stop_sequences import fit_stop_sequences
+from apps.gateway.dialects.adapting.unsupported_fields import note_dropped, unsupported_feature
+from apps.gateway.dialects.chat.google.provider.drop_unsupported_fields import drop_unsupported_fields
+from apps.gateway.dialects.chat.google.provider.flavor import Flavor, flavor_of
+from apps.gateway.dialects.chat.google.provider.passthrough import merged, pass_on, passes
+from apps.gateway.dialects.chat.google.provider.write_contents import write_contents
+from apps.gateway.dialects.chat.google.provider.write_tools import write_tools
+from apps.gateway.dialects.chat.google.shared.wire import NAME, Record, encode, without_none
+
+MAX_STOPS, MAX_SEED = 5, 2**31 - 1
+
+# Tokens of thinking for an effort, where a model takes a budget; kept within the bounds of the model.
+_BUDGETS: Final[dict[Effort, int]] = {
+    "none": 0,
+    "minimal": 512,
+    "low": 2_048,
+    "medium": 8_192,
+    "high": 24_576,
+    "xhigh": 65_536,
+    "max": 65_536,
+}
+_LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh")
+_TIERS: Final = {
+    "standard_only": "standard",
+    "default": "standard",
+    "standard": "standard",
+    "flex": "flex",
+    "priority": "priority",
+    "fast": "priority",
+}
+_PICTURE_OPTIONS: Final = {"aspect_ratio": "aspectRatio", "image_size": "imageSize"}
+
+
+def path(chat: Chat, target: Target) -> str:
+    """Return the path after the provider's base URL."""
+    method = "streamGenerateContent?alt=sse" if chat.stream else "generateContent"
+    return f"/models/{quote(target.model_name)}:{method}"
+
+
+def write_request(chat: Chat, target: Target) -> bytes:
+    """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
+    wire = write_fields(chat, target)
+    if wire.pop("labels", None) is not None:
+        target.note_dropped("labels", "not available from this model's provider")
+    return encode(wire)
+
+
+def write_fields(chat: Chat, target: Target) -> Record:
+    """Return the fields of the body, those of Google Cloud alone included. Raises InvalidRequest as `write_request`.
+
+    What a client of this format wrote passes through, unless something in it has to be changed.
+    """
+    flavor = flavor_of(target)
+    chat = drop_unsupported_fields(chat, flavor, target)
+    tools = write_tools(chat, flavor, target)
+    known = len(target.dropped_fields)
+    sampling, rest = _sampling(chat, target), _pictures(chat) | _thinking(chat, flavor, target)
+    if chat.source is not None and len(target.dropped_fields) == known and passes(chat, flavor):
+        return pass_on(chat, chat.source.body)
+    ours = chat.dialect == NAME
+    instructions, contents = write_contents(chat.messages, signed=flavor.requires_signatures, ours=ours)
+    config = sampling | _form(chat, target) | rest
+    wire = without_none(
+        systemInstruction={"parts": instructions} if instructions else None,
+        contents=contents,
+        **tools,
+        generationConfig=config or None,
+        serviceTier=_tier(chat, target),
+    )
+    return merged(wire, chat.extra) if ours and chat.extra else wire
+
+
+def _sampling(chat: Chat, target: Target) -> Record:
+    if chat.dialect == NAME and chat.stop is not None and len(chat.stop) > MAX_STOPS:
+        raise unsupported_feature(chat, "stop", f"This model's provider takes at most {MAX_STOPS} stop sequences")
+    seed = chat.seed
+    if seed is None and chat.image_config:
+        seed = chat.image_config.get("seed")
+    if seed is not None and not -MAX_SEED <= seed <= MAX_SEED:
+        note_dropped(chat, target, "seed", "this model's provider takes a seed of 32 bits")
+        seed = None
+    temperature = chat.temperature
+    if temperature is not None and target.facts.get("temperature") is False:
+        if temperature != 1:
+            note_dropped(chat, target, "temperature", "the model chooses its words alone")
+        temperature = None
+    return without_none(
+        maxOutputTokens=chat.max_tokens,
+        temperature=temperature,
+        topP=chat.top_p,
+        # OpenAI-alikes write -1 for "all of them".
+        topK=None if chat.top_k == -1 else chat.top_k,
+        candidateCount=chat.n,
+        stopSequences=fit_stop_sequences(chat, target, MAX_STOPS) or None,
+        seed=seed,
+        presencePenalty=chat.presence_penalty,
+        frequencyPenalty=chat.frequency_penalty,
+        responseLogprobs=chat.logprobs,
+        logprobs=chat.top_logprobs,
+    )
+
+
+def _form(chat: Chat, target: Target) -> Record:
+    """Return the form that the answer must have; what of a schema the answer is not bound to is noted."""
+    form = chat.response_format
+    if form is None or form.kind == "text":
+        return {}
+    schema = form.schema
+    if schema is not None:
+        schema, unbound = google_schema(described(schema, form))
+        if unbound:
+            note_dropped(
+                chat, target, "response_format", f"the answer is not bound to {', '.join(unbound)} of its schema"
+            )
+    return without_none(responseMimeType="application/json", responseJsonSchema=schema)
+
+
+def _pictures(chat: Chat) -> Record:
+    """Return which modalities the answer has, and of which kind its images are."""
+    if chat.audio is not None and "audio" in (chat.modalities or ()):
+        raise unsupported_feature(chat, "audio", "The sound of this model's provider cannot be chosen")
+    asked = {name: value for name, value in (chat.image_config or {}).items() if value is not None and name != "seed"}
+    if asked.pop("n", 1) != 1:
+        raise unsupported_feature(
+            chat, "image_config", "This model's provider makes one picture for an answer; ask for several answers"
+        )
+    unknown = asked.keys() - _PICTURE_OPTIONS.keys()
+    if unknown:
+        raise unsupported_feature(chat, "image_config", f"This model's provider takes no {min(unknown)} of pictures")
+    config = {_PICTURE_OPTIONS[name]: value for name, value in asked.items()}
+    modalities = chat.modalities or (["text", "image"] if config else None)
+    return without_none(
+        responseModalities=[modality.upper() for modality in modalities] if modalities else None,
+        imageConfig=config or None,
+    )
+
+
+def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record:
+    """Return how much to think: a budget where tokens are named or the model takes nothing else, or a level."""
+    asked = chat.reasoning
+    if asked is None:
+        return {}
+    config: Record = {}
+    if asked.max_tokens is not None:
+        config["thinkingBudget"] = _exact_budget(asked.max_tokens, chat, flavor, target)
+    elif asked.effort is not None and flavor.thinking == "budget":
+        config["thinkingBudget"] = _budget(asked.effort, flavor.reasoning_budget or {})
+    elif asked.effort is not None:
+        effort = nearest_effort(asked.effort, flavor.reasoning_efforts or _LEVELS)
+        if effort != asked.effort:
+            note_effort(asked.effort, effort, chat, target)
+        config["thinkingLevel"] = effort.upper()
+    if not asked.exclude and config.get("thinkingBudget") != 0:
+        config["includeThoughts"] = True
+    return {"thinkingConfig": config} if config else {}
+
+
+def _exact_budget(tokens: int, chat: Chat, flavor: Flavor, target: Target) -> int:
+    """Return the tokens that the client names, or the nearest that the model takes."""
+    bounds = flavor.reasoning_budget or {}
+    sent = max(min(tokens, bounds.get("max", tokens)), bounds.get("min", 1))
+    if sent != tokens:
+        note_dropped(chat, target, "reasoning.max_tokens", f"sent as {sent}, as near as the model goes")
+    return sent
+
+
+def _budget(effort: Effort, bounds: dict[str, int]) -> int:
+    """Return the tokens that an effort stands for; none at all is always 0, whatever the model's least."""
+    tokens = _BUDGETS[effort]
+    if effort == "none":
+        return tokens
+    return max(min(tokens, bounds.get("max", tokens)), bounds.get("min", 1))
+
+
+def _tier(chat: Chat, target: Target) -> str | None:
+    tier = chat.service_tier
+    if tier is None or tier == "auto":
+        return None
+    if tier not in _TIERS:
+        note_dropped(chat, target, "service_tier", "the provider does not have this tier")
+    return _TIERS.get(tier)

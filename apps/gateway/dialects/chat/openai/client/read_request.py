@@ -1,0 +1,223 @@
+"""OpenAI Chat Completions, client side: reads a request body into a canonical chat; refusals name the field.
+
+Knows the format's fields, their ranges, and which contradict each other. Must never know models, providers or limits
+of an account. Messages are read in `read_messages.py`, tools in `read_tools.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import Chat, ReasoningRequest, ResponseFormat, Source
+from apps.gateway.dialects.chat.openai.client.read_messages import pair_unnamed_calls, read_messages
+from apps.gateway.dialects.chat.openai.client.read_tools import (
+    is_legacy,
+    read_function_choice,
+    read_functions,
+    read_tool_choice,
+    read_tools,
+)
+from apps.gateway.dialects.chat.openai.shared.wire import EFFORTS, NAME, SUMMARIES
+from apps.gateway.dialects.reading import fields
+from apps.gateway.dialects.reading.fields import (
+    Malformed,
+    Reader,
+    Record,
+    boolean,
+    filled_string,
+    integer,
+    list_of,
+    number,
+    one_of,
+    optional,
+    record,
+    required,
+    string,
+)
+from apps.gateway.dialects.reading.router_fields import take_router_fields
+
+MAX_STOPS, MAX_LISTED = 4, 100
+# What models read; it may be as long as a body.
+_CONVERSATION = frozenset({"messages", "tools", "functions", "response_format", "prediction", "logit_bias"})
+# No model writes a billion tokens, and a count beyond does not fit where it is kept.
+MOST_TOKENS = 1_000_000_000
+
+
+def read_request(body: bytes) -> Chat:
+    """Return the chat that a body asks for. Raises InvalidRequest (`invalid_json`, `invalid_parameters`)."""
+    wire = fields.read_json(body)
+    known: dict[str, Any] = {}
+    extra: Record = {}
+    try:
+        fields.check_beside(wire, body, _CONVERSATION)
+        for name, value in wire.items():
+            if value is None:
+                continue
+            if read := FIELDS.get(name):
+                known[name] = fields.within(name, read, value)
+            else:
+                extra[name] = value
+        if extra:
+            take_router_fields(extra, known)
+        return _chat_of(known, extra, body)
+    except Malformed as refusal:
+        raise refusal.as_error() from None
+
+
+def _chat_of(known: dict[str, Any], extra: Record, body: bytes) -> Chat:
+    """Put the fields together. Raises Malformed for what is missing or contradicts itself.
+
+    A request in the manner of before there were tools has no source: it is sent on in today's manner.
+    """
+    for name in ("model", "messages"):
+        if name not in known:
+            raise Malformed("Required", name)
+    if "top_logprobs" in known and not known.get("logprobs"):
+        raise Malformed("needs logprobs to be true", "top_logprobs")
+    _settle_max_tokens(known)
+    _settle_reasoning(known)
+    _settle_functions(known)
+    if "web_search_options" in extra:
+        # OpenAI's own words for the switch: they pass on as they are, and others are told of the switch.
+        known["web_search"] = True
+    known["include_usage"] = known.pop("stream_options", None)
+    chat = Chat(**known, extra=extra or None, dialect=NAME)
+    had_unnamed_calls = pair_unnamed_calls(chat.messages)
+    if not had_unnamed_calls and not is_legacy(chat):
+        chat.source = Source(dialect=NAME, body=body)
+    return chat
+
+
+def _settle_max_tokens(known: dict[str, Any]) -> None:
+    """Two names, one meaning; both may be given when they agree."""
+    modern = known.pop("max_completion_tokens", None)
+    if modern is not None and known.setdefault("max_tokens", modern) != modern:
+        raise Malformed("contradicts max_completion_tokens", "max_tokens")
+
+
+def _settle_reasoning(known: dict[str, Any]) -> None:
+    effort = known.pop("reasoning_effort", None)
+    if effort is None:
+        return
+    asked: ReasoningRequest = known.get("reasoning") or ReasoningRequest()
+    if asked.effort not in (None, effort):
+        raise Malformed("contradicts reasoning.effort", "reasoning_effort")
+    known["reasoning"] = replace(asked, effort=effort)
+
+
+def _settle_functions(known: dict[str, Any]) -> None:
+    """Take `functions` and `function_call`, which tools replaced, for tools; and no tools for none stated."""
+    functions, choice = known.pop("functions", None), known.pop("function_call", None)
+    if functions is not None and "tools" not in known:
+        known["tools"] = functions
+        if choice is not None:
+            known.setdefault("tool_choice", choice)
+    known["tools"] = known.get("tools") or None
+
+
+def _model(value: Any) -> str:
+    if len(filled_string(value)) > 512:
+        raise Malformed("must be at most 512 characters long")
+    return str(value)
+
+
+def _stop(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else _stops(value)
+
+
+def _include_usage(value: Any) -> bool | None:
+    return optional(record(value), "include_usage", boolean)
+
+
+def _logit_bias(value: Any) -> dict[str, float]:
+    return {token: fields.within(token, _bias, bias) for token, bias in record(value).items()}
+
+
+def _reasoning(value: Any) -> ReasoningRequest:
+    wire = record(value)
+    effort = optional(wire, "effort", _effort)
+    if optional(wire, "enabled", boolean) is False:
+        if effort not in (None, "none"):
+            raise Malformed("contradicts effort", "enabled")
+        effort = "none"
+    return ReasoningRequest(
+        effort=effort,
+        max_tokens=optional(wire, "max_tokens", integer(1, MOST_TOKENS)),
+        exclude=optional(wire, "exclude", boolean),
+        summary=optional(wire, "summary", one_of(*SUMMARIES)),
+    )
+
+
+def _image_config(value: Any) -> Record:
+    wire = record(value)
+    for name in ("aspect_ratio", "image_size", "image_quality"):
+        optional(wire, name, string)
+    optional(wire, "n", integer(1))
+    optional(wire, "seed", integer())
+    return wire
+
+
+def _response_format(value: Any) -> ResponseFormat:
+    wire = record(value)
+    kind = required(wire, "type", one_of("text", "json_object", "json_schema"))
+    return required(wire, "json_schema", _json_schema) if kind == "json_schema" else ResponseFormat(kind=kind)
+
+
+def _json_schema(value: Any) -> ResponseFormat:
+    wire = record(value)
+    return ResponseFormat(
+        kind="json_schema",
+        name=optional(wire, "name", string),
+        description=optional(wire, "description", string),
+        schema=optional(wire, "schema", record),
+        strict=optional(wire, "strict", boolean),
+    )
+
+
+_stops = list_of(string, MAX_STOPS)
+_bias = number(-100, 100)
+_effort = one_of(*EFFORTS)
+
+FIELDS: dict[str, Reader[Any]] = {
+    "model": _model,
+    "messages": read_messages,
+    "stream": boolean,
+    "stream_options": _include_usage,
+    "max_tokens": integer(1, MOST_TOKENS),
+    "max_completion_tokens": integer(1, MOST_TOKENS),
+    "temperature": number(0, 2),
+    "top_p": number(0, 1),
+    "top_k": integer(-1, MOST_TOKENS),
+    "frequency_penalty": number(-2, 2),
+    "presence_penalty": number(-2, 2),
+    "stop": _stop,
+    "seed": integer(-(2**63), 2**63 - 1),
+    "n": integer(1, 128),
+    "logprobs": boolean,
+    "top_logprobs": integer(0, 20),
+    "logit_bias": _logit_bias,
+    "response_format": _response_format,
+    "tools": read_tools,
+    "tool_choice": read_tool_choice,
+    "parallel_tool_calls": boolean,
+    "functions": read_functions,
+    "function_call": read_function_choice,
+    "reasoning": _reasoning,
+    "reasoning_effort": _effort,
+    "effort": one_of("low", "medium", "high"),
+    "web_search": boolean,
+    "free_models_only": boolean,
+    "no_reasoning": boolean,
+    "image_config": _image_config,
+    "user": string,
+    "metadata": record,
+    "service_tier": string,
+    "prompt_cache_key": string,
+    "verbosity": string,
+    "modalities": list_of(string, MAX_LISTED),
+    "audio": record,
+    "prediction": record,
+    "store": boolean,
+}

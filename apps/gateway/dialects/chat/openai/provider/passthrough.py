@@ -1,0 +1,107 @@
+"""OpenAI Chat Completions, provider side: passes a client's own body through byte for byte, changing only what the
+gateway must.
+
+Knows which fields of messages and tools not every OpenAI-alike takes. Must never read a value it does not change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from apps.gateway.canonical.chat import Chat, Message, Reasoning, Tool, ToolResult, WebSearchTool
+from apps.gateway.dialects.chat.openai.provider.flavor import Flavor
+from apps.gateway.dialects.chat.openai.provider.write_messages import fill_reasoning
+from apps.gateway.dialects.chat.openai.shared.wire import PARKED
+
+# A JSON value that may be the bytes the client sent.
+Record = dict[str, Any]
+
+_NULL = msgspec.Raw(b"null")
+_THOUGHTS = ("reasoning", "reasoning_content")
+read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+read_entries = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def pass_on(body: bytes, chat: Chat, flavor: Flavor) -> Record:
+    """Return the fields of the body that `chat` was read from, each as its bytes, without those that are null."""
+    wire: Record = {name: raw for name, raw in read_fields(body).items() if raw != _NULL}
+    if any(_may_change(message, flavor) for message in chat.messages):
+        entries = zip(read_entries(wire["messages"]), chat.messages, strict=True)
+        wire["messages"] = [_message(raw, message, flavor) for raw, message in entries]
+    tools = chat.tools
+    if tools and any(_changes(tool, flavor) for tool in tools):
+        wire["tools"] = [
+            _without_mark(raw) if _changes(tool, flavor) else raw
+            for raw, tool in zip(read_entries(wire["tools"]), tools, strict=True)
+            if not isinstance(tool, WebSearchTool)
+        ]
+    return wire
+
+
+def _may_change(message: Message, flavor: Flavor) -> bool:
+    """Return whether a message has to be looked at: an earlier answer of ours may come back with fields of ours."""
+    return message.role == "assistant" or _is_renamed(message, flavor) or _is_marked(message, flavor)
+
+
+def _is_renamed(message: Message, flavor: Flavor) -> bool:
+    return message.role == "developer" and not flavor.developer_role
+
+
+def _is_marked(message: Message, flavor: Flavor) -> bool:
+    """Return whether a message carries cache marks that the provider does not take."""
+    if "cache_control" in flavor.takes:
+        return False
+    parts = message.parts
+    if len(parts) == 1:
+        only = parts[0]
+        if not isinstance(only, ToolResult):
+            return only.cache is not None
+        parts = only.parts
+    return any(part.cache is not None for part in parts)
+
+
+def _message(raw: msgspec.Raw, message: Message, flavor: Flavor) -> msgspec.Raw | Record:
+    if not _may_change(message, flavor):
+        return raw
+    wire: Record = {**read_fields(raw)}
+    before = wire.copy()
+    if message.role == "assistant":
+        _adapt_answer(wire, message, flavor)
+    if _is_renamed(message, flavor):
+        wire["role"] = "system"
+    if _is_marked(message, flavor):
+        wire["content"] = [_without_mark(part) for part in read_entries(wire["content"])]
+    return raw if wire == before else wire
+
+
+def _adapt_answer(wire: Record, message: Message, flavor: Flavor) -> None:
+    """Leave what the provider takes of an answer that comes back: thinking under its name for it, empty or not."""
+    thoughts = [name for name in _THOUGHTS if name in wire]
+    if not thoughts and "reasoning_details" in wire and "reasoning_details" not in flavor.takes:
+        # Some clients keep the details alone.
+        wire["reasoning"] = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
+        thoughts = ["reasoning"]
+    if flavor.reasoning_field == "any":
+        if thoughts == ["reasoning"]:
+            wire["reasoning_content"] = wire["reasoning"]
+    elif thoughts and thoughts != [flavor.reasoning_field]:
+        kept = wire[flavor.reasoning_field if flavor.reasoning_field in thoughts else thoughts[0]]
+        for name in thoughts:
+            del wire[name]
+        if flavor.reasoning_field is not None:
+            wire[flavor.reasoning_field] = kept
+    fill_reasoning(wire, flavor)
+    for name in ("reasoning_details", "images"):
+        if name not in flavor.takes:
+            wire.pop(name, None)
+    wire.pop(PARKED, None)
+
+
+def _changes(tool: Tool, flavor: Flavor) -> bool:
+    return isinstance(tool, WebSearchTool) or (tool.cache is not None and "cache_control" not in flavor.takes)
+
+
+def _without_mark(raw: msgspec.Raw) -> Record:
+    return {name: value for name, value in read_fields(raw).items() if name != "cache_control"}

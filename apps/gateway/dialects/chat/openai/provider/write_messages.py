@@ -1,0 +1,231 @@
+"""OpenAI Chat Completions, provider side: writes `messages` in a provider's flavor.
+
+Knows roles and parts of the wire format. Must never know a provider by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from apps.gateway.canonical.chat import (
+    Audio,
+    File,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Piece,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from apps.gateway.dialects.adapting.signed_call_ids import FIELD as SIGNATURE_FIELD
+from apps.gateway.dialects.adapting.signed_call_ids import state_signature, stated_signature
+from apps.gateway.dialects.chat.openai.provider.flavor import Flavor
+from apps.gateway.dialects.chat.openai.provider.write_turns import adapt_turns, thinking_part
+from apps.gateway.dialects.chat.openai.shared.wire import NAME, PARKED, PART_FORMAT, cache_control
+from apps.kernel.errors import InvalidRequest
+
+Record = dict[str, Any]
+_ERROR = {"type": "text", "text": "Error:"}
+_BLANK = " "
+_NO_REASONING = (None, msgspec.Raw(b"null"))
+
+
+def write_messages(messages: Iterable[Message], flavor: Flavor) -> list[Record]:
+    """Return all messages. What only a user may show (images, files) follows the tools' answers of its turn."""
+    if flavor.same_dialect:
+        return adapt_turns([write_message(message, flavor) for message in messages], flavor)
+    return adapt_turns(list(_with_pictures_apart(messages, flavor)), flavor)
+
+
+def _with_pictures_apart(messages: Iterable[Message], flavor: Flavor) -> Iterator[Record]:
+    """Yield messages whose tool answers are text only, as the format has it."""
+    shown: list[Record] = []
+    for message in messages:
+        if message.role != "tool" and shown:
+            yield {"role": "user", "content": shown}
+            shown = []
+        wire = write_message(message, flavor)
+        content = wire.get("content")
+        if message.role == "tool" and isinstance(content, list):
+            shown += [part for part in content if part["type"] != "text"]
+            wire["content"] = [part for part in content if part["type"] == "text"] or ""
+        yield wire
+    if shown:
+        yield {"role": "user", "content": shown}
+
+
+def write_message(message: Message, flavor: Flavor) -> Record:
+    """Return one message."""
+    wire: Record = {"role": message.role}
+    if message.role == "developer" and not flavor.developer_role:
+        wire["role"] = "system"
+    if message.role == "assistant":
+        _write_assistant(message, flavor, wire)
+    elif message.role == "tool":
+        _write_tool(message, flavor, wire)
+    else:
+        wire["content"] = _content(message.parts, flavor)
+    if message.name is not None:
+        wire["name"] = message.name
+    if message.extra and flavor.same_dialect:
+        wire.update({name: value for name, value in message.extra.items() if name != PARKED})
+    return wire
+
+
+def _write_assistant(message: Message, flavor: Flavor, wire: Record) -> None:
+    said: list[Part] = [part for part in message.parts if not isinstance(part, Reasoning | ToolCall | Image)]
+    calls = [_call(part, flavor) for part in message.parts if isinstance(part, ToolCall)]
+    wire["content"] = _content(said, flavor) if said or not calls else None
+    if thoughts := [part for part in message.parts if isinstance(part, Reasoning)]:
+        _write_reasoning(thoughts, flavor, wire)
+    if calls:
+        wire["tool_calls"] = calls
+    fill_reasoning(wire, flavor)
+    if "images" in flavor.takes and (
+        images := [_part(part, flavor) for part in message.parts if isinstance(part, Image)]
+    ):
+        wire["images"] = images
+
+
+def _write_reasoning(thoughts: list[Reasoning], flavor: Flavor, wire: Record) -> None:
+    """Bring thinking back block by block where the provider takes that and anything is more than text, else as text."""
+    signed = any(block.format or block.signature or block.data or block.id or block.summary for block in thoughts)
+    if signed and "reasoning_details" in flavor.takes:
+        wire["reasoning_details"] = [write_detail(block, number) for number, block in enumerate(thoughts)]
+    if flavor.reasoning_field == "any":
+        if text := "".join(block.text for block in thoughts):
+            wire["reasoning_content"] = text
+    elif "reasoning_details" in wire:
+        return
+    elif flavor.reasoning_field == "content":
+        _write_thinking_parts(thoughts, wire)
+    elif flavor.reasoning_field is not None:
+        # Also when empty: some insist on the field beside calls.
+        wire[flavor.reasoning_field] = "".join(block.text for block in thoughts)
+
+
+def fill_reasoning(wire: Record, flavor: Flavor) -> None:
+    """Add a blank to an assistant's message without reasoning where the provider refuses that.
+
+    An empty text of the client's stays: recorded requests have it. Values may be the client's bytes.
+    """
+    required, field = flavor.reasoning_required, flavor.reasoning_field
+    if required is None or field is None or (required == "calls" and not wire.get("tool_calls")):
+        return
+    if wire.get(field) in _NO_REASONING:
+        wire[field] = _BLANK
+
+
+def _write_thinking_parts(thoughts: list[Reasoning], wire: Record) -> None:
+    """Put thinking before what was said, with a signature where it came in this very form."""
+    parts = [
+        thinking_part(block.text, block.signature if block.format == PART_FORMAT else None)
+        for block in thoughts
+        if block.text
+    ]
+    said = wire["content"]
+    if parts and isinstance(said, list):
+        wire["content"] = [*parts, *said]
+    elif parts:
+        wire["content"] = [*parts, {"type": "text", "text": said}] if said else parts
+
+
+def write_detail(block: Any, index: int) -> Record:
+    """Return a block of thinking (a part of a message, or an event) as an entry of `reasoning_details`."""
+    wire: Record = {}
+    if block.data is not None:
+        wire |= {"type": "reasoning.encrypted", "data": block.data}
+    elif block.summary:
+        wire |= {"type": "reasoning.summary", "summary": block.text}
+    else:
+        wire["type"] = "reasoning.text"
+        if block.text or block.signature is None:
+            wire["text"] = block.text
+    for name in ("signature", "id", "format"):
+        if (value := getattr(block, name)) is not None:
+            wire[name] = value
+    wire["index"] = index
+    return wire
+
+
+def _write_tool(message: Message, flavor: Flavor, wire: Record) -> None:
+    for result in message.parts:
+        if isinstance(result, ToolResult):
+            wire["tool_call_id"] = result.call_id
+            content = _content(result.parts, flavor)
+            if result.is_error:
+                content = f"Error: {content}" if isinstance(content, str) else [_ERROR, *content]
+            wire["content"] = content
+            if result.name is not None:
+                wire["name"] = result.name
+
+
+def _call(call: ToolCall, flavor: Flavor) -> Record:
+    extra = call.extra or {}
+    if extra.get("type") == "custom":
+        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
+    function = {"name": call.name, "arguments": call.arguments}
+    if not flavor.same_dialect:
+        signature = stated_signature(extra) if SIGNATURE_FIELD in flavor.takes else None
+        extra = {} if signature is None else state_signature(signature)
+    return {"id": call.id, "type": "function", "function": function, **extra}
+
+
+def _content(parts: list[Part], flavor: Flavor) -> str | list[Record]:
+    if not parts:
+        return ""
+    if len(parts) == 1 and isinstance(only := parts[0], Text):
+        wire = _part(only, flavor)
+        return only.text if len(wire) == 2 else [wire]
+    return [_part(part, flavor) for part in parts]
+
+
+def _part(part: Part, flavor: Flavor) -> Record:
+    """Return a part of a message's content. Raises InvalidRequest for what the format has no words for."""
+    extra = dict(part.extra) if part.extra and flavor.same_dialect else {}
+    match part:
+        case Text():
+            wire: Record = {"type": "text", "text": part.text}
+        case Image():
+            wire = _nested("image_url", extra, url=part.url, detail=part.detail)
+        case Audio():
+            wire = _nested("input_audio", extra, data=part.data, format=part.format)
+        case File():
+            data = part.url if part.data is None else _data_url(part.data, part.media_type)
+            wire = _nested("file", extra, file_data=data, file_id=part.file_id, filename=part.filename)
+        case Refusal():
+            wire = {"type": "refusal", "refusal": part.text}
+        case Opaque(dialect=dialect, data=data) if dialect == NAME:
+            return dict(data)
+        case _:
+            raise InvalidRequest(
+                "A message holds content that this model's provider has no form for",
+                code="unsupported_feature",
+                param="messages",
+            )
+    wire |= extra
+    return with_cache_mark(wire, part, flavor)
+
+
+def with_cache_mark(wire: Record, piece: Piece, flavor: Flavor) -> Record:
+    """Add a part's or a tool's cache mark where the provider takes those."""
+    if piece.cache is not None and "cache_control" in flavor.takes:
+        wire["cache_control"] = cache_control(piece.cache)
+    return wire
+
+
+def _nested(kind: str, extra: Record, **inner: Any) -> Record:
+    """Return a part whose content is an object under its kind; takes the inner fields that are unknown from `extra`."""
+    stated = {name: value for name, value in inner.items() if value is not None}
+    return {"type": kind, kind: {**stated, **extra.pop(kind, {})}}
+
+
+def _data_url(data: str, media_type: str | None) -> str:
+    return data if media_type is None or data.startswith("data:") else f"data:{media_type};base64,{data}"

@@ -1,0 +1,232 @@
+"""OpenAI Chat Completions, provider side: writes a canonical chat as a request body.
+
+What the client wrote in this very format passes through (`passthrough.py`) except where the gateway must act; anything
+else is written from the canonical form. Knows facts. Must never know a provider by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from apps.gateway.canonical.chat import (
+    Chat,
+    FunctionTool,
+    OpaqueTool,
+    Target,
+    Tool,
+    ToolChoice,
+    WebSearchTool,
+)
+from apps.gateway.dialects.chat.openai.provider.adapt_request import adapt_request
+from apps.gateway.dialects.chat.openai.provider.drop_unsupported_fields import (
+    drop_dangling_fields,
+    drop_unsupported,
+    drop_unsupported_fields,
+    lose_search_limits,
+)
+from apps.gateway.dialects.chat.openai.provider.flavor import Flavor, flavor_of
+from apps.gateway.dialects.chat.openai.provider.passthrough import pass_on, read_entries, read_fields
+from apps.gateway.dialects.chat.openai.provider.write_messages import Record, with_cache_mark, write_messages
+from apps.gateway.dialects.chat.openai.provider.write_thinking import say_thinking
+from apps.gateway.dialects.chat.openai.shared.wire import NAME, OWN_FIELDS, encode
+from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
+from apps.kernel.errors import InvalidRequest
+
+# Fields that mean the same and are written the same here and in the canonical language.
+_SAME = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "frequency_penalty",
+    "presence_penalty",
+    "stop",
+    "seed",
+    "n",
+    "logprobs",
+    "top_logprobs",
+    "logit_bias",
+    "parallel_tool_calls",
+    "user",
+    "metadata",
+    "service_tier",
+    "prompt_cache_key",
+    "verbosity",
+    "modalities",
+    "audio",
+    "prediction",
+    "store",
+    "effort",
+    "image_config",
+)
+# What a client says to the gateway: a provider is told what it takes of it as we have it, and nothing else.
+_OURS = OWN_FIELDS | ROUTER_FIELDS
+_LIMITS = ("max_tokens", "max_completion_tokens")
+_NO_PARAMETERS: Record = {"type": "object", "properties": {}}
+
+
+def path(chat: Chat, target: Target) -> str:
+    """Return the path after the provider's base URL."""
+    return "/chat/completions"
+
+
+def write_request(chat: Chat, target: Target) -> bytes:
+    """Return the body of the request. Raises InvalidRequest for what cannot be said."""
+    flavor = flavor_of(chat, target)
+    chat = adapt_request(drop_unsupported_fields(chat, flavor, target), flavor, target)
+    if chat.source is not None and chat.source.dialect == NAME:
+        wire = pass_on(chat.source.body, chat, flavor)
+        if chat.service_tier is not None:
+            # The gateway names one where the client did not.
+            wire.setdefault("service_tier", chat.service_tier)
+    else:
+        wire = written(chat, flavor)
+    wire["model"] = target.model_name
+    if not _OURS.isdisjoint(wire):
+        for name in _OURS & wire.keys():
+            if name not in flavor.takes:
+                del wire[name]
+    say_thinking(wire, chat, flavor, target)
+    _say_limit(wire, chat, flavor)
+    _say_stream(wire, chat, flavor)
+    _say_search(wire, chat, flavor, target)
+    drop_unsupported(wire, chat, flavor, target)
+    drop_dangling_fields(wire, chat, flavor, target)
+    if flavor.seed_field != "seed" and "seed" in wire:
+        wire[flavor.seed_field] = wire.pop("seed")
+    for name, value in flavor.adds.items():
+        wire.setdefault(name, value)
+    return encode(wire)
+
+
+def written(chat: Chat, flavor: Flavor) -> Record:
+    """Return the fields of a chat in the format's own words, but for web searches, which each provider has otherwise.
+
+    Raises InvalidRequest for what it has no words for.
+    """
+    wire: Record = {"model": chat.model, "messages": write_messages(chat.messages, flavor)}
+    for name in _SAME:
+        if (value := getattr(chat, name)) is not None:
+            wire[name] = value
+    if chat.response_format is not None:
+        form = chat.response_format
+        wire["response_format"] = {"type": form.kind}
+        if form.kind == "json_schema":
+            wire["response_format"]["json_schema"] = _stated(
+                name=form.name, description=form.description, schema=form.schema, strict=form.strict
+            )
+    if chat.tools is not None:
+        wire["tools"] = [_tool(tool, flavor) for tool in chat.tools if not isinstance(tool, WebSearchTool)]
+    if chat.tool_choice is not None:
+        wire["tool_choice"] = tool_choice_of(chat.tool_choice, _custom_names(chat))
+    if chat.reasoning is not None:
+        asked = chat.reasoning
+        wire["reasoning"] = _stated(
+            effort=asked.effort, max_tokens=asked.max_tokens, exclude=asked.exclude, summary=asked.summary
+        )
+    if chat.plugins is not None:
+        wire["plugins"] = [{"id": plugin} for plugin in chat.plugins]
+    if chat.extra and chat.dialect == NAME:
+        wire |= chat.extra
+    return wire
+
+
+def _say_limit(wire: Record, chat: Chat, flavor: Flavor) -> None:
+    """State the limit on the answer once, under the name that the provider knows."""
+    if chat.max_tokens is None:
+        return
+    stated = [name for name in _LIMITS if name in wire]
+    if stated == [flavor.max_tokens_field] and _number(wire[stated[0]]) == chat.max_tokens:
+        return
+    for name in stated:
+        del wire[name]
+    wire[flavor.max_tokens_field] = chat.max_tokens
+
+
+def _number(value: Any) -> Any:
+    """Return a number that may still be the client's bytes."""
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+
+
+def _say_stream(wire: Record, chat: Chat, flavor: Flavor) -> None:
+    """Ask for usage on every stream: the bill needs it, also when the client does not."""
+    options = wire.pop("stream_options", None)
+    if not chat.stream:
+        return
+    wire.setdefault("stream", True)
+    if flavor.stream_usage:
+        stated: Record = {} if options is None else dict(read_fields(options))
+        wire["stream_options"] = {**stated, "include_usage": True}
+
+
+def _say_search(wire: Record, chat: Chat, flavor: Flavor, target: Target) -> None:
+    """Ask for a web search in the provider's way. Raises InvalidRequest where it has none."""
+    asked = next((tool for tool in chat.tools if isinstance(tool, WebSearchTool)), None) if chat.tools else None
+    search = asked or (WebSearchTool() if chat.web_search else None)
+    wire.pop("web_search", None)
+    if search is not None:
+        size, place = search.search_context_size, search.user_location
+        if "web_search_options" in flavor.takes:
+            if place is not None and "approximate" not in place:
+                inner = {name: value for name, value in place.items() if name != "type"}
+                place = {"type": "approximate", "approximate": inner}
+            lose_search_limits(search, chat, target, "search_context_size", "user_location")
+            wire.setdefault("web_search_options", _stated(search_context_size=size, user_location=place))
+        elif "web_search" in flavor.takes:
+            tool = _stated(user_location=place, search_context_size=size, max_uses=search.max_uses)
+            others = wire.get("tools", [])
+            if isinstance(others, msgspec.Raw):
+                others = read_entries(others)
+            wire["tools"] = [*others, {"type": "web_search", **tool, **_own(search, flavor)}]
+        elif asked is not None or "web_search_options" not in wire:
+            raise InvalidRequest(
+                "Web search is not available from this model's provider",
+                code="unsupported_feature",
+                param="tools" if asked else "web_search",
+            )
+
+
+def _tool(tool: Tool, flavor: Flavor) -> Record:
+    """Return a tool. Raises InvalidRequest for one that only another format has words for."""
+    if isinstance(tool, FunctionTool):
+        own = _own(tool, flavor)
+        parameters = _NO_PARAMETERS if tool.parameters is None and flavor.strict else tool.parameters
+        function = _stated(name=tool.name, description=tool.description, parameters=parameters, strict=tool.strict)
+        wire = {"type": "function", "function": {**function, **own.pop("function", {})}, **own}
+        return with_cache_mark(wire, tool, flavor)
+    if isinstance(tool, OpaqueTool) and tool.dialect == NAME:
+        return dict(tool.data)
+    raise InvalidRequest(
+        "A tool is of a kind that this model's provider does not have", code="unsupported_feature", param="tools"
+    )
+
+
+def _own(tool: Tool, flavor: Flavor) -> Record:
+    """Return the fields of a tool that only this format understands."""
+    return dict(tool.extra) if tool.extra and flavor.same_dialect else {}
+
+
+def tool_choice_of(choice: ToolChoice, custom: Collection[str] = ()) -> str | Record:
+    """Return a choice of tools as the field says it; `custom` are the names of those that take free text."""
+    if choice.allowed:
+        tools = [_pointed_at(name, custom) for name in choice.allowed]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": tools}}
+    return _pointed_at(choice.name or "", custom) if choice.mode == "named" else choice.mode
+
+
+def _pointed_at(name: str, custom: Collection[str]) -> Record:
+    kind = "custom" if name in custom else "function"
+    return {"type": kind, kind: {"name": name}}
+
+
+def _custom_names(chat: Chat) -> list[str]:
+    """Return the names of the tools that take free text."""
+    own = [tool.data for tool in chat.tools or () if isinstance(tool, OpaqueTool) and tool.dialect == NAME]
+    return [str(data["custom"].get("name")) for data in own if isinstance(data.get("custom"), dict)]
+
+
+def _stated(**values: Any) -> Record:
+    """Return the fields that are stated: null is never sent."""
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,194 @@
+"""OpenAI Responses, client side: reads a request body into a canonical chat; refusals name the field.
+
+Knows the format's fields and their ranges. What the canonical language has no words for is kept for providers of this
+format, unknown fields included. Must never know models, providers, limits of an account, or stored responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from apps.gateway.canonical.chat import Chat, Message, ReasoningRequest, ResponseFormat, Source, Text
+from apps.gateway.dialects.chat.openai.shared.wire import EFFORTS, SUMMARIES
+from apps.gateway.dialects.chat.responses.client.asked import Asked, keep_asked
+from apps.gateway.dialects.chat.responses.client.read_items import read_input
+from apps.gateway.dialects.chat.responses.client.read_tools import read_tool_choice, read_tools
+from apps.gateway.dialects.chat.responses.shared.wire import ENCRYPTED_REASONING, INSTRUCTIONS, LOGPROBS, NAME
+from apps.gateway.dialects.reading import fields
+from apps.gateway.dialects.reading.fields import (
+    Malformed,
+    Reader,
+    Record,
+    boolean,
+    filled_string,
+    integer,
+    list_of,
+    number,
+    one_of,
+    optional,
+    record,
+    required,
+    string,
+)
+
+MAX_LISTED: Final = 100
+# No model writes a billion tokens, and a count beyond does not fit where it is kept.
+MOST_TOKENS: Final = 1_000_000_000
+# What models read; it may be as long as a body.
+_CONVERSATION: Final = frozenset({"input", "instructions", "tools", "text"})
+# Fields that ask for a response that is stored; whoever stores them has taken them away.
+_STORED: Final = ("previous_response_id", "conversation", "background", "prompt")
+# Fields that are the gateway's to heed, or that nobody has to be told: where a client comes from.
+_SILENT: Final[dict[str, Reader[Any]]] = {
+    "store": boolean,
+    "stream_options": record,
+    "client_metadata": record,
+    "background": boolean,
+}
+# What is included anyway, or asked for in another way.
+_INCLUDED: Final = frozenset({ENCRYPTED_REASONING, LOGPROBS})
+
+
+def read_request(body: bytes) -> Chat:
+    """Return the chat that a body asks for. Raises InvalidRequest (`invalid_json`, `invalid_parameters`)."""
+    return read_wire(fields.read_json(body), body)
+
+
+def read_prompt(body: bytes) -> Chat:
+    """Return the chat of a request that only asks how long it is."""
+    return read_request(body)
+
+
+def read_wire(wire: Record, body: bytes, asked: Asked | None = None) -> Chat:
+    """Return the chat of a body that was parsed already, as `read_request`; `asked` says for whom it is."""
+    asked = asked or Asked()
+    known: dict[str, Any] = {}
+    extra: Record = {}
+    try:
+        fields.check_beside(wire, body, _CONVERSATION)
+        _check_stored(wire)
+        for name, value in wire.items():
+            if value is None:
+                continue
+            if name == "input":
+                known["messages"] = fields.within(name, lambda it: read_input(it, asked.cipher), value)
+            elif read := _FIELDS.get(name):
+                known[name] = fields.within(name, read, value)
+            elif name in _SILENT:
+                fields.within(name, _SILENT[name], value)
+            else:
+                extra[name] = value
+        chat = _chat_of(known, extra, wire)
+    except Malformed as refusal:
+        raise refusal.as_error() from None
+    chat.source = Source(dialect=NAME, body=body)
+    given = asked.fields or {name: value for name, value in wire.items() if name not in ("input", "stream")}
+    return keep_asked(chat, Asked(fields=given, cipher=asked.cipher, response_id=asked.response_id, echo=asked.echo))
+
+
+def _check_stored(wire: Record) -> None:
+    for name in _STORED:
+        value = wire.get(name)
+        if value is not None and not (name == "background" and value is False):
+            raise Malformed("responses are not stored here: send all items in input", name)
+
+
+def _chat_of(known: dict[str, Any], extra: Record, wire: Record) -> Chat:
+    """Put the fields together. Fields that say more than the canonical language has words for are kept beside it."""
+    for name in ("model", "messages"):
+        if name not in known:
+            raise Malformed("Required", "input" if name == "messages" else name)
+    if (instructions := known.pop("instructions", None)) is not None:
+        instruction = Message(role="system", parts=[Text(text=instructions)], extra={INSTRUCTIONS: True})
+        known["messages"] = [instruction, *known["messages"]]
+    if "max_output_tokens" in known:
+        known["max_tokens"] = known.pop("max_output_tokens")
+    include = known.pop("include", ())
+    if LOGPROBS in include or known.get("top_logprobs"):
+        known["logprobs"] = True
+    if included := [word for word in include if word not in _INCLUDED]:
+        extra["include"] = included
+    if "reasoning" in known and (more := fields.rest_of(wire["reasoning"], frozenset({"effort", "summary"}))):
+        extra["reasoning"] = more
+    known |= known.pop("text", {})
+    if "text" in wire and wire["text"] and (rest := fields.rest_of(wire["text"], frozenset({"format", "verbosity"}))):
+        extra["text"] = rest
+    if known.pop("truncation", "disabled") != "disabled":
+        extra["truncation"] = wire["truncation"]
+    if known.get("parallel_tool_calls") is True:
+        # That is what happens anyway: agents say it to every model.
+        del known["parallel_tool_calls"]
+    known["tools"] = known.get("tools") or None
+    return Chat(**known, extra=extra or None, dialect=NAME)
+
+
+def _model(value: Any) -> str:
+    if len(filled_string(value)) > 512:
+        raise Malformed("must be at most 512 characters long")
+    return str(value)
+
+
+def _reasoning(value: Any) -> ReasoningRequest | None:
+    wire = record(value)
+    effort, summary = optional(wire, "effort", _effort), optional(wire, "summary", _summary)
+    former = optional(wire, "generate_summary", _summary)
+    return None if effort is summary is former is None else ReasoningRequest(effort=effort, summary=summary)
+
+
+def _text(value: Any) -> dict[str, Any]:
+    wire = record(value)
+    said = {
+        "response_format": optional(wire, "format", _format),
+        "verbosity": optional(wire, "verbosity", string),
+    }
+    return {name: meaning for name, meaning in said.items() if meaning is not None}
+
+
+def _format(value: Any) -> ResponseFormat:
+    wire = record(value)
+    kind = required(wire, "type", one_of("text", "json_object", "json_schema"))
+    if kind != "json_schema":
+        return ResponseFormat(kind=kind)
+    return ResponseFormat(
+        kind=kind,
+        name=required(wire, "name", filled_string),
+        description=optional(wire, "description", string),
+        schema=required(wire, "schema", record),
+        strict=optional(wire, "strict", boolean),
+    )
+
+
+def _kept(read: Reader[Any]) -> Callable[[Any], Any]:
+    """Return the reader of a field that is checked here and kept as it is."""
+
+    def check(value: Any) -> Any:
+        read(value)
+        return value
+
+    return check
+
+
+_effort = one_of(*EFFORTS)
+_summary = one_of(*SUMMARIES)
+
+_FIELDS: dict[str, Reader[Any]] = {
+    "model": _model,
+    "instructions": string,
+    "stream": boolean,
+    "max_output_tokens": integer(1, MOST_TOKENS),
+    "temperature": number(0, 2),
+    "top_p": number(0, 1),
+    "top_logprobs": integer(0, 20),
+    "include": list_of(string, MAX_LISTED),
+    "reasoning": _reasoning,
+    "text": _text,
+    "tools": read_tools,
+    "tool_choice": read_tool_choice,
+    "parallel_tool_calls": boolean,
+    "truncation": one_of("auto", "disabled"),
+    "user": string,
+    "metadata": record,
+    "service_tier": string,
+    "prompt_cache_key": string,
+}

@@ -1,0 +1,268 @@
+"""OpenAI Responses, provider side: writes `input` items: messages, reasoning, calls and tool results.
+
+Knows that a turn of the model is several items, and which thinking its maker takes back. Must never know a model by
+name.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+from apps.gateway.canonical.chat import (
+    Chat,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Target,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from apps.gateway.dialects.adapting.unsupported_fields import message_path, unsupported_feature
+from apps.gateway.dialects.chat.responses.provider.call_ids import CallIds, shortened
+from apps.gateway.dialects.chat.responses.provider.drop_unsupported_fields import is_returnable
+from apps.gateway.dialects.chat.responses.provider.flavor import Flavor
+from apps.gateway.dialects.chat.responses.provider.write_parts import write_content
+from apps.gateway.dialects.chat.responses.shared.wire import (
+    INSTRUCTIONS,
+    MAX_ID,
+    NAME,
+    SIGNATURE_FORMAT,
+    UNSIGNED_FORMAT,
+    Record,
+)
+
+# The format in which assistants' messages have OpenAI's `annotations` beside them.
+_OPENAI = "openai"
+
+
+def write_instructions(chat: Chat) -> Record:
+    """Return the field for the instructions that a client of this format has beside its input."""
+    for message in chat.messages:
+        if _is_instructions(message, chat):
+            return {INSTRUCTIONS: "".join(part.text for part in message.parts if isinstance(part, Text))}
+    return {}
+
+
+def _is_instructions(message: Message, chat: Chat) -> bool:
+    return chat.dialect == NAME and bool(message.extra) and INSTRUCTIONS in (message.extra or ())
+
+
+def write_input(chat: Chat, flavor: Flavor, target: Target) -> list[Record]:
+    """Return all items. Raises InvalidRequest for what the format has no words for."""
+    return _Input(chat, flavor, target).items
+
+
+class _Input:
+    """The items so far, the calls' ids, and which calls were of custom tools."""
+
+    def __init__(self, chat: Chat, flavor: Flavor, target: Target) -> None:
+        self.items: list[Record] = []
+        self._chat = chat
+        self._flavor = flavor
+        self._target = target
+        self._openai = chat.dialect == _OPENAI
+        self._own = chat.dialect == NAME
+        self._ids = CallIds()
+        self._custom: set[str] = set()
+        for number, message in enumerate(chat.messages):
+            self._add(message, number)
+
+    def _add(self, message: Message, number: int) -> None:
+        at = message_path(self._chat, number)
+        if _is_instructions(message, self._chat):
+            return
+        if message.role == "assistant":
+            self._add_answer(message, number, at)
+            return
+        said: list[Part] = [part for part in message.parts if not isinstance(part, ToolResult)]
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                self.items.append(self._result(part, at))
+        if said and all(map(_is_item, said)):
+            self.items += [dict(part.data) for part in said if isinstance(part, Opaque)]
+        elif said or message.role != "tool":
+            role = message.role
+            if role == "developer" and not self._flavor.developer_role:
+                role = "system"
+            elif role == "tool":
+                role = "user"
+            self.items.append({"role": role, "content": write_content(said, self._flavor, at, own=self._own)})
+
+    def _result(self, result: ToolResult, at: str) -> Record:
+        parts: list[Part] = list(result.parts)
+        if result.is_error:
+            parts = _marked_as_error(parts)
+        call_id = self._ids.of(result.call_id)
+        kind = "custom_tool_call_output" if call_id in self._custom else "function_call_output"
+        own = (result.extra or {}) if self._own else {}
+        return {
+            "type": kind,
+            "call_id": call_id,
+            **own,
+            "output": write_content(parts, self._flavor, at, own=self._own),
+        }
+
+    def _add_answer(self, message: Message, number: int, at: str) -> None:
+        """Add what the model said, in the order in which it said it."""
+        calls = any(isinstance(part, ToolCall) for part in message.parts)
+        before = len(self.items)
+        for (kind, _), group in groupby(message.parts, self._kind_and_message):
+            parts: list[Any] = list(group)
+            if kind == "thinking":
+                self.items += [] if self._flavor.strict else _thinking(parts)
+            elif kind == "call":
+                self.items += [self._call(part) for part in parts]
+            elif kind == "image":
+                self._target.note_dropped(f"{at}.images", "pictures in earlier answers are not taken back")
+            elif kind == "own":
+                self.items += [dict(part.data) for part in parts if not self._is_lost(part, at)]
+            else:
+                self._say(message, parts, number, at, calls=calls)
+        if len(self.items) == before:
+            self.items.append({"role": "assistant", "content": ""})
+
+    def _is_lost(self, part: Opaque, at: str) -> bool:
+        """Return whether an item is dropped, with a note: thinking that is not kept, or what is not taken back."""
+        if part.data.get("type") == "item_reference":
+            self._target.note_dropped(at, "an item of reasoning that is not stored")
+            return True
+        if self._flavor.strict:
+            self._target.note_dropped(at, "this model's provider takes back messages and calls alone")
+        return self._flavor.strict
+
+    def _call(self, call: ToolCall) -> Record:
+        """Return a call; no arguments at all are an empty object."""
+        call_id, extra = self._ids.of(call.id), call.extra or {}
+        if extra.get("type") == "custom":
+            self._custom.add(call_id)
+            wire = {"type": "custom_tool_call", "call_id": call_id, "name": call.name, "input": call.arguments}
+            return {**wire, **self._beside(call)}
+        wire = {"type": "function_call", "call_id": call_id, "name": call.name, **self._beside(call)}
+        return {**wire, "arguments": call.arguments if call.arguments.strip() else "{}"}
+
+    def _beside(self, call: ToolCall) -> Record:
+        """Return what a client of this format says beside a call; of one of OpenAI's other format, the namespace."""
+        if self._own:
+            return {name: value for name, value in (call.extra or {}).items() if name != "type"}
+        namespace = (call.extra or {}).get("namespace")
+        return {"namespace": namespace} if self._openai and isinstance(namespace, str) else {}
+
+    def _kind_and_message(self, part: Part) -> tuple[str, str | None]:
+        """Return which kind of item a part belongs to, and which message of a client's of this format it was in."""
+        kind = _kind(part)
+        if kind != "message" or not self._own or not part.extra:
+            return kind, None
+        return kind, str([part.extra.get(name) for name in ("id", "phase")])
+
+    def _say(self, message: Message, parts: list[Part], number: int, at: str, *, calls: bool) -> None:
+        """Add text and words of refusal. Raises InvalidRequest for anything else."""
+        said = [part for part in parts if isinstance(part, Text | Refusal)]
+        if len(said) != len(parts):
+            raise unsupported_feature(
+                self._chat, "messages", "A message holds content that this model's provider has no form for"
+            )
+        text = "".join(part.text for part in said if isinstance(part, Text))
+        citations = _citations(message) if self._openai else []
+        phase: Record = {}
+        if "phase" in self._flavor.takes:
+            phase = {"phase": "commentary" if calls else "final_answer"}
+        if self._own:
+            citations = [note for part in said for note in (part.extra or {}).get("annotations", ())]
+            stated = (said[0].extra or {}).get("phase")
+            phase = {"phase": stated} if stated is not None and phase else {}
+        if self._flavor.strict:
+            self.items.append({"role": "assistant", "content": "".join(part.text for part in said)})
+        elif citations or any(isinstance(part, Refusal) for part in said):
+            place = len(self.items) if self._own else number
+            self.items.append({**_whole_message(said, text, citations, place), **phase})
+        elif text:
+            self.items.append({"role": "assistant", "content": text, **phase})
+
+
+def _is_item(part: Part) -> bool:
+    """Return whether a part is an item of its own, and no part of a message."""
+    return isinstance(part, Opaque) and part.dialect == NAME and not str(part.data.get("type")).startswith("input_")
+
+
+def _kind(part: Part) -> str:
+    """Return which kind of item a part of an answer belongs to."""
+    match part:
+        case Reasoning():
+            return "thinking"
+        case ToolCall():
+            return "call"
+        case Image():
+            return "image"
+        case Opaque(dialect=dialect) if dialect == NAME:
+            return "own"
+        case _:
+            return "message"
+
+
+def _marked_as_error(parts: list[Part]) -> list[Part]:
+    """Return what a tool answered, with the word in front that tells that it failed: there is no field for it."""
+    if parts and isinstance(first := parts[0], Text):
+        return [Text(text=f"Error: {first.text}"), *parts[1:]]
+    return [Text(text="Error:"), *parts]
+
+
+def _thinking(blocks: list[Reasoning]) -> list[Record]:
+    """Return the items that blocks of thinking are made of: those of one id that its maker can verify or read.
+
+    A summary alone is of no use to anybody: its maker would look for the thinking and find it nowhere.
+    """
+    items: list[Record] = []
+    ours = [block for block in blocks if is_returnable(block)]
+    for name, group in groupby(ours, lambda block: block.id or ""):
+        parts = list(group)
+        wire: Record = {
+            "type": "reasoning",
+            "id": name if len(name) <= MAX_ID else shortened(name, "rs_"),
+            "summary": [
+                {"type": "summary_text", "text": part.text}
+                for part in parts
+                if part.text and part.format == SIGNATURE_FORMAT
+            ],
+        }
+        said = [part.text for part in parts if part.text and part.format == UNSIGNED_FORMAT]
+        signed = next((part.data for part in parts if part.data is not None), None)
+        if said:
+            wire["content"] = [{"type": "reasoning_text", "text": text} for text in said]
+        if signed is not None:
+            wire["encrypted_content"] = signed
+        if said or signed is not None:
+            items.append(wire)
+    return items
+
+
+def _whole_message(said: list[Any], text: str, citations: list[Record], number: int) -> Record:
+    """Return a message in the form in which the model itself had said it."""
+    content: list[Record] = [{"type": "output_text", "text": text, "annotations": citations}] if text else []
+    content += [{"type": "refusal", "refusal": part.text} for part in said if isinstance(part, Refusal)]
+    return {
+        "type": "message",
+        "id": f"msg_{number}",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
+
+
+def _citations(message: Message) -> list[Record]:
+    """Return the citations that an OpenAI client sends back with an answer, as this format writes them."""
+    notes = (message.extra or {}).get("annotations")
+    found: list[Record] = []
+    for note in notes if isinstance(notes, list) else ():
+        page = note.get("url_citation") if isinstance(note, dict) else None
+        if not isinstance(page, dict):
+            continue
+        url, title, start, end = (page.get(name) for name in ("url", "title", "start_index", "end_index"))
+        if isinstance(url, str) and isinstance(start, int) and isinstance(end, int):
+            place = {"url": url, "title": title if isinstance(title, str) else ""}
+            found.append({"type": "url_citation", "start_index": start, "end_index": end, **place})
+    return found

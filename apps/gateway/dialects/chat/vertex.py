@@ -1,0 +1,82 @@
+"""Google generateContent on Vertex AI, provider side: the same format at another address, with a few fields of its own.
+
+Knows what is other than at AI Studio. Must never know a model by name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.service_tier import asked_service_tier
+from apps.gateway.dialects import TokenCounter
+from apps.gateway.dialects.chat.google import PROVIDER as GOOGLE
+from apps.gateway.dialects.chat.google.provider.count_tokens import read_count
+from apps.gateway.dialects.chat.google.provider.write_request import write_fields
+from apps.gateway.dialects.chat.google.shared.wire import Record, encode
+from apps.gateway.dialects.chat.vertex_address import model_path
+from apps.gateway.dialects.chat.vertex_address import url_of_path as count_url
+
+_TIER = "serviceTier"
+_PAID_APART = frozenset({"flex", "priority"})
+# What only AI Studio understands: here, tools of Google's stand beside functions unasked.
+_UNKNOWN_CONFIG = "includeServerSideToolInvocations"
+# What counts as prompt; everything else is refused when tokens are counted.
+_COUNTED = ("systemInstruction", "contents", "tools", "generationConfig")
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def path(chat: Chat, target: Target) -> str:
+    """Return the path after the provider's base URL, which ends with project and location."""
+    method = "streamGenerateContent?alt=sse" if chat.stream else "generateContent"
+    return model_path("google", target.model_name, method)
+
+
+def url(base_url: str, chat: Chat, target: Target) -> str:
+    """Return where the request goes."""
+    return count_url(base_url, path(chat, target))
+
+
+def headers(chat: Chat, target: Target) -> dict[str, str]:
+    """Return the header that asks for another tier of service than the usual one, which the body cannot."""
+    tier = asked_service_tier(chat)
+    return {"X-Vertex-AI-LLM-Shared-Request-Type": tier} if tier in _PAID_APART else {}
+
+
+def write_request(chat: Chat, target: Target) -> bytes:
+    """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
+    return encode(_fields(chat, target))
+
+
+def count_request(chat: Chat, target: Target) -> tuple[str, bytes]:
+    """Return path and body of the question how many tokens a prompt has. Raises InvalidRequest as `write_request`."""
+    wire = _fields(chat, target)
+    asked = {name: wire[name] for name in _COUNTED if name in wire}
+    return model_path("google", target.model_name, "countTokens"), encode(asked)
+
+
+def _fields(chat: Chat, target: Target) -> Record:
+    """Return the fields of the body: those of AI Studio, without what is said elsewhere or not at all."""
+    wire: Record = {**_read_fields(encode(write_fields(chat, target)))}
+    wire.pop(_TIER, None)
+    if "toolConfig" in wire:
+        config = _read_fields(wire["toolConfig"])
+        config.pop(_UNKNOWN_CONFIG, None)
+        wire["toolConfig"] = config
+        if not config:
+            del wire["toolConfig"]
+    return wire
+
+
+PROVIDER: Final = replace(
+    GOOGLE,
+    name="vertex",
+    path=path,
+    url=url,
+    headers=headers,
+    write_request=write_request,
+    token_counter=TokenCounter(write_request=count_request, read_count=read_count, url=count_url),
+)

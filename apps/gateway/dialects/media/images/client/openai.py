@@ -1,0 +1,260 @@
+"""OpenAI Images, client side: reads requests for generations and edits, writes replies.
+
+Knows the format's fields, their ranges and the specification's words for refusals. Must never fetch anything, nor know
+models or providers. Inputs are read in `image_inputs.py`, streams written in `openai_stream.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from apps.gateway.canonical.chat import Chat, Image, Message, Text
+from apps.gateway.canonical.events import Reply, Summary
+from apps.gateway.canonical.images import Drawing
+from apps.gateway.dialects.chat.openai.shared.failures import write_error
+from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.media.images.client.image_inputs import FormField, read_files, read_inputs, read_mask
+from apps.gateway.dialects.media.images.provider.abilities import ratio_of
+from apps.gateway.dialects.media.images.provider.image_answer import ECHOED, NAME_OF_EXTRAS
+from apps.gateway.dialects.reading import fields
+from apps.gateway.dialects.reading.fields import (
+    Malformed,
+    Reader,
+    Record,
+    boolean,
+    filled_string,
+    integer,
+    one_of,
+    optional,
+)
+from apps.gateway.dialects.reading.fields import record as an_object
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.usage import Usage
+
+__all__ = ["read_edit", "read_edit_form", "read_generation", "usage_object", "write_error", "write_reply"]
+
+AUTO = "auto"
+MOST_IMAGES = 10
+_SIZE = re.compile(r"[1-9]\d{1,4}x[1-9]\d{1,4}")
+_QUALITIES = ("standard", "hd", "low", "medium", "high", "xhigh", "max", AUTO)
+
+
+def read_generation(body: bytes) -> Chat:
+    """Return the request for new images. Raises InvalidRequest."""
+    return _refusing(lambda: _read(_object_of(body), edits=False, inputs=[]))
+
+
+def read_edit(body: bytes) -> Chat:
+    """Return the request to change images, which are URLs still. Raises InvalidRequest."""
+
+    def read() -> Chat:
+        wire = _object_of(body)
+        inputs = read_inputs(wire.pop("images", None))
+        mask = wire.pop("mask", None)
+        return _read(wire, edits=True, inputs=inputs, mask=None if mask is None else read_mask(mask))
+
+    return _refusing(read)
+
+
+def read_edit_form(form: list[FormField]) -> Chat:
+    """Return the request to change images that a form makes. Raises InvalidRequest."""
+
+    def read() -> Chat:
+        inputs, mask, wire = read_files(form)
+        return _read(_typed(wire), edits=True, inputs=inputs, mask=mask)
+
+    return _refusing(read)
+
+
+def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
+    """Return the whole answer; what was used is told where anybody counted it."""
+    data: list[Record] = []
+    for choice in reply.choices:
+        own = choice.extra.get(NAME_OF_EXTRAS, {})
+        revised = {"revised_prompt": own["revised_prompt"]} if "revised_prompt" in own else {}
+        data += [{**_picture(url), **revised} for url in choice.images]
+    wire: Record = {"created": reply.created, "data": data}
+    drawing = chat.drawing or Drawing()
+    asked = {name: value for name in ECHOED if (value := getattr(drawing, name)) is not None}
+    wire |= asked if drawing.edits else {}
+    wire |= reply.extra.get(NAME_OF_EXTRAS, {})
+    if summary.usage.total_tokens and not summary.usage.estimated:
+        wire["usage"] = usage_object(summary.usage)
+    return encode(wire)
+
+
+def _picture(url: str) -> Record:
+    """Return a picture as it is told: its bytes, or the address at which the gateway serves it."""
+    return {"b64_json": url.partition(",")[2]} if url.startswith("data:") else {"url": url}
+
+
+def _refusing(read: Callable[[], Chat]) -> Chat:
+    """Read; a refusal is worded as the specification has it."""
+    try:
+        return read()
+    except Malformed as refusal:
+        words = f"Invalid request parameters: {refusal.at}: {refusal.problem}"
+        raise InvalidRequest(words, code="invalid_parameters", param=refusal.at) from None
+
+
+def _object_of(body: bytes) -> Record:
+    wire = fields.read_json(body)
+    fields.check_beside(wire, body, frozenset({"images"}))
+    return wire
+
+
+def _read(wire: Record, *, edits: bool, inputs: list[str], mask: str | None = None) -> Chat:
+    known: dict[str, Any] = {}
+    readers = _EDIT if edits else _GENERATION
+    unknown: list[str] = []
+    for name, value in wire.items():
+        if value is None:
+            continue
+        if name in readers:
+            known[name] = fields.within(name, readers[name], value)
+        else:
+            unknown.append(name)
+    if "prompt" not in known:
+        raise Malformed("Required", "prompt")
+    _check_stream(known)
+    config: Record = known.get("image_config") or {}
+    options = {name: known[name] for name in _OPTIONS if known.get(name) not in (None, AUTO)}
+    drawing = Drawing(edits=edits, mask=mask, **options, as_links=bool(known.get("image_links")))
+    drawing.partial_images = known.get("partial_images")
+    drawing.aspect_ratio = drawing.aspect_ratio or config.get("aspect_ratio")
+    drawing.resolution = config.get("image_size")
+    drawing.quality = drawing.quality or config.get("image_quality")
+    return Chat(
+        model=known.get("model") or AUTO,
+        messages=[Message(role="user", parts=[*map(_image, inputs), Text(text=known["prompt"])])],
+        n=_count(known.get("n"), config.get("n")),
+        stream=bool(known.get("stream")),
+        seed=config.get("seed"),
+        user=known.get("user"),
+        # Not sent on: what nobody here knows could change what an image costs.
+        extra=dict.fromkeys(unknown) or None,
+        task="images",
+        drawing=drawing,
+    )
+
+
+def _image(url: str) -> Image:
+    return Image(url=url)
+
+
+def _count(stated: int | None, configured: int | None) -> int | None:
+    if stated is not None and configured is not None and stated != configured:
+        raise Malformed("contradicts image_config.n", "n")
+    return stated if stated is not None else configured
+
+
+def _check_stream(known: dict[str, Any]) -> None:
+    """Refuse links in a stream."""
+    if known.get("stream") and known.get("image_links"):
+        raise InvalidRequest(
+            "image_links must be false: the events of a stream contain the images themselves",
+            code="unsupported_feature",
+            param="image_links",
+        )
+
+
+def _typed(wire: dict[str, str]) -> Record:
+    """Return a form's fields as JSON would have them; what is no number stays a text, and is refused as one."""
+    typed: Record = {}
+    for name, value in wire.items():
+        field, _, inner = name.partition("[")
+        whole = re.fullmatch(r"-?\d{1,18}", value)
+        if whole and field in {"n", "output_compression", "partial_images", "image_config"}:
+            read: Any = int(value)
+        else:
+            read = {"true": True, "false": False}.get(value, value) if field in _FORM_BOOLEANS else value
+        if inner.endswith("]") and field == "image_config":
+            typed.setdefault(field, {})[inner[:-1]] = read
+        elif value:
+            typed[name] = read
+    return typed
+
+
+def _size(value: Any) -> str:
+    if value == AUTO or (isinstance(value, str) and _SIZE.fullmatch(value)):
+        return str(value)
+    raise Malformed("must be auto or WIDTHxHEIGHT, such as 1024x1024")
+
+
+def _aspect_ratio(value: Any) -> str:
+    if value == AUTO or (isinstance(value, str) and ":" in value and ratio_of(value) is not None):
+        return str(value)
+    raise Malformed("must be WIDTH:HEIGHT, such as 16:9")
+
+
+def _model(value: Any) -> str:
+    if len(filled_string(value)) > 512:
+        raise Malformed("must be at most 512 characters long")
+    return str(value)
+
+
+def _response_format(value: Any) -> str:
+    if value != "b64_json":
+        raise Malformed("must be b64_json; for links to the images, set image_links to true")
+    return str(value)
+
+
+def _image_config(value: Any) -> Record:
+    wire = an_object(value)
+    return {
+        "aspect_ratio": _said(optional(wire, "aspect_ratio", _aspect_ratio)),
+        "image_size": _said(optional(wire, "image_size", filled_string)),
+        "image_quality": _said(optional(wire, "image_quality", one_of(*_QUALITIES))),
+        "n": optional(wire, "n", integer(1, MOST_IMAGES)),
+        "seed": optional(wire, "seed", integer(0, 2**32 - 1)),
+    }
+
+
+def _said(value: str | None) -> str | None:
+    return None if value == AUTO else value
+
+
+_FORM_BOOLEANS = frozenset({"stream", "image_links"})
+_OPTIONS = (
+    *("size", "aspect_ratio", "quality", "style", "background", "input_fidelity"),
+    *("output_format", "output_compression", "moderation"),
+)
+_GENERATION: dict[str, Reader[Any]] = {
+    "prompt": filled_string,
+    "model": _model,
+    "n": integer(1, MOST_IMAGES),
+    "size": _size,
+    "aspect_ratio": _aspect_ratio,
+    "quality": one_of(*_QUALITIES),
+    "style": one_of("vivid", "natural"),
+    "response_format": _response_format,
+    "image_links": boolean,
+    "background": one_of("transparent", "opaque", AUTO),
+    "output_format": one_of("png", "jpeg", "webp"),
+    "output_compression": integer(0, 100),
+    "moderation": one_of("low", AUTO),
+    "user": fields.string,
+    "stream": boolean,
+    "partial_images": integer(0, 3),
+    "image_config": _image_config,
+}
+_EDIT: dict[str, Reader[Any]] = _GENERATION | {"input_fidelity": one_of("high", "low")}
+
+
+def usage_object(usage: Usage) -> Record:
+    """Return counts as clients read them."""
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {
+            "text_tokens": usage.prompt_tokens - usage.image_input,
+            "image_tokens": usage.image_input,
+        },
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {
+            "text_tokens": usage.completion_tokens - usage.image_output,
+            "image_tokens": usage.image_output,
+        },
+        "total_tokens": usage.total_tokens,
+    }

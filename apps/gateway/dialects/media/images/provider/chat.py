@@ -1,0 +1,35 @@
+"""Image request as a chat, for models that generate images when they are chatted to.
+
+Knows which words of a chat ask for images. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.dialects.media.images.provider.abilities import abilities_of
+from apps.gateway.dialects.media.images.provider.image_request import drawing_of, options_of
+
+_CONFIGURED = {"aspect_ratio": "aspect_ratio", "resolution": "image_size", "quality": "image_quality", "seed": "seed"}
+
+
+def image_request_as_chat(chat: Chat, target: Target) -> Chat:
+    """Return the chat that asks for these images; wishes that the model does not take are noted as dropped."""
+    abilities = abilities_of(target.facts)
+    if abilities is None:
+        return chat
+    options = options_of(chat, drawing_of(chat), abilities, target)
+    config: dict[str, Any] = {word: options[name] for name, word in _CONFIGURED.items() if name in options}
+    return msgspec.structs.replace(
+        chat,
+        modalities=["text", "image"],
+        image_config=config or None,
+        n=chat.n if (chat.n or 1) > 1 else None,
+        seed=None,
+        user=options.get("user"),
+        task="chat",
+        drawing=None,
+    )

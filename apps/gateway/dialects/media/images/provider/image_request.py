@@ -1,0 +1,107 @@
+"""Image requests as every image dialect writes them: the prompt, the input images, the options that a model takes.
+
+Knows chats with a drawing. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any, NamedTuple
+
+from apps.gateway.canonical.chat import Chat, Image, Target, Text
+from apps.gateway.canonical.images import Drawing
+from apps.gateway.dialects.media.images.provider.abilities import Abilities, abilities_of, shape_of
+from apps.kernel.errors import InvalidRequest
+
+_WISHES = ("style", "input_fidelity", "output_compression", "moderation")
+
+
+class ImageFile(NamedTuple):
+    """An image's bytes and media type."""
+
+    media_type: str
+    data: bytes
+
+
+class Asked(NamedTuple):
+    """A request for images, and the options of it that a model takes, by the client's names for them."""
+
+    prompt: str
+    inputs: list[ImageFile]
+    mask: ImageFile | None
+    number: int
+    edits: bool
+    options: dict[str, Any]
+    abilities: Abilities
+
+
+def asked_of(chat: Chat, target: Target) -> Asked:
+    """Return what is asked of a target; wishes that it does not take are noted as lost."""
+    drawing = drawing_of(chat)
+    abilities = abilities_of(target.facts)
+    if abilities is None:
+        raise InvalidRequest("This model makes no images", code="unsupported_feature", param="model")
+    return Asked(
+        prompt=prompt_of(chat),
+        inputs=[read_data_url(part.url) for part in _parts_of(chat) if isinstance(part, Image)],
+        mask=None if drawing.mask is None else read_data_url(drawing.mask),
+        number=chat.n or 1,
+        edits=drawing.edits,
+        options=options_of(chat, drawing, abilities, target),
+        abilities=abilities,
+    )
+
+
+def drawing_of(chat: Chat) -> Drawing:
+    """Return what the images are to be like; a chat without that is none for here."""
+    return chat.drawing or Drawing()
+
+
+def prompt_of(chat: Chat) -> str:
+    """Return the words that ask for images."""
+    return "\n".join(part.text for part in _parts_of(chat) if isinstance(part, Text))
+
+
+def options_of(chat: Chat, drawing: Drawing, model: Abilities, target: Target) -> dict[str, Any]:
+    """Return the options that a model takes. What it must not lack was looked at before it was chosen."""
+    options: dict[str, Any] = {}
+    # `standard` is what a model without a choice of qualities makes anyway, and `opaque` its background.
+    if drawing.quality is not None and drawing.quality in model.qualities:
+        options["quality"] = drawing.quality
+    if drawing.background is not None and "background" in model.takes:
+        options["background"] = drawing.background
+    if drawing.output_format is not None:
+        options["output_format"] = drawing.output_format
+    if drawing.resolution is not None:
+        options["resolution"] = drawing.resolution
+    for name in _WISHES:
+        _wish(name, getattr(drawing, name), options, model, target)
+    _wish("seed", chat.seed, options, model, target)
+    _wish("user", chat.user, options, model, target)
+    for name in chat.extra or ():
+        target.note_dropped(name, "it is not known here, and could change what an image costs")
+    shape = shape_of(drawing, model)
+    if shape is not None:
+        options[shape.field] = shape.value
+        if not shape.is_exact:
+            target.note_dropped("size", f"this model makes images of {shape.value} in a size of its own")
+    return options
+
+
+def read_data_url(url: str) -> ImageFile:
+    """Return what a data URL holds; it was looked at when the request was read."""
+    head, _, data = url.partition(",")
+    return ImageFile(head.removeprefix("data:").partition(";")[0], b64decode(data))
+
+
+def _wish(name: str, value: Any, options: dict[str, Any], model: Abilities, target: Target) -> None:
+    if value is None:
+        return
+    if name in model.takes:
+        options[name] = value
+    else:
+        target.note_dropped(name, "this model has no such option")
+
+
+def _parts_of(chat: Chat) -> list[Any]:
+    return [part for message in chat.messages for part in message.parts]

@@ -1,0 +1,1 @@
+"""Reading what comes in: fields of client requests, providers' answers, counts, media types."""

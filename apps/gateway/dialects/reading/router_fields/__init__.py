@@ -1,0 +1,205 @@
+"""Request fields of OpenRouter and LiteLLM: read from a body of any format to routing preferences.
+
+What has no meaning here is told as a loss, or refused by name where leaving it out would break a promise. None of these
+fields is ever sent to a provider. Knows their names and shapes. Must never know a model, a provider, or who is asked.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from apps.gateway.canonical.chat import ReasoningRequest
+from apps.gateway.canonical.preferences import MOST_RETRIES, RoutingPreferences
+from apps.gateway.dialects.reading import fields
+from apps.gateway.dialects.reading.fields import (
+    Malformed,
+    Record,
+    boolean,
+    filled_string,
+    integer,
+    list_of,
+    optional,
+    record,
+    required,
+    string,
+)
+from apps.gateway.dialects.reading.router_fields.plugins import MAX_PLUGINS, take_plugins
+from apps.gateway.dialects.reading.router_fields.provider_object import take_provider
+from apps.gateway.dialects.reading.router_fields.reading import (
+    NO_PROMISE,
+    RouterReading,
+    Taker,
+    bounded_name,
+    dropped,
+    refused,
+    tuple_of,
+    wish,
+)
+
+# Anthropic's word for the models that it would fall back to by itself.
+_USUAL_FALLBACKS: Final = "default"
+# What one request may name; far beyond what anybody lists.
+MAX_MODELS, MAX_TAGS, MAX_TAG = 10, 20, 200
+# Seconds; what is longer than a provider may take anyway says nothing.
+MAX_TIMEOUT = 86_400
+
+
+def take_router_fields(extra: Record, known: Record) -> None:
+    """Move the fields out of `extra`, and put what they mean among a chat's fields, `known`.
+
+    Raises Malformed for a value that cannot be meant, InvalidRequest (`unsupported_feature`) for what is promised
+    nowhere.
+    """
+    if ROUTER_FIELDS.isdisjoint(extra):
+        return
+    reading = RouterReading(known)
+    for name in [name for name in extra if name in ROUTER_FIELDS]:
+        fields.within(name, partial(_TAKERS[name], reading), extra.pop(name))
+    _name_models(reading)
+    if reading.wishes:
+        known["preferences"] = RoutingPreferences(**reading.wishes)
+    if reading.dropped:
+        known["unmet"] = reading.dropped
+
+
+def _name_models(reading: RouterReading) -> None:
+    """Make the first of `models` the model where none is named, and name none twice."""
+    models: list[str] = reading.wishes.pop("models", [])
+    if models and "model" not in reading.known:
+        reading.known["model"] = models[0]
+    others = tuple(dict.fromkeys(name for name in models if name != reading.known.get("model")))
+    if others:
+        reading.want(models=others)
+
+
+def _tag(value: Any) -> str:
+    if len(filled_string(value)) > MAX_TAG:
+        raise Malformed(f"must be at most {MAX_TAG} characters long")
+    return str(value)
+
+
+def _take_models(reading: RouterReading, value: Any) -> None:
+    reading.wishes.setdefault("models", []).extend(list_of(bounded_name, MAX_MODELS)(value))
+
+
+def _take_fallbacks(reading: RouterReading, value: Any) -> None:
+    """Read LiteLLM's list: names, objects with a `model`, as Anthropic has them too, or `{model: [names]}`."""
+    if value == _USUAL_FALLBACKS:
+        reading.drop("fallbacks", "name the models: no model has usual ones here")
+        return
+    names: list[str] = []
+    for at, entry in enumerate(list_of(lambda it: it, MAX_MODELS)(value)):
+        place = f"[{at}]"
+        if isinstance(entry, str):
+            names.append(fields.within(place, bounded_name, entry))
+        elif isinstance(entry, dict) and "model" in entry:
+            names.append(fields.within(place, _fallback_model, entry))
+            for name in entry.keys() - {"model"}:
+                reading.drop(f"fallbacks{place}.{name[: fields.MAX_NAME_TOLD]}", "every model is asked the same")
+        elif isinstance(entry, dict):
+            for model, others in entry.items():
+                listed = fields.within(f"{place}.{model[: fields.MAX_NAME_TOLD]}", _model_names, others)
+                if model in {reading.known.get("model"), "*"}:
+                    names.extend(listed)
+        else:
+            raise Malformed("must be a string or an object", place)
+    if len(names) > MAX_MODELS:
+        raise Malformed(f"must name at most {MAX_MODELS} models")
+    reading.wishes.setdefault("models", []).extend(names)
+
+
+def _fallback_model(entry: Record) -> str:
+    return str(required(entry, "model", bounded_name))
+
+
+def _take_route(reading: RouterReading, value: Any) -> None:
+    if string(value) != "fallback":
+        reading.drop("route")
+
+
+def _take_transforms(reading: RouterReading, value: Any) -> None:
+    if list_of(string, MAX_PLUGINS)(value):
+        reading.drop("transforms", "prompts are sent whole: nothing is taken out of their middle")
+
+
+def _take_usage(reading: RouterReading, value: Any) -> None:
+    if optional(record(value), "include", boolean):
+        reading.known["usage_details"] = True
+
+
+def _take_include_reasoning(reading: RouterReading, value: Any) -> None:
+    if not boolean(value) and "reasoning" not in reading.known:
+        reading.known["reasoning"] = ReasoningRequest(exclude=True)
+
+
+def _take_retries(reading: RouterReading, value: Any) -> None:
+    retries = integer(0, 1_000)(value)
+    if retries > MOST_RETRIES:
+        reading.drop("num_retries", f"a model is tried again {MOST_RETRIES} times at most")
+    reading.want(retries=min(retries, MOST_RETRIES))
+
+
+def _take_timeout(reading: RouterReading, value: Any) -> None:
+    try:
+        seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
+    except (ValueError, OverflowError):
+        seconds = None
+    if seconds is None or not 0 < seconds <= MAX_TIMEOUT:
+        raise Malformed(f"must be a number of seconds above 0, at most {MAX_TIMEOUT}")
+    reading.want(timeout=seconds)
+
+
+def _take_no_fallbacks(reading: RouterReading, value: Any) -> None:
+    if boolean(value):
+        reading.want(allow_fallbacks=False)
+
+
+def _take_drop_params(reading: RouterReading, value: Any) -> None:
+    if not boolean(value):
+        reading.drop("drop_params", "send the header X-Strict to have requests refused instead")
+
+
+_model_names = list_of(bounded_name, MAX_MODELS)
+_MOCKED: Final = "Answers are not made up here: ask a model of the sandbox instead"
+_OTHER_ADDRESS: Final = "providers and their keys are kept with the organization"
+_TAKERS: Final[dict[str, Taker]] = {
+    "models": _take_models,
+    "route": _take_route,
+    "provider": take_provider,
+    "transforms": _take_transforms,
+    "plugins": take_plugins,
+    "usage": _take_usage,
+    "include_reasoning": _take_include_reasoning,
+    "session_id": wish("session", _tag),
+    "fallbacks": _take_fallbacks,
+    "num_retries": _take_retries,
+    "max_retries": _take_retries,
+    "timeout": _take_timeout,
+    "request_timeout": _take_timeout,
+    "tags": wish("tags", tuple_of(_tag, MAX_TAGS)),
+    "disable_fallbacks": _take_no_fallbacks,
+    "drop_params": _take_drop_params,
+    "guardrails": refused("guardrails", f"A guardrail of LiteLLM's {NO_PROMISE}"),
+    **{name: refused(name, _MOCKED) for name in ("mock_response", "mock_timeout", "mock_tool_calls")},
+    **{name: dropped(name) for name in ("preset", "debug", "trace", "prompt_id", "prompt_variables", "prompt_version")},
+    **{
+        name: dropped(name)
+        for name in ("context_window_fallbacks", "content_policy_fallbacks", "allowed_openai_params")
+    },
+    **{name: dropped(name) for name in ("cache", "caching", "no-log", "rpm", "tpm")},
+    **{name: dropped(name) for name in ("input_cost_per_token", "output_cost_per_token", "input_cost_per_second")},
+    **{
+        name: dropped(name) for name in ("litellm_params", "litellm_metadata", "litellm_session_id", "litellm_trace_id")
+    },
+    **{
+        name: dropped(name, _OTHER_ADDRESS)
+        for name in ("api_base", "base_url", "api_key", "api_version", "user_config")
+    },
+    **{name: dropped(name, _OTHER_ADDRESS) for name in ("custom_llm_provider", "aws_region_name")},
+    **{name: dropped(name, "what is in it belongs into the body itself") for name in ("extra_body", "extra_query")},
+    "extra_headers": dropped("extra_headers", "headers belong to the HTTP request"),
+    "stream_timeout": dropped("stream_timeout", "send `timeout`"),
+}
+ROUTER_FIELDS: Final = frozenset(_TAKERS)
+"""The names of all these fields: none of them is a provider's business."""

@@ -1,0 +1,1 @@
+"""Formats of requests that are answered with values: embeddings, rankings, moderations."""

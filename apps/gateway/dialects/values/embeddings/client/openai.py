@@ -1,0 +1,167 @@
+"""OpenAI embeddings, client side: reads requests, writes vectors.
+
+Knows the format's fields and their ranges. Must never know models or providers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
+from apps.gateway.canonical.embeddings import Embedding, InputType
+from apps.gateway.canonical.events import Reply, Summary
+from apps.gateway.dialects.chat.openai.shared.failures import write_detailed_error as write_error
+from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.reading import fields
+from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, boolean, filled_string, integer, one_of
+from apps.gateway.dialects.reading.router_fields import take_router_fields
+from apps.gateway.dialects.values.embeddings.provider.vectors import to_base64, to_numbers
+
+__all__ = ["read_request", "write_error", "write_reply"]
+
+MOST_INPUTS: Final = 2048
+MOST_DIMENSIONS: Final = 16_384
+_MOST_NAME: Final = 512
+_MOST_TOKEN: Final = 2**31 - 1
+# What clients call the purpose of vectors: OpenAI's extensions, Cohere's, Voyage's, Jina's and Google's words.
+INPUT_TYPES: Final[dict[str, InputType]] = {
+    "query": "query",
+    "search_query": "query",
+    "retrieval.query": "query",
+    "RETRIEVAL_QUERY": "query",
+    "document": "document",
+    "passage": "document",
+    "code.query": "code_query",
+    "code.passage": "document",
+    "search_document": "document",
+    "retrieval.passage": "document",
+    "RETRIEVAL_DOCUMENT": "document",
+    "similarity": "similarity",
+    "text-matching": "similarity",
+    "SEMANTIC_SIMILARITY": "similarity",
+    "classification": "classification",
+    "CLASSIFICATION": "classification",
+    "clustering": "clustering",
+    "separation": "clustering",
+    "CLUSTERING": "clustering",
+    "question_answering": "question_answering",
+    "QUESTION_ANSWERING": "question_answering",
+    "fact_verification": "fact_verification",
+    "FACT_VERIFICATION": "fact_verification",
+    "code_query": "code_query",
+    "CODE_RETRIEVAL_QUERY": "code_query",
+}
+
+
+# Options that are never changed, what they are, and what a client is told who wants it otherwise.
+_ALWAYS: Final = {
+    "normalized": (True, "vectors are as the provider gives them by itself"),
+    "truncate": (False, "an input that is too long is refused, not cut"),
+}
+
+
+def read_request(body: bytes) -> Chat:
+    """Return the request for embeddings. Raises InvalidRequest naming the field."""
+    return fields.read_body(body, frozenset({"input"}), _read)
+
+
+def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
+    """Return the vectors, in the order of their inputs."""
+    write = to_base64 if chat.embedding is not None and chat.embedding.base64 else to_numbers
+    usage = summary.usage
+    return encode(
+        {
+            "object": "list",
+            "data": [
+                {"object": "embedding", "index": index, "embedding": write(vector)}
+                for index, vector in enumerate(reply.results)
+            ],
+            "model": summary.metadata.get("used_model") or reply.model,
+            "usage": {"prompt_tokens": usage.prompt_tokens, "total_tokens": usage.total_tokens},
+            "metadata": summary.metadata,
+        }
+    )
+
+
+def _read(wire: Record) -> Chat:
+    known, unknown = fields.read_known(wire, _READERS)
+    if "input" not in known:
+        raise Malformed("Required", "input")
+    texts, tokens = known.pop("input")
+    chosen: dict[str, Any] = {"model": known["model"]} if "model" in known else {}
+    take_router_fields(unknown, chosen)
+    if "model" not in chosen:
+        raise Malformed("Required", "model")
+    # Not sent on: what nobody here knows could change what vectors cost, or their form.
+    lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "embeddings have no such option") for name in unknown]
+    lost += [DroppedField(name, why) for name, (usual, why) in _ALWAYS.items() if known.get(name, usual) is not usual]
+    unmet = [*chosen.pop("unmet", ()), *lost]
+    return Chat(
+        messages=[Message(role="user", parts=[Text(text=text) for text in texts])],
+        user=known.get("user"),
+        task="embeddings",
+        embedding=Embedding(
+            tokens=tokens,
+            dimensions=known.get("dimensions") or known.get("output_dimension"),
+            base64=(known.get("encoding_format") or known.get("embedding_type")) == "base64",
+            input_type=known.get("input_type") or known.get("task_type") or known.get("task"),
+            title=known.get("title"),
+        ),
+        unmet=unmet or None,
+        **chosen,
+    )
+
+
+def _input(value: Any) -> tuple[list[str], list[list[int]] | None]:
+    """Read the inputs: as texts, or as tokens."""
+    if isinstance(value, str):
+        return [filled_string(value)], None
+    if not isinstance(value, list):
+        raise Malformed("must be a string, an array of strings, or one or more arrays of tokens")
+    if not value:
+        raise Malformed("must not be empty")
+    if isinstance(value[0], int):
+        return [], [_tokens(value)]
+    if len(value) > MOST_INPUTS:
+        raise Malformed(f"must hold at most {MOST_INPUTS} inputs")
+    if isinstance(value[0], list):
+        return [], fields.list_of(_tokens, MOST_INPUTS)(value)
+    return fields.list_of(filled_string, MOST_INPUTS)(value), None
+
+
+def _tokens(value: Any) -> list[int]:
+    if not isinstance(value, list) or not value:
+        raise Malformed("must be an array of tokens, and not an empty one")
+    for place, token in enumerate(value):
+        if type(token) is not int or not 0 <= token <= _MOST_TOKEN:
+            raise Malformed("must be a token: an integer of at least 0", f"[{place}]")
+    return value
+
+
+def _name(value: Any) -> str:
+    if len(filled_string(value)) > _MOST_NAME:
+        raise Malformed(f"must be at most {_MOST_NAME} characters long")
+    return str(value)
+
+
+def _input_type(value: Any) -> InputType:
+    return INPUT_TYPES[one_of(*INPUT_TYPES)(value)]
+
+
+_READERS: Final[dict[str, Reader[Any]]] = {
+    "input": _input,
+    "model": _name,
+    "dimensions": integer(1, MOST_DIMENSIONS),
+    # What clients of Voyage and Mistral call it.
+    "output_dimension": integer(1, MOST_DIMENSIONS),
+    "encoding_format": one_of("float", "base64"),
+    # What clients of Jina call it, and what they say beside it.
+    "embedding_type": one_of("float", "base64"),
+    "normalized": boolean,
+    "truncate": boolean,
+    "user": fields.string,
+    "input_type": _input_type,
+    "task_type": _input_type,
+    "task": _input_type,
+    "title": _name,
+}

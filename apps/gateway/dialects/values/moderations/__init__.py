@@ -1,0 +1,24 @@
+"""Moderation dialects: wire formats of judgements, and how a format is found by the facts of a model.
+
+A request to judge content is a chat whose `moderation` says whether its parts are one input. A moderation dialect is a
+provider side for such chats; it is found by the name that the data files state under `moderations`, else by that of the
+provider's chat dialect where the two go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from apps.gateway.dialects import ProviderDialect, find_provider_dialect
+from apps.gateway.dialects.values.moderations.provider.abilities import abilities_of
+
+_PACKAGE: Final = f"{__name__}.provider"
+# Providers of these chat dialects are asked in the format of the same name, without saying so.
+_SAME_NAME: Final = frozenset({"openai"})
+
+
+def find_moderation_dialect(facts: Mapping[str, Any], chat_dialect: str) -> ProviderDialect | None:
+    """Return the format in which an offer is asked to judge content; None where none is stated or known."""
+    name = abilities_of(facts).dialect or (chat_dialect if chat_dialect in _SAME_NAME else None)
+    return None if name is None else find_provider_dialect(_PACKAGE, name)

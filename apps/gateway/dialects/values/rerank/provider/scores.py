@@ -1,0 +1,58 @@
+"""Scores on their way: the events of an answer with a ranking, and what all rerank dialects write and read alike.
+
+Knows documents, scores and counts. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started, UsageReported
+from apps.gateway.canonical.reranking import Ranked
+from apps.gateway.dialects.reading.answer_errors import unreadable_answer
+from apps.gateway.dialects.values.rerank.provider.abilities import abilities_of, reranking_of
+from apps.kernel.usage import Usage
+
+
+class Score(msgspec.Struct, frozen=True):
+    """A result as all providers write it."""
+
+    index: int
+    relevance_score: float
+
+
+def events_of(scores: Sequence[Score], *, tokens: int = 0, search_units: int = 0) -> Iterator[Event]:
+    """Yield the events of a whole answer, the most relevant document first; 0 is what was not counted."""
+    if not scores:
+        yield unreadable_answer("The provider sent an answer without a ranking")
+        return
+    yield Started()
+    ranked = [Ranked(score.index, score.relevance_score) for score in scores]
+    yield ResultsGiven(values=sorted(ranked, key=lambda one: one.score, reverse=True))
+    yield Finished(reason="stop")
+    usage = Usage(input=tokens, search_units=search_units)
+    if usage.input or usage.search_units:
+        yield UsageReported(usage=usage)
+
+
+def options_of(chat: Chat, target: Target) -> dict[str, Any]:
+    """Return the options that a target takes, by their canonical names; note what it cannot be told."""
+    reranking, abilities = reranking_of(chat), abilities_of(target.facts)
+    wished = {
+        "max_tokens_per_doc": reranking.max_tokens_per_doc,
+        # To cut what is too long is what everybody does unasked.
+        "truncation": None if reranking.truncation else reranking.truncation,
+    }
+    options: dict[str, Any] = {}
+    for name, value in wished.items():
+        if value is None:
+            continue
+        if name in abilities.takes:
+            options[name] = value
+        else:
+            target.note_dropped(name, "this model's provider takes no such option")
+    return options
