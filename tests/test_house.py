@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 LONGEST = 600
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers", "service", "services"}
@@ -192,5 +192,5 @@ def test_work_lets_the_event_loop_look_for_what_has_arrived() -> None:
     """A sleep of no time lets other greenlets go on, and not those that wait for bytes: `let_others_go_on` does."""
     ours = {path: text for path, text in CODE.items() if path.parts[0] in {"apps", "gateway_project"}}
     # Where the docstring says why.
-    del ours[Path("apps/kernel/turn_queue.py")]
+    del ours[Path("apps/kernel/concurrency/turn_queue.py")]
     assert [place for place, line in lines_of(ours) if re.search(r"\bsleep\(0(\.0*)?\)|\bgevent\.idle\(", line)] == []
