@@ -9,7 +9,7 @@ import pytest
 
 from apps.billing import balances
 from apps.gateway.access import credentials
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
