@@ -1,7 +1,4 @@
-"""Files in Anthropic's words, for its clients: what is told of one, and lists of them in pages.
-
-Knows rows and the query of a list. Must never know who asks, nor what a file is for.
-"""
+"""Files as Anthropic's API shows them to its clients: objects, deletions and paged lists."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from apps.responses.paging import last_of
 
 Record = dict[str, Any]
 
-_USUAL_PAGE, _MOST_PAGE = 20, 1_000
+_USUAL_PAGE, _MAX_PAGE = 20, 1_000
 _UNKNOWN: Final = "application/octet-stream"
 
 
@@ -51,7 +48,7 @@ def anthropic_page(rows: QuerySet[StoredFile], query: Mapping[str, Sequence[str]
 
     Newer clients follow `next_page`, older ones the ids of the first and the last.
     """
-    limit = read_limit(query, usual=_USUAL_PAGE, most=_MOST_PAGE)
+    limit = read_limit(query, usual=_USUAL_PAGE, most=_MAX_PAGE)
     page, after, before = (last_of(query, name) for name in ("page", "after_id", "before_id"))
     if before is not None and (page is not None or after is not None):
         raise InvalidRequest("before_id cannot be given beside after_id or page", param="before_id")

@@ -30,7 +30,7 @@ from apps.responses.paging import list_object
 
 Record = dict[str, Any]
 
-_USUAL_PAGE, _MOST_PAGE = 20, 100
+_USUAL_PAGE, _MAX_PAGE = 20, 100
 # By the status at its end, the column of the API that says when that was.
 _ENDED_AT = {
     BatchStatus.COMPLETED: "completed_at",
@@ -78,7 +78,7 @@ def list_batches(request: ClientRequest) -> ClientResponse:
     """List the project's batches, the newest first."""
 
     def list_them(policy: Policy) -> ClientResponse:
-        listing = read_listing(request.query_values, usual=_USUAL_PAGE, most=_MOST_PAGE)
+        listing = read_listing(request.query_values, usual=_USUAL_PAGE, most=_MAX_PAGE)
         found, has_more = page_of(visible_batches(policy, BatchFormat.OPENAI), listing)
         return _answer(list_object([batch_object(row) for row in found], has_more=has_more))
 
@@ -86,7 +86,7 @@ def list_batches(request: ClientRequest) -> ClientResponse:
 
 
 def cancel_batch(request: ClientRequest) -> ClientResponse:
-    """Cancel a batch: what was begun is answered, the rest is not. One that has ended stays as it is."""
+    """Cancel a batch: lines in progress are answered, the others are not. A batch that has ended does not change."""
 
     def cancel(policy: Policy) -> ClientResponse:
         row = _find(policy, request)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apps.batches.file_fields import LEAST_LIFETIME, MOST_LIFETIME
+from apps.batches.file_fields import MAX_LIFETIME, MIN_LIFETIME
 from apps.kernel.errors import InvalidRequest
 from apps.responses.conversation_fields import read_metadata, read_object
 
@@ -28,7 +28,7 @@ class NewBatch:
 
 
 def read_batch(body: bytes, endpoints: Sequence[str]) -> NewBatch:
-    """Return what a body asks for; `endpoints` are those that there are. Raises InvalidRequest naming the field."""
+    """Return the batch that a body asks for, at one of `endpoints`. Raises InvalidRequest naming the field."""
     fields = read_object(body)
     for name in fields:
         if name not in _KNOWN:
@@ -53,8 +53,8 @@ def _read_lifetime(value: Any) -> int | None:
     if value.get("anchor") != "created_at":
         raise InvalidRequest(f"{name}.anchor must be created_at", param=f"{name}.anchor")
     seconds = value.get("seconds")
-    if not isinstance(seconds, int) or isinstance(seconds, bool) or not LEAST_LIFETIME <= seconds <= MOST_LIFETIME:
+    if not isinstance(seconds, int) or isinstance(seconds, bool) or not MIN_LIFETIME <= seconds <= MAX_LIFETIME:
         raise InvalidRequest(
-            f"{name}.seconds must be a whole number from {LEAST_LIFETIME} to {MOST_LIFETIME}", param=f"{name}.seconds"
+            f"{name}.seconds must be a whole number from {MIN_LIFETIME} to {MAX_LIFETIME}", param=f"{name}.seconds"
         )
     return seconds

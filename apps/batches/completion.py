@@ -16,7 +16,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from apps.batches import line_rows
-from apps.batches.batch_rows import end_open_lines, waiting_lines
+from apps.batches.batch_rows import end_some_lines, waiting_lines
 from apps.batches.input_pieces import WrongInput, read_piece
 from apps.batches.models import (
     RUNNING_STATUSES,
@@ -78,9 +78,9 @@ def _complete_some(batch_id: str, now: datetime) -> bool:
             return False
         TURNS.take(row.organization_id)
         if row.status == BatchStatus.CANCELLING:
-            end_open_lines(row, LineOutcome.CANCELLED, now)
+            end_some_lines(row, LineOutcome.CANCELLED, now)
         elif row.status == BatchStatus.IN_PROGRESS:
-            end_open_lines(row, LineOutcome.EXPIRED, now)
+            end_some_lines(row, LineOutcome.EXPIRED, now)
         else:
             _write_some_results(row)
     return True
@@ -141,7 +141,7 @@ class _ResultFile:
         self._writer.add(line)
 
     def end(self, *, is_last: bool) -> str | None:
-        """Write what is left of a piece, and show the file after the last; return its id, None where there is none."""
+        """Write the rest of a piece, and show the file after the last; return its id, None if there is no file."""
         if self._begun is None:
             return None
         return (self._writer.close() if is_last else self._writer.pause()).pk
@@ -165,7 +165,7 @@ def _read_lines(row: Batch) -> tuple[list[BatchLine], bool]:
 def _read_never_made(row: Batch) -> tuple[list[BatchLine], bool]:
     """Return some lines of a batch that was cancelled before they were made, from its input, and whether none follows.
 
-    What is no line in its input has no result. Notes in the row how far it was read.
+    Invalid lines have no result. Stores in the row how far the input was read.
     """
     try:
         piece = read_piece(row)

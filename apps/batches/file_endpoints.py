@@ -1,5 +1,4 @@
-"""`/v1/files`: upload, list, retrieve and delete files, and read what is in them. OpenAI's format, and Anthropic's for
-its clients."""
+"""`/v1/files`: upload, list, retrieve, delete and download files. OpenAI's format, and Anthropic's for its clients."""
 
 from __future__ import annotations
 
@@ -27,6 +26,7 @@ from apps.batches.file_fields import (
 from apps.batches.incoming_files import IncomingFile, receive
 from apps.batches.lists import page_of
 from apps.batches.models import FilePurpose, StoredFile
+from apps.batches.removal import delete_files
 from apps.batches.stored_files import FileOwner, FileWriter, chunks_of, name_of
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
@@ -58,7 +58,7 @@ def create_file(request: ClientRequest) -> ClientResponse:
             if head.filename is None:
                 raise refusals.no_file_in_form("file")
             name = read_name(head.filename, "file", "The name of file")
-            # What the file is for may follow it.
+            # The purpose may follow the file.
             is_known = _is_anthropics(request) or "purpose" in fields
             purpose = read(fields).purpose if is_known else None
             owner = FileOwner(policy.organization_id, policy.project_id)
@@ -106,7 +106,7 @@ def delete_file(request: ClientRequest) -> ClientResponse:
 
     def delete(policy: Policy) -> ClientResponse:
         row = _find(policy, request)
-        database.write(StoredFile.objects.filter(pk=row.pk).delete)
+        delete_files(StoredFile.objects.filter(pk=row.pk))
         if _is_anthropics(request):
             return _answer(anthropic_deletion(row.pk))
         return _answer({"id": row.pk, "object": "file", "deleted": True})
@@ -115,7 +115,7 @@ def delete_file(request: ClientRequest) -> ClientResponse:
 
 
 def read_file_content(request: ClientRequest) -> ClientResponse:
-    """Send what is in a file, a chunk at a time."""
+    """Send the content of a file, a chunk at a time."""
 
     def read(policy: Policy) -> ClientResponse:
         row = _find(policy, request)
@@ -126,7 +126,7 @@ def read_file_content(request: ClientRequest) -> ClientResponse:
 
 
 def content_answer(row: StoredFile, content_type: str, headers: list[tuple[str, str]]) -> ClientResponse:
-    """Return the answer that sends what is in a file. Raises what reading the first chunk raises."""
+    """Return the answer that sends the content of a file. Raises the errors of reading the first chunk."""
     head = [("Content-Type", content_type), ("Content-Length", str(row.size)), *headers]
     chunks: Iterator[bytes] = chunks_of(row)
     first = next(chunks, b"")

@@ -1,6 +1,6 @@
 """Pace of lines: how many are answered at a time for an API key, fewer once its limits were met and more again later.
 
-What grows by one and is halved shares a limit with others that do the same. In one process. Must never know a line.
+Additive increase and multiplicative decrease, so that processes share a limit fairly. Each process has its own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 # API keys whose pace is remembered.
-_MOST_KEYS: Final = 10_000
+_MAX_KEYS: Final = 10_000
 
 
 class LinePace:
@@ -24,7 +24,7 @@ class LinePace:
 
     def refused(self, api_key_id: UUID, under_way: int) -> None:
         """Take note that a limit was met while so many were under way."""
-        if len(self._slowed) >= _MOST_KEYS:
+        if len(self._slowed) >= _MAX_KEYS:
             self._slowed.clear()
         self._slowed[api_key_id] = max(1.0, min(self._slowed.get(api_key_id, under_way), under_way) / 2)
 

@@ -1,6 +1,6 @@
 """`/v1/messages/batches`: create, retrieve, list, cancel and delete batches of messages, and read their results.
 
-Anthropic's format; the models may be anybody's.
+Anthropic's format; the models may be of any provider.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from apps.batches.line_call import MESSAGES
 from apps.batches.lists import beyond, page_of
 from apps.batches.message_batch_fields import read_requests
 from apps.batches.models import Batch, BatchFormat, BatchStatus, FilePurpose, LineOutcome, StoredFile
+from apps.batches.removal import delete_files, remove_batches
 from apps.batches.stored_files import FileOwner, FileWriter
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
@@ -37,7 +38,7 @@ from apps.responses.retention import expiry_of
 
 Record = dict[str, Any]
 
-_USUAL_PAGE, _MOST_PAGE = 20, 1_000
+_USUAL_PAGE, _MAX_PAGE = 20, 1_000
 # Headers that mean something to each line, beside those of any request.
 _OF_LINES = ("anthropic-beta", "anthropic-version")
 _ENDED = (BatchStatus.COMPLETED, BatchStatus.FAILED, BatchStatus.EXPIRED, BatchStatus.CANCELLED)
@@ -68,7 +69,7 @@ def create_message_batch(request: ClientRequest) -> ClientResponse:
         try:
             row = database.write(make)
         except ApiError:
-            database.write(StoredFile.objects.filter(pk=file.pk).delete)
+            delete_files(StoredFile.objects.filter(pk=file.pk))
             raise
         return _answer(message_batch_object(row))
 
@@ -85,7 +86,7 @@ def list_message_batches(request: ClientRequest) -> ClientResponse:
 
     def list_them(policy: Policy) -> ClientResponse:
         query = request.query_values
-        limit = read_limit(query, usual=_USUAL_PAGE, most=_MOST_PAGE)
+        limit = read_limit(query, usual=_USUAL_PAGE, most=_MAX_PAGE)
         after, before = last_of(query, "after_id"), last_of(query, "before_id")
         if after is not None and before is not None:
             raise InvalidRequest("after_id and before_id cannot both be given", param="before_id")
@@ -104,7 +105,7 @@ def list_message_batches(request: ClientRequest) -> ClientResponse:
 
 
 def cancel_message_batch(request: ClientRequest) -> ClientResponse:
-    """Cancel a batch: what was begun is answered, the rest is not. One that has ended stays as it is."""
+    """Cancel a batch: requests in progress are answered, the others are not. A batch that has ended does not change."""
 
     def cancel(policy: Policy) -> ClientResponse:
         row = _find(policy, request)
@@ -121,8 +122,8 @@ def delete_message_batch(request: ClientRequest) -> ClientResponse:
         if row.status not in _ENDED:
             raise InvalidRequest("This message batch is being processed: cancel it before you delete it")
         files = [identifier for identifier in (row.input_file_id, row.output_file_id) if identifier is not None]
-        database.write(StoredFile.objects.filter(pk__in=files, project_id=row.project_id).delete)
-        database.write(Batch.objects.filter(pk=row.pk).delete)
+        delete_files(StoredFile.objects.filter(pk__in=files, project_id=row.project_id))
+        remove_batches([row.pk])
         return _answer({"id": row.pk, "type": "message_batch_deleted"})
 
     return _authenticated(request, delete)

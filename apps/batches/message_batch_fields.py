@@ -17,7 +17,7 @@ from apps.kernel.errors import InvalidRequest
 
 _CUSTOM_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _KNOWN: Final = frozenset({"requests", "user_profile_id"})
-# What is asked is looked at request by request: each is bounded as if it had been sent alone.
+# Requests are read one by one: each has the bounds of a body of its own.
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENTRIES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _NOTHING: Final = msgspec.Raw(b"null")

@@ -1,4 +1,4 @@
-"""Lines of results: what became of each line of a batch, in OpenAI's and in Anthropic's shape.
+"""Lines of results: the outcome of each line of a batch, in OpenAI's and in Anthropic's shape.
 
 Sources: OpenAI's Batch API (`BatchRequestOutput`; a refusal is a response with its status, `error` is for lines that
 were never answered), `anthropic.types.messages.MessageBatchIndividualResponse`.
@@ -15,7 +15,7 @@ from apps.batches.line_rows import LineResult, line_id, refusal_of, request_of, 
 from apps.batches.models import BatchFormat, BatchLine, LineOutcome
 from apps.kernel.encryption import UnreadableSecretError
 
-# Of lines that were not answered: code and words.
+# Code and message for lines without an answer.
 _NOT_ANSWERED: Final = {
     LineOutcome.CANCELLED: ("batch_cancelled", "This request was not executed before the batch was cancelled."),
     LineOutcome.EXPIRED: (

@@ -1,6 +1,6 @@
-"""Credential of a native job: the one that it was handed over with, found by its name whatever became of its key.
+"""Credential of a native job: the one that it was handed over with, found by its name even if its key has changed.
 
-Must never put one credential in the place of another: a job is seen by the account alone that made it.
+No other credential may replace it: only the account that created a job can see it.
 """
 
 from __future__ import annotations

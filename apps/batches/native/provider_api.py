@@ -1,7 +1,6 @@
 """Provider's batch API over HTTP: JSON, uploads, and lines of results that are read as they come, within bounds.
 
-Every call is made once, over a connection of its own. Knows addresses and the credential. Must never know a format, nor
-log what is sent.
+Every call is made once, over a connection of its own. Request bodies are never logged.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from apps.gateway.upstream.timeouts import default_timeouts
 
 log = structlog.get_logger(__name__)
 
-# Seconds that one call may take: less than a job's lease, so that nobody takes a job over in the middle of one.
-LONGEST_CALL: Final = 120.0
+# Timeout of one call in seconds: less than a job's lease, so that no other worker takes over during a call.
+MAX_CALL_SECONDS: Final = 120.0
 # Bytes of an answer that is not results, of a refusal's words, and of one line of results.
 _ANSWER: Final = 4 * 1024 * 1024
 _WORDS: Final = 300
-_LONGEST_LINE: Final = 40 * 1024 * 1024
+_MAX_LINE_BYTES: Final = 40 * 1024 * 1024
 
 
 class ProviderApi:
@@ -46,7 +45,7 @@ class ProviderApi:
         return ProviderApi(self._provider, self._credential, headers, self._beside)
 
     def beside(self, folder: str) -> ProviderApi:
-        """Return what stands in a folder beside the API's address: for `https://a/v1` that is `https://a/folder/v1`."""
+        """Return the API in a folder beside the API's address: for `https://a/v1` that is `https://a/folder/v1`."""
         return ProviderApi(self._provider, self._credential, self._headers, folder)
 
     def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
@@ -76,7 +75,7 @@ class ProviderApi:
                     rest.clear()
                     is_skipping = False
                 rest += last
-                if len(rest) > _LONGEST_LINE:
+                if len(rest) > _MAX_LINE_BYTES:
                     rest.clear()
                     is_skipping = True
             if rest and not is_skipping:
@@ -134,4 +133,4 @@ def _refuse(response: UpstreamResponse) -> NoReturn:
 
 
 def _timeouts() -> Timeouts:
-    return msgspec.structs.replace(default_timeouts(), total=LONGEST_CALL)
+    return msgspec.structs.replace(default_timeouts(), total=MAX_CALL_SECONDS)
