@@ -1,6 +1,6 @@
 """Answers conversations, always the same way. Pure and format-neutral; knows no wire and no time.
 
-What is said, first match wins: the scenario's own text (`empty`, `kb`, `words`, `verbatim`); calls, when tool_choice
+The first match wins: the scenario's own text (`empty`, `kb`, `words`, `verbatim`); calls, when tool_choice
 demands them or the user's last message asks for them (calls.py says how); JSON, when a schema or instructions want it;
 `<tool> answered: <result>` after tool results; else `You said: <the last user message>` with its attachments counted.
 
@@ -105,7 +105,7 @@ def _ranking(conversation: Conversation, scenario: Scenario, identity: str) -> S
 
 
 def _judgements(conversation: Conversation, scenario: Scenario, identity: str) -> SandboxAnswer:
-    """Return what is thought of all turns; of a scenario that is `empty` nothing."""
+    """Return the moderation of all turns; empty for an `empty` scenario."""
     turns = () if scenario.empty else conversation.turns
     return SandboxAnswer(
         identity,

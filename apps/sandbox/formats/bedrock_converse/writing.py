@@ -1,4 +1,4 @@
-"""Writes replies, streams and errors as Bedrock does. Must never know how a reply is spoilt on its way."""
+"""Writes replies, streams and errors as Bedrock does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARGUMENT_DELTA = 8
 
 _PADDING = "abcdefghij"
 _METRICS = {"latencyMs": 1}
-_EXTRA = {"xSandbox": {"note": "a field that nobody knows"}}
+_EXTRA = {"xSandbox": {"note": "an unknown field"}}
 _STOPS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "content_filtered"}
 _EXCEPTIONS = {
     400: "validationException",
