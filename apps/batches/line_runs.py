@@ -26,7 +26,6 @@ from redis.exceptions import RedisError
 from apps.batches import line_leases
 from apps.batches.batch_rows import has_keys_of_its_own, headers_of
 from apps.batches.line_call import LineCall
-from apps.batches.line_pace import LinePace
 from apps.batches.line_rows import LineResult, encrypt_refusal, encrypt_result, request_of
 from apps.batches.models import Batch, BatchFormat, BatchLine, LineOutcome, NativeState
 from apps.batches.native import parked_lines
@@ -47,6 +46,38 @@ from apps.kernel.store_keys import shard_of
 from apps.organizations.models import Organization
 from apps.responses.cancel_switch import CancelSwitch
 from apps.responses.leased_work import LeasedWork
+
+# API keys whose pace is remembered.
+_MAX_KEYS: Final = 10_000
+
+
+class LinePace:
+    """Lines answered at a time for each API key, in this process: fewer after a limit was met, then more again.
+
+    Additive increase and multiplicative decrease share a limit fairly between processes.
+    """
+
+    def __init__(self) -> None:
+        self._slowed: dict[UUID, float] = {}
+
+    def most(self, api_key_id: UUID, fastest: int) -> int:
+        """Return how many lines may be answered at a time."""
+        return max(1, min(fastest, int(self._slowed.get(api_key_id, fastest))))
+
+    def refused(self, api_key_id: UUID, under_way: int) -> None:
+        """Take note that a limit was met while so many were under way."""
+        if len(self._slowed) >= _MAX_KEYS:
+            self._slowed.clear()
+        self._slowed[api_key_id] = max(1.0, min(self._slowed.get(api_key_id, under_way), under_way) / 2)
+
+    def answered(self, api_key_id: UUID, fastest: int) -> None:
+        """Take note that a line was answered."""
+        if (now := self._slowed.get(api_key_id)) is not None:
+            # One more for each round of as many as are under way.
+            self._slowed[api_key_id] = now + 1 / now
+            if self._slowed[api_key_id] >= fastest:
+                del self._slowed[api_key_id]
+
 
 log = structlog.get_logger(__name__)
 

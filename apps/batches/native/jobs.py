@@ -25,9 +25,8 @@ from gevent.monkey import is_module_patched
 from apps.batches.models import BatchLine, BatchStatus, LineOutcome, NativeJob, NativeJobStatus, NativeState
 from apps.batches.native import parked_lines
 from apps.batches.native.formats import JobState, NativeFormat, NativeLine, NotSure, SentJob, format_of
-from apps.batches.native.job_credential import NoCredential, api_of, is_key_revoked
 from apps.batches.native.parked_lines import MAX_JOB_BYTES, MAX_JOB_LINES, NativeAnswer
-from apps.batches.native.provider_api import MAX_CALL_SECONDS, ProviderApi
+from apps.batches.native.provider_api import MAX_CALL_SECONDS, NoCredential, ProviderApi, api_of, is_key_revoked
 from apps.gateway.failures import UpstreamFailure
 from apps.kernel import database
 from apps.kernel.encryption import UnreadableSecretError
