@@ -86,13 +86,13 @@ def insist_on_room_for_batch(policy: Policy, lines: int) -> None:
         raise refusals.no_credits_for_batch()
     open_batches = Batch.objects.filter(organization_id=organization.pk, status__in=OPEN_STATUSES)
     sums = open_batches.aggregate(batches=Count("pk"), lines=Sum("lines_counted"))
-    most_batches, most_lines = max_batches(organization), max_batch_lines(organization)
-    if sums["batches"] >= most_batches:
-        raise refusals.too_many_batches(most_batches)
+    batch_limit, line_limit = max_batches(organization), max_batch_lines(organization)
+    if sums["batches"] >= batch_limit:
+        raise refusals.too_many_batches(batch_limit)
     open_lines = sums["lines"] or 0
     # A batch that is alone is let in however large it is.
-    if open_lines and open_lines + lines > most_lines:
-        raise refusals.too_many_lines(most_lines, open_lines, lines)
+    if open_lines and open_lines + lines > line_limit:
+        raise refusals.too_many_lines(line_limit, open_lines, lines)
     insist_on_room(organization, 0)
 
 

@@ -71,7 +71,7 @@ class Conversation:
     vectors_in_base64: bool = False
     # Whether the turns after the first are to be ranked by it, and how many of them are wanted at most.
     ranks: bool = False
-    most_ranked: int | None = None
+    max_ranked: int | None = None
     # In whose words the answer is to be, where the format alone does not tell.
     written_as: str = ""
     # The names of the categories that each turn is to be judged by.

@@ -117,7 +117,7 @@ def _vectors(conversation: Conversation, scenario: Scenario, identity: str, leng
 def _ranking(conversation: Conversation, scenario: Scenario, identity: str) -> SandboxAnswer:
     """Return the documents in order; those that a scenario names by their `places`; of one that is `empty` none."""
     query, *documents = (turn.text for turn in conversation.turns)
-    ranking = rank(split_directives(query)[0], documents, conversation.most_ranked)
+    ranking = rank(split_directives(query)[0], documents, conversation.max_ranked)
     if scenario.places is not None:
         ranking = tuple((int(place), 0.5) for place in scenario.places.split(","))
     # The query is read with each document.

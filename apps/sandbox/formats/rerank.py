@@ -31,7 +31,7 @@ def read_request(path: str, body: bytes) -> Conversation:
         model=asked.model,
         turns=tuple(Turn("user", text) for text in (asked.query, *asked.documents)),
         ranks=True,
-        most_ranked=asked.most,
+        max_ranked=asked.most,
         written_as=form.__name__,
     )
 
