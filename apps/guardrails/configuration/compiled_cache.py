@@ -31,7 +31,7 @@ _compiled: OrderedDict[UUID, tuple[EngineConfig, CompiledGuardrails]] = OrderedD
 
 
 def find_config_in_force(organization_id: UUID, plan: str) -> EngineConfig | None:
-    """Return the compiled rules for the organization's requests; None without any. Raises DatabaseError."""
+    """Return the configuration in force for an organization's requests; None without one. Raises DatabaseError."""
     config = load_engine_config(organization_id) if limits_of(plan).guardrails else None
     return config if config is not None and config.enabled else None
 

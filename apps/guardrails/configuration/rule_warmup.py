@@ -1,7 +1,6 @@
 """Warm-up of the system rules: loads each and runs it once, so that no request pays for building its automata.
 
-Loading takes half a second, and a text that is the first of
-its kind ten times as long as the next.
+Loading takes half a second, and the first text of its kind ten times as long as the next.
 """
 
 from __future__ import annotations
