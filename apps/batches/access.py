@@ -1,6 +1,6 @@
 """Access to files and batches: an API key reaches its own project's, as long as the organization keeps content.
 
-Whatever it does not reach is refused in the words for what never was. Must never widen what a caller was given.
+Anything else gets the same error as an object that does not exist. Access is never wider than that of the caller's key.
 """
 
 from __future__ import annotations

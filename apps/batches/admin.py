@@ -1,6 +1,6 @@
 """Files, batches and their lines in the Django admin, without the content of any.
 
-Operators see what is kept for whom and until when, and how batches go; what was asked and answered stays encrypted.
+Operators see who owns each file, how long it is kept and how batches progress; requests and answers stay encrypted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class StoredFileAdmin(PublicIdAdmin):
     owners = ("organization_id", "project_id")
     help_texts = {
         "expires_at": "When it is deleted with its content (UTC).",
-        "purpose": "What it was uploaded or written for, in the words of the API.",
+        "purpose": "Why it was uploaded or written, in the words of the API.",
         "lines": "Number of lines of a batch's input; 0 where that is not known.",
         "is_complete": "Whether all of it has arrived; until then it cannot be used.",
         "upload": "The upload that it is a part of; empty for a file.",
@@ -39,7 +39,7 @@ class UploadAdmin(PublicIdAdmin):
     help_texts = {
         "expires_at": "When it stops to take parts (UTC).",
         "status": "Pending, completed or cancelled.",
-        "purpose": "What its file is for, in the words of the API.",
+        "purpose": "The purpose of its file, in the words of the API.",
         "file_id": "Its file, which can be used once the upload is completed.",
     }
 
@@ -83,7 +83,7 @@ class BatchAdmin(PublicIdAdmin):
         "expires_at": "End of its time window (UTC): lines that were not answered by then expire.",
         "kept_until": "When it is deleted with its results (UTC).",
         "in_progress_at": "When its lines began to be answered (UTC); empty before that.",
-        "cancelling_at": "When it was cancelled (UTC); empty where nobody did.",
+        "cancelling_at": "When it was cancelled (UTC); empty if it was not.",
         "finalizing_at": "When its results began to be written (UTC); empty before that.",
         "ended_at": "When nothing was left to do (UTC); empty before that.",
         "paused_until": "No line is started before this moment (UTC): a limit was reached.",
@@ -124,7 +124,7 @@ class NativeJobAdmin(PublicIdAdmin):
         "batch": "The batch whose lines are in it.",
         "format": "The wire format of the provider's batch API.",
         "provider_id": "The catalog's id of the provider.",
-        "model_name": "What the provider calls the model.",
+        "model_name": "The provider's name of the model.",
         "path": "The provider's path that its lines are sent to.",
         "credential": "The name of the credential that pays for it, or the id of an organization's own key.",
         "is_own_key": "Whether the credential is the organization's own.",
@@ -132,7 +132,7 @@ class NativeJobAdmin(PublicIdAdmin):
         "external_id": "Its id at the provider; empty until that is known.",
         "lines": "Number of lines in it.",
         "submitted_at": "When the provider took it (UTC); empty before that.",
-        "cancelled_at": "When it was cancelled (UTC); empty where nobody did.",
+        "cancelled_at": "When it was cancelled (UTC); empty if it was not.",
         "next_look_at": "It is not looked at again before this moment (UTC).",
         "looks": "How often the provider was asked how it stands.",
         "failures": "How often that failed, one after the other.",

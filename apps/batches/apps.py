@@ -10,8 +10,7 @@ class BatchesConfig(AppConfig):
     label = "batches"
 
     def ready(self) -> None:
-        """Let requests find files, and the images endpoints keep pictures here: the gateway cannot see what is above
-        it."""
+        """Install the stores of files and pictures in the gateway, which cannot import this app."""
         from apps.batches.kept_files import RequestFiles
         from apps.batches.kept_pictures import PictureStore
         from apps.gateway.endpoints import picture_links

@@ -1,8 +1,12 @@
-"""`/v1/batches`: create, retrieve, list and cancel batches of requests to one endpoint. OpenAI's format."""
+"""`/v1/batches`: create, retrieve, list and cancel batches of requests to one endpoint. OpenAI's format.
+
+Source: `openai.types.BatchCreateParams`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -12,8 +16,7 @@ from django.utils import timezone
 
 from apps.batches import batch_rows
 from apps.batches.access import access_batch, access_file, insist_on_keeping, visible_batches
-from apps.batches.batch_fields import read_batch
-from apps.batches.file_fields import read_listing
+from apps.batches.file_fields import MAX_LIFETIME, MIN_LIFETIME, read_listing
 from apps.batches.line_call import batch_endpoints
 from apps.batches.line_format import MAX_LINES
 from apps.batches.lists import page_of
@@ -26,11 +29,59 @@ from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
 from apps.responses.background_request import kept_headers
+from apps.responses.conversation_fields import read_metadata, read_object
 from apps.responses.paging import list_object
+
+_WINDOW = "24h"
+_KNOWN = frozenset({"input_file_id", "endpoint", "completion_window", "metadata", "output_expires_after"})
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """A batch as a client asks for it; `output_lifetime` is in seconds, None where nothing is said."""
+
+    input_file_id: str
+    endpoint: str
+    metadata: dict[str, str]
+    output_lifetime: int | None
+
+
+def read_batch(body: bytes, endpoints: Sequence[str]) -> NewBatch:
+    """Return the batch that a body asks for, at one of `endpoints`. Raises InvalidRequest naming the field."""
+    fields = read_object(body)
+    for name in fields:
+        if name not in _KNOWN:
+            raise InvalidRequest(f"{name[:64]} is no field of a batch", param=name[:64])
+    input_file_id, endpoint = fields.get("input_file_id"), fields.get("endpoint")
+    if not isinstance(input_file_id, str) or not input_file_id:
+        raise InvalidRequest("input_file_id must be the id of a file", param="input_file_id")
+    if endpoint not in endpoints:
+        raise InvalidRequest(f"endpoint must be one of {', '.join(endpoints)}", param="endpoint")
+    if fields.get("completion_window") != _WINDOW:
+        raise InvalidRequest(f"completion_window must be {_WINDOW}", param="completion_window")
+    lifetime = _read_lifetime(fields.get("output_expires_after"))
+    return NewBatch(input_file_id, str(endpoint), read_metadata(fields), lifetime)
+
+
+def _read_lifetime(value: Any) -> int | None:
+    name = "output_expires_after"
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"{name} must be an object", param=name)
+    if value.get("anchor") != "created_at":
+        raise InvalidRequest(f"{name}.anchor must be created_at", param=f"{name}.anchor")
+    seconds = value.get("seconds")
+    if not isinstance(seconds, int) or isinstance(seconds, bool) or not MIN_LIFETIME <= seconds <= MAX_LIFETIME:
+        raise InvalidRequest(
+            f"{name}.seconds must be a whole number from {MIN_LIFETIME} to {MAX_LIFETIME}", param=f"{name}.seconds"
+        )
+    return seconds
+
 
 Record = dict[str, Any]
 
-_USUAL_PAGE, _MOST_PAGE = 20, 100
+_USUAL_PAGE, _MAX_PAGE = 20, 100
 # By the status at its end, the column of the API that says when that was.
 _ENDED_AT = {
     BatchStatus.COMPLETED: "completed_at",
@@ -78,7 +129,7 @@ def list_batches(request: ClientRequest) -> ClientResponse:
     """List the project's batches, the newest first."""
 
     def list_them(policy: Policy) -> ClientResponse:
-        listing = read_listing(request.query_values, usual=_USUAL_PAGE, most=_MOST_PAGE)
+        listing = read_listing(request.query_values, usual=_USUAL_PAGE, most=_MAX_PAGE)
         found, has_more = page_of(visible_batches(policy, BatchFormat.OPENAI), listing)
         return _answer(list_object([batch_object(row) for row in found], has_more=has_more))
 
@@ -86,7 +137,7 @@ def list_batches(request: ClientRequest) -> ClientResponse:
 
 
 def cancel_batch(request: ClientRequest) -> ClientResponse:
-    """Cancel a batch: what was begun is answered, the rest is not. One that has ended stays as it is."""
+    """Cancel a batch: lines in progress are answered, the others are not. A batch that has ended does not change."""
 
     def cancel(policy: Policy) -> ClientResponse:
         row = _find(policy, request)

@@ -1,7 +1,4 @@
-"""Rows of batches: made, cancelled, and opened for those who may see them.
-
-Knows columns and the names under which they are sealed. Must never know how a line is answered.
-"""
+"""Rows of batches: creation and its limits, cancellation, counts of lines, and encrypted columns."""
 
 from __future__ import annotations
 
@@ -34,6 +31,8 @@ from apps.responses.retention import expiry_of
 
 # How long lines may be answered.
 WINDOW: Final = timedelta(hours=24)
+# Lines ended by one statement.
+MAX_ENDED_LINES: Final = 1_000
 _PREFIXES: Final = {BatchFormat.OPENAI: "batch", BatchFormat.ANTHROPIC: "msgbatch"}
 
 
@@ -49,8 +48,8 @@ def create(
     lines: int = 0,
     total: int = 0,
 ) -> Batch:
-    """Store a batch whose input is still to be looked at, and has at most so many lines; `total` is that number until
-    then. Raises PaymentRequired, RateLimited, InvalidRequest, DatabaseError."""
+    """Store a batch whose input is not validated yet and has at most `lines` lines; `total` is shown as their number
+    until then. Raises PaymentRequired, RateLimited, InvalidRequest, DatabaseError."""
     now, identifier = timezone.now(), new_public_id(_PREFIXES[batch_format])
     row = Batch(
         id=identifier,
@@ -87,13 +86,13 @@ def insist_on_room_for_batch(policy: Policy, lines: int) -> None:
         raise refusals.no_credits_for_batch()
     open_batches = Batch.objects.filter(organization_id=organization.pk, status__in=OPEN_STATUSES)
     sums = open_batches.aggregate(batches=Count("pk"), lines=Sum("lines_counted"))
-    most_batches, most_lines = max_batches(organization), max_batch_lines(organization)
-    if sums["batches"] >= most_batches:
-        raise refusals.too_many_batches(most_batches)
+    batch_limit, line_limit = max_batches(organization), max_batch_lines(organization)
+    if sums["batches"] >= batch_limit:
+        raise refusals.too_many_batches(batch_limit)
     open_lines = sums["lines"] or 0
     # A batch that is alone is let in however large it is.
-    if open_lines and open_lines + lines > most_lines:
-        raise refusals.too_many_lines(most_lines, open_lines, lines)
+    if open_lines and open_lines + lines > line_limit:
+        raise refusals.too_many_lines(line_limit, open_lines, lines)
     insist_on_room(organization, 0)
 
 
@@ -103,9 +102,9 @@ def has_keys_of_its_own(policy: Policy) -> bool:
 
 
 def cancel(batch_id: str, now: datetime) -> Batch:
-    """Cancel a batch that has not ended: lines that nobody answers end at once, others are answered; return the row.
+    """Cancel a batch that has not ended; return the row. No line begins from now on.
 
-    Raises DatabaseError.
+    A worker ends the lines that are not in progress (`completion`): there may be 50,000 of them. Raises DatabaseError.
     """
     with transaction.atomic():
         row = Batch.objects.select_for_update().get(pk=batch_id)
@@ -113,8 +112,7 @@ def cancel(batch_id: str, now: datetime) -> Batch:
             row.cancelling_at = now
             if row.status == BatchStatus.IN_PROGRESS:
                 row.status = BatchStatus.CANCELLING
-                end_open_lines(row, LineOutcome.CANCELLED, now)
-            # One whose input is still to be looked at gets no lines: preparation sees that it is cancelled.
+            # Preparation sees that a batch in validation is cancelled: it gets no lines.
             row.save(update_fields=["status", "cancelling_at"])
     return row
 
@@ -132,9 +130,15 @@ def waiting_lines(lines: QuerySet[BatchLine], now: datetime) -> QuerySet[BatchLi
     return waiting.filter(Q(lease_owner="") | Q(lease_until__lte=now))
 
 
-def end_open_lines(row: Batch, outcome: LineOutcome, now: datetime) -> None:
-    """End the lines of a batch that nobody answers just now, nor a provider's batch API has."""
-    waiting_lines(row.lines.all(), now).update(outcome=outcome)
+def end_some_lines(row: Batch, outcome: LineOutcome, now: datetime) -> int:
+    """End a piece of the waiting lines of a batch, in the caller's transaction; return how many. Raises DatabaseError.
+
+    Lines that another process has locked are skipped: a worker is claiming or ending them.
+    """
+    waiting = waiting_lines(row.lines.select_for_update(skip_locked=True), now)
+    ids = list(waiting.order_by("position").values_list("pk", flat=True)[:MAX_ENDED_LINES])
+    BatchLine.objects.filter(pk__in=ids).update(outcome=outcome)
+    return len(ids)
 
 
 def outcomes_of(row: Batch) -> dict[str, int]:

@@ -2,22 +2,28 @@
 
 A piece at a time, each in one transaction and each of another organization's batch where several wait. A file shows
 with its last piece, so there are files with every line once, or none yet.
+
+Sources of results: OpenAI's Batch API (`BatchRequestOutput`; a refusal is a response with its status, `error` is for
+lines without an answer), `anthropic.types.messages.MessageBatchIndividualResponse`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
+import msgspec
 import structlog
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from apps.batches import line_rows
-from apps.batches.batch_rows import end_open_lines, waiting_lines
+from apps.batches.batch_rows import end_some_lines, waiting_lines
 from apps.batches.input_pieces import WrongInput, read_piece
+from apps.batches.line_rows import LineResult, line_id, refusal_of, request_of, result_of
 from apps.batches.models import (
     RUNNING_STATUSES,
     Batch,
@@ -28,11 +34,75 @@ from apps.batches.models import (
     LineOutcome,
     StoredFile,
 )
-from apps.batches.result_lines import WRITERS
 from apps.batches.stored_files import FileOwner, FileWriter
 from apps.kernel.concurrency.fair_turns import FairTurns
 from apps.kernel.postgres import database
+from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.responses.retention import expiry_of
+
+# Code and message for lines without an answer.
+_NOT_ANSWERED: Final = {
+    LineOutcome.CANCELLED: ("batch_cancelled", "This request was not executed before the batch was cancelled."),
+    LineOutcome.EXPIRED: (
+        "batch_expired",
+        "This request could not be executed before the completion window expired.",
+    ),
+}
+_LOST: Final = ("server_error", "The result of this request can no longer be read.")
+_ANTHROPIC_WORDS: Final = {LineOutcome.CANCELLED: "canceled", LineOutcome.EXPIRED: "expired"}
+
+ResultWriter = Callable[[BatchLine], bytes]
+
+
+def write_openai(line: BatchLine) -> bytes:
+    """Return a line of an output or error file."""
+    identifier, result = line_id(line.batch, line.position), _find_result(line)
+    response, error = None, None
+    if result is not None:
+        response = {"status_code": result.status, "request_id": identifier, "body": result.body}
+    else:
+        code, message = _NOT_ANSWERED.get(LineOutcome(line.outcome), _LOST)
+        error = {"code": code, "message": message}
+    return _line({"id": identifier, "custom_id": _custom_id(line), "response": response, "error": error})
+
+
+def write_anthropic(line: BatchLine) -> bytes:
+    """Return a line of the results of a message batch."""
+    result, outcome = _find_result(line), dict[str, Any]()
+    if line.outcome in _ANTHROPIC_WORDS:
+        outcome = {"type": _ANTHROPIC_WORDS[LineOutcome(line.outcome)]}
+    elif result is None:
+        outcome = {"type": "errored", "error": {"type": "error", "error": {"type": "api_error", "message": _LOST[1]}}}
+    elif line.outcome == LineOutcome.SUCCEEDED:
+        outcome = {"type": "succeeded", "message": result.body}
+    else:
+        outcome = {"type": "errored", "error": result.body}
+    return _line({"custom_id": _custom_id(line), "result": outcome})
+
+
+WRITERS: Final[dict[str, ResultWriter]] = {
+    BatchFormat.OPENAI: write_openai,
+    BatchFormat.ANTHROPIC: write_anthropic,
+}
+
+
+def _find_result(line: BatchLine) -> LineResult | None:
+    try:
+        return refusal_of(line.batch) if line.outcome == LineOutcome.UNPAID else result_of(line)
+    except UnreadableSecretError:
+        return None
+
+
+def _custom_id(line: BatchLine) -> str | None:
+    try:
+        return request_of(line).custom_id
+    except UnreadableSecretError:
+        return None
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(value) + b"\n"
+
 
 log = structlog.get_logger(__name__)
 
@@ -78,9 +148,9 @@ def _complete_some(batch_id: str, now: datetime) -> bool:
             return False
         TURNS.take(row.organization_id)
         if row.status == BatchStatus.CANCELLING:
-            end_open_lines(row, LineOutcome.CANCELLED, now)
+            end_some_lines(row, LineOutcome.CANCELLED, now)
         elif row.status == BatchStatus.IN_PROGRESS:
-            end_open_lines(row, LineOutcome.EXPIRED, now)
+            end_some_lines(row, LineOutcome.EXPIRED, now)
         else:
             _write_some_results(row)
     return True
@@ -141,7 +211,7 @@ class _ResultFile:
         self._writer.add(line)
 
     def end(self, *, is_last: bool) -> str | None:
-        """Write what is left of a piece, and show the file after the last; return its id, None where there is none."""
+        """Write the rest of a piece, and show the file after the last; return its id, None if there is no file."""
         if self._begun is None:
             return None
         return (self._writer.close() if is_last else self._writer.pause()).pk
@@ -165,7 +235,7 @@ def _read_lines(row: Batch) -> tuple[list[BatchLine], bool]:
 def _read_never_made(row: Batch) -> tuple[list[BatchLine], bool]:
     """Return some lines of a batch that was cancelled before they were made, from its input, and whether none follows.
 
-    What is no line in its input has no result. Notes in the row how far it was read.
+    Invalid lines have no result. Stores in the row how far the input was read.
     """
     try:
         piece = read_piece(row)

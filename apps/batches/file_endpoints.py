@@ -1,32 +1,35 @@
-"""`/v1/files`: upload, list, retrieve and delete files, and read what is in them. OpenAI's format, and Anthropic's for
-its clients."""
+"""`/v1/files`: upload, list, retrieve, delete and download files. OpenAI's format, and Anthropic's for its clients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import chain
-from typing import Any
+from mimetypes import guess_type
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.batches import refusals
 from apps.batches.access import access_file, insist_on_keeping, visible_files
-from apps.batches.anthropic_files import anthropic_deletion, anthropic_file, anthropic_page
 from apps.batches.file_fields import (
     PURPOSES,
+    Listing,
     max_bytes,
     read_anthropic_fields,
     read_file_fields,
+    read_limit,
     read_listing,
     read_name,
 )
 from apps.batches.incoming_files import IncomingFile, receive
-from apps.batches.lists import page_of
+from apps.batches.lists import beyond, page_of
 from apps.batches.models import FilePurpose, StoredFile
+from apps.batches.removal import delete_files
 from apps.batches.stored_files import FileOwner, FileWriter, chunks_of, name_of
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
@@ -37,7 +40,7 @@ from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
-from apps.responses.paging import list_object
+from apps.responses.paging import last_of, list_object
 from apps.responses.retention import expiry_of
 
 Record = dict[str, Any]
@@ -58,7 +61,7 @@ def create_file(request: ClientRequest) -> ClientResponse:
             if head.filename is None:
                 raise refusals.no_file_in_form("file")
             name = read_name(head.filename, "file", "The name of file")
-            # What the file is for may follow it.
+            # The purpose may follow the file.
             is_known = _is_anthropics(request) or "purpose" in fields
             purpose = read(fields).purpose if is_known else None
             owner = FileOwner(policy.organization_id, policy.project_id)
@@ -106,7 +109,7 @@ def delete_file(request: ClientRequest) -> ClientResponse:
 
     def delete(policy: Policy) -> ClientResponse:
         row = _find(policy, request)
-        database.write(StoredFile.objects.filter(pk=row.pk).delete)
+        delete_files(StoredFile.objects.filter(pk=row.pk))
         if _is_anthropics(request):
             return _answer(anthropic_deletion(row.pk))
         return _answer({"id": row.pk, "object": "file", "deleted": True})
@@ -115,7 +118,7 @@ def delete_file(request: ClientRequest) -> ClientResponse:
 
 
 def read_file_content(request: ClientRequest) -> ClientResponse:
-    """Send what is in a file, a chunk at a time."""
+    """Send the content of a file, a chunk at a time."""
 
     def read(policy: Policy) -> ClientResponse:
         row = _find(policy, request)
@@ -126,7 +129,7 @@ def read_file_content(request: ClientRequest) -> ClientResponse:
 
 
 def content_answer(row: StoredFile, content_type: str, headers: list[tuple[str, str]]) -> ClientResponse:
-    """Return the answer that sends what is in a file. Raises what reading the first chunk raises."""
+    """Return the answer that sends the content of a file. Raises the errors of reading the first chunk."""
     head = [("Content-Type", content_type), ("Content-Length", str(row.size)), *headers]
     chunks: Iterator[bytes] = chunks_of(row)
     first = next(chunks, b"")
@@ -169,3 +172,50 @@ def _authenticated(request: ClientRequest, work: Callable[[Policy], ClientRespon
 
 def _answer(body: Record) -> ClientResponse:
     return json_response(msgspec.json.encode(body))
+
+
+_USUAL_ANTHROPIC_PAGE, _MAX_ANTHROPIC_PAGE = 20, 1_000
+_UNKNOWN: Final = "application/octet-stream"
+
+
+def anthropic_file(row: StoredFile) -> dict[str, Any]:
+    """Return a file as Anthropic's API tells of it."""
+    name = name_of(row)
+    return {
+        "id": row.pk,
+        "type": "file",
+        "filename": name,
+        "mime_type": guess_type(name)[0] or _UNKNOWN,
+        "size_bytes": row.size,
+        "created_at": row.created_at.isoformat().replace("+00:00", "Z"),
+        "expires_at": row.expires_at.isoformat().replace("+00:00", "Z"),
+        "downloadable": True,
+    }
+
+
+def anthropic_deletion(file_id: str) -> dict[str, Any]:
+    """Return what Anthropic's API says of a file that is deleted."""
+    return {"id": file_id, "type": "file_deleted"}
+
+
+def anthropic_page(rows: QuerySet[StoredFile], query: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return a page of a list, the newest first. Raises InvalidRequest naming the parameter.
+
+    Newer clients follow `next_page`, older ones the ids of the first and the last.
+    """
+    limit = read_limit(query, usual=_USUAL_ANTHROPIC_PAGE, most=_MAX_ANTHROPIC_PAGE)
+    page, after, before = (last_of(query, name) for name in ("page", "after_id", "before_id"))
+    if before is not None and (page is not None or after is not None):
+        raise InvalidRequest("before_id cannot be given beside after_id or page", param="before_id")
+    cursor = page if page is not None else after
+    if cursor is not None:
+        param = "page" if page is not None else "after_id"
+        rows = rows.filter(database.read(partial(beyond, rows, cursor, param, older=True)))
+    if before is not None:
+        rows = rows.filter(database.read(partial(beyond, rows, before, "before_id", older=False)))
+    # Those before one are the nearest to it.
+    found, has_more = page_of(rows, Listing(limit, "asc" if before is not None else "desc", None))
+    shown = [anthropic_file(row) for row in (reversed(found) if before is not None else found)]
+    first, last = (shown[0]["id"], shown[-1]["id"]) if shown else (None, None)
+    next_page = last if has_more and before is None else None
+    return {"data": shown, "has_more": has_more, "first_id": first, "last_id": last, "next_page": next_page}

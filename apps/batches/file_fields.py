@@ -15,21 +15,21 @@ from apps.batches.models import FilePurpose
 from apps.kernel.errors import InvalidRequest
 from apps.responses.paging import last_of
 
-LEAST_LIFETIME, MOST_LIFETIME = 3_600, 2_592_000
-# What may be uploaded; the rest is what batches write.
+MIN_LIFETIME, MAX_LIFETIME = 3_600, 2_592_000
+# Purposes of uploads; batches write files of the others.
 PURPOSES: Final = ("assistants", "batch", "evals", "fine-tune", "user_data", "vision")
-_MOST_PAGE, _MOST_DIGITS = 10_000, 8
-# More than these a page does not hold, whatever is asked for: the client asks for the next.
+_MAX_PAGE, _MAX_DIGITS = 10_000, 8
+# Rows on a page, even if a client asks for more: it asks for the next page.
 LARGEST_PAGE: Final = 1_000
-_LONGEST_NAME = 255
-# Anthropic's word for a life in seconds, and the longest that it takes: nothing is kept longer than the log.
-_LIFETIME, _MOST_LIFETIME = "expires_in_seconds", 7_776_000
+_MAX_NAME_LENGTH = 255
+# Anthropic's field for a lifetime, and its maximum in seconds.
+_LIFETIME, _MAX_ANTHROPIC_LIFETIME = "expires_in_seconds", 7_776_000
 _ANCHOR, _SECONDS = "expires_after[anchor]", "expires_after[seconds]"
 
 
 @dataclass(frozen=True, slots=True)
 class FileFields:
-    """What a client says of a file; `lifetime` is in seconds, None where nothing is said."""
+    """The purpose of a new file, and its lifetime in seconds if given."""
 
     purpose: FilePurpose
     lifetime: int | None
@@ -55,8 +55,8 @@ def read_anthropic_fields(fields: Mapping[str, str]) -> FileFields:
     lifetime = None
     if _LIFETIME in fields:
         lifetime = read_number(fields[_LIFETIME])
-        if lifetime is None or not LEAST_LIFETIME <= lifetime <= _MOST_LIFETIME:
-            words = f"{_LIFETIME} must be a whole number from {LEAST_LIFETIME} to {_MOST_LIFETIME}"
+        if lifetime is None or not MIN_LIFETIME <= lifetime <= _MAX_ANTHROPIC_LIFETIME:
+            words = f"{_LIFETIME} must be a whole number from {MIN_LIFETIME} to {_MAX_ANTHROPIC_LIFETIME}"
             raise InvalidRequest(words, param=_LIFETIME)
     return FileFields(FilePurpose.USER_DATA, lifetime)
 
@@ -70,8 +70,8 @@ def read_purpose(value: object) -> FilePurpose:
 
 def read_name(name: object, param: str, what: str) -> str:
     """Return the name of a file. Raises InvalidRequest naming the field, in the words of `what`."""
-    if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
-        raise InvalidRequest(f"{what} must be 1 to {_LONGEST_NAME} printable characters", param=param)
+    if not isinstance(name, str) or not 1 <= len(name) <= _MAX_NAME_LENGTH or not name.isprintable():
+        raise InvalidRequest(f"{what} must be 1 to {_MAX_NAME_LENGTH} printable characters", param=param)
     return name
 
 
@@ -85,7 +85,7 @@ def max_bytes(purpose: FilePurpose | None) -> int:
     return most
 
 
-def read_listing(query: Mapping[str, Sequence[str]], *, usual: int, most: int = _MOST_PAGE) -> Listing:
+def read_listing(query: Mapping[str, Sequence[str]], *, usual: int, most: int = _MAX_PAGE) -> Listing:
     """Return what a query asks for. Raises InvalidRequest naming the parameter."""
     order = query.get("order", ["desc"])[-1]
     if order not in ("asc", "desc"):
@@ -110,7 +110,7 @@ def read_limit(query: Mapping[str, Sequence[str]], *, usual: int, most: int) -> 
 
 def read_number(text: str) -> int | None:
     """Return the whole number that a text is, None for any other text."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 def _read_lifetime(fields: Mapping[str, str]) -> int | None:
@@ -119,8 +119,6 @@ def _read_lifetime(fields: Mapping[str, str]) -> int | None:
     if fields.get(_ANCHOR) != "created_at":
         raise InvalidRequest(f"{_ANCHOR} must be created_at", param=_ANCHOR)
     seconds = read_number(fields.get(_SECONDS, ""))
-    if seconds is None or not LEAST_LIFETIME <= seconds <= MOST_LIFETIME:
-        raise InvalidRequest(
-            f"{_SECONDS} must be a whole number from {LEAST_LIFETIME} to {MOST_LIFETIME}", param=_SECONDS
-        )
+    if seconds is None or not MIN_LIFETIME <= seconds <= MAX_LIFETIME:
+        raise InvalidRequest(f"{_SECONDS} must be a whole number from {MIN_LIFETIME} to {MAX_LIFETIME}", param=_SECONDS)
     return seconds

@@ -1,7 +1,7 @@
 """Incoming files: a form is read as it arrives, and its file is written to the store a chunk at a time.
 
-Until all of it has arrived the file takes room and shows to nobody. One that does not arrive is removed at once, or,
-where the process ended, with the next purge.
+Until all of it has arrived, the file takes room and is invisible. An incomplete file is removed at once or, if the
+process ended, by the next purge.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ class IncomingFile:
             self.writer.abandon()
 
     def _begin(self, size: int) -> None:
-        # What is lost on its way may have been done all the same.
+        # If the answer is lost, the row may have been written.
         self._begun = True
         self.writer.begin(size)
 
 
 class Begin(Protocol):
-    """What makes the writer of a form's file."""
+    """A function that makes the writer of a form's file."""
 
     def __call__(self, head: PartHead, fields: Mapping[str, str]) -> tuple[FileWriter, int]:
-        """Return a writer, and the most bytes that it may get, by what came before it. Raises ApiError."""
+        """Return a writer and its maximum of bytes, from the fields that came before the file. Raises ApiError."""
 
 
 def receive(

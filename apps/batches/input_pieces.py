@@ -43,7 +43,7 @@ class WrongInput(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PlacedRequest:
-    """What a line asks; `position` counts the lines that are not blank from 0, `number` all lines from 1."""
+    """The request of a line; `position` counts the lines that are not blank from 0, `number` all lines from 1."""
 
     position: int
     number: int

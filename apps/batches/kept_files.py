@@ -17,7 +17,7 @@ class RequestFile:
         self.size = row.size
 
     def read(self) -> bytes:
-        """Return what is in it. Raises DatabaseError."""
+        """Return its content. Raises DatabaseError."""
         return b"".join(chunks_of(self._row))
 
 

@@ -1,7 +1,7 @@
 """Kept pictures: those that an images request wants as links, for as long as the links last.
 
-A picture is a stored file of a purpose that no list shows. Its link is signed, and says until when it holds: whoever
-has it gets the picture, and nobody can make another. Knows rows and signatures. Must never know who asks for a link.
+A picture is a stored file with a purpose that no list shows. Its link is signed and contains its expiry: it needs no
+API key, and a client cannot forge one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from apps.kernel.secrets.content_encryption import is_keyed_digest, keyed_digest
 from apps.responses.public_ids import is_own_id
 
 PATH: Final = "/v1/images/files/"
-# What pictures are, by the name under which each is kept: nothing else is ever served.
+# Media types by the name of the stored file: no others are served.
 _MEDIA_TYPES: Final = {f"image.{kind}": f"image/{kind}" for kind in ("png", "jpeg", "webp", "gif")}
 _EXPIRY: Final = re.compile(r"[1-9]\d{0,10}")
 _SIGNATURE: Final = re.compile(r"[0-9a-f]{64}")
@@ -78,11 +78,11 @@ class PictureStore:
 
 
 def find_picture(file_id: str, expires: str | None, signature: str | None) -> KeptPicture:
-    """Return what a link leads to. Raises Unauthenticated for one that was not made here, NotFound for one that is
-    over, DatabaseError."""
+    """Return the picture of a link. Raises Unauthenticated for a wrong signature, NotFound for an expired link,
+    DatabaseError."""
     if not (expires and signature and _EXPIRY.fullmatch(expires) and _SIGNATURE.fullmatch(signature)):
         raise _unsigned()
-    # Before the store is asked: whoever guesses costs it nothing.
+    # Before the database is read: guessed links cost no query.
     if not is_own_id(file_id) or not is_keyed_digest(_signed(file_id, expires), signature):
         raise _unsigned()
     expires_at, now = datetime.fromtimestamp(int(expires), UTC), timezone.now()

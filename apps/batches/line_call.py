@@ -1,7 +1,7 @@
-"""Line call: what a line asks in the form of a client's HTTP request, with no client behind it.
+"""Line call: the request of a line in the form of a client's HTTP request.
 
 It goes through its endpoint and the pipeline as any other request of its API key. Requests of batches have a rate of
-their own (`batch`), so that they take none from those that somebody waits for.
+their own (`batch`), so that they take none from interactive requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from apps.responses.cancel_switch import CancelSwitch
 
 # The family of routes that lines are counted with for rate limits.
 RATE_FAMILY: Final = "batch"
-# What OpenAI's API takes in batches, of what is JSON in and out. Whatever of it has a route here is taken.
+# Endpoints with JSON bodies and answers that OpenAI's API allows in batches; those with a route here are allowed.
 _BATCHED: Final = ("chat/completions", "responses", "completions", "embeddings", "moderations", "images/generations")
 MESSAGES: Final = "/v1/messages"
 
@@ -28,7 +28,7 @@ class LineCall(ClientRequest):
     """A request that a worker makes to itself for a line. Raises KeyError for an endpoint that is no more."""
 
     def __init__(self, line: BatchLine, headers: dict[str, str], body: bytes, switch: CancelSwitch) -> None:
-        """Take what is asked; `switch` ends the wait for it."""
+        """Take a line's headers and body; `switch` cancels the call."""
         batch = line.batch
         sent = {
             **headers,
@@ -47,7 +47,7 @@ class LineCall(ClientRequest):
 
     @property
     def presented_key(self) -> str:
-        """What stands for the batch's API key in this process."""
+        """The token that stands for the batch's API key in this process."""
         return self._key
 
     def body(self) -> bytes:

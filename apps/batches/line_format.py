@@ -1,7 +1,7 @@
 """Lines of a batch's input: one JSON object a line, validated by field with the number of its line. Pure.
 
-Source: OpenAI's Batch API (`custom_id`, `method`, `url`, `body`; codes of errors as its clients report them). What the
-body asks for is judged when the line is answered, by the endpoint that answers it.
+Source: OpenAI's Batch API (`custom_id`, `method`, `url`, `body`; codes of errors as its clients report them). The
+endpoint validates the body when it answers the line.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import msgspec
 from apps.gateway.dialects.reading.fields import read_json
 from apps.kernel.errors import InvalidRequest
 
-# Lines of a batch, characters of a custom id, and how many of the mistakes in a file are told.
+# Lines of a batch, characters of a custom id, and reported errors of a file.
 MAX_LINES: Final = 50_000
 MAX_CUSTOM_ID: Final = 512
 MAX_ERRORS: Final = 100
 
 
 class LineRequest(msgspec.Struct, frozen=True):
-    """What a line asks: `body` is what its endpoint is sent."""
+    """The request of a line; its endpoint gets `body`."""
 
     custom_id: str
     body: msgspec.Raw
 
 
 class LineError(msgspec.Struct, frozen=True):
-    """What is wrong with a line of an input file; `line` counts from 1, None where it is the whole file."""
+    """An error in an input file; `line` counts from 1, None for the whole file."""
 
     code: str
     message: str
@@ -99,7 +99,7 @@ class LineReader:
 
 
 def find_wrong_flag(body: dict[str, Any]) -> str | None:
-    """Return the name of a field that asks for what no batch can give: nobody is there to follow an answer."""
+    """Return the name of a field that no batch can honor: no client follows the answer."""
     return next((name for name in ("stream", "background") if body.get(name)), None)
 
 

@@ -1,7 +1,6 @@
 """Leases of lines: which process answers which line of a batch, and who takes over when it dies.
 
-All in PostgreSQL and by its clock: a line is claimed, renewed, put off and ended by whoever holds its row. Must never
-know how a line is answered.
+All in PostgreSQL and by its clock: the process that holds the lease claims, renews, puts off and ends the line.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from django.db.models import Count, Exists, F, OuterRef, Q
 from django.db.models.functions import Greatest, Now
 from django.utils import timezone
 
-from apps.batches.batch_rows import waiting_lines
+from apps.batches.batch_rows import end_some_lines
 from apps.batches.models import RUNNING_STATUSES, Batch, BatchLine, BatchStatus, LineOutcome, NativeState
 from apps.batches.native.parked_lines import give_back
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization, RetentionLevel
 
 # Times that a line is begun before it is given up: one that kills its worker must not kill them all.
-MOST_ATTEMPTS: Final = 5
+MAX_ATTEMPTS: Final = 5
 
 
 # Batches whose lines are begun, whatever is known of the lines.
@@ -35,7 +34,7 @@ _MAY_BEGIN: Final = Q(status=BatchStatus.IN_PROGRESS, paused_until__lte=Now(), e
 def claimable_batches() -> list[Batch]:
     """Return the batches that have lines to begin now, the oldest first: of organizations that keep content.
 
-    What a provider's batch API has answered is taken up whatever has become of the batch: it has been paid.
+    Answers of a provider's batch API are processed even if the batch was cancelled: they have been paid.
     """
     keeping = Organization.objects.filter(retention_level=RetentionLevel.RETAIN)
     keeping = keeping.exclude(status=Organization.Status.DELETED)
@@ -54,7 +53,7 @@ def lines_under_way(organizations: Collection[UUID]) -> Counter[UUID]:
 
 
 def claim(batch: Batch, owner: str, most: int, answered_here: Collection[int]) -> list[BatchLine]:
-    """Make at most so many lines that nobody answers a process's own; return them in order.
+    """Claim at most `most` waiting lines for a process; return them in order.
 
     A line that was begun before keeps the id of its record; a new one gets its id now, which bears the time.
     """
@@ -82,9 +81,9 @@ def renew(owner: str, lines: Collection[int]) -> set[int]:
 
 
 def end(line: BatchLine, owner: str, outcome: LineOutcome, sealed_result: str, *, is_held: bool = False) -> bool:
-    """Store how a line ended, unless somebody else has it by now or it is gone; tell whether it was.
+    """Store a line's outcome if it is still the owner's; return whether it was.
 
-    `is_held` tells that something is held for it that no charge takes the place of. Raises DatabaseError.
+    `is_held`: credits are held for it, and no charge replaces the hold. Raises DatabaseError.
     """
     with transaction.atomic():
         mine = BatchLine.objects.filter(pk=line.pk, lease_owner=owner, outcome=LineOutcome.OPEN)
@@ -99,7 +98,7 @@ def put_off(line: BatchLine, owner: str, seconds: float, pause: float, *, turned
     has a record of its own.
 
     `turned_away` tells that a provider refused it for its load, which is counted; where that was its batch API, it is
-    asked no more. What it has answered keeps its record: it is held for.
+    asked no more. A line that it has answered keeps its record, which has a hold.
     """
     keeps_record = line.native_state == NativeState.ANSWERED and not turned_away
     with transaction.atomic():
@@ -118,11 +117,8 @@ def put_off(line: BatchLine, owner: str, seconds: float, pause: float, *, turned
         Batch.objects.filter(pk=line.batch_id).update(paused_until=paused_until)
 
 
-def end_unpaid(batch: Batch, sealed_refusal: str) -> int:
-    """End all lines of a batch that no worker answers and no provider's batch API has, with the same refusal.
-
-    Returns how many ended. Raises DatabaseError.
-    """
+def end_some_unpaid(batch: Batch, sealed_refusal: str) -> int:
+    """End a piece of the waiting lines of a batch with the same refusal; return how many. Raises DatabaseError."""
     with transaction.atomic():
         running = Batch.objects.select_for_update().filter(pk=batch.pk, status=BatchStatus.IN_PROGRESS)
         row = running.first()
@@ -130,7 +126,7 @@ def end_unpaid(batch: Batch, sealed_refusal: str) -> int:
             return 0
         row.sealed_refusal = sealed_refusal
         row.save(update_fields=["sealed_refusal"])
-        return waiting_lines(row.lines.all(), timezone.now()).update(outcome=LineOutcome.UNPAID)
+        return end_some_lines(row, LineOutcome.UNPAID, timezone.now())
 
 
 def hand_over(owner: str) -> None:

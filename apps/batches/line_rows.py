@@ -1,7 +1,4 @@
-"""Rows of a batch's lines: what they ask and what they were answered, encrypted and decrypted.
-
-Knows columns and the names under which they are sealed. Must never know how a line is answered.
-"""
+"""Rows of a batch's lines: their requests and results, encrypted and decrypted."""
 
 from __future__ import annotations
 
@@ -13,14 +10,14 @@ from apps.responses.encrypted_json import decrypt_bytes, encrypt_bytes
 
 
 class LineResult(msgspec.Struct, frozen=True):
-    """What a line was answered: a status of HTTP, and the JSON of the body."""
+    """The result of a line: an HTTP status, and the JSON of the body."""
 
     status: int
     body: msgspec.Raw
 
 
 def line_id(row: Batch, position: int) -> str:
-    """Return the id of a line as clients and the log see it, the same whoever answers it."""
+    """Return the id of a line as clients and the log see it, the same for every process."""
     return f"batch_req_{row.pk.partition('_')[2]}_{position}"
 
 

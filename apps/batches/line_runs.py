@@ -1,7 +1,7 @@
 """Batch lines: answered by a Celery worker, a few at a time and under leases, each recorded and charged once.
 
-A line goes through its endpoint under a log id that it keeps however often it is begun: whoever answers it in the end,
-there is one row and one charge. Knows greenlets and leases. Must never know a wire format, nor what a batch becomes.
+A line goes through its endpoint under a log id that it keeps however often it is begun: there is one row and one
+charge, whichever process answers it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from redis.exceptions import RedisError
 from apps.batches import line_leases
 from apps.batches.batch_rows import has_keys_of_its_own, headers_of
 from apps.batches.line_call import LineCall
-from apps.batches.line_pace import LinePace
 from apps.batches.line_rows import LineResult, encrypt_refusal, encrypt_result, request_of
 from apps.batches.models import Batch, BatchFormat, BatchLine, LineOutcome, NativeState
 from apps.batches.native import parked_lines
@@ -48,17 +47,48 @@ from apps.organizations.models import Organization
 from apps.responses.cancel_switch import CancelSwitch
 from apps.responses.leased_work import LeasedWork
 
+# API keys whose pace is remembered.
+_MAX_KEYS: Final = 10_000
+
+
+class LinePace:
+    """Lines answered at a time for each API key, in this process: fewer after a limit was met, then more again.
+
+    Additive increase and multiplicative decrease share a limit fairly between processes.
+    """
+
+    def __init__(self) -> None:
+        self._slowed: dict[UUID, float] = {}
+
+    def most(self, api_key_id: UUID, fastest: int) -> int:
+        """Return how many lines may be answered at a time."""
+        return max(1, min(fastest, int(self._slowed.get(api_key_id, fastest))))
+
+    def refused(self, api_key_id: UUID, under_way: int) -> None:
+        """Take note that a limit was met while so many were under way."""
+        if len(self._slowed) >= _MAX_KEYS:
+            self._slowed.clear()
+        self._slowed[api_key_id] = max(1.0, min(self._slowed.get(api_key_id, under_way), under_way) / 2)
+
+    def answered(self, api_key_id: UUID, fastest: int) -> None:
+        """Take note that a line was answered."""
+        if (now := self._slowed.get(api_key_id)) is not None:
+            # One more for each round of as many as are under way.
+            self._slowed[api_key_id] = now + 1 / now
+            if self._slowed[api_key_id] >= fastest:
+                del self._slowed[api_key_id]
+
+
 log = structlog.get_logger(__name__)
 
-# Of the requests that an organization may have answered at a time, lines take one in so many: the rest is for requests
-# that somebody waits for.
+# Lines take one in so many of an organization's concurrent requests: the rest is for interactive requests.
 _SHARE: Final = 4
-# Statuses after which a line is worth another try, and after how many seconds where nobody says.
+# Statuses after which a line is retried, and the pause in seconds without a `retry-after`.
 _WORTH_A_RETRY: Final = frozenset({429, 503, 529})
 _RETRY_AFTER: Final = 5.0
-_LONGEST_WAIT: Final = 600.0
+_MAX_WAIT: Final = 600.0
 # Times that providers may turn a line away before that is its result; each is a record, at no cost.
-MOST_TURNED_AWAY: Final = 10
+MAX_TURNED_AWAY: Final = 10
 # Lines of a batch one after the other that credits or the key's limit do not cover, after which the rest is not tried.
 _UNPAID: Final = 402
 MAX_UNPAID: Final = 100
@@ -66,7 +96,7 @@ MAX_UNPAID: Final = 100
 _PATIENCE: Final = 600.0
 _PAUSE: Final = 1.0
 
-# What this process answers, by the line's own id.
+# Lines that this process answers, by primary key.
 JOBS: dict[int, LineJob] = {}
 # Set when one of them has ended.
 ENDED: Final = Signal()
@@ -82,13 +112,13 @@ class LineJob:
     def __init__(self, line: BatchLine) -> None:
         self.line = line
         self.switch = CancelSwitch()
-        # Whether somebody else has the line by now, or it is gone: nothing more may be written.
+        # Whether another process has the line, or it is gone: nothing more may be written.
         self.is_lost = False
         self._greenlet: gevent.Greenlet[..., None] | None = None
 
     @property
     def has_ended(self) -> bool:
-        """Whether nobody answers it here any more."""
+        """Whether this process has stopped answering it."""
         return self.line.pk not in JOBS
 
     def start(self) -> None:
@@ -114,14 +144,14 @@ class LineJob:
 
     def _run(self) -> None:
         try:
-            if self.line.attempts > line_leases.MOST_ATTEMPTS:
+            if self.line.attempts > line_leases.MAX_ATTEMPTS:
                 self._end_failed(InternalError("The workers that answered this line were lost"))
             else:
                 self.answer()
         except UnreadableSecretError:
             self._end_failed(InternalError("This line was encrypted with a key that is gone"))
         except Exception:
-            # Its lease ends, and somebody tries again, a few times.
+            # Its lease ends, and a process tries again, a few times.
             log.exception("batches.line_failed", batch=self.line.batch_id, line=self.line.position)
         finally:
             JOBS.pop(self.line.pk, None)
@@ -143,7 +173,7 @@ class LineJob:
         if isinstance(exchange, BatchHandover) and exchange.taken is not None:
             self._park(exchange.taken)
             return
-        if response.status in _WORTH_A_RETRY and (not call.is_admitted or line.turned_away < MOST_TURNED_AWAY):
+        if response.status in _WORTH_A_RETRY and (not call.is_admitted or line.turned_away < MAX_TURNED_AWAY):
             self._put_off(response, turned_away=call.is_admitted)
             return
         PACE.answered(batch.api_key_id, settings.BATCH_LINES_AT_ONCE)
@@ -164,9 +194,10 @@ class LineJob:
             UNPAID.clear()
         UNPAID[batch.pk] += 1
         if UNPAID[batch.pk] >= MAX_UNPAID or _has_no_credits(batch):
-            sealed = encrypt_refusal(batch, result)
-            ended = database.write(partial(line_leases.end_unpaid, batch, sealed))
-            del UNPAID[batch.pk]
+            sealed, ended = encrypt_refusal(batch, result), 0
+            while count := database.write(partial(line_leases.end_some_unpaid, batch, sealed)):
+                ended += count
+            UNPAID.pop(batch.pk, None)
             log.info("batches.unpaid", batch=batch.pk, lines=ended)
 
     def _exchange_of(self, answered: NativeRequest | None) -> BatchHandover | BatchAnswer | None:
@@ -177,7 +208,7 @@ class LineJob:
         return BatchHandover(self.switch) if is_new and settings.NATIVE_BATCHES else None
 
     def _park(self, asked: HandedOver) -> None:
-        """Hand the line over to its provider's batch API, with what its admission holds for it.
+        """Hand the line over to its provider's batch API, with the hold of its admission.
 
         Without a note of that, in an outage of Valkey, it waits a little: nothing would cover it.
         """
@@ -190,7 +221,7 @@ class LineJob:
             self._insist(partial(line_leases.put_off, self.line, worker, _RETRY_AFTER, _RETRY_AFTER))
             return
         database.write(partial(parked_lines.park, self.line, worker, asked, note))
-        # Held by the ledger from here on; what is not released is the sweeper's, when this process ends.
+        # The ledger holds it from here on; the sweeper releases the rest when this process ends.
         with suppress(RedisError):
             reservations.release([(worker, log_id)], shard)
 
@@ -198,9 +229,9 @@ class LineJob:
         line = self.line
         key = line.batch.api_key_id
         PACE.refused(key, sum(job.line.batch.api_key_id == key for job in JOBS.values()))
-        pause = min(_retry_after(response), _LONGEST_WAIT)
+        pause = min(_retry_after(response), _MAX_WAIT)
         # Where a provider has too much to do, its other lines are asked before this one, whose turn comes ever later.
-        wait = min(pause * 2**line.turned_away, _LONGEST_WAIT) if turned_away else pause
+        wait = min(pause * 2**line.turned_away, _MAX_WAIT) if turned_away else pause
         self._insist(partial(line_leases.put_off, line, worker_name(), wait, pause, turned_away=turned_away))
 
     def _end_failed(self, error: ApiError) -> None:

@@ -1,7 +1,4 @@
-"""Lists of files and batches as OpenAI's API gives them: newest or oldest first, from a cursor on.
-
-Knows rows that have a time and an id. Must never know what a row is.
-"""
+"""Lists of files and batches as OpenAI's API gives them: newest or oldest first, from a cursor on."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
 """`/v1/messages/batches`: create, retrieve, list, cancel and delete batches of messages, and read their results.
 
-Anthropic's format; the models may be anybody's.
+Anthropic's format; the models may be of any provider. Source: `anthropic.types.messages.batch_create_params`, and
+Anthropic's documentation for the form of custom ids.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from django.conf import settings
@@ -20,14 +22,16 @@ from apps.batches.batch_endpoints import headers_of_lines
 from apps.batches.file_endpoints import content_answer
 from apps.batches.file_fields import Listing, read_limit
 from apps.batches.line_call import MESSAGES
+from apps.batches.line_format import MAX_LINES, find_wrong_flag
 from apps.batches.lists import beyond, page_of
-from apps.batches.message_batch_fields import read_requests
 from apps.batches.models import Batch, BatchFormat, BatchStatus, FilePurpose, LineOutcome, StoredFile
+from apps.batches.removal import delete_files, remove_batches
 from apps.batches.stored_files import FileOwner, FileWriter
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
+from apps.gateway.dialects.reading.fields import read_json
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
@@ -35,9 +39,67 @@ from apps.kernel.postgres import database
 from apps.responses.paging import last_of
 from apps.responses.retention import expiry_of
 
+_CUSTOM_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_KNOWN: Final = frozenset({"requests", "user_profile_id"})
+# Requests are read one by one: each has the bounds of a body of its own.
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ENTRIES: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_NOTHING: Final = msgspec.Raw(b"null")
+
+
+def read_requests(body: bytes) -> tuple[int, bytes]:
+    """Return how many requests a body has, and all of them as the lines of an input.
+
+    Raises InvalidRequest naming the field.
+    """
+    try:
+        given = _MEMBERS.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise InvalidRequest("The request body must be a JSON object", code="invalid_json") from None
+    for name in given.keys() - _KNOWN:
+        raise InvalidRequest(f"{name[:64]}: is no field of a message batch", param=name[:64])
+    try:
+        entries = _ENTRIES.decode(given.get("requests", _NOTHING))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise _wrong("requests", "must be a list of requests") from None
+    if not 1 <= len(entries) <= MAX_LINES:
+        raise _wrong("requests", f"must be 1 to {MAX_LINES} requests")
+    seen: set[str] = set()
+    return len(entries), b"\n".join(_read(entry, f"requests.{index}", seen) for index, entry in enumerate(entries))
+
+
+def _read(entry: msgspec.Raw, place: str, seen: set[str]) -> bytes:
+    """Return a request as a line. Raises InvalidRequest naming the field."""
+    try:
+        members = _MEMBERS.decode(entry)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise _wrong(place, "must be an object") from None
+    custom_id: Any = msgspec.json.decode(members.get("custom_id", _NOTHING))
+    if not isinstance(custom_id, str) or not _CUSTOM_ID.fullmatch(custom_id):
+        raise _wrong(f"{place}.custom_id", f"must match {_CUSTOM_ID.pattern}")
+    if custom_id in seen:
+        raise _wrong(f"{place}.custom_id", "is that of an earlier request")
+    seen.add(custom_id)
+    # A line has one line: outside of texts a line's end is a blank, and inside there is none.
+    params = bytes(members.get("params", _NOTHING)).replace(b"\n", b" ")
+    try:
+        wrong = find_wrong_flag(read_json(params))
+    except InvalidRequest as error:
+        said = error.message.removeprefix("The request body ")
+        raise InvalidRequest(f"{place}.params: {said}", code=error.code, param=f"{place}.params") from None
+    if wrong is not None:
+        raise _wrong(f"{place}.params.{wrong}", "must be false in a batch")
+    line = {"custom_id": custom_id, "method": "POST", "url": MESSAGES, "body": msgspec.Raw(params)}
+    return msgspec.json.encode(line)
+
+
+def _wrong(place: str, said: str) -> InvalidRequest:
+    return InvalidRequest(f"{place}: {said}", param=place)
+
+
 Record = dict[str, Any]
 
-_USUAL_PAGE, _MOST_PAGE = 20, 1_000
+_USUAL_PAGE, _MAX_PAGE = 20, 1_000
 # Headers that mean something to each line, beside those of any request.
 _OF_LINES = ("anthropic-beta", "anthropic-version")
 _ENDED = (BatchStatus.COMPLETED, BatchStatus.FAILED, BatchStatus.EXPIRED, BatchStatus.CANCELLED)
@@ -68,7 +130,7 @@ def create_message_batch(request: ClientRequest) -> ClientResponse:
         try:
             row = database.write(make)
         except ApiError:
-            database.write(StoredFile.objects.filter(pk=file.pk).delete)
+            delete_files(StoredFile.objects.filter(pk=file.pk))
             raise
         return _answer(message_batch_object(row))
 
@@ -85,7 +147,7 @@ def list_message_batches(request: ClientRequest) -> ClientResponse:
 
     def list_them(policy: Policy) -> ClientResponse:
         query = request.query_values
-        limit = read_limit(query, usual=_USUAL_PAGE, most=_MOST_PAGE)
+        limit = read_limit(query, usual=_USUAL_PAGE, most=_MAX_PAGE)
         after, before = last_of(query, "after_id"), last_of(query, "before_id")
         if after is not None and before is not None:
             raise InvalidRequest("after_id and before_id cannot both be given", param="before_id")
@@ -104,7 +166,7 @@ def list_message_batches(request: ClientRequest) -> ClientResponse:
 
 
 def cancel_message_batch(request: ClientRequest) -> ClientResponse:
-    """Cancel a batch: what was begun is answered, the rest is not. One that has ended stays as it is."""
+    """Cancel a batch: requests in progress are answered, the others are not. A batch that has ended does not change."""
 
     def cancel(policy: Policy) -> ClientResponse:
         row = _find(policy, request)
@@ -121,8 +183,8 @@ def delete_message_batch(request: ClientRequest) -> ClientResponse:
         if row.status not in _ENDED:
             raise InvalidRequest("This message batch is being processed: cancel it before you delete it")
         files = [identifier for identifier in (row.input_file_id, row.output_file_id) if identifier is not None]
-        database.write(StoredFile.objects.filter(pk__in=files, project_id=row.project_id).delete)
-        database.write(Batch.objects.filter(pk=row.pk).delete)
+        delete_files(StoredFile.objects.filter(pk__in=files, project_id=row.project_id))
+        remove_batches([row.pk])
         return _answer({"id": row.pk, "type": "message_batch_deleted"})
 
     return _authenticated(request, delete)

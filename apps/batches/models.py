@@ -1,7 +1,7 @@
 """The tables of stored files, batches and the lines of batches.
 
-Rows keep plain ids of tenants, not foreign keys, as the log does: erasure and retention remove them in batches. What
-people send and models answer is encrypted in every column that holds any of it (`responses/encrypted_json.py`).
+Rows keep plain ids of tenants, not foreign keys, as the log does: erasure and retention remove them in batches. Every
+column with content of requests or answers is encrypted (`responses/encrypted_json.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ID_LENGTH = 80
 
 
 class FilePurpose(models.TextChoices):
-    """What a file is for, in OpenAI's words; the last four are our own, and no client sees them."""
+    """The purpose of a file, in OpenAI's words; the last five are our own, and no client sees them."""
 
     ASSISTANTS = "assistants"
     BATCH = "batch"
@@ -85,11 +85,11 @@ class StoredFile(models.Model):
     size = models.BigIntegerField(help_text="bytes in clear")
     # Lines of a batch's input, ends of lines counted; 0 where that is not known.
     lines = models.PositiveIntegerField(default=0, db_default=0)
-    # Until all chunks are there nobody sees it.
+    # It is invisible until all chunks are there.
     is_complete = models.BooleanField(default=False)
     # The upload that it is a part of.
     upload = models.ForeignKey(Upload, models.CASCADE, null=True, related_name="parts")
-    # Of a file that arrived in parts: their ids and sizes in order, encrypted. Its chunks are theirs.
+    # For a file that arrived in parts: their ids and sizes in order, encrypted. Its chunks are theirs.
     sealed_parts = models.TextField(blank=True, default="", db_default="")
 
     class Meta:
@@ -137,7 +137,7 @@ class BatchStatus(models.TextChoices):
 
 # Something is still to be done for these.
 OPEN_STATUSES = (BatchStatus.VALIDATING, BatchStatus.IN_PROGRESS, BatchStatus.FINALIZING, BatchStatus.CANCELLING)
-# Of these, lines may be answered.
+# Lines of these may be answered.
 RUNNING_STATUSES = (BatchStatus.IN_PROGRESS, BatchStatus.CANCELLING)
 
 
@@ -161,7 +161,7 @@ class Batch(models.Model):
     cancelling_at = models.DateTimeField(null=True)
     finalizing_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
-    # No line is begun before this: its limits were met, or nobody could tell.
+    # No line begins before this: a limit was reached, or could not be checked.
     paused_until = models.DateTimeField()
     input_file_id = models.CharField(max_length=_ID_LENGTH)
     output_file_id = models.CharField(max_length=_ID_LENGTH, null=True)
@@ -183,7 +183,7 @@ class Batch(models.Model):
     sealed_headers = models.TextField()
     sealed_metadata = models.TextField()
     sealed_errors = models.TextField(blank=True)
-    # What its unpaid lines are answered, all of them the same.
+    # The answer of all its unpaid lines.
     sealed_refusal = models.TextField(blank=True, default="", db_default="")
 
     class Meta:
@@ -233,14 +233,14 @@ class NativeJob(models.Model):
     credential = models.CharField(max_length=80)
     is_own_key = models.BooleanField(default=False)
     status = models.CharField(max_length=16, choices=NativeJobStatus.choices, default=NativeJobStatus.GATHERING)
-    # What the provider calls it, once that is known.
+    # The provider's id of it, once known.
     external_id = models.CharField(max_length=200, blank=True)
     lines = models.PositiveIntegerField(default=0)
     size = models.BigIntegerField(default=0, help_text="bytes of its requests")
     created_at = models.DateTimeField()
     submitted_at = models.DateTimeField(null=True)
     cancelled_at = models.DateTimeField(null=True)
-    # Nobody looks at it before this: somebody does just now, or it is early. And how often in vain, since it began.
+    # No worker polls it before this: it is too early, or another worker is polling. Polls, and failed ones in a row.
     next_look_at = models.DateTimeField()
     looks = models.PositiveIntegerField(default=0)
     failures = models.PositiveSmallIntegerField(default=0)
@@ -260,7 +260,7 @@ class NativeJob(models.Model):
 
 
 class NativeState(models.TextChoices):
-    """Where a line stands with its provider's batch API: with nobody, in a job, answered, or not to go there again."""
+    """The state of a line at its provider's batch API: none, in a job, answered, or not to be sent there again."""
 
     NONE = ""
     PARKED = "parked"

@@ -19,7 +19,7 @@ def read_picture(request: ClientRequest) -> ClientResponse:
         picture = find_picture(request.parameters["file_id"], parameter("expires"), parameter("signature"))
         answer = content_answer(picture.row, picture.media_type, [("Content-Disposition", "inline")])
         left = int((picture.expires_at - timezone.now()).total_seconds())
-        # Nobody but the reader may keep it, and no longer than the link holds.
+        # Only the reader may cache it, no longer than the link holds.
         answer.cache_control = f"private, max-age={max(left, 0)}, immutable"
         return answer
 

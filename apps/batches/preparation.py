@@ -19,6 +19,7 @@ from apps.batches.batch_rows import encrypt_errors, errors_of
 from apps.batches.input_pieces import InputPiece, WrongInput, read_piece
 from apps.batches.line_format import MAX_ERRORS
 from apps.batches.models import Batch, BatchLine, BatchStatus
+from apps.batches.removal import remove_lines
 from apps.kernel.concurrency.fair_turns import FairTurns
 from apps.kernel.postgres import database
 
@@ -72,7 +73,7 @@ def _take_in(row: Batch, piece: InputPiece) -> None:
     now = timezone.now()
     if errors:
         # Nothing of it will be answered: the rest is only looked at.
-        row.lines.all().delete()
+        remove_lines(row.pk)
         row.sealed_errors = encrypt_errors(row, errors)
     else:
         BatchLine.objects.bulk_create(
@@ -100,7 +101,7 @@ def _take_in(row: Batch, piece: InputPiece) -> None:
 
 def _give_up(row: Batch) -> None:
     """Have the results of a batch written that was cancelled before all of its lines were there: it needs none."""
-    row.lines.all().delete()
+    remove_lines(row.pk)
     row.status, row.finalizing_at = BatchStatus.FINALIZING, timezone.now()
     row.bytes_read = row.lines_read = row.lines_prepared = 0
     row.save(update_fields=["status", "finalizing_at", *_CURSOR])
@@ -108,7 +109,7 @@ def _give_up(row: Batch) -> None:
 
 
 def _fail(row: Batch, errors: list[dict[str, Any]]) -> None:
-    row.lines.all().delete()
+    remove_lines(row.pk)
     row.status, row.ended_at, row.errored = BatchStatus.FAILED, timezone.now(), row.total
     row.sealed_errors = encrypt_errors(row, errors)
     row.save(update_fields=["status", "ended_at", "errored", "sealed_errors"])

@@ -1,7 +1,6 @@
 """Stored files: contents in encrypted chunks in PostgreSQL, written and read a chunk at a time.
 
-A file shows once all of it is there. Knows rows, chunks and how much a project may have. Must never know what a file is
-for, nor who may see it.
+A file is visible once all of it is there. A project and an organization may store so many bytes.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from django.db.models import Count, Sum
 
 from apps.batches import refusals
 from apps.batches.models import FileChunk, FilePurpose, StoredFile, Upload
+from apps.batches.removal import delete_files
 from apps.kernel.ids import new_id, random_number
 from apps.kernel.postgres import database
 from apps.organizations.models import Organization
@@ -32,7 +32,7 @@ CHUNK: Final = 1024 * 1024
 MAX_FILES: Final = 10_000
 # How long an upload that was cut short is kept from others.
 WRITING_LASTS: Final = timedelta(hours=1)
-# What takes no room of a project's or an organization's files.
+# Purposes that do not count towards the room for files.
 _WITHOUT_ROOM: Final = (FilePurpose.IMAGE_LINK, FilePurpose.UPLOAD_PART)
 
 
@@ -107,7 +107,7 @@ class FileWriter:
     def begin(self, size: int | None = None) -> None:
         """Make the row, of a file that will have at most so many bytes: its room is taken before it is written to.
 
-        Raises InvalidRequest when it has none. Without a size nobody asks for room: results are never lost for that.
+        Raises InvalidRequest when it has none. Without a size no room is checked: results are never lost.
         """
         if size is None:
             database.write(partial(self.row.save, force_insert=True))
@@ -143,7 +143,7 @@ class FileWriter:
     def abandon(self) -> None:
         """Remove what there is of it; where that fails it goes when its time is over."""
         with suppress(DatabaseError):
-            database.write(StoredFile.objects.filter(pk=self.row.pk, is_complete=False).delete)
+            delete_files(StoredFile.objects.filter(pk=self.row.pk, is_complete=False))
 
     def _write(self, data: bytes) -> None:
         sealed = encrypt_bytes(data, self.row.project_id, _chunk_place(self.row.id, self._chunks))

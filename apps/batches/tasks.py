@@ -17,19 +17,19 @@ from apps.batches.work import stop, work
 
 log = structlog.get_logger(__name__)
 
-# Seconds that one wake-up lasts at most; the next is never far.
+# Maximum seconds of one run; the next follows soon.
 _LASTS = 60.0
 
 
 @shared_task(name="batches.work", time_limit=900)
 def work_on_batches() -> None:
-    """Do what there is to do for batches. Lines that are under way at its end go on."""
+    """Work on batches. Lines in progress at its end go on."""
     work(_LASTS)
 
 
 @shared_task(name="batches.purge", time_limit=1_800)
 def purge() -> None:
-    """Remove what is past its time or its retention. A run that is cut short is carried on by the next."""
+    """Remove expired files and batches. An interrupted run is completed by the next."""
     if removed := retention.purge(timezone.now()):
         log.info("batches.purged", rows=removed)
     if forgotten := parked_lines.give_back_forgotten(timezone.now()):

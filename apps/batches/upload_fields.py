@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from apps.batches.file_fields import LEAST_LIFETIME, MOST_LIFETIME, max_bytes, read_name, read_purpose
+from apps.batches.file_fields import MAX_LIFETIME, MIN_LIFETIME, max_bytes, read_name, read_purpose
 from apps.batches.models import FilePurpose
 from apps.batches.refusals import too_large_file
 from apps.kernel.errors import InvalidRequest
@@ -85,7 +85,7 @@ def _read_lifetime(value: Any) -> int | None:
     if value.get("anchor") != "created_at":
         raise InvalidRequest("expires_after.anchor must be created_at", param="expires_after.anchor")
     seconds = value.get("seconds")
-    if not isinstance(seconds, int) or isinstance(seconds, bool) or not LEAST_LIFETIME <= seconds <= MOST_LIFETIME:
-        words = f"expires_after.seconds must be a whole number from {LEAST_LIFETIME} to {MOST_LIFETIME}"
+    if not isinstance(seconds, int) or isinstance(seconds, bool) or not MIN_LIFETIME <= seconds <= MAX_LIFETIME:
+        words = f"expires_after.seconds must be a whole number from {MIN_LIFETIME} to {MAX_LIFETIME}"
         raise InvalidRequest(words, param="expires_after.seconds")
     return seconds

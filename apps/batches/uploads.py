@@ -7,17 +7,19 @@ the file, in one transaction, and the file's row says in which order, and as wha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import md5
 from typing import Final
 
-from django.db import transaction
-from django.db.models import Count, F, Sum
+from django.db import DatabaseError, transaction
+from django.db.models import Count, F, Q, Sum
 from django.utils import timezone
 
 from apps.batches import refusals
 from apps.batches.models import FileChunk, FilePurpose, StoredFile, Upload, UploadStatus
+from apps.batches.removal import hide_files, remove_files
 from apps.batches.stored_files import CHUNK, FileOwner, chunks_of, file_parts, insert_within_room, new_file, seal_parts
 from apps.batches.upload_fields import MAX_PARTS, Completion, NewUpload
 from apps.gateway.access.policy import Policy
@@ -73,7 +75,7 @@ def access_upload(policy: Policy, upload_id: str) -> Upload:
 
 
 def status_of(row: Upload) -> str:
-    """Return how an upload stands, as clients are told."""
+    """Return the status of an upload as clients see it."""
     is_over = row.status == UploadStatus.PENDING and row.expires_at <= timezone.now()
     return EXPIRED if is_over else row.status
 
@@ -107,7 +109,7 @@ def insert_part(part: StoredFile) -> None:
 
 
 def complete(row: Upload, asked: Completion) -> tuple[Upload, StoredFile]:
-    """Make a file of an upload's parts; once more with the same parts changes nothing. Return the two.
+    """Make a file of an upload's parts; a repetition with the same parts changes nothing. Return the two.
 
     Raises InvalidRequest naming the field, DatabaseError.
     """
@@ -121,12 +123,16 @@ def complete(row: Upload, asked: Completion) -> tuple[Upload, StoredFile]:
     expires_at = database.read(partial(expiry_of, row.organization_id, now))
     if row.lifetime is not None:
         expires_at = min(expires_at, now + timedelta(seconds=row.lifetime))
-    return database.write(partial(_complete, row.pk, asked.part_ids, now, expires_at))
+    completed = database.write(partial(_complete, row.pk, asked.part_ids, now, expires_at))
+    _remove_rest(row)
+    return completed
 
 
 def cancel(row: Upload) -> Upload:
     """End an upload: its parts and its file's room go. Raises InvalidRequest for one that is over, DatabaseError."""
-    return database.write(partial(_cancel, row.pk))
+    cancelled = database.write(partial(_cancel, row.pk))
+    _remove_rest(row)
+    return cancelled
 
 
 def file_of(row: Upload) -> StoredFile | None:
@@ -152,7 +158,7 @@ def _complete(
         file.created_at, file.expires_at, file.is_complete = now, expires_at, True
         file.lines = sum(part.lines for part in parts) + 1 if row.purpose == FilePurpose.BATCH else 0
         file.save(force_update=True)
-        StoredFile.objects.filter(upload=row).delete()
+        hide_files(StoredFile.objects.filter(upload=row))
         row.status = UploadStatus.COMPLETED
         row.save(update_fields=["status"])
     return row, file
@@ -171,11 +177,17 @@ def _cancel(upload_id: str) -> Upload:
         row = _lock(upload_id)
         if row.status != UploadStatus.CANCELLED:
             insist_on_pending(row)
-            StoredFile.objects.filter(upload=row).delete()
-            StoredFile.objects.filter(pk=row.file_id, is_complete=False).delete()
+            hide_files(StoredFile.objects.filter(Q(upload=row) | Q(pk=row.file_id, is_complete=False)))
             row.status = UploadStatus.CANCELLED
             row.save(update_fields=["status"])
     return row
+
+
+def _remove_rest(row: Upload) -> None:
+    """Remove the hidden files of an upload that has ended; `retention` removes those that it could not."""
+    hidden = StoredFile.objects.filter(Q(upload=row) | Q(pk=row.file_id, is_complete=False))
+    with suppress(DatabaseError):
+        remove_files(database.read(lambda: list(hidden.values_list("pk", flat=True))))
 
 
 def _lock(upload_id: str) -> Upload:

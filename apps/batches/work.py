@@ -1,6 +1,6 @@
 """Work on batches: inputs are prepared, lines begun and results written, for as long as there is something to do.
 
-What there is to do stands in PostgreSQL: a wake-up that is lost, or one too many, changes nothing. Knows the order.
+The state is in PostgreSQL: a lost wake-up, or one too many, changes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from apps.kernel.postgres import database
 
 log = structlog.get_logger(__name__)
 
-# Seconds until somebody else may have left something to do.
+# Seconds until another process may have left work.
 _LOOK: Final = 0.5
 _GATHER: Final = 0.02
 _working = _stopping = False

@@ -1,7 +1,4 @@
-"""Access control of guardrails: an administrator of an enterprise organization sees and changes its own.
-
-Knows the conditions, one a line. Must never write.
-"""
+"""Access control of guardrails: an administrator of an enterprise organization sees and changes its own."""
 
 from __future__ import annotations
 

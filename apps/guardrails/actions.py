@@ -1,6 +1,6 @@
 """Changes of an organization's guardrails, each one transaction with its entry in the audit log.
 
-Knows what a configuration may hold and how many rules there may be. Must never know HTTP, nor whether the caller may.
+They bound a configuration and the number of rules.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHOSEN = ("enabled", "system_rules", "max_file_size_mb", "allowed_file_types", 
 
 @transaction.atomic
 def change_config(*, organization: Organization, changes: Mapping[str, Any]) -> GuardrailConfig:
-    """Set columns of the configuration, which is created when there is none. `system_rules` names what is to change.
+    """Set columns of the configuration, which is created when there is none. `system_rules` names the changes.
 
     `piiAction` is the action on personal data: when only the rule's own action is given, it follows. Raises
     InvalidFields for rules and fields that there are not, NotFound when the organization was deleted meanwhile.
@@ -141,13 +141,13 @@ def _record(action: str, row: GuardrailConfig | CustomRule, details: Mapping[str
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is changed, as the audit log tells it, long lists and texts cut short."""
+    """Return the changes for the audit log, with long lists and texts cut."""
     old, new = _brief(before), _brief(after)
     return {"changes": {name: {"from": old[name], "to": new[name]} for name in after if before[name] != after[name]}}
 
 
 def _brief(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns with what is long in a rule's configuration cut short."""
+    """Return columns with long values of a rule's configuration cut."""
     return {
         name: {inner: audit.audit_value(one) for inner, one in value.items()}
         if isinstance(value, dict)

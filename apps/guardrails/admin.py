@@ -19,14 +19,14 @@ from apps.organizations.operators.audited_admin import ActingAdmin
 from apps.organizations.operators.organization_tabs import OrganizationLink, link_by_id
 
 _SYSTEM_RULES = (
-    "Enabled: texts are looked at for it. Action: block refuses the request, redact masks what is found, warn notes "
-    "it, allow lets it pass. Only observe: findings are recorded, and nothing is done about them."
+    "Enabled: texts are scanned for it. Action: block refuses the request, redact masks the match, warn notes "
+    "it, allow lets it pass. Only observe: findings are recorded, and no action is taken."
 )
 
 
 @admin.register(GuardrailConfig)
 class GuardrailConfigAdmin(OrganizationLink, ButtonsAdmin, KeptAdmin, ActingAdmin):
-    """What is in force in an organization, on a plan that has guardrails."""
+    """The guardrails of an organization, on a plan that has them."""
 
     thing = "guardrail_config"
     form = GuardrailConfigForm
@@ -45,12 +45,12 @@ class GuardrailConfigAdmin(OrganizationLink, ButtonsAdmin, KeptAdmin, ActingAdmi
         "organization": "Whose requests are looked at; cannot be changed later.",
         "enabled": "Off: no text is looked at, whatever the rules say.",
         "max_file_size_mb": "Megabytes of a file, 0.01 to 1000; larger ones are refused.",
-        "pii_action": "What happens to personal data; empty: the rule's own action below.",
-        "scan_output": "Answers of models are looked at too.",
+        "pii_action": "Action on personal data; empty: the rule's own action below.",
+        "scan_output": "Answers of models are scanned too.",
     }
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """Return what is nobody's to change: whose it is, once it is there."""
+        """Return the read-only fields: the organization, once it exists."""
         return (*self.readonly_fields, "organization") if obj else self.readonly_fields
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -67,7 +67,7 @@ class GuardrailConfigAdmin(OrganizationLink, ButtonsAdmin, KeptAdmin, ActingAdmi
         return super().get_form(request, obj, change, **{"form": config_form(), **kwargs})
 
     def changes_of(self, form: Any) -> dict[str, Any]:
-        """Return the columns that a form changes, and of the system rules what is chosen anew."""
+        """Return the columns that a form changes, and the changed choices of the system rules."""
         changed = form.changed_rules()
         return {**super().changes_of(form), **({"system_rules": changed} if changed else {})}
 
@@ -104,16 +104,16 @@ class CustomRuleAdmin(OrganizationLink, ButtonsAdmin, ActingAdmin):
     readonly_fields = ("id", "created_at", "updated_at")
     conditional_fields = SHOWN_WHEN
     help_texts = {
-        "type": "What it looks for; cannot be changed later.",
+        "type": "The kind of content; cannot be changed later.",
         "match_type": "How terms are compared with the text.",
-        "organization": "Whose requests it looks at; cannot be changed later.",
+        "organization": "The organization whose requests it scans; cannot be changed later.",
         "priority": "Rules with a higher number are looked at first.",
         "enabled": "A rule that is off is kept and not looked at.",
-        "action": "Block refuses the request, redact masks what is found, warn notes it, allow lets it pass.",
+        "action": "Block refuses the request, redact masks the match, warn notes it, allow lets it pass.",
     }
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """Return what is for good once it is there: whose it is, and its type."""
+        """Return the read-only fields: organization and type, once it exists."""
         return (*self.readonly_fields, "organization", "type") if obj else self.readonly_fields
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -122,7 +122,7 @@ class CustomRuleAdmin(OrganizationLink, ButtonsAdmin, ActingAdmin):
         looked_for = [field for members in types.values() for field in members.values()]
         return (
             (None, {"fields": ("organization", "name", "type", "action", "priority", "enabled", "observe_only")}),
-            ("What it looks for", {"fields": looked_for}),
+            ("Content to find", {"fields": looked_for}),
             ("Record", {"fields": self.readonly_fields}),
         )
 
@@ -147,7 +147,7 @@ class CustomRuleAdmin(OrganizationLink, ButtonsAdmin, ActingAdmin):
 
 @admin.register(Violation)
 class ViolationAdmin(LongTableAdmin):
-    """What rules found; the content itself stays with the organization."""
+    """Findings of rules; the content itself stays with the organization."""
 
     list_display = ("created_at", "rule_name", "category", "action_taken", "model", "organization_link")
     list_filter = ("action_taken",)
@@ -159,8 +159,8 @@ class ViolationAdmin(LongTableAdmin):
     owners = ("organization_id",)
     help_texts = {
         "rule_name": "As the rule was called then.",
-        "category": "What kind of content the rule looks for.",
-        "model": "The model that was asked for.",
+        "category": "The kind of content that the rule finds.",
+        "model": "The requested model.",
         "log_id": "The id of the request in the request log.",
         "action_taken": "Observed: the rule would have acted, and only observes.",
         "rule_id": "A custom rule's id, or system:<name>.",

@@ -1,6 +1,6 @@
 """The form of an organization's guardrails in the admin: fields for each system rule, instead of JSON.
 
-Knows fields. What a configuration may hold, `config_validation.py` knows.
+`config_validation.py` validates the configuration.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     _Form = forms.ModelForm
 
-# What is chosen of a system rule.
+# Settings of a system rule.
 _PARTS = ("enabled", "action", "observe")
 
 
@@ -75,7 +75,7 @@ class GuardrailConfigForm(_Form):
         return normalize_file_types(given)
 
     def changed_rules(self) -> dict[str, dict[str, Any]]:
-        """Return what was chosen anew of each system rule."""
+        """Return the changed settings of each system rule."""
         changed: dict[str, dict[str, Any]] = {}
         for name in loaded_rules():
             for part in _PARTS:

@@ -14,7 +14,7 @@ from apps.organizations.policy_source import PolicySource
 
 
 class Action(models.TextChoices):
-    """What happens to content that a rule finds."""
+    """The action on content that a rule finds."""
 
     BLOCK = "block"
     REDACT = "redact"
@@ -23,7 +23,7 @@ class Action(models.TextChoices):
 
 
 def default_system_rules() -> dict[str, dict[str, Any]]:
-    """Return the system rules as a configuration starts out: as each says of itself."""
+    """Return the system rules as a configuration starts out: with each rule's defaults."""
     return {
         name: {
             "enabled": rule.default_enabled,
@@ -66,7 +66,7 @@ class CustomRule(PolicySource):
     organization_path = "organization_id"
 
     class Type(models.TextChoices):
-        """What `config` describes."""
+        """The type of `config`."""
 
         BLOCKED_TERMS = "blocked_terms"
         CUSTOM_REGEX = "custom_regex"
@@ -93,10 +93,10 @@ class CustomRule(PolicySource):
 
 
 class Violation(models.Model):
-    """What a rule found in a request; plain ids, so that retention deletes freely."""
+    """A finding of a rule in a request; plain ids, so that retention deletes freely."""
 
     class ActionTaken(models.TextChoices):
-        """What was done about it."""
+        """The action that was taken."""
 
         BLOCKED = "blocked"
         REDACTED = "redacted"
@@ -120,7 +120,7 @@ class Violation(models.Model):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
-        # Read backwards, newest first. What was done always leads: pages of several are walks that are merged.
+        # Read backwards, newest first. The action always leads: pages of several actions merge several walks.
         indexes = [
             models.Index(fields=["organization_id", "action_taken", "created_at", "id"], name="violation_action"),
             models.Index(

@@ -1,7 +1,4 @@
-"""Retention of violations: they are kept as long as the plan keeps the logs that they belong to.
-
-Knows plans and days. Must never know what a violation says.
-"""
+"""Retention of violations: they are kept as long as the plan keeps the logs that they belong to."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from django.db import connection
 
 from apps.organizations.plans import PLANS
 
-# Rows removed by one statement: short enough to disturb nobody.
+# Rows removed by one statement: small enough not to block others.
 BATCH = 5_000
 
 

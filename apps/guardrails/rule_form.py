@@ -1,6 +1,6 @@
 """The form of a custom rule in the admin: fields for what a rule of each type looks for, instead of JSON.
 
-Knows fields. What a configuration may say, the rule types know.
+The rule types validate the configuration.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from django import forms
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget, UnfoldBooleanWidget
 
 from apps.guardrails.configuration.custom_rule_validation import validate_config
-from apps.guardrails.custom.blocked_terms import MATCH_TYPES, MOST_TERMS
-from apps.guardrails.custom.custom_regex import LONGEST_PATTERN
-from apps.guardrails.custom.topic_restriction import MOST_TOPICS
+from apps.guardrails.custom.blocked_terms import MATCH_TYPES, MAX_TERMS
+from apps.guardrails.custom.custom_regex import MAX_PATTERN_LENGTH
+from apps.guardrails.custom.topic_restriction import MAX_TOPICS
 from apps.guardrails.matching.stemming import LANGUAGES
 from apps.guardrails.models import CustomRule
 from apps.kernel.pages.admin_fields import LinesField
@@ -56,7 +56,7 @@ _MATCHES = {
 class CustomRuleForm(_Form):
     """A rule, held to what the API takes."""
 
-    terms = LinesField(required=False, help_text=f"One a line, at most {MOST_TERMS:,}.")
+    terms = LinesField(required=False, help_text=f"One a line, at most {MAX_TERMS:,}.")
     match_type = forms.ChoiceField(
         required=False,
         choices=[(one, _MATCHES[one]) for one in sorted(MATCH_TYPES)],
@@ -70,12 +70,12 @@ class CustomRuleForm(_Form):
         required=False,
         strip=False,
         widget=UnfoldAdminTextInputWidget,
-        help_text=f"An expression of RE2, such as ticket-[0-9]{{4}}; at most {LONGEST_PATTERN:,} characters.",
+        help_text=f"An expression of RE2, such as ticket-[0-9]{{4}}; at most {MAX_PATTERN_LENGTH:,} characters.",
     )
     blocked_topics = LinesField(
         required=False,
         help_text="One a line, alone or with words that mean it, such as gambling: casino, betting. At most "
-        f"{MOST_TOPICS}.",
+        f"{MAX_TOPICS}.",
     )
     allowed_topics = LinesField(
         required=False, help_text="One a line; where there are any, texts about anything else are found."
@@ -88,7 +88,7 @@ class CustomRuleForm(_Form):
         choices=[(one, one.capitalize()) for one in sorted(LANGUAGES)],
         initial="english",
         widget=UnfoldAdminSelectWidget,
-        help_text="Whose inflections are told: bets and betting are one word.",
+        help_text="The language whose inflections are known: bets and betting are one word.",
     )
 
     class Meta:

@@ -1,7 +1,5 @@
-"""The native thread on which rules are loaded and compiled: up to two seconds of computing for which only who needs
-them waits.
-
-Knows one thread. Must never know what a rule looks for.
+"""The native thread on which rules are loaded and compiled: up to two seconds of computing for which only the
+caller waits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Search and counts of violations, with cursor pagination; an index answers every question.
 
-Knows which index answers which filter. Must never know HTTP, nor who asks.
+Each filter has an index.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.db.models import Count, Q
 from apps.guardrails.models import Violation
 
 Taken = Violation.ActionTaken
-# What was done to requests; what a rule in observe mode would have done is asked for by its name.
+# Enforced actions; actions of rules in observe mode are listed by their own name.
 ENFORCED_ACTIONS = (Taken.BLOCKED, Taken.REDACTED, Taken.WARNED)
 # Microseconds since 1970 in eight bytes, of which the first is empty until the year 4253, then the id: in 32 letters.
 CURSOR_PATTERN = r"A[A-P][A-Za-z0-9_-]{30}"
@@ -51,7 +51,7 @@ class ViolationCursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViolationFilters:
-    """What violations must be like; None asks for nothing. `start` and `end` are included."""
+    """A filter of violations; None matches all. `start` and `end` are included."""
 
     action_taken: str | None = None
     rule_id: str | None = None

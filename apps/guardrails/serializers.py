@@ -29,7 +29,7 @@ from apps.kernel.rest.serializers import (
     TextField,
 )
 
-# What a column of whole numbers holds is more; nobody needs it.
+# The column holds larger numbers; no one needs them.
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -1_000_000, 1_000_000
 # Characters of a text that is tried out.
 MAX_CONTENT = 1_000_000

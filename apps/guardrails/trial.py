@@ -1,6 +1,6 @@
 """Dry run of guardrails: what the rules of an organization would do with a text; nothing is recorded.
 
-Knows configuration and engine. Must never write anything, the text least of all.
+Nothing is written, the text least of all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TRIED: Final[FairShare[UUID]] = FairShare(50, 2, "texts that are tried")
 
 @dataclass(frozen=True, slots=True)
 class TrialFinding:
-    """What a rule found. `action` is what it does, or, where it was `observed`, would do."""
+    """A finding of a rule. `action` is its action, or, if `observed`, the action that it would take."""
 
     rule_id: str
     rule_name: str
@@ -45,7 +45,7 @@ class TrialFinding:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What would become of a request with this text; it has passed when it would reach a model, masked or not."""
+    """The verdict on a request with this text; it passes if it would reach a model, masked or not."""
 
     blocked: bool
     findings: list[TrialFinding]

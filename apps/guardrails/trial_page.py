@@ -1,6 +1,6 @@
 """A page of the admin on which a text is tried against an organization's guardrails; nothing is recorded.
 
-Knows the form and its answer. What a text would meet, `trial.py` knows.
+`trial.py` computes the result.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from apps.kernel.errors import ApiError
 from apps.organizations.operators.admin_buttons import address_of_row, page_button, page_context
 
 # Characters of a text that is tried, as over the API.
-LONGEST = 100_000
+MAX_LENGTH = 100_000
 
 
 class TrialForm(forms.Form):
     """A text."""
 
     text = forms.CharField(
-        max_length=LONGEST,
+        max_length=MAX_LENGTH,
         strip=False,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 8}),
         help_text="As a user would send it. It is neither sent nor kept.",
@@ -63,8 +63,8 @@ def _table(result: TrialResult, rule_id: str) -> dict[str, Any]:
         for one in result.findings
     ]
     return {
-        "caption": "What was found",
-        "headers": ("Rule", "Category", "Action", "What it found", "By"),
+        "caption": "Findings",
+        "headers": ("Rule", "Category", "Action", "Match", "By"),
         "rows": rows,
         "empty": "No rule found anything.",
     }

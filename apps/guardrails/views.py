@@ -113,7 +113,7 @@ class GuardrailViolations(MemberEndpoint):
     def get(self, request: Request, organization_id: str) -> Response:
         """List violations, newest first, one page at a time.
 
-        What rules in observe mode would have done is listed for `actionTaken=observed` alone.
+        Findings of rules in observe mode are listed for `actionTaken=observed` only.
         """
         organization = access_guarded(self.user, organization_id)
         query = self.read_query(ViolationsQuery)
@@ -173,7 +173,7 @@ class GuardrailTest(MemberEndpoint):
         )
 
     def _post_once(self, post: Callable[..., HttpResponseBase], request: Request, **names: str) -> HttpResponseBase:
-        """Do it whenever it is asked: nothing changes, and neither the text nor what is said of it is kept."""
+        """Run it each time: nothing changes, and neither the text nor the result is stored."""
         idempotency.claim_of(request, self.user.id)
         return post(request, **names)
 

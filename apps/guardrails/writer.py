@@ -1,7 +1,4 @@
-"""Idempotent writer of violations: each is stored once, however often its record is settled.
-
-Knows how a batch gets into the table. Must never know where violations come from.
-"""
+"""Idempotent writer of violations: each is stored once, however often its record is settled."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from apps.organizations.models import Organization
 
 @dataclass(frozen=True, slots=True)
 class ScreenedRequest:
-    """A request that rules found something in: its log's id, whose it is, and what was asked of which model."""
+    """A request with findings: the id of its log row, its owner, its model and its task."""
 
     log_id: UUID
     organization_id: UUID
@@ -28,8 +25,8 @@ class ScreenedRequest:
 
 
 def write(requests: Iterable[ScreenedRequest]) -> int:
-    """Write what was found, inside the caller's transaction; return how much there was. Of organizations that are
-    deleted nothing is written. Raises DatabaseError."""
+    """Write the findings, inside the caller's transaction; return how many. Nothing is written for deleted
+    organizations. Raises DatabaseError."""
     screened = list(requests)
     if not screened:
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from apps.kernel.postgres.deletion import delete_in_pieces
 from apps.logs import archiving, traffic
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog
 from apps.logs.refusal_model import RefusedHour
@@ -18,8 +19,8 @@ def erase(organization_id: UUID) -> None:
     while ids := list(rows.order_by("created_at").values_list("id", flat=True)[:BATCH]):
         rows.filter(id__in=ids).delete()
     archiving.erase(organization_id)
-    RefusedHour.objects.filter(organization_id=organization_id).delete()
+    delete_in_pieces(RefusedHour.objects.filter(organization_id=organization_id))
     # In the order of a fold, so that no row slips through between the two.
-    ActivityDelta.objects.filter(organization_id=organization_id).delete()
-    ActivityDay.objects.filter(organization_id=organization_id).delete()
+    delete_in_pieces(ActivityDelta.objects.filter(organization_id=organization_id))
+    delete_in_pieces(ActivityDay.objects.filter(organization_id=organization_id))
     traffic.erase(organization_id)

@@ -148,7 +148,7 @@ class RequestLog(models.Model):
 
     class Meta:
         db_table = "request_log"
-        permissions = [("view_content", "Can see what was said")]
+        permissions = [("view_content", "Can see message content")]
         # The key in the database is (created_at, id), which also serves searches by time only.
         indexes = [
             models.Index(fields=["project_id", "created_at", "id"], name="log_project"),

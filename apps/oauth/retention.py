@@ -8,16 +8,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from oauth2_provider.settings import oauth2_settings
 
+from apps.kernel.postgres.deletion import delete_in_pieces
 from apps.oauth.models import AccessToken, AuthorizationCode, KeyCode, OAuthClient, RefreshToken
 
 # Lifetime of clients without a consent, and of used codes that were exchanged for a key.
 _UNUSED_CLIENT: Final = timedelta(days=2)
 _USED_KEY_CODE: Final = timedelta(days=1)
-# Rows per statement.
-_AT_ONCE: Final = 5_000
 
 
 def purge(now: datetime) -> int:
@@ -28,7 +27,7 @@ def purge(now: datetime) -> int:
     )
     nobodys = OAuthClient.objects.filter(consents=None, created__lt=now - _UNUSED_CLIENT)
     return sum(
-        _delete(rows)
+        delete_in_pieces(rows)
         for rows in (
             AuthorizationCode.objects.filter(Q(expires__lt=now, used_at=None) | Q(expires__lt=now - lives)),
             KeyCode.objects.filter(expires__lt=now - _USED_KEY_CODE),
@@ -39,11 +38,3 @@ def purge(now: datetime) -> int:
             nobodys.exclude(registration_source=OAuthClient.RegistrationSource.MANUAL),
         )
     )
-
-
-def _delete(rows: QuerySet) -> int:  # type: ignore[type-arg]  # of any of the tables
-    removed = 0
-    while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:_AT_ONCE]):
-        rows.model._default_manager.filter(pk__in=ids).delete()
-        removed += len(ids)
-    return removed

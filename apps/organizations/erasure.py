@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from apps.kernel.postgres.deletion import delete_in_pieces
 from apps.organizations.app_hooks import find_hook_modules
 from apps.organizations.models import AuditEntry, Membership, Organization, Project
 
@@ -52,7 +53,7 @@ def _erasers() -> Iterator[_Eraser]:
 def _erase_own(organization_id: UUID) -> None:
     """Delete members, names and history. Projects stay, so that late requests get 410."""
     Membership.objects.filter(organization=organization_id).delete()
-    AuditEntry.objects.filter(organization_id=organization_id).delete()
+    delete_in_pieces(AuditEntry.objects.filter(organization_id=organization_id))
     Project.objects.filter(organization=organization_id).update(name="")
     Organization.objects.filter(pk=organization_id).update(
         name="",

@@ -1,4 +1,4 @@
-"""Access to what is stored: an API key reaches its own project's, as long as the organization keeps content.
+"""Access to stored state: an API key reaches its own project's, as long as the organization keeps content.
 
 Anything else gets the same error as an object that does not exist. Access is never wider than that of the caller's
 key.

@@ -1,6 +1,6 @@
 """Stored responses, conversations and background runs in the Django admin, without the content of any.
 
-Operators see what is kept for whom and until when; what was asked and answered stays encrypted.
+Operators see the owner and the expiry of each row; requests and answers stay encrypted.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ class ResponsesConfig(AppConfig):
     label = "responses"
 
     def ready(self) -> None:
-        """Let the endpoint of responses keep state here: the gateway cannot see what is above it."""
+        """Install the store of responses in the gateway, which cannot import this app."""
         from apps.gateway.endpoints import response_state
         from apps.responses.request_state import StoredStates
 

@@ -35,16 +35,16 @@ from apps.responses.run_leases import RunRequest
 
 log = structlog.get_logger(__name__)
 
-# Runs that one worker answers at a time, and of one organization; more wait for a worker with room.
-MOST_RUNS: Final = 100
+# Concurrent runs of one worker, and of one organization in it; more wait for a worker with room.
+MAX_RUNS: Final = 100
 MAX_RUNS_OF_ONE: Final = 80
-# Seconds between two looks for runs that nobody answers.
+# Seconds between two searches for waiting runs.
 _LOOK_SECONDS: Final = 5.0
-# Statuses after which a run is worth another try, and after how many seconds where nobody says.
+# Statuses after which a run is retried, and the pause in seconds without a `retry-after`.
 _WORTH_A_RETRY: Final = frozenset({429, 503})
 _RETRY_AFTER: Final = 5.0
 
-# What this process answers, by the id of the response.
+# Runs that this process answers, by the id of the response.
 JOBS: dict[str, BackgroundJob] = {}
 
 
@@ -77,7 +77,7 @@ class BackgroundJob:
             self._run()
 
     def stop(self) -> None:
-        """Have the provider's answer cut off, and what was produced charged."""
+        """Cut off the provider's answer, and charge for its part so far."""
         self.switch.cancel()
         self.state.is_lost = True
 
@@ -106,13 +106,13 @@ class BackgroundJob:
             log.exception("responses.background_failed", response=self.state.response_id)
             self.state.failed(InternalError("The gateway failed to answer this request"))
         finally:
-            # Not as the last step: what is abandoned must not wait for anything.
+            # Not as the last step: an abandoned run must not wait for anything.
             JOBS.pop(self.state.response_id, None)
             call.release_bytes()
         self._settle_error()
 
     def _settle_error(self) -> None:
-        """Let whoever waits for the admission know of a refusal; end the run for any later error."""
+        """Report a refusal to the caller that waits for the admission; end the run for any later error."""
         error = self.state.error
         if not self.admitted.is_set():
             self.refusal = error or InternalError("The gateway failed to answer this request")
@@ -128,7 +128,7 @@ def begin(response: dict[str, Any], draft: ResponseDraft, request: RunRequest) -
     """
     log_id, state = new_id(), BackgroundState(draft, request, is_new=True)
     state.queued(response)
-    has_room = len(JOBS) < MOST_RUNS and _own_runs()[draft.organization_id] < MAX_RUNS_OF_ONE
+    has_room = len(JOBS) < MAX_RUNS and _own_runs()[draft.organization_id] < MAX_RUNS_OF_ONE
     database.write(partial(run_leases.begin, draft, log_id, request, worker_name() if has_room else None))
     if not has_room:
         return
@@ -150,7 +150,7 @@ def stop_here(response_id: str) -> None:
 
 def take_over() -> int:
     """Answer responses whose worker is gone; return how many. Raises DatabaseError."""
-    room, own = MOST_RUNS - len(JOBS), _own_runs()
+    room, own = MAX_RUNS - len(JOBS), _own_runs()
     full = [organization for organization, runs in own.items() if runs >= MAX_RUNS_OF_ONE]
     of_one = MAX_RUNS_OF_ONE - max((own[one] for one in own.keys() - full), default=0)
     take = partial(run_leases.take_over, worker_name(), room, list(JOBS), full=full, of_one=of_one)
@@ -175,7 +175,7 @@ def _answer_again(run: BackgroundRun) -> None:
         # Encrypted with a key that is gone, or the cache is away: the lease ends, and another worker tries again.
         log.warning("responses.not_taken_over", response=run.pk, error=type(error).__name__)
         return
-    if run.attempts > run_leases.MOST_ATTEMPTS:
+    if run.attempts > run_leases.MAX_ATTEMPTS:
         state.end_failed(InternalError("The workers that answered this response were lost"))
         return
     job = BackgroundJob(state, row.api_key_id, run.log_id, request)
@@ -187,7 +187,7 @@ def _answer_again(run: BackgroundRun) -> None:
 
 
 def _end_refused(job: BackgroundJob) -> None:
-    """Wait until a run that nobody waits for was admitted; put it off or end it when it was not."""
+    """Wait until a run without a waiting caller is admitted; put it off or end it if it is refused."""
     job.admitted.wait()
     error = job.refusal
     if error is None or job.state.is_lost:
@@ -200,7 +200,7 @@ def _end_refused(job: BackgroundJob) -> None:
 
 
 def look_for_runs() -> None:
-    """Look for runs that nobody answers, for as long as the process lives."""
+    """Take up waiting runs, for as long as the process lives."""
     while True:
         gevent.sleep(_LOOK_SECONDS)
         try:
@@ -211,12 +211,12 @@ def look_for_runs() -> None:
 
 
 def start() -> None:
-    """Look for runs that nobody answers, from now on. Returns at once."""
+    """Start to take up waiting runs, in the background."""
     gevent.spawn(look_for_runs)
 
 
 def _renew(owner: str, response_ids: Collection[str]) -> set[str]:
-    """Keep the leases of a worker, and the events of what is still its own; return that."""
+    """Renew the leases of a worker, and the events of its runs; return the runs that are still its own."""
     mine = database.write(partial(run_leases.renew, owner, response_ids))
     for response_id in mine:
         if (job := JOBS.get(response_id)) is not None:

@@ -32,7 +32,7 @@ class BackgroundRequest(ClientRequest):
     """A request that a worker makes to itself."""
 
     def __init__(self, request: RunRequest, log_id: UUID, switch: CancelSwitch, admitted: Signal) -> None:
-        """Take what is asked. `switch` ends the run; `admitted` is set when it has been let in."""
+        """Take the request of a run. `switch` ends the run; `admitted` is set when it has been let in."""
         self._body = msgspec.json.encode(request.wire)
         environ = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in request.headers.items()}
         environ |= {"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/responses", "CONTENT_LENGTH": str(len(self._body))}

@@ -39,7 +39,7 @@ _PAUSE: Final = 1.0
 
 
 class BackgroundState(ResponseState):
-    """What a background response leaves behind.
+    """The stored state and events of a background response.
 
     Raises RedisError where a run is taken over (`is_new` false) and the store cannot tell which events it has.
     """
@@ -51,7 +51,7 @@ class BackgroundState(ResponseState):
         self.wants_events = True
         self.error: ApiError | None = None
         self.has_begun = self.has_ended = False
-        # Whether somebody else has the run by now, or it was cancelled: nothing more may be written.
+        # Whether another process has the run, or it was cancelled: nothing more may be written.
         self.is_lost = False
         self._draft, self._request = draft, request
         self._last_event: dict[str, Any] | None = None
@@ -64,7 +64,7 @@ class BackgroundState(ResponseState):
             self._writer.prolong()
 
     def queued(self, response: dict[str, Any]) -> None:
-        """Tell those who stream which response it is, before anybody begins to answer it."""
+        """Write the response's first events, before a worker begins to answer it."""
         if self._writer is not None:
             for name in ("response.created", "response.queued"):
                 self._writer.append({"type": name, "response": response})
@@ -86,7 +86,7 @@ class BackgroundState(ResponseState):
             self._writer.append(event)
 
     def finished(self, response: dict[str, Any]) -> None:
-        """Store how the run ended, before anybody is told."""
+        """Store how the run ended, before its last events are sent."""
         self.has_begun = True
         if not self.is_lost:
             self._store(response)

@@ -78,7 +78,7 @@ def _compact(request: ClientRequest, token: str) -> ClientResponse:
 
 
 def _items(policy: Policy, wire: dict[str, Any]) -> list[Any]:
-    """Return what is to be summed up. Raises ApiError."""
+    """Return the items to summarize. Raises ApiError."""
     previous_id = wire.get("previous_response_id")
     before: list[Item] = []
     if previous_id is not None:

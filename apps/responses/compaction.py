@@ -1,6 +1,6 @@
 """Compaction items: a summary of earlier items, encrypted for the project that asked for it.
 
-A client sends it back as it is, and a model reads it as what was said before. Only the same project can open it.
+A client sends it back unchanged, and a model reads it as the conversation so far. Only the same project can open it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def has_any(items: list[Any]) -> bool:
 
 
 def opened(project_id: UUID, items: list[Any]) -> list[Any]:
-    """Return the items with the summary in the place of each compaction item. Raises InvalidRequest naming one."""
+    """Return the items with each compaction item replaced by its summary. Raises InvalidRequest naming one."""
     return [_open(project_id, item, index) if _is_own(item) else item for index, item in enumerate(items)]
 
 

@@ -66,7 +66,7 @@ def delete_conversation(request: ClientRequest) -> ClientResponse:
 
     def delete(policy: Policy) -> Record:
         conversation_id = _conversation_id(request)
-        database.write(partial(conversations.delete, policy, conversation_id))
+        conversations.delete(policy, conversation_id)
         return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
 
     return _authenticated(request, delete)

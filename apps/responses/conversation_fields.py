@@ -1,7 +1,7 @@
 """Fields of the conversations API: metadata and items, validated and bounded. Pure.
 
-Bounds: OpenAI's API (16 pairs of metadata, 20 items at a time). What is in an item is judged by the reader of requests
-to `/v1/responses`, for it is what models will be asked.
+Bounds: OpenAI's API (16 pairs of metadata, 20 items at a time). The reader of requests to
+`/v1/responses` validates an item's content, for models will get it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from apps.kernel.errors import InvalidRequest
 from apps.responses.items import Item, is_reference, with_ids
 from apps.responses.public_ids import is_public_id
 
-MOST_ITEMS: Final = 20
-_MOST_PAIRS, _LONGEST_NAME, _LONGEST_VALUE = 16, 64, 512
+MAX_ITEMS: Final = 20
+_MAX_PAIRS, _MAX_NAME_LENGTH, _MAX_VALUE_LENGTH = 16, 64, 512
 
 
 def read_object(body: bytes) -> dict[str, Any]:
@@ -36,14 +36,14 @@ def read_metadata(body: dict[str, Any]) -> dict[str, str]:
         return {}
     if not isinstance(metadata, dict):
         raise InvalidRequest("metadata must be an object of strings", param="metadata")
-    if len(metadata) > _MOST_PAIRS:
-        raise InvalidRequest(f"metadata may have {_MOST_PAIRS} pairs at most", param="metadata")
+    if len(metadata) > _MAX_PAIRS:
+        raise InvalidRequest(f"metadata may have {_MAX_PAIRS} pairs at most", param="metadata")
     for name, value in metadata.items():
-        if len(name) > _LONGEST_NAME:
-            raise InvalidRequest(f"A name in metadata may have {_LONGEST_NAME} characters", param="metadata")
-        if not isinstance(value, str) or len(value) > _LONGEST_VALUE:
+        if len(name) > _MAX_NAME_LENGTH:
+            raise InvalidRequest(f"A name in metadata may have {_MAX_NAME_LENGTH} characters", param="metadata")
+        if not isinstance(value, str) or len(value) > _MAX_VALUE_LENGTH:
             param = f"metadata.{name}"
-            raise InvalidRequest(f"{param} must be a string of at most {_LONGEST_VALUE} characters", param=param)
+            raise InvalidRequest(f"{param} must be a string of at most {_MAX_VALUE_LENGTH} characters", param=param)
     return metadata
 
 
@@ -54,8 +54,8 @@ def read_items(body: dict[str, Any], *, required: bool) -> list[Item]:
         return []
     if not isinstance(items, list) or (required and not items):
         raise InvalidRequest("items must be an array of items", param="items")
-    if len(items) > MOST_ITEMS:
-        raise InvalidRequest(f"items may have {MOST_ITEMS} at a time", param="items")
+    if len(items) > MAX_ITEMS:
+        raise InvalidRequest(f"items may have {MAX_ITEMS} at a time", param="items")
     for index, item in enumerate(items):
         _check(item, f"items[{index}]")
     stored = with_ids(items)

@@ -5,6 +5,7 @@ Each function raises NotFound for objects that `access.py` does not let the call
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.gateway.access.policy import Policy
+from apps.kernel.postgres import database
+from apps.kernel.postgres.deletion import delete_piece
 from apps.responses import conversation_rows, refusals
 from apps.responses.access import access_conversation
 from apps.responses.encrypted_json import decrypt_json, encrypt_json
@@ -20,7 +23,7 @@ from apps.responses.models import Conversation, ConversationItem
 from apps.responses.paging import ItemPage, list_object, no_cursor
 from apps.responses.public_ids import is_public_id, new_public_id
 from apps.responses.response_rows import conversation_place, encrypt_for_conversation
-from apps.responses.retention import count_bytes, expiry_of
+from apps.responses.retention import BATCH, count_bytes, expiry_of
 
 Record = dict[str, Any]
 Metadata = dict[str, str]
@@ -62,10 +65,22 @@ def update(policy: Policy, conversation_id: str, metadata: Metadata) -> Record:
     return _object(row, metadata)
 
 
-@transaction.atomic
 def delete(policy: Policy, conversation_id: str) -> None:
-    """Delete a conversation and its items."""
-    access_conversation(policy, conversation_id, lock=True).delete()
+    """Delete a conversation: it is invisible at once, then its items go in pieces. Raises NotFound, DatabaseError.
+
+    `retention` completes an interrupted deletion.
+    """
+
+    def hide() -> None:
+        row = access_conversation(policy, conversation_id, lock=True)
+        row.expires_at = timezone.now()
+        row.save(update_fields=["expires_at"])
+
+    database.write(hide)
+    items = ConversationItem.objects.filter(conversation_id=conversation_id)
+    while database.write(partial(delete_piece, items, BATCH)):
+        pass
+    database.write(Conversation.objects.filter(pk=conversation_id).delete)
 
 
 @transaction.atomic

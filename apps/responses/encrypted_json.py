@@ -50,5 +50,5 @@ def _open_value(text: str | bytes, name: str) -> Any:
 
 
 def _open(text: str | bytes, name: str) -> bytes:
-    # Nobody but this process's like can have made it: it is no larger than what was once let in.
+    # Only a process of this gateway can have made it: its size was bounded then.
     return zlib.decompress(decrypt_content(text, name))

@@ -21,7 +21,7 @@ from apps.kernel.valkey.cache_store import CacheShare
 log = structlog.get_logger(__name__)
 
 # Bytes of one response's events as they lie there; a longer stream can be read at its end only.
-MOST_BYTES: Final = 16 * 1024 * 1024
+MAX_BYTES: Final = 16 * 1024 * 1024
 # Seconds that events are kept after the last one.
 LASTS: Final = 3_600
 # Events that are read in one go.
@@ -49,7 +49,7 @@ class EventLogWriter:
         entry = b"%d:%b" % (self._next, sealed)
         self._size += len(entry)
         try:
-            fits = self._size <= MOST_BYTES
+            fits = self._size <= MAX_BYTES
             if not (fits and self._share.append(self._name, entry, LASTS, is_first=self._next == 0)):
                 log.info("responses.events_too_many", response=self._response_id)
                 self._break()

@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 # Seconds between two looks at the log: soon after an event, later while nothing comes; and at the row.
 _SOON, _LATER, _ROW_SECONDS = 0.02, 0.25, 2.0
-# Streams of events that one worker sends at a time, and of one organization: each looks at the log by itself.
+# Concurrent streams of events of one worker, and of one organization in it: each reads the log separately.
 FOLLOWED: Final[FairShare[UUID]] = FairShare(1_000, 200, "streams of background responses")
 # A comment, which clients pass over.
 _HEARTBEAT: Final = b": \n\n"
@@ -151,7 +151,7 @@ def resumed_answer(policy: Policy, row: StoredResponse, after: int) -> ClientRes
     if not is_kept and row.status in FINAL_STATUSES:
         raise InvalidRequest(
             f"The events of this response are no longer kept (they are for {event_log.LASTS} s, and up to "
-            f"{event_log.MOST_BYTES} bytes); retrieve it without stream",
+            f"{event_log.MAX_BYTES} bytes); retrieve it without stream",
             param="stream",
             code="stream_expired",
         )

@@ -27,15 +27,15 @@ from apps.responses.public_ids import is_public_id
 from apps.responses.response_rows import conversation_place, input_of, output_of, response_of
 from apps.responses.retention import keeps
 
-# Responses that one may go on from one another; a longer chain is summed up (`/v1/responses/compact`) or begun anew.
-LONGEST_CHAIN: Final = 500
-# Items of a conversation that one request may go on with: as many as a request may have.
-MOST_ITEMS: Final = 10_000
-# Items that one request refers to.
-MOST_REFERENCES: Final = 1_000
+# Responses in one chain; a longer chain is compacted (`/v1/responses/compact`) or restarted.
+MAX_CHAIN_LENGTH: Final = 500
+# Items of a conversation that a request may continue: as many as a request may have.
+MAX_ITEMS: Final = 10_000
+# References to items in a request.
+MAX_REFERENCES: Final = 1_000
 _GOES_ON = frozenset({ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE})
 
-# Only what is needed to bound it: contents are read once the whole is known to be small enough.
+# Only the columns that bound it: contents are read once the total is known to be small enough.
 _CHAIN = """
     WITH RECURSIVE chain AS (
         SELECT id, previous_id, 1 AS depth, context_size AS total FROM stored_response
@@ -98,33 +98,33 @@ def items_in(policy: Policy, conversation_id: Any) -> list[Item]:
         row = access_conversation(policy, conversation_id, param="conversation")
         kept = ConversationItem.objects.filter(conversation=row, expires_at__gt=timezone.now())
         # One more than fits is enough to know that it does not.
-        sizes = kept.order_by("position").values_list("size", flat=True)[: MOST_ITEMS + 1]
-        if len(sizes) > MOST_ITEMS or sum(sizes) > settings.BODY_LIMIT:
+        sizes = kept.order_by("position").values_list("size", flat=True)[: MAX_ITEMS + 1]
+        if len(sizes) > MAX_ITEMS or sum(sizes) > settings.BODY_LIMIT:
             raise _too_large("conversation")
-        return list(kept.order_by("position").values_list("sealed_item", flat=True)[:MOST_ITEMS])
+        return list(kept.order_by("position").values_list("sealed_item", flat=True)[:MAX_ITEMS])
 
     place = conversation_place(conversation_id) if is_public_id(conversation_id) else ""
     return [decrypt_json(sealed, policy.project_id, place) for sealed in database.read(read)]
 
 
 def resolved(policy: Policy, items: Sequence[Any]) -> list[Any]:
-    """Return the items with what is referred to in the place of each reference.
+    """Return the items with each reference replaced by its item.
 
     Raises NotFound for an item that is not there, InvalidRequest, BodyTooLarge, DatabaseError.
     """
     wanted = list(dict.fromkeys(referred_ids(items)))
     if not wanted:
         return list(items)
-    if len(wanted) > MOST_REFERENCES:
-        raise InvalidRequest(f"More than {MOST_REFERENCES} items are referred to", param="input")
-    # What is among the items already need not be looked for.
+    if len(wanted) > MAX_REFERENCES:
+        raise InvalidRequest(f"More than {MAX_REFERENCES} items are referred to", param="input")
+    # Items that the request contains need no query.
     found = {item["id"]: item for item in items if isinstance(item, dict) and not is_reference(item) and "id" in item}
     if missing := [item_id for item_id in wanted if item_id not in found]:
         found |= _stored_items(policy, missing)
     for index, item in enumerate(items):
         if is_reference(item) and item["id"] not in found and not item["id"].startswith(REASONING_ID):
             raise refusals.no_item(item["id"], f"input[{index}].id")
-    # A thought that nobody keeps is thought anew: the reader leaves its reference out, and says so.
+    # Reasoning that is not stored is repeated: the reader drops its reference, and reports that.
     return [found.get(item["id"], item) if is_reference(item) else item for item in items]
 
 
@@ -134,9 +134,9 @@ def _rows_before(policy: Policy, newest: StoredResponse) -> list[StoredResponse]
     links = database.read(partial(_read_chain, policy, newest.previous_id))
     if newest.context_size + (links[-1].total if links else 0) > settings.BODY_LIMIT:
         raise _too_large("previous_response_id")
-    if len(links) >= LONGEST_CHAIN:
+    if len(links) >= MAX_CHAIN_LENGTH:
         raise InvalidRequest(
-            f"More than {LONGEST_CHAIN} responses go on from one another; sum them up with /v1/responses/compact",
+            f"More than {MAX_CHAIN_LENGTH} responses go on from one another; sum them up with /v1/responses/compact",
             param="previous_response_id",
             code="chain_too_long",
         )
@@ -158,7 +158,7 @@ def _read_chain(policy: Policy, newest_id: str) -> list[_Link]:
             {
                 "id": newest_id,
                 "project": policy.project_id,
-                "longest": LONGEST_CHAIN,
+                "longest": MAX_CHAIN_LENGTH,
                 "most": settings.BODY_LIMIT,
             },
         )
@@ -189,7 +189,7 @@ def _rows_with(policy: Policy, ids: Sequence[str]) -> list[StoredResponse]:
     """Return as few responses as hold the items, the newest of each. Raises BodyTooLarge."""
     rows = visible_responses(policy).filter(item_ids__overlap=list(ids)).order_by("-created_at")
     open_ids, chosen, total = set(ids), [], 0
-    for identifier, size, held in rows.values_list("pk", "context_size", "item_ids")[: 2 * MOST_REFERENCES]:
+    for identifier, size, held in rows.values_list("pk", "context_size", "item_ids")[: 2 * MAX_REFERENCES]:
         if open_ids.isdisjoint(held):
             continue
         open_ids.difference_update(held)
@@ -202,7 +202,7 @@ def _rows_with(policy: Policy, ids: Sequence[str]) -> list[StoredResponse]:
 
 def _too_large(param: str) -> BodyTooLarge:
     return BodyTooLarge(
-        f"{param} stands for more than {settings.BODY_LIMIT} bytes or {MOST_ITEMS} items, which is the most that a "
-        "request may hold; sum it up with /v1/responses/compact, or begin anew",
+        f"{param} stands for more than {settings.BODY_LIMIT} bytes or {MAX_ITEMS} items, which is the maximum of a "
+        "request; compact it with /v1/responses/compact, or start a new conversation",
         param=param,
     )

@@ -27,13 +27,13 @@ def is_reference(item: object) -> bool:
 def with_ids(items: Iterable[Any]) -> list[Item]:
     """Return the items as they are stored: each with its type, an id and, if it is a message, a list of parts.
 
-    What is no object is left out: a reader has refused it by then.
+    Values that are no objects are left out: a reader has refused them by then.
     """
     return [_stored_form(item) for item in items if isinstance(item, dict)]
 
 
 def listed(items: Iterable[Item], include: Collection[str]) -> list[Item]:
-    """Return the items as a client sees them: what models alone can read is shown to whoever asks for it."""
+    """Return the items as a client sees them: encrypted reasoning only if `include` asks for it."""
     if INCLUDE_REASONING in include:
         return list(items)
     return [
@@ -50,7 +50,7 @@ def ids_of(items: Iterable[Item]) -> list[str]:
 
 
 def referred_ids(items: Iterable[Any]) -> list[str]:
-    """Return the ids that references among items name. Raises InvalidRequest for one that can be nobody's."""
+    """Return the ids that references among items name. Raises InvalidRequest for an impossible id."""
     found = []
     for index, item in enumerate(items):
         if is_reference(item):

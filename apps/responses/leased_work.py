@@ -28,7 +28,7 @@ class LeasedJob(Protocol):
         """Whether nothing of it is left to stop."""
 
     def stop(self) -> None:
-        """End it here: it is somebody else's by now, or gone."""
+        """End it here: another process has it, or it is gone."""
 
     def abandon(self) -> None:
         """Let go of it without a record, for who takes it over."""
@@ -91,6 +91,6 @@ class LeasedWork(Generic[Key, Job]):
                     job.stop()
 
     def _start_anew(self) -> None:
-        """Start anew in a forked child, which has none of its parent's greenlets."""
+        """Reset the state in a forked child, which has none of its parent's greenlets."""
         self._is_renewing = False
         self._jobs.clear()

@@ -1,7 +1,7 @@
 """The tables of stored responses, conversations and background runs.
 
-Rows keep plain ids of tenants, not foreign keys, as the log does: erasure and retention remove them in batches. What
-people asked and models answered is encrypted in every column that holds any of it (`encrypted_json.py`).
+Rows keep plain ids of tenants, not foreign keys, as the log does: erasure and retention remove them in batches. Every
+column with content of requests or answers is encrypted (`encrypted_json.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StoredResponse(models.Model):
     streamed = models.BooleanField(default=False)
     sealed_input = models.TextField()
     sealed_response = models.TextField()
-    # Of its input and output, by which a later request may refer to an item.
+    # Ids in its input and output: a later request may refer to an item by its id.
     item_ids = ArrayField(models.CharField(max_length=128))
     size = models.BigIntegerField(help_text="bytes of input and response in clear")
     context_size = models.BigIntegerField(help_text="bytes of what it adds to a later input, in clear")
@@ -72,7 +72,7 @@ class BackgroundRun(models.Model):
     response = models.OneToOneField(StoredResponse, models.CASCADE, primary_key=True, related_name="run")
     # The id of its log row and its charge, the same however often it is begun: it is charged once.
     log_id = models.UUIDField()
-    # What is asked of the pipeline, with the headers that matter, encrypted.
+    # The request to the pipeline with the relevant headers, encrypted.
     sealed_request = models.TextField()
     lease_owner = models.CharField(max_length=128)
     lease_until = models.DateTimeField(db_index=True)

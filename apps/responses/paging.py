@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 from apps.kernel.errors import InvalidRequest
 from apps.responses.items import Item, listed
 
-MOST: Final = 100
+MAX_PAGE: Final = 100
 _USUAL: Final = 20
-# Names of `include` that are looked at, and how many at most.
-_MOST_INCLUDED: Final = 20
+# Maximum number of names in `include` that are read.
+_MAX_INCLUDED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def read_page(query: Mapping[str, Sequence[str]]) -> ItemPage:
 
 def read_include(query: Mapping[str, Sequence[str]]) -> frozenset[str]:
     """Return what a query asks to be shown besides, `include` or `include[]`; unknown names mean nothing."""
-    return frozenset([*query.get("include", ()), *query.get("include[]", ())][:_MOST_INCLUDED])
+    return frozenset([*query.get("include", ()), *query.get("include[]", ())][:_MAX_INCLUDED])
 
 
 def last_of(query: Mapping[str, Sequence[str]], name: str) -> str | None:
@@ -81,6 +81,6 @@ def no_cursor() -> InvalidRequest:
 def _read_limit(text: str | None) -> int:
     if text is None:
         return _USUAL
-    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 1 <= int(text) <= MOST):
-        raise InvalidRequest(f"limit must be a whole number from 1 to {MOST}", param="limit")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 1 <= int(text) <= MAX_PAGE):
+        raise InvalidRequest(f"limit must be a whole number from 1 to {MAX_PAGE}", param="limit")
     return int(text)

@@ -1,6 +1,6 @@
-"""Public ids of what is stored: a prefix that tells the kind, and 48 hexadecimal digits, as long as OpenAI's.
+"""Public ids of stored objects: a prefix that tells the kind, and 48 hexadecimal digits, as long as OpenAI's.
 
-The digits are a UUIDv7 and 64 more random bits: sorted by time, and nobody can guess them. Pure.
+The digits are a UUIDv7 and 64 more random bits: sorted by time, and impossible to guess. Pure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from apps.kernel.ids import new_id, random_number
 
-# What a client may send as an id; whatever else it sends is nobody's.
+# Texts that may be an id; no object has any other.
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _OWN_ID: Final = re.compile(r"[a-z]+[_-][0-9a-f]{48}")
 # By the type of an item: the prefix that OpenAI gives its ids.

@@ -1,4 +1,4 @@
-"""Refusals of stored state: one wording for each, so that what is another project's cannot be told from what never was.
+"""Refusals of stored state: one wording for each, so that another project's objects look like unknown ones.
 
 Source of the words: OpenAI's API, whose clients look for some of them. Pure.
 """

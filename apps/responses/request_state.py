@@ -36,7 +36,7 @@ _OURS = ("previous_response_id", "conversation", "background")
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """What a request asks of stored state. None for `store` is "not said"."""
+    """The fields of a request that concern stored state. `store` is None if absent."""
 
     store: bool | None
     previous_id: str | None
@@ -178,7 +178,7 @@ def _answer_later(
     request: ClientRequest, policy: Policy, wire: Record, asked: _Asked, echo: Record, new_items: list[Item]
 ) -> Any:
     """Begin a background response; return what its client gets now."""
-    # What cannot be read is refused here, before anything is stored.
+    # An unreadable request is refused here, before anything is stored.
     cipher = OrganizationCipher(policy.organization_id)
     chat = read_wire(
         wire, msgspec.json.encode(wire), Asked(cipher=cipher, response_id=new_public_id("resp"), echo=echo)

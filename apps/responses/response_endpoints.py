@@ -26,7 +26,7 @@ from apps.responses.paging import last_of, page_of, read_include, read_page
 from apps.responses.response_rows import output_of, response_of, response_place
 
 # Digits of a sequence number that is taken for one.
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9
 _WORDS = {None: False, "false": False, "true": True}
 
 
@@ -105,7 +105,7 @@ def _read_cursor(query: Mapping[str, Sequence[str]]) -> int:
     text = last_of(query, "starting_after")
     if text is None:
         return FROM_THE_START
-    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
         raise InvalidRequest("starting_after must be the sequence_number of an event", param="starting_after")
     return int(text)
 

@@ -36,12 +36,12 @@ class ResponseDraft(msgspec.Struct, kw_only=True):
     item_ids: list[str]
     size: int
     context_size: int
-    # What a conversation gets: id, encrypted item and size of each.
+    # Items for the conversation: id, encrypted item and size of each.
     conversation_items: list[tuple[str, str, int]] = []
 
 
 class EncryptedOutcome(msgspec.Struct, frozen=True):
-    """What a response's end changes in its row."""
+    """The changes to a response's row at its end."""
 
     status: str
     sealed_response: str

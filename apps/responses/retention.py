@@ -13,11 +13,12 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db.models import QuerySet, Sum
+from django.db.models import Q, QuerySet, Sum
 from redis.exceptions import RedisError
 
 from apps.gateway.access.policy import Policy
 from apps.kernel.postgres import database
+from apps.kernel.postgres.deletion import delete_in_pieces
 from apps.kernel.valkey.redis import client
 from apps.logs.retention import visible_to
 from apps.organizations.models import Organization, RetentionLevel
@@ -27,10 +28,10 @@ from apps.responses.models import Conversation, ConversationItem, StoredResponse
 log = structlog.get_logger(__name__)
 
 # Source: OpenAI keeps responses for so long.
-LONGEST: Final = timedelta(days=30)
-# Rows removed by one statement: short enough to disturb nobody.
+MAX_LIFETIME: Final = timedelta(days=30)
+# Rows removed by one statement: their contents are large.
 BATCH: Final = 1_000
-# Seconds that the sum of an organization's bytes is believed, with what is added meanwhile.
+# Seconds that the sum of an organization's bytes is trusted, with bytes added meanwhile.
 _SUM_LASTS: Final = 600
 
 
@@ -40,9 +41,9 @@ def keeps(policy: Policy) -> bool:
 
 
 def expiry_of(organization_id: UUID, now: datetime) -> datetime:
-    """Return until when what is stored now is kept."""
+    """Return the expiry of a row that is stored now."""
     since = visible_to([organization_id], now).get(organization_id)
-    return now + (LONGEST if since is None else min(LONGEST, now - since))
+    return now + (MAX_LIFETIME if since is None else min(MAX_LIFETIME, now - since))
 
 
 def has_room(policy: Policy) -> bool:
@@ -73,27 +74,28 @@ def count_bytes(organization_id: UUID, size: int) -> None:
 
 
 def purge(now: datetime) -> int:
-    """Remove what is past its time, or by now beyond its organization's retention; return how many rows.
+    """Remove expired rows, and rows beyond their organization's current retention; return how many.
 
-    A run that is cut short is carried on by the next.
+    An interrupted run is completed by the next.
     """
-    removed = sum(_remove(rows) for rows in _expired(now))
+    removed = sum(delete_in_pieces(rows, BATCH) for rows in _expired(now))
     organizations = _organizations()
-    # What was on its way when an organization was deleted arrived after its erasure.
+    # Rows in progress when an organization was deleted arrived after its erasure.
     kept = Organization.objects.filter(id__in=organizations, retention_level=RetentionLevel.RETAIN)
     keeping = set(kept.exclude(status=Organization.Status.DELETED).values_list("id", flat=True))
     for organization_id in organizations - keeping:
         removed += erase_organization(organization_id)
     # A plan with fewer days, since.
     for organization_id, since in visible_to(keeping, now).items():
-        removed += _remove(StoredResponse.objects.filter(organization_id=organization_id, created_at__lt=since))
+        rows = StoredResponse.objects.filter(organization_id=organization_id, created_at__lt=since)
+        removed += delete_in_pieces(rows, BATCH)
     return removed
 
 
 def erase_organization(organization_id: UUID) -> int:
     """Remove all that is stored of an organization; return how many rows."""
     return sum(
-        _remove(kind.objects.filter(organization_id=organization_id))
+        delete_in_pieces(kind.objects.filter(organization_id=organization_id), BATCH)
         for kind in (StoredResponse, ConversationItem, Conversation)
     )
 
@@ -101,7 +103,7 @@ def erase_organization(organization_id: UUID) -> int:
 def _expired(now: datetime) -> list[QuerySet[StoredResponse] | QuerySet[ConversationItem] | QuerySet[Conversation]]:
     return [
         StoredResponse.objects.filter(expires_at__lte=now),
-        ConversationItem.objects.filter(expires_at__lte=now),
+        ConversationItem.objects.filter(Q(expires_at__lte=now) | Q(conversation__expires_at__lte=now)),
         Conversation.objects.filter(expires_at__lte=now),
     ]
 
@@ -111,13 +113,6 @@ def _organizations() -> set[UUID]:
     for kind in (StoredResponse, Conversation):
         found.update(kind.objects.order_by().values_list("organization_id", flat=True).distinct())
     return found
-
-
-def _remove(rows: QuerySet[StoredResponse] | QuerySet[ConversationItem] | QuerySet[Conversation]) -> int:
-    removed = 0
-    while ids := [row.pk for row in rows.only("pk")[:BATCH]]:
-        removed += rows.model._default_manager.filter(pk__in=ids).delete()[0]
-    return removed
 
 
 def _bytes_of(organization_id: UUID) -> int:

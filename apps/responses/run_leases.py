@@ -22,11 +22,11 @@ from apps.responses.models import BackgroundRun, ResponseStatus, StoredResponse
 from apps.responses.response_rows import EncryptedOutcome, ResponseDraft, row_of
 
 # Times that a run is begun before it is given up: a response that kills its worker must not kill them all.
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 
 
 class RunRequest(msgspec.Struct, kw_only=True):
-    """What is asked of the pipeline, and what its answer is stored with."""
+    """The request to the pipeline, and the fields to store its answer."""
 
     headers: dict[str, str]
     wire: dict[str, Any]
@@ -37,7 +37,7 @@ class RunRequest(msgspec.Struct, kw_only=True):
 
 
 def begin(draft: ResponseDraft, log_id: UUID, request: RunRequest, owner: str | None) -> None:
-    """Store a queued response and its run; without an owner whoever has room takes it. Raises DatabaseError."""
+    """Store a queued response and its run; without an owner any worker with room takes it. Raises DatabaseError."""
     with transaction.atomic():
         row = row_of(draft)
         row.save(force_insert=True)
@@ -77,7 +77,7 @@ def mark_started(response_id: str, owner: str, sealed_response: str) -> bool:
 def end(
     response_id: str, owner: str, outcome: EncryptedOutcome, conversation_items: Sequence[tuple[str, str, int]] = ()
 ) -> bool:
-    """Store how a run ended, unless somebody else has it by now, or it was cancelled or deleted; tell whether it was.
+    """Store how a run ended, if it is still the owner's and was not cancelled or deleted; return whether it was.
 
     Raises DatabaseError.
     """
@@ -96,7 +96,7 @@ def end(
 def renew(owner: str, response_ids: Collection[str]) -> set[str]:
     """Keep a process's leases on what it answers; return those of the responses that are still its to answer.
 
-    A run that the process holds and no longer answers, whatever went wrong with it, is left to whoever takes it over.
+    A run that the process holds and no longer answers is left for another process to take over.
     """
     mine = BackgroundRun.objects.filter(pk__in=response_ids, lease_owner=owner)
     mine.update(lease_until=_lease_end())
@@ -109,7 +109,7 @@ def hand_over(owner: str) -> None:
 
 
 def put_off(response_id: str, owner: str, seconds: float) -> None:
-    """Let a run wait for so long before anybody takes it up; it counts as no attempt."""
+    """Let a run wait for so many seconds; it counts as no attempt."""
     BackgroundRun.objects.filter(pk=response_id, lease_owner=owner).update(
         lease_owner="", lease_until=Now() + timedelta(seconds=seconds), attempts=F("attempts") - 1
     )

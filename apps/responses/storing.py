@@ -1,7 +1,7 @@
 """Stored responses: written to PostgreSQL before a client sees the end of its answer, to Valkey while that is away.
 
-What a client has seen the end of is stored, whatever dies next: either the transaction was committed, or Valkey has it
-until the transaction can be made.
+A response whose end a client has seen is stored, whichever process dies next: the transaction was committed, or Valkey
+keeps the response until PostgreSQL is back.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from apps.responses.retention import count_bytes
 
 log = structlog.get_logger(__name__)
 
-# Ids of those put aside, and where each is. Nobody waits so long for PostgreSQL (seconds).
+# Ids of responses set aside, and their lifetime in seconds: PostgreSQL is back before.
 _ASIDE, _ASIDE_LASTS = "responses:aside", 86_400
 _READ = LuaScript("return redis.call('GET', KEYS[1])")
-# Drafts that one run brings in.
+# Drafts stored by one run.
 _BATCH = 500
 # Bytes put aside by organization, and in all under the empty name: admission is in the same memory.
 _ASIDE_BYTES = "responses:aside-bytes"
@@ -48,7 +48,7 @@ def store(draft: ResponseDraft) -> None:
 
 
 def find_aside(project_id: UUID, response_id: str) -> StoredResponse | None:
-    """Return a response of the project's that waits for PostgreSQL; as far as anybody can tell without Valkey."""
+    """Return a response of the project that waits for PostgreSQL; None if Valkey does not answer."""
     try:
         data = _READ.run_batched([_place(response_id)], [])
     except RedisError as error:
@@ -68,13 +68,13 @@ def discard_aside(response_id: str) -> bool:
         size = len(str(data).encode())
         _count_aside(msgspec.json.decode(data, type=ResponseDraft).organization_id, -size)
     if not client().exists(_ASIDE):
-        # Whatever expired uncounted: nothing is left.
+        # Some may have expired uncounted: nothing is left.
         client().delete(_ASIDE_BYTES)
     return data is not None
 
 
 def bring_in() -> int:
-    """Store what was put aside; return how many. Raises DatabaseError and RedisError; the next run carries on."""
+    """Store the responses set aside; return how many. Raises DatabaseError and RedisError; the next run continues."""
     brought = 0
     for response_id in client().srandmember(_ASIDE, _BATCH) or ():
         data = client().get(_place(str(response_id)))

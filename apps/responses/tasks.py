@@ -13,13 +13,13 @@ log = structlog.get_logger(__name__)
 
 @shared_task(name="responses.purge", time_limit=1_800)
 def purge() -> None:
-    """Remove what is past its time or its retention. A run that is cut short is carried on by the next."""
+    """Remove expired rows. An interrupted run is completed by the next."""
     if removed := retention.purge(timezone.now()):
         log.info("responses.purged", rows=removed)
 
 
 @shared_task(name="responses.bring_in", time_limit=300)
 def bring_in() -> None:
-    """Store what was put aside while PostgreSQL was away. As above."""
+    """Store responses set aside while PostgreSQL was down. As above."""
     if brought := storing.bring_in():
         log.info("responses.brought_in", count=brought)

@@ -32,7 +32,7 @@ class Turn:
 class SandboxTool:
     """A function that the answer may call; `schema` is JSON Schema of its arguments.
 
-    A `custom` tool takes free text: what is called with one argument is told as that text alone.
+    A `custom` tool takes free text: a call with one argument is written as that text alone.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Conversation:
     vectors_in_base64: bool = False
     # Whether the turns after the first are to be ranked by it, and how many of them are wanted at most.
     ranks: bool = False
-    most_ranked: int | None = None
+    max_ranked: int | None = None
     # In whose words the answer is to be, where the format alone does not tell.
     written_as: str = ""
     # The names of the categories that each turn is to be judged by.
@@ -166,7 +166,7 @@ class SandboxAnswer:
     partial_images: int = 0
     # Where the sandbox was asked, as in `http://127.0.0.1:8001`, for formats that name addresses.
     origin: str = ""
-    # Sound, where a text was to be read aloud; seconds of what was listened to; the form that was asked for.
+    # Audio, if a text is to be spoken; seconds of the audio input; the requested format.
     sound: tuple[bytes, ...] = ()
     heard: float | None = None
     form: str = ""

@@ -17,7 +17,7 @@ from apps.sandbox.conversation import Schema
 from apps.sandbox.refusal import SandboxRefusal
 
 FULL_DEPTH = 4
-"""Down to this depth optional properties are filled in; below it only what is required, so that recursion ends."""
+"""Down to this depth optional properties are filled in; below it only required ones, so that recursion ends."""
 MAX_DEPTH = 32
 
 _FORMATS = {

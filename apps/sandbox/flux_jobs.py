@@ -1,7 +1,6 @@
-"""Black Forest Labs' jobs: what is said of one that is asked after, and its picture. Nothing is kept: a job's id says
-it all.
+"""Black Forest Labs' jobs: their status and image. Nothing is stored: a job's id contains everything.
 
-Knows the jobs of `formats/black_forest_labs.py`. Must never know a socket.
+`formats/black_forest_labs.py` makes the ids.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from apps.sandbox.image_generator import paint
 POLL_PATH = "/v1/get_result"
 PICTURE_PATH = "/results/sample.png"
 FOREIGN = "https://images.example"
-"""A host that is nobody's."""
+"""A host that no one owns."""
 
 
 class FluxJob(Struct, frozen=True):
-    """One job: what is painted, after how many looks it is over, and how."""
+    """One job: its image, the number of polls until its end, and its outcome."""
 
     id: str
     size: str
@@ -47,7 +46,7 @@ def read_job(query: Mapping[str, str]) -> FluxJob | None:
 
 
 def status_of(job: FluxJob, look: int, origin: str) -> dict[str, Any]:
-    """Return what is said at the `look`-th look, counted from 1."""
+    """Return the answer to the `look`-th poll, counted from 1."""
     identifier = job_id(job)
     job_object: dict[str, Any] = {"id": identifier, "result": None, "progress": None, "details": None, "preview": None}
     if look <= job.pending:

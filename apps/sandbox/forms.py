@@ -1,4 +1,4 @@
-"""Multipart forms as the sandbox reads them: fields by name, and files. Knows no format."""
+"""Multipart forms as the sandbox reads them: fields by name, and files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Form(NamedTuple):
 
 
 def read_parts(body: bytes) -> tuple[list[tuple[str, str]], list[tuple[str, str, bytes]]]:
-    """Return the fields of a form, and its files: their field, their name and what is in them.
+    """Return the fields of a form, and its files: their field, name and content.
 
     Its first line is the boundary. Raises SandboxRefusal.
     """

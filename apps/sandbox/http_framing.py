@@ -1,4 +1,4 @@
-"""HTTP/1.1 in bytes: requests out of a stream of them, heads and chunks into them. Knows no socket.
+"""HTTP/1.1 in bytes: requests out of a stream of them, heads and chunks into them.
 
 httptools does the parsing: keep-alive, pipelining, Content-Length and chunked request bodies are its work.
 """
@@ -32,7 +32,7 @@ class SandboxRequest:
 
 
 class RequestReader:
-    """Takes in bytes and puts out requests, in `ready`. Once `broken`, what follows can no longer be told apart."""
+    """Parses bytes into requests, in `ready`. Once `broken`, the rest can no longer be parsed."""
 
     def __init__(self) -> None:
         self.ready: deque[SandboxRequest] = deque()

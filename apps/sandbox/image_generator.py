@@ -6,8 +6,8 @@ import struct
 import zlib
 from hashlib import sha256
 
-MOST = 4096
-"""Pixels of a side, at most."""
+MAX_SIDE = 4096
+"""Pixels of a side."""
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _STRIPES = (b"\xf0", b"\x0f")
@@ -15,7 +15,7 @@ _STRIPES = (b"\xf0", b"\x0f")
 
 def paint(size: str, words: str) -> bytes:
     """Return a PNG of `size`, as in `64x48`: stripes in two colors that the words decide."""
-    width, height = (min(max(int(side), 1), MOST) for side in size.split("x"))
+    width, height = (min(max(int(side), 1), MAX_SIDE) for side in size.split("x"))
     digest = sha256(words.encode()).digest()
     row = b"\0" + _STRIPES[digest[6] % 2] * -(-width // 8)
     return b"".join(
@@ -31,7 +31,7 @@ def paint(size: str, words: str) -> bytes:
 
 
 def size_of(aspect_ratio: str | None) -> str:
-    """Return a small size of a ratio such as `16:9`; empty for what is none."""
+    """Return a small size of a ratio such as `16:9`; empty for any other text."""
     width, colon, height = (aspect_ratio or "").partition(":")
     return f"{int(width) * 16}x{int(height) * 16}" if colon and width.isdecimal() and height.isdecimal() else ""
 

@@ -1,6 +1,6 @@
-"""What was asked of the sandbox and how each request ended, in memory and bounded, for tests to look at.
+"""Journal: requests to the sandbox and how each ended, in memory and bounded, for tests to read.
 
-Credentials are kept as a digest's beginning and their last four characters. Must never know a wire format.
+Credentials are kept as a digest's beginning and their last four characters.
 """
 
 from __future__ import annotations

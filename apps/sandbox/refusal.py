@@ -1,4 +1,4 @@
-"""A request that gets an error instead of an answer. Knows status and words; must never know a format's error body."""
+"""A refused request: the status and message of its error, which a format writes as its body."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Turns an answer and a scenario into steps: what is written when, and how the connection ends. Pure.
+"""Turns an answer and a scenario into steps: bytes, pauses, and the end of the connection. Pure.
 
 Events and bodies come from a format; here they are broken, delayed, split and compressed as the scenario says.
-It must never know a wire format, nor a socket.
 """
 
 from __future__ import annotations

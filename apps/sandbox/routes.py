@@ -1,4 +1,4 @@
-"""Which request is answered by whom: formats, the list of models, the journal. Knows no socket."""
+"""Routes of the sandbox: formats, the list of models, batches, jobs and the journal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INVALID_TOKEN = "invalid"  # noqa: S105 - the one token that is refused
 
 @dataclass(frozen=True, slots=True)
 class SandboxReply:
-    """What to do for a request, and where to note how it ended (nowhere, for the journal's own)."""
+    """The steps for a request, and its journal entry to complete (None for the journal's own)."""
 
     steps: Iterable[Step]
     entry: JournalEntry | None = None
@@ -69,7 +69,7 @@ class Sandbox:
                 return _json(404, {"error": {"message": f"Invalid URL ({method} {path})"}})
 
     def _change_weather(self, request: SandboxRequest) -> SandboxReply:
-        """Take a script for all requests to come; an empty one is fair weather."""
+        """Set a script for all later requests; an empty one clears it."""
         weather = request.body.decode("utf-8", "replace").strip()
         try:
             scenario_of("echo", [], weather)
@@ -106,7 +106,7 @@ class Sandbox:
         return SandboxReply(say(status, msgspec.json.encode(body)), entry)
 
     def _attend_batches(self, request: SandboxRequest) -> SandboxReply | None:
-        """Answer what is about batches; None for all else."""
+        """Answer a request about batches; None for any other."""
         entry = JournalEntry(BATCHES_TAG, request.method, request.path, {}, b"")
         try:
             body = self._batches.reply_to(request)
@@ -173,7 +173,7 @@ def _fixed(form: SandboxFormat, request: SandboxRequest, entry: JournalEntry) ->
 
 
 def _give_picture(request: SandboxRequest) -> SandboxReply:
-    """Give the picture of a job to whoever has its address."""
+    """Answer with the image of a job; its address needs no key."""
     job = flux_jobs.read_job(request.query)
     if job is None:
         return _json(404, {"detail": "Not found"})

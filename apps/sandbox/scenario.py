@@ -1,4 +1,4 @@
-"""What will happen to a request: a scenario, and the one grammar it is written in. Pure; knows no format and no socket.
+"""Scenario: the scripted outcome of a request, and the grammar of its directives. Pure.
 
 Directives are words, `name` or `name=value`, separated by `:`, `;` or spaces. They are read from three places, and
 where two of them disagree the first of this list wins:
@@ -22,7 +22,7 @@ Numbers     usage=PROMPT,COMPLETION[,CACHED[,REASONING[,CACHE_WRITE]]] · no-usa
 Manner      crlf · comments (SSE) · gzip (if accepted) · extra (unknown fields) · finish=REASON ·
             reasoning-field=reasoning_content|reasoning|content
 Jobs        pending=N looks before it is over (1 unless given) · job=how-it-ends, as in `request-moderated` ·
-            elsewhere=poll|result: that address is at somebody else's host
+            elsewhere=poll|result: that address is at another host
 Batches     batch=missing|twice|garbage|stray|expired: of this line's result · refused|running: of its whole job
 Bookkeeping tag=NAME: the name in the journal and of the counter behind times and p; the model name unless given
 """
@@ -71,7 +71,7 @@ MODELS = {
 """Every model there is, with the directives it stands for."""
 
 BARE = {"hang": "head", "cut": "middle", "reset": "middle", "end": "middle", "error": "body", "broken": "middle"}
-"""What a directive without `=` means, where that is not `true`."""
+"""Values of directives without `=`, where that is not `true`."""
 
 BIG_PIECE = 1024
 """Characters in a delta of an answer measured in kilobytes, where the scenario does not say."""
@@ -160,7 +160,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def fault(self) -> Fault | None:
-        """What breaks on the way, if anything does."""
+        """The fault on the way, if any."""
         return next((Fault(kind, point) for kind in FAULTS if (point := getattr(self, kind)) is not None), None)
 
     @property

@@ -1,6 +1,6 @@
 """Answers conversations, always the same way. Pure and format-neutral; knows no wire and no time.
 
-What is said, first match wins: the scenario's own text (`empty`, `kb`, `words`, `verbatim`); calls, when tool_choice
+The first match wins: the scenario's own text (`empty`, `kb`, `words`, `verbatim`); calls, when tool_choice
 demands them or the user's last message asks for them (calls.py says how); JSON, when a schema or instructions want it;
 `<tool> answered: <result>` after tool results; else `You said: <the last user message>` with its attachments counted.
 
@@ -13,7 +13,7 @@ pictures are asked for, those alone. `max_tokens` bounds reasoning, text and hid
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from math import ceil
@@ -21,7 +21,6 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.classifier import judge, rank, search_units_of
 from apps.sandbox.conversation import (
     Conversation,
     Finish,
@@ -37,6 +36,36 @@ from apps.sandbox.scenario import Scenario, split_directives
 from apps.sandbox.sound import spoken
 from apps.sandbox.tool_call_parser import Call, asked_calls, example_call, meant_calls, quotes_in
 from apps.sandbox.vectors import vector_of
+
+# A unit is a query over so many documents; one with more tokens counts as several.
+UNIT_DOCUMENTS = 100
+UNIT_TOKENS = 500
+FLAGGED, CLEAN = 0.9375, 0.0078125
+_WORD = re.compile(r"\w+")
+
+
+def relevance_of(document: str, query: str) -> float:
+    """Return the share of the query's words that a document has, in sixteenths."""
+    wanted = set(_WORD.findall(query.lower()))
+    return round(16 * len(wanted & set(_WORD.findall(document.lower()))) / max(len(wanted), 1)) / 16
+
+
+def rank(query: str, documents: Sequence[str], most: int | None) -> tuple[tuple[int, float], ...]:
+    """Return the places of the most relevant documents and how relevant they are, the first of equals first."""
+    scored = [(place, relevance_of(document, query)) for place, document in enumerate(documents)]
+    return tuple(sorted(scored, key=lambda one: -one[1])[:most])
+
+
+def search_units_of(tokens: Iterable[int]) -> int:
+    """Return the search units of documents with so many tokens each."""
+    return -(-sum(max(-(-count // UNIT_TOKENS), 1) for count in tokens) // UNIT_DOCUMENTS)
+
+
+def judge(text: str, categories: Iterable[str]) -> dict[str, float]:
+    """Return a score for each category: a high one for those that the text names."""
+    words = text.lower()
+    return {name: FLAGGED if name in words else CLEAN for name in categories}
+
 
 BYTES_PER_TOKEN = 4
 ATTACHMENT_TOKENS = 85
@@ -88,7 +117,7 @@ def _vectors(conversation: Conversation, scenario: Scenario, identity: str, leng
 def _ranking(conversation: Conversation, scenario: Scenario, identity: str) -> SandboxAnswer:
     """Return the documents in order; those that a scenario names by their `places`; of one that is `empty` none."""
     query, *documents = (turn.text for turn in conversation.turns)
-    ranking = rank(split_directives(query)[0], documents, conversation.most_ranked)
+    ranking = rank(split_directives(query)[0], documents, conversation.max_ranked)
     if scenario.places is not None:
         ranking = tuple((int(place), 0.5) for place in scenario.places.split(","))
     # The query is read with each document.
@@ -105,7 +134,7 @@ def _ranking(conversation: Conversation, scenario: Scenario, identity: str) -> S
 
 
 def _judgements(conversation: Conversation, scenario: Scenario, identity: str) -> SandboxAnswer:
-    """Return what is thought of all turns; of a scenario that is `empty` nothing."""
+    """Return the moderation of all turns; empty for an `empty` scenario."""
     turns = () if scenario.empty else conversation.turns
     return SandboxAnswer(
         identity,

@@ -1,7 +1,6 @@
 """Sockets: reads requests, carries out their steps, and notices when the client leaves. One greenlet a connection.
 
 Waiting is always waiting on the client's socket, so a departure ends a pause or a hang at once, not after it.
-Must never know what is said, only when and how much.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class SandboxConnection:
                 if not self._answer(request):
                     return
         except (OSError, SandboxClientGone):
-            return  # nobody is left to tell; the journal has been told where there was something to tell
+            return  # the client is gone, and the journal entry is complete
 
     def _next_request(self) -> SandboxRequest | None:
         reader = self._reader
@@ -175,7 +174,7 @@ class Sender:
             self._write(b"")
 
     def finish(self) -> None:
-        """Write what is left of a whole response."""
+        """Write the rest of a whole response."""
         if self._chunked:
             self._write(LAST_CHUNK)
         else:

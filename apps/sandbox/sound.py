@@ -1,6 +1,6 @@
 """Makes sound of texts and texts of sound, always the same way; neither can be listened to. Pure.
 
-A recording says what stands in it between `SAYS:` and a zero byte, in UTF-8; without that nobody speaks.
+A recording contains its text between `SAYS:` and a zero byte, in UTF-8; without that it is silent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def spoken(text: str) -> tuple[bytes, ...]:
 
 
 def heard_in(data: bytes) -> str:
-    """Return what is said in a recording."""
+    """Return the text of a recording."""
     _, _, rest = data.partition(_MARK)
     return rest.partition(_END)[0].decode("utf-8", "replace")
 

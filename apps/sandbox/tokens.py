@@ -1,7 +1,6 @@
 """Google's token endpoint, `POST /token`: a service account's statement for an access token.
 
-The signature is not looked at. An account whose name begins with `invalid` is refused. Must never know who asks what
-with a token.
+The signature is not looked at. An account whose name begins with `invalid` is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _SECONDS = 3_599
 
 
 def account_of(body: bytes) -> str | None:
-    """Return the account that a request speaks for; None where it makes no sense."""
+    """Return the account of a token request; None for an invalid request."""
     fields = parse_qs(body.decode("latin-1"))
     if fields.get("grant_type") != [GRANT]:
         return None

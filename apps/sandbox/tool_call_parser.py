@@ -1,12 +1,12 @@
-"""Which tools a user's words ask for, and with which arguments. Pure; knows no format and no scenario.
+"""Parses tool calls from a user's message: the tools and their arguments. Pure.
 
 First match wins:
 
     get_weather({"city": "Rome"})    written out: an object of arguments, or values in the order of the properties;
                                      each such call in the message is made
     call get_weather and get_time    by name; the arguments are examples
-    What is the weather in Rome?     by what the tool is about: every word of its name but the first, which says what
-                                     is done, is in the message (a name of one word never is meant)
+    Tell me the weather in Rome      by topic: the message contains every word of the tool's name but the first, which
+                                     is the verb (never for a name of one word)
 
 Texts in examples are what the message quotes, one after the other, while there are any.
 """
@@ -63,7 +63,7 @@ def _written_out(said: str, offered: dict[str, SandboxTool]) -> Iterator[Call]:
     end = 0
     for found in _WRITTEN_OUT.finditer(said):
         if found.start() < end or (tool := offered.get(found[1])) is None:
-            continue  # within the arguments of the call before, or nobody's name
+            continue  # within the arguments of the call before, or no tool's name
         values, end = _values_from(said, found.end())
         if values is None:
             continue

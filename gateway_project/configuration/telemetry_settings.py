@@ -1,6 +1,6 @@
 """Where traces and metrics go, if anywhere: OpenTelemetry's own variables (OTEL_*), as far as they are understood here.
 
-Off unless OTEL_EXPORTER_OTLP_ENDPOINT names a collector. Knows the variables. Must never show a header: it may hold a
+Off unless OTEL_EXPORTER_OTLP_ENDPOINT names a collector. A header is never shown: it may contain a
 credential.
 """
 
@@ -25,7 +25,7 @@ class TelemetrySettings:
     metrics: bool = False
     # Share of the requests without a `traceparent` of their own that are traced.
     sample: float = 1.0
-    # Whether spans hold what was said, of organizations that retain content.
+    # Whether spans contain messages, for organizations that retain content.
     content: bool = False
     # Seconds from one export of metrics to the next.
     metrics_every: float = 60.0

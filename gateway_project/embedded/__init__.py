@@ -1,7 +1,6 @@
 """The stores a fresh clone brings along: PostgreSQL and two Valkeys as child processes, on unix sockets only.
 
-Knows which stores the environment leaves to us, and how to run them for as long as a block of code. Must never know
-Django, nor what the stores keep.
+Starts the stores that the environment does not name, and runs them for as long as a block of code. No Django.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Stores:
     home: Path
     database_url: str
     redis_url: str
-    # Where what organizations grow is kept; the same as `redis_url` where the environment names that one alone.
+    # The store of data that grows with organizations; the same as `redis_url` if the environment names only that.
     cache_url: str
 
 
@@ -89,7 +88,7 @@ def throw_away() -> Iterator[Stores]:
         with running(home, durable=False) as stores:
             yield stores
     finally:
-        # What the home keeps elsewhere hangs on links.
+        # Folders of the home that lie elsewhere are links.
         for link in (*home.glob("*"), *home.glob("run/*")):
             if link.is_symlink():
                 shutil.rmtree(link.resolve(), ignore_errors=True)

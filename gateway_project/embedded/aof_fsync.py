@@ -1,7 +1,7 @@
 """fsync of Valkey's append-only file every second, by a program beside the server, which need not wait for it.
 
-Why not the server itself is in docs/adr/0078. Knows files. Must never import anything of the project: it is run as a
-script, for as long as the server, and small.
+docs/adr/0078 says why the server does not do it. It imports nothing of the project: it runs as a script for as long as
+the server, and must be small.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Child processes that end when their parent ends, even when it is killed (PR_SET_PDEATHSIG).
-
-Knows how a process is started, ended and recognized again. Must never know what the process does.
-"""
+"""Child processes that end when their parent ends, even when it is killed (PR_SET_PDEATHSIG)."""
 
 from __future__ import annotations
 
@@ -44,9 +41,9 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own; it gets `orphan_signal` when this process dies. Raises OSError.
 
-    What works in the `background` lets the others go first where they share a core. It inherits the `descriptors`.
+    A process in the `background` yields to the others on a shared core. It inherits the `descriptors`.
     Call it from the main thread: on Linux the leash hangs on the thread that made the child. Elsewhere there is no
-    leash, and whoever starts next ends what was left behind (`stop_leftover`).
+    leash, and the next start ends leftover processes (`stop_leftover`).
     """
     return subprocess.Popen(
         [os.fspath(word) for word in argv],

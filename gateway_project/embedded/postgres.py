@@ -1,7 +1,4 @@
-"""An embedded PostgreSQL: made on first start, reachable on a unix socket only, never run as root.
-
-Knows how a cluster is made, started and found again after a crash. Must never know what is kept in it.
-"""
+"""An embedded PostgreSQL: made on first start, reachable on a unix socket only, never run as root."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _SOCKET = ".s.PGSQL.5432"
 _DATABASE = "gateway"
 # Users that a machine may have for it; the first that there is.
 _OWN_USERS = ("model-gateway", "postgres")
-# What an acknowledged commit survives: the death of the server and of the machine, or nothing at all.
+# Settings under which an acknowledged commit survives the death of server and machine, and under which it may not.
 _DURABLE = ("fsync=on", "synchronous_commit=on")
 _THROW_AWAY = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0")
 
@@ -82,7 +79,7 @@ class Postgres:
             env=_environment(),
             user=self._user,
             orphan_signal=self.stop_signal,
-            # Whoever asks a model for something asks it for nothing.
+            # A model request makes no query.
             background=True,
         )
 
@@ -98,7 +95,7 @@ class Postgres:
         return self.data / "postmaster.pid"
 
     def _make_cluster(self) -> None:
-        """Make the cluster with its one database; a half-made one never stands in the cluster's place."""
+        """Make the cluster with its one database; an incomplete one never gets the cluster's name."""
         draft = self.data.with_name(f"{self.data.name}.new")
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=0o700)
@@ -168,7 +165,7 @@ def _user_for(data: Path) -> SystemUser | None:
 
 
 def _least_shared() -> pwd.struct_passwd:
-    """Return the user whom the fewest others are: `nobody` is anybody's. Raises KeyError when there is none."""
+    """Return the least shared user: many services run as the last one. Raises KeyError if there is none."""
     for name in _OWN_USERS:
         with suppress(KeyError):
             return pwd.getpwnam(name)

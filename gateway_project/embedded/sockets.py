@@ -1,7 +1,4 @@
-"""Unix socket paths of the embedded stores: there is room for about a hundred bytes.
-
-Knows the limits of socket paths. Must never know which store listens.
-"""
+"""Unix socket paths of the embedded stores: there is room for about a hundred bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ def socket_folder(preferred: Path, socket_name: str, link: Path, owner: SystemUs
 
 
 def _is_private(folder: Path, uid: int) -> bool:
-    """Is it a true folder of that user that nobody else may enter? Anyone may make names in a temporary folder."""
+    """Return whether it is a real folder that only that user may enter: others can create names in a temporary one."""
     try:
         found = folder.lstat()
     except OSError:

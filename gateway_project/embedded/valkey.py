@@ -1,7 +1,4 @@
-"""An embedded Valkey: reachable on a unix socket only; an acknowledged write survives the death of any process.
-
-Knows how the server is started and found again after a crash. Must never know what is kept in it.
-"""
+"""An embedded Valkey: reachable on a unix socket only; an acknowledged write survives the death of any process."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from gateway_project.embedded.sockets import socket_folder
 
 # Bytes that organizations may keep in the cache, unless CACHE_BYTES says otherwise.
 DEFAULT_CACHE_BYTES: Final = 512 * 1024 * 1024
-# When what was written is on the disk, by the words of VALKEY_SYNC, and Valkey's own word for its part in it. Never
+# Valkey's `appendfsync` by the value of VALKEY_SYNC: when written data reaches the disk. Never
 # `everysec`: then a write may be acknowledged before it has left the process.
 _SYNC = {"second": "no", "always": "always"}
 _APPENDED = "appendonlydir"
@@ -82,7 +79,7 @@ class Valkey:
 
     @property
     def flusher(self) -> Flusher | None:
-        """What has to run beside the server for its data to get to the disk, if anything."""
+        """The process beside the server that writes its data to the disk, if one is needed."""
         return Flusher(self.data / _APPENDED) if self._durable and self._sync == "second" else None
 
     def answers(self) -> bool:
@@ -116,7 +113,7 @@ class CacheValkey(Valkey):
 
 
 def _cache_memory() -> int:
-    """Return the bytes that the cache's server may use: what is counted, and what its allocator takes beside it.
+    """Return the bytes that the cache's server may use: the counted data, and its allocator's overhead.
 
     Raises StoreError.
     """

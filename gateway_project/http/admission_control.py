@@ -63,17 +63,17 @@ class AdmissionControl:
     def __init__(
         self,
         most: int,
-        longest_wait: float,
+        max_wait: float,
         clock: Callable[[], float] = time.monotonic,
         hub: Any = None,
     ) -> None:
-        """Let `most` requests be worked on or wait, each no longer than `longest_wait` seconds.
+        """Let `most` requests be worked on or wait, each no longer than `max_wait` seconds.
 
         `hub` is whose loop it is (gevent's, unless given): requests that wait switch to it.
         """
         self.in_progress = 0
         self._most = most
-        self._longest_wait = longest_wait
+        self._max_wait = max_wait
         self._clock = clock
         self._queue: FairQueue[_Waiting] = FairQueue()
         self._hub: Any = hub or gevent.get_hub()
@@ -111,7 +111,7 @@ class AdmissionControl:
         if not full:
             standing = self._clock() - self._waiting_since > _STANDING_AFTER
             share = _STANDING_SHARE if standing else _BURST_SHARE
-            full = ahead > _ALWAYS_LET_IN and ahead > self._rate * self._longest_wait * share
+            full = ahead > _ALWAYS_LET_IN and ahead > self._rate * self._max_wait * share
         return self._seconds_for(ahead) if full else 0
 
     def note(self, client: Hashable) -> None:
@@ -174,7 +174,7 @@ class AdmissionControl:
                 continue
             # It was expected to be started in time; a worker that stood still may find it is not.
             taken += 1
-            one.late = now - one.since > self._longest_wait
+            one.late = now - one.since > self._max_wait
             self._started += not one.late
             one.greenlet.switch()
         self._measure(now)

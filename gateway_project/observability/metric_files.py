@@ -2,8 +2,7 @@
 
 The library maps files with holes into memory. Where the disk is full, to write to a hole is not an error that could be
 handled: the kernel kills the process. Here files have all their blocks before they are mapped; a process that cannot
-have them counts in memory of its own, and what it counts is not told. Knows the library's files. Must never know what
-is counted.
+have them counts in memory of its own, and its counts are not reported.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        # Somebody else's: it is there.
+        # Another user's process: it exists.
         pass
     return True
 
@@ -45,7 +44,7 @@ class PreallocatedMetricFile(mmap_dict.MmapedDict):
     """The library's mapped file, without holes."""
 
     def __init__(self, filename: str, read_mode: bool = False) -> None:
-        # Of keys that there was no room for.
+        # Values of keys without room.
         self._elsewhere: dict[str, tuple[float, float]] = {}
         self._hidden = -1
         if not read_mode and hasattr(os, "posix_fallocate"):

@@ -1,7 +1,6 @@
 """OTLP metrics: what Prometheus would read, of all processes of this folder of metrics, sent to a collector instead.
 
-One process of each folder sends, whichever holds its lock: counts are sums over all of them already. Knows both models
-of metrics. Must never count anything itself.
+One process of each folder sends, whichever holds its lock: counts are sums over all of them already.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _NAMES = {
     "gen_ai_client_token_usage": ("gen_ai.client.token.usage", "{token}"),
 }
 
-# Numbers of a metric's fields, and what a count says of itself: that it goes up, from its beginning on.
+# Numbers of a metric's fields, and the flags of a count: cumulative and monotonic.
 _GAUGE, _SUM, _HISTOGRAM = 5, 7, 9
 _CUMULATIVE, _MONOTONIC = wire.integer(2, 2), wire.integer(3, 1)
 
@@ -48,7 +47,7 @@ def begin() -> None:
 
 def _run(began: int) -> None:
     session, lock = requests.Session(), None
-    # Of proxies and .netrc nobody has said anything.
+    # Proxies and .netrc are not configuration of the gateway.
     session.trust_env = False
     while True:
         time.sleep(settings.TELEMETRY.metrics_every)

@@ -1,6 +1,6 @@
 """Metrics of scheduled tasks, kept in Redis where every process can read them.
 
-Knows runs, failures, time and the last success of each task. Must never know what a task does, nor fail one.
+For each task: runs, failures, time and the last success. A failing metric never fails a task.
 """
 
 from __future__ import annotations

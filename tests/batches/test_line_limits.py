@@ -87,7 +87,7 @@ def test_a_line_that_providers_turn_away_waits_longer_each_time_and_fails_at_las
     keeper: Caller, openai: OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("apps.gateway.upstream.failover.backoff", lambda *_: 0)
-    monkeypatch.setattr("apps.batches.line_runs.MOST_TURNED_AWAY", 1)
+    monkeypatch.setattr("apps.batches.line_runs.MAX_TURNED_AWAY", 1)
     made = create(openai, [line("a", "[[sandbox status=429]]")])
     work_all()
     waiting = BatchLine.objects.get()

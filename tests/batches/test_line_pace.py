@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from apps.batches.line_pace import LinePace
+from apps.batches.line_runs import LinePace
 
 
 def test_a_key_is_slowed_by_refusals_and_quickens_with_answers() -> None:

@@ -94,7 +94,7 @@ def test_a_line_that_takes_its_workers_down_is_given_up(openai: OpenAI) -> None:
     made = create(openai, [line("a")])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LineJob, "answer", die)
-        for _ in range(line_leases.MOST_ATTEMPTS):
+        for _ in range(line_leases.MAX_ATTEMPTS):
             with pytest.raises(GreenletExit):
                 work(30)
             become_another_worker()

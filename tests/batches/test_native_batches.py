@@ -169,7 +169,7 @@ def test_lines_of_other_endpoints_and_models_run_beside_those_that_are_handed_ov
 def test_a_job_takes_no_more_than_its_bound_and_lines_of_one_model(
     openai: OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parked_lines, "MOST_LINES", 2)
+    monkeypatch.setattr(parked_lines, "MAX_JOB_LINES", 2)
     create(openai, [asked(OPENAI, name) for name in "abc"] + [asked(ANTHROPIC, "d")])
     work_all()
     assert sorted(NativeJob.objects.values_list("format", "lines")) == [("anthropic", 1), ("openai", 1), ("openai", 2)]

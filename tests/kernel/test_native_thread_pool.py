@@ -16,7 +16,7 @@ from gateway_project.configuration.data_directory import PROJECT
 ENDING = """
 from gevent import monkey; monkey.patch_all()
 import os, signal, sys, gevent, re2
-from apps.kernel import native_thread_pool
+from apps.kernel.concurrency import native_thread_pool
 native_thread_pool.END_PATIENCE = {patience}
 pattern, text, begun = re2.compile(rb"(x+x+)+y"), b"xa" * 2_000_000, []
 def match():

@@ -76,7 +76,7 @@ def test_a_stream_whose_events_are_no_longer_kept_is_refused(openai: OpenAI) -> 
 
 
 def test_a_stream_too_long_to_be_kept_ends_with_its_last_event(openai: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_log, "MOST_BYTES", 500)
+    monkeypatch.setattr(event_log, "MAX_BYTES", 500)
     events = list(openai.responses.create(model=MODEL, input="hello", background=True, stream=True))
     assert [event.type for event in events] == ["response.completed"]
     assert events[0].response.output_text == "You said: hello"
@@ -139,7 +139,7 @@ def test_a_response_that_has_ended_is_not_cancelled_and_one_in_the_foreground_ne
 
 def test_a_run_beyond_what_a_worker_takes_waits_for_room(openai: OpenAI) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(background, "MOST_RUNS", 0)
+        patch.setattr(background, "MAX_RUNS", 0)
         made = openai.responses.create(model=MODEL, input="hello", background=True)
         assert background.take_over() == 0
         assert openai.responses.retrieve(made.id).status == "queued"
@@ -166,7 +166,7 @@ def test_counting_tokens_counts_what_came_before_and_begins_nothing(openai: Open
 
 def test_a_stream_of_a_response_that_is_deleted_ends_without_a_last_event(openai: OpenAI) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(background, "MOST_RUNS", 0)
+        patch.setattr(background, "MAX_RUNS", 0)
         stream = openai.responses.create(model=MODEL, input="hello", background=True, stream=True)
         first = next(stream)
         openai.responses.delete(first.response.id)

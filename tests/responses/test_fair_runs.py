@@ -21,7 +21,7 @@ MODEL = "sandbox/echo"
 def queue(client: OpenAI, count: int) -> list[str]:
     """Create background responses that wait for a worker; return their ids."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(background, "MOST_RUNS", 0)
+        patch.setattr(background, "MAX_RUNS", 0)
         return [client.responses.create(model=MODEL, input="hello", background=True).id for _ in range(count)]
 
 

@@ -105,7 +105,7 @@ def test_a_stream_goes_on_from_a_lost_worker_to_the_next(openai: OpenAI) -> None
 
 def test_a_response_that_takes_its_workers_down_is_given_up(openai: OpenAI) -> None:
     response_id = begin_and_die(openai, at_event=1)
-    for _ in range(run_leases.MOST_ATTEMPTS - 1):
+    for _ in range(run_leases.MAX_ATTEMPTS - 1):
         become_another_worker()
         with a_worker_dies(0), pytest.raises(GreenletExit):
             background.take_over()

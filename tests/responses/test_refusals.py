@@ -66,7 +66,7 @@ def test_a_chain_is_bounded_in_length_and_bytes(openai: OpenAI, monkeypatch: pyt
     with override_settings(BODY_LIMIT=2_000), pytest.raises(sdk.APIStatusError) as large:
         openai.responses.create(model=MODEL, input="hello", previous_response_id=previous)
     assert (large.value.status_code, large.value.param) == (413, "previous_response_id")
-    monkeypatch.setattr(history, "LONGEST_CHAIN", 3)
+    monkeypatch.setattr(history, "MAX_CHAIN_LENGTH", 3)
     with pytest.raises(sdk.BadRequestError) as long:
         openai.responses.create(model=MODEL, input="hello", previous_response_id=previous)
     assert (long.value.code, long.value.param) == ("chain_too_long", "previous_response_id")
@@ -121,7 +121,7 @@ def test_a_conversation_is_bounded_in_items_and_bytes(openai: OpenAI, monkeypatc
     conversation = openai.conversations.create(items=said)
     with override_settings(BODY_LIMIT=1_500), pytest.raises(sdk.APIStatusError) as large:
         openai.responses.create(model=MODEL, input="hello", conversation=conversation.id)
-    monkeypatch.setattr(history, "MOST_ITEMS", 2)
+    monkeypatch.setattr(history, "MAX_ITEMS", 2)
     with pytest.raises(sdk.APIStatusError) as many:
         openai.responses.create(model=MODEL, input="hello", conversation=conversation.id)
     for refused in (large, many):

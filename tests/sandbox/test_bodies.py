@@ -108,7 +108,7 @@ def test_fields_that_nobody_knows(upstream: Upstream, stream: bool) -> None:
     response = upstream.chat("hello [[sandbox extra]]", stream=stream)
     texts = [event.removeprefix("data: ") for event in response.text.split("\n\n") if event and "[DONE]" not in event]
     assert len(texts) == (5 if stream else 1)
-    assert all(json.loads(text)["x_sandbox"] == {"note": "a field that nobody knows"} for text in texts)
+    assert all(json.loads(text)["x_sandbox"] == {"note": "an unknown field"} for text in texts)
 
 
 def test_nothing_is_said(upstream: Upstream) -> None:

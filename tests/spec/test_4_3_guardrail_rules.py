@@ -163,7 +163,7 @@ class TestAdding:
         self, adam: Caller, acme: Organization, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A rule that is switched off counts: it may be switched on."""
-        monkeypatch.setattr(blocked_terms, "MOST_CHARACTERS", 100)
+        monkeypatch.setattr(blocked_terms, "MAX_CHARACTERS", 100)
         large = {"terms": ["f" * 60], "matchType": "contains"}
         small = add(adam, acme, type="blocked_terms", config={"terms": ["small"]}).json()
         assert add(adam, acme, type="blocked_terms", config=large, enabled=False).status_code == 200

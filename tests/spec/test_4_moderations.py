@@ -15,8 +15,8 @@ from apps.gateway.access import policy
 from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Project
-from apps.sandbox.classifier import CLEAN, FLAGGED
 from apps.sandbox.formats.moderations import MISTRAL_CATEGORIES, OPENAI_CATEGORIES
+from apps.sandbox.scripted_reply import CLEAN, FLAGGED
 from tests.spec.test_4_rerank import bill_of
 from tests.support.guardrails_in_force import forbid, guard
 from tests.support.sandbox_providers import add_provider as add_provider

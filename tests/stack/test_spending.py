@@ -131,14 +131,14 @@ def test_four_hundred_at_once_that_count_unseen_do_not_pass_five_cents(product: 
 
 LONG = """
 from apps.catalog.models import ModelProvider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 prices = {"input": "0.15", "output": "0.4"}
 ModelProvider.objects.filter(model_id="json").update(prices=prices, max_output=65536, context_length=200000)
 generation.bump(generation.CATALOG)
 """
 DEAR = """
 from apps.catalog.models import ModelProvider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 prices = {"input": "15", "output": "75"}
 ModelProvider.objects.filter(model_id="tools").update(prices=prices, max_output=131072, context_length=200000)
 generation.bump(generation.CATALOG)

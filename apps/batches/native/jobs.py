@@ -1,8 +1,7 @@
 """Native jobs: gathered, handed to a provider's batch API, looked at until they have ended, and fetched.
 
-What a job waits for stands in its row; whoever looks at it keeps others away until its lease ends. That it is on its
-way is written before it is sent: where nobody wrote that it arrived, it is looked for there before it is sent again.
-Knows the order. Must never know a format.
+A job's row is its state; the worker that polls it holds a lease on it. "Submitting" is written before the job is sent:
+if its arrival was not recorded, the provider is searched for it before it is sent again.
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ from gevent.monkey import is_module_patched
 from apps.batches.models import BatchLine, BatchStatus, LineOutcome, NativeJob, NativeJobStatus, NativeState
 from apps.batches.native import parked_lines
 from apps.batches.native.formats import JobState, NativeFormat, NativeLine, NotSure, SentJob, format_of
-from apps.batches.native.job_credential import NoCredential, api_of, is_key_revoked
-from apps.batches.native.parked_lines import MOST_BYTES, MOST_LINES, NativeAnswer
-from apps.batches.native.provider_api import LONGEST_CALL, ProviderApi
+from apps.batches.native.parked_lines import MAX_JOB_BYTES, MAX_JOB_LINES, NativeAnswer
+from apps.batches.native.provider_api import MAX_CALL_SECONDS, NoCredential, ProviderApi, api_of, is_key_revoked
 from apps.gateway.failures import UpstreamFailure
 from apps.kernel.concurrency.fair_turns import FairTurns
 from apps.kernel.errors import Overloaded, is_final
@@ -37,22 +35,22 @@ from apps.kernel.secrets.encryption import UnreadableSecretError
 
 log = structlog.get_logger(__name__)
 
-# How long a job that somebody looks at is kept from others: longer than the two calls that sending takes.
-LEASE: Final = timedelta(seconds=2 * LONGEST_CALL + 60)
+# Lease on a job that a worker polls: longer than the two calls of sending it.
+LEASE: Final = timedelta(seconds=2 * MAX_CALL_SECONDS + 60)
 # Between two looks at one that is gathered, and that runs: at first, and at most.
 GATHERING, FIRST_LOOK, LATEST_LOOK = timedelta(seconds=1), timedelta(seconds=10), timedelta(minutes=5)
 # After which a job that may have been sent is listed by its provider.
 _LISTED: Final = timedelta(seconds=60)
-# It is sent after so long, though lines of its batch are still to be looked at.
-LONGEST_GATHERING: Final = timedelta(minutes=15)
-# Looks in vain after which its lines are run as others are; over a day, as they are ever farther apart.
-MOST_FAILURES: Final = 300
+# After this it is sent, even if lines of its batch have not been tried yet.
+MAX_GATHERING: Final = timedelta(minutes=15)
+# Failed polls after which its lines run as usual; more than a day, as the pauses grow.
+MAX_FAILURES: Final = 300
 # And so many where the provider refuses to show it.
-MOST_REFUSALS: Final = 10
-# Answers that are stored by one transaction, and jobs that one process looks at together.
+MAX_REFUSALS: Final = 10
+# Answers stored by one transaction, and jobs polled by one process at once.
 _TOGETHER: Final = 100
 _AT_ONCE: Final = 4
-# Of these, those of one organization: a crowd of one tenant's leaves room for another's.
+# Jobs of one organization among these: one tenant's many jobs leave room for another's.
 _AT_ONCE_OF_ONE: Final = 3
 # Characters of a failure that are logged.
 _WORDS: Final = 200
@@ -106,7 +104,7 @@ def _look_at(job: NativeJob) -> None:
         log.warning("batches.native_without_credential", job=str(job.pk), provider=job.provider_id)
         _end(job)
     except (DatabaseError, Overloaded) as error:
-        # Its lease ends, and somebody looks again.
+        # Its lease ends, and a worker polls again.
         log.warning("batches.native_not_stored", job=str(job.pk), error=type(error).__name__)
     except Exception as error:
         log.exception("batches.native_failed", job=str(job.pk))
@@ -148,15 +146,15 @@ def _advance(job: NativeJob) -> None:
 
 
 def _is_over(job: NativeJob) -> bool:
-    """Return whether nobody wants the answers any more: the batch was cancelled, or its window has ended."""
+    """Return whether the answers are no longer wanted: the batch was cancelled, or its window has ended."""
     return job.batch.status != BatchStatus.IN_PROGRESS or job.batch.expires_at <= timezone.now()
 
 
 def _is_gathered(job: NativeJob) -> bool:
     """Return whether no line will come any more, or has to be waited for."""
-    if job.lines >= MOST_LINES or job.size > MOST_BYTES - MOST_BYTES // 16:
+    if job.lines >= MAX_JOB_LINES or job.size > MAX_JOB_BYTES - MAX_JOB_BYTES // 16:
         return True
-    if timezone.now() - job.created_at > LONGEST_GATHERING:
+    if timezone.now() - job.created_at > MAX_GATHERING:
         return True
     others = BatchLine.objects.filter(batch=job.batch, outcome=LineOutcome.OPEN, native_state=NativeState.NONE)
     return not database.read(others.exists)
@@ -205,7 +203,7 @@ def _fetch(job: NativeJob, api: ProviderApi, form: NativeFormat, state: JobState
     for path in state.results:
         answers = _own(job, form.read_answers(api.lines(path)))
         for together in iter(partial(lambda rest: list(islice(rest, _TOGETHER)), answers), []):
-            # Of those that come twice the first counts.
+            # If an answer comes twice, the first counts.
             first = dict(reversed(together))
             answered += database.write(partial(parked_lines.store_answers, job, first))
     log.info("batches.native_answered", job=str(job.pk), lines=job.lines, answered=answered)
@@ -218,10 +216,10 @@ def _fetch(job: NativeJob, api: ProviderApi, form: NativeFormat, state: JobState
 
 
 def _own(job: NativeJob, answers: Iterator[tuple[str, NativeAnswer]]) -> Iterator[tuple[int, NativeAnswer]]:
-    """Yield the answers to lines of a job, by position; of what is not its own nothing."""
+    """Yield the answers to lines of a job, by position; answers to other jobs' lines are left out."""
     for custom_id, answer in answers:
         marker, _, position = custom_id.partition("_")
-        if marker == job.pk.hex and position.isdecimal() and len(position) <= len(str(MOST_LINES)):
+        if marker == job.pk.hex and position.isdecimal() and len(position) <= len(str(MAX_JOB_LINES)):
             yield int(position), answer
 
 
@@ -254,16 +252,26 @@ def _wait(job: NativeJob, pause: timedelta) -> None:
 
 
 def _end(job: NativeJob) -> None:
-    """Put back what was not answered, and end the job."""
+    """Put back the lines without an answer, a piece in each transaction, and end the job with the last."""
+    lines, has_ended = 0, False
+    while not has_ended:
+        put_back, has_ended = database.write(partial(_put_back_some, job))
+        lines += put_back
+    if lines:
+        log.info("batches.native_put_back", job=str(job.pk), lines=lines)
 
-    try:
-        # It may be of many lines, and nobody waits for it.
-        with transaction.atomic():
-            NativeJob.objects.filter(pk=job.pk).update(status=NativeJobStatus.ENDED)
-            if put_back := parked_lines.put_back(job):
-                log.info("batches.native_put_back", job=str(job.pk), lines=put_back)
-    finally:
-        database.release_connection()
+
+def _put_back_some(job: NativeJob) -> tuple[int, bool]:
+    """Put back a piece of a job's lines; return how many, and whether the job has ended."""
+    with transaction.atomic():
+        # No line is parked in the job meanwhile.
+        row = NativeJob.objects.select_for_update().get(pk=job.pk)
+        put_back = parked_lines.put_back_some(row)
+        has_ended = put_back < parked_lines.MAX_TOGETHER
+        if has_ended:
+            row.status = NativeJobStatus.ENDED
+            row.save(update_fields=["status"])
+    return put_back, has_ended
 
 
 def _note_failure(job: NativeJob, failure: Exception) -> None:
@@ -271,7 +279,7 @@ def _note_failure(job: NativeJob, failure: Exception) -> None:
     log.warning("batches.native_not_seen", job=str(job.pk), failures=job.failures, error=str(failure)[:_WORDS])
     try:
         is_closed = isinstance(failure, UpstreamFailure) and is_final(failure.status or 0)
-        if job.failures > (MOST_REFUSALS if is_closed else MOST_FAILURES):
+        if job.failures > (MAX_REFUSALS if is_closed else MAX_FAILURES):
             _end(job)
         else:
             pause = min(FIRST_LOOK * 1.5 ** min(job.failures, 20), LATEST_LOOK)

@@ -1,7 +1,6 @@
 """Parked lines: handed over to a provider's batch API under a hold, answered later, or put back to be run as others.
 
-A line is parked, with what it may cost at most held in the ledger, in one transaction; it is answered once, whatever
-comes twice. Knows rows and holds. Must never know a provider's format.
+One transaction parks a line and holds its maximum cost in the ledger; an answer that comes twice counts once.
 """
 
 from __future__ import annotations
@@ -35,16 +34,18 @@ from apps.responses.encrypted_json import decrypt_bytes, encrypt_bytes
 
 # Lines of a job, and bytes of its requests: OpenAI takes 50,000 lines and 200 MB, Anthropic 100,000 and 256 MB. It is
 # sent from memory, and so kept smaller.
-MOST_LINES: Final = 50_000
-MOST_BYTES: Final = 32 * 1024 * 1024
-# A parked line is claimed by nobody, and its batch not expired under it, before its job has ended.
+MAX_JOB_LINES: Final = 50_000
+MAX_JOB_BYTES: Final = 32 * 1024 * 1024
+# Lines put back, or holds released, by one transaction.
+MAX_TOGETHER: Final = 200
+# No worker claims a parked line, and its batch does not expire, before its job has ended.
 _FAR: Final = timedelta(days=30)
-# No line is held for longer: its batch's window is a day, and its provider's as long.
-_LONGEST_HOLD: Final = timedelta(days=4)
+# No hold lasts longer: a batch's window is a day, and its provider's as long.
+_MAX_HOLD: Final = timedelta(days=4)
 
 
 class NativeRequest(msgspec.Struct, frozen=True):
-    """What a parked line asks its provider, and the note that its admission left; then the answer, as HTTP has it."""
+    """The request of a parked line to its provider, with the note of its admission; then the HTTP answer."""
 
     asked: HandedOver
     note: str
@@ -53,7 +54,7 @@ class NativeRequest(msgspec.Struct, frozen=True):
 
 
 class NativeAnswer(msgspec.Struct, frozen=True):
-    """What a provider answered to a line: a status of HTTP and a body."""
+    """A provider's answer to a line: an HTTP status and a body."""
 
     status: int
     body: bytes
@@ -107,19 +108,19 @@ def _gathering_job(batch: Batch, asked: HandedOver) -> NativeJob:
         "is_own_key": asked.is_own_key,
         "status": NativeJobStatus.GATHERING,
     }
-    rows = NativeJob.objects.select_for_update().filter(**group, lines__lt=MOST_LINES)
-    job = rows.filter(size__lte=MOST_BYTES - len(asked.body)).order_by("created_at").first()
+    rows = NativeJob.objects.select_for_update().filter(**group, lines__lt=MAX_JOB_LINES)
+    job = rows.filter(size__lte=MAX_JOB_BYTES - len(asked.body)).order_by("created_at").first()
     return job or NativeJob.objects.create(**group, created_at=Now(), next_look_at=Now())
 
 
 def request_of(line: BatchLine) -> NativeRequest:
-    """Return what a parked line asks its provider. Raises UnreadableSecretError."""
+    """Return the request of a parked line to its provider. Raises UnreadableSecretError."""
     data = decrypt_bytes(line.sealed_native, line.batch.project_id, _place(line))
     return msgspec.json.decode(data, type=NativeRequest)
 
 
 def find_answered(line: BatchLine) -> NativeRequest | None:
-    """Return what a provider's batch API answered to a line, with what it was asked; None where none did.
+    """Return a line's request and its answer from a provider's batch API; None without an answer.
 
     Raises UnreadableSecretError.
     """
@@ -127,7 +128,7 @@ def find_answered(line: BatchLine) -> NativeRequest | None:
 
 
 def store_answers(job: NativeJob, answers: Mapping[int, NativeAnswer]) -> int:
-    """Keep what lines of a job were answered, by position; return to how many that was news. Raises DatabaseError."""
+    """Store answers to lines of a job, by position; return how many were new. Raises DatabaseError."""
     kept_lines = list[BatchLine]()
     with transaction.atomic():
         rows = BatchLine.objects.select_for_update(of=("self",)).select_related("batch")
@@ -136,7 +137,7 @@ def store_answers(job: NativeJob, answers: Mapping[int, NativeAnswer]) -> int:
             try:
                 asked, answer = request_of(line), answers[line.position]
             except UnreadableSecretError:
-                # Encrypted with a key that is gone: put back with what was not answered, it says so.
+                # Encrypted with a key that is gone: put back with the unanswered lines, it gets an error that says so.
                 continue
             kept = msgspec.structs.replace(
                 asked,
@@ -150,12 +151,14 @@ def store_answers(job: NativeJob, answers: Mapping[int, NativeAnswer]) -> int:
     return len(kept_lines)
 
 
-def put_back(job: NativeJob) -> int:
-    """Have the lines of a job that were not answered run as others are, and give back what was held for them; return
-    how many. Raises DatabaseError."""
+def put_back_some(job: NativeJob) -> int:
+    """Return a piece of a job's unanswered lines to the usual way, and release their holds; return how many.
+
+    Raises DatabaseError.
+    """
     with transaction.atomic():
         rows = BatchLine.objects.select_for_update().filter(native_job=job, native_state=NativeState.PARKED)
-        held = dict(rows.values_list("pk", "log_id"))
+        held = dict(rows.order_by("position").values_list("pk", "log_id")[:MAX_TOGETHER])
         BatchLine.objects.filter(pk__in=held).update(
             native_state=NativeState.DECLINED, sealed_native="", lease_until=Now(), log_id=None
         )
@@ -164,17 +167,18 @@ def put_back(job: NativeJob) -> int:
 
 
 def give_back(references: Iterable[UUID]) -> None:
-    """Give back what is held for lines, by the ids of their records, when the caller's transaction commits."""
+    """Release the holds of lines, by the ids of their records, when the caller's transaction commits."""
     changed = ledger.give_back(list(references))
     transaction.on_commit(partial(balances.publish, changed))
 
 
 def give_back_forgotten(now: datetime) -> int:
-    """Give back what is held for lines that went with their batch; return for how many. Raises DatabaseError."""
+    """Release the holds of lines that were removed with their batch; return how many. Raises DatabaseError."""
     first = UUID(int=int((now - _FAR).timestamp() * 1000) << 80)
-    forgotten = ledger.find_forgotten_holds(first, now - _LONGEST_HOLD)
-    with transaction.atomic():
-        give_back(forgotten)
+    forgotten = ledger.find_forgotten_holds(first, now - _MAX_HOLD)
+    for start in range(0, len(forgotten), MAX_TOGETHER):
+        with transaction.atomic():
+            give_back(forgotten[start : start + MAX_TOGETHER])
     return len(forgotten)
 
 

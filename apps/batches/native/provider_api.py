@@ -1,11 +1,12 @@
 """Provider's batch API over HTTP: JSON, uploads, and lines of results that are read as they come, within bounds.
 
-Every call is made once, over a connection of its own. Knows addresses and the credential. Must never know a format, nor
-log what is sent.
+Every call is made once, over a connection of its own, with the credential that the job was handed over with: only the
+account that created a job can see it. Request bodies are never logged.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
@@ -13,23 +14,30 @@ from typing import Any, Final, NoReturn
 import msgspec
 import structlog
 
+from apps.batches.models import NativeJob
+from apps.catalog import catalog_cache
 from apps.catalog.offers import CatalogProvider
-from apps.gateway.access.credentials import Credential
-from apps.gateway.access.schemes import SignableRequest, authorize, collect_secrets, fill_base_url
+from apps.gateway.access.credentials import API_KEYS, CREDITS, Credential
+from apps.gateway.access.policy import OwnCredential, find_policy, token_of_key
+from apps.gateway.access.schemes import SignableRequest, authorize, collect_secrets, fill_base_url, service_secrets
 from apps.gateway.failures import UpstreamFailure, error_type_for_status
 from apps.gateway.retry_after import retry_after_of
 from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
 from apps.gateway.upstream.timeouts import default_timeouts
+from apps.kernel.errors import ApiError
+from apps.kernel.postgres import database
+from apps.kernel.secrets.encryption import UnreadableSecretError
+from apps.keys.models import ProviderKey
 
 log = structlog.get_logger(__name__)
 
-# Seconds that one call may take: less than a job's lease, so that nobody takes a job over in the middle of one.
-LONGEST_CALL: Final = 120.0
+# Timeout of one call in seconds: less than a job's lease, so that no other worker takes over during a call.
+MAX_CALL_SECONDS: Final = 120.0
 # Bytes of an answer that is not results, of a refusal's words, and of one line of results.
 _ANSWER: Final = 4 * 1024 * 1024
 _WORDS: Final = 300
-_LONGEST_LINE: Final = 40 * 1024 * 1024
+_MAX_LINE_BYTES: Final = 40 * 1024 * 1024
 
 
 class ProviderApi:
@@ -46,7 +54,7 @@ class ProviderApi:
         return ProviderApi(self._provider, self._credential, headers, self._beside)
 
     def beside(self, folder: str) -> ProviderApi:
-        """Return what stands in a folder beside the API's address: for `https://a/v1` that is `https://a/folder/v1`."""
+        """Return the API in a folder beside the API's address: for `https://a/v1` that is `https://a/folder/v1`."""
         return ProviderApi(self._provider, self._credential, self._headers, folder)
 
     def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
@@ -76,7 +84,7 @@ class ProviderApi:
                     rest.clear()
                     is_skipping = False
                 rest += last
-                if len(rest) > _LONGEST_LINE:
+                if len(rest) > _MAX_LINE_BYTES:
                     rest.clear()
                     is_skipping = True
             if rest and not is_skipping:
@@ -134,4 +142,42 @@ def _refuse(response: UpstreamResponse) -> NoReturn:
 
 
 def _timeouts() -> Timeouts:
-    return msgspec.structs.replace(default_timeouts(), total=LONGEST_CALL)
+    return msgspec.structs.replace(default_timeouts(), total=MAX_CALL_SECONDS)
+
+
+class NoCredential(Exception):
+    """The credential of a job, or its provider, is gone."""
+
+
+def api_of(job: NativeJob) -> ProviderApi:
+    """Return the batch API that a job is at. Raises NoCredential, DatabaseError."""
+    provider = catalog_cache.current().providers.get(job.provider_id)
+    if provider is None:
+        raise NoCredential
+    if not job.is_own_key:
+        secrets = service_secrets(provider.auth, provider.api_key_env, os.environ)
+        named = {f"{provider.id}#{number}": secret for number, secret in enumerate(secrets, start=1)}
+        if job.credential not in named:
+            raise NoCredential
+        return ProviderApi(provider, Credential(CREDITS, service_secret=named[job.credential], label=job.credential))
+    rows = ProviderKey.objects.filter(pk=job.credential, organization_id=job.batch.organization_id)
+    row = database.read(rows.filter(status=ProviderKey.Status.ACTIVE).first)
+    if row is None:
+        raise NoCredential
+    token, owner = bytes(row.encrypted_token), row.organization_id
+    own = OwnCredential(row.id, row.provider, row.provider_name, row.base_url, token, owner)
+    credential = Credential(API_KEYS, own=own)
+    try:
+        credential.secret()
+    except UnreadableSecretError:
+        raise NoCredential from None
+    return ProviderApi(provider, credential)
+
+
+def is_key_revoked(job: NativeJob) -> bool:
+    """Return whether the API key of a job's batch is refused by now."""
+    try:
+        find_policy(token_of_key(job.batch.api_key_id))
+    except ApiError as error:
+        return error.status in {401, 403, 410}
+    return False

@@ -1,7 +1,7 @@
-"""Refused answers: a provider has answered, and been paid for, what its caller may not have any more.
+"""Refused answers: paid answers of a provider that their caller may no longer get.
 
-The key was revoked since, or a rule or the catalog took the provider away. The caller gets the refusal, and pays what
-was used: it was admitted when it was handed over. Must never keep what was said.
+The key was revoked since, or a rule or the catalog took the provider away. The caller gets the refusal, and pays for
+the usage: the line was admitted when it was handed over. The answer's content is not stored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Word model: how much a text reads like an attack, by its words and pairs of words (a linear model).
 
-Knows the weights beside this file, which `python -m bench.attack_model` makes. Must never know a rule, or who speaks.
-A long text is read in windows, of which at most `MOST_WINDOWS` from its beginning, and the one at its end.
+`python -m bench.attack_model` makes the weights beside this file.
+A long text is read in windows, of which at most `MAX_WINDOWS` from its beginning, and the one at its end.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 # Characters of a normalized text that are read at one go: in more, an attack would be lost.
 WINDOW = 700
-MOST_WINDOWS = 6
+MAX_WINDOWS = 6
 # Weights are kept as whole thousandths.
 SCALE = 1000
-# One character of what is written without spaces, a word with the marks of India's scripts, or a sign.
+# One character of a script without spaces, a word with the marks of India's scripts, or a sign.
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_UNSPACED}]|(?:[^\W_{_UNSPACED}]|[\u0900-\u0dff])+|[^\w\s]")
 # The same words, where nothing is written without spaces, and in ASCII.
@@ -43,7 +43,7 @@ _NUMBERS = ("<bias>", "<threshold>", "<guarded>")
 
 
 Pair = tuple[int, int]
-# Orders that replace what a program was told or get it out, and frames in which it would have no limits.
+# Orders that replace or reveal a program's instructions, and frames in which it would have no limits.
 KINDS = ("orders", "frames")
 
 
@@ -135,7 +135,7 @@ def windows_of(size: int) -> list[tuple[int, int]]:
     """Return the windows in which a normalized text of this size is read."""
     if size <= WINDOW:
         return [(0, size)]
-    starts = range(0, min(size - WINDOW // 2, MOST_WINDOWS * WINDOW), WINDOW)
+    starts = range(0, min(size - WINDOW // 2, MAX_WINDOWS * WINDOW), WINDOW)
     return [*((start, min(size, start + WINDOW)) for start in starts), (size - WINDOW, size)]
 
 

@@ -1,7 +1,7 @@
 """Cache (LRU) of compiled guardrails: one entry for each organization, however many keys it has.
 
-Compiling takes up to two seconds of computing, the first time in a process, and so happens on a native thread: whoever
-asks waits for it, and nobody else. Knows plans and configurations. Must never know a request.
+Compiling takes up to two seconds of computing, the first time in a process, and so happens on a native thread: only
+the caller waits for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _compiled: OrderedDict[UUID, tuple[EngineConfig, CompiledGuardrails]] = OrderedD
 
 
 def find_config_in_force(organization_id: UUID, plan: str) -> EngineConfig | None:
-    """Return what the organization's requests are to be held against; None for nothing. Raises DatabaseError."""
+    """Return the configuration in force for an organization's requests; None without one. Raises DatabaseError."""
     config = load_engine_config(organization_id) if limits_of(plan).guardrails else None
     return config if config is not None and config.enabled else None
 

@@ -1,7 +1,4 @@
-"""Validation of the fields of a guardrail configuration. Pure.
-
-Knows shapes and sizes. Must never know which rules there are, nor what they look for.
-"""
+"""Validation of the fields of a guardrail configuration. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Any
 from apps.kernel.rest.envelopes import Issue
 
 ACTIONS = ("block", "redact", "warn", "allow")
-# Megabytes of a file; what is larger than a request's body never arrives.
+# Megabytes of a file; files larger than a request's body never arrive.
 SMALLEST_FILE, LARGEST_FILE = Decimal("0.01"), Decimal(1000)
 # How many types of files are named at most.
 MAX_TYPES = 100

@@ -1,6 +1,6 @@
 """Validation of a custom rule's `config`, which each type defines in its own file of `custom/`.
 
-Knows that a configuration carries its rule's type. Must never know what a type looks for.
+A configuration contains its rule's type.
 """
 
 from __future__ import annotations

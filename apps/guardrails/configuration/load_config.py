@@ -1,7 +1,4 @@
-"""Loader of an organization's guardrails: from database rows to the engine's configuration.
-
-Knows the tables and the engine's words. Must never know what a rule looks for, nor who asks.
-"""
+"""Loader of an organization's guardrails: from database rows to the engine's configuration."""
 
 from __future__ import annotations
 

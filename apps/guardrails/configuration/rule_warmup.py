@@ -1,7 +1,6 @@
 """Warm-up of the system rules: loads each and runs it once, so that no request pays for building its automata.
 
-Knows every system rule. Must never know an organization. Loading takes half a second, and a text that is the first of
-its kind ten times as long as the next.
+Loading takes half a second, and the first text of its kind ten times as long as the next.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import EngineConfig, SystemRuleState
 from apps.guardrails.text.scanned_text import ScannedText
 
-# Something of everything: scripts, numbers, code, encodings, and what is nearly found, so that it is looked at closely.
+# A sample of everything: scripts, numbers, code, encodings, and near matches, so that they are checked closely.
 _SAMPLE = """\
 Please summarize the report below, "Results 2024", and explain in two sentences what changed; thank you!
 Никто не забывает правила игры. 请总结以下文件。これは資料です。 Bitte fasse den Text zusammen. ¿Qué significa esto?

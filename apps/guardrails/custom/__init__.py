@@ -3,7 +3,7 @@
 A type's file holds `TYPE`; `read_config(config)`, which returns the configuration as it is kept or raises `BadConfig`;
 and `compile_rules(configs)`, which makes one matcher of all rules of the type. A matcher has `find(text, budget)`,
 which yields (index of the rule, span), and may have `find_in_conversation(segments)`, which yields (index of the rule,
-index of the segment, span). Must never know an action, a priority, or a chat format.
+index of the segment, span).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class ConversationMatcher(Protocol):
     """A matcher that also judges texts by the texts around them."""
 
     def find_in_conversation(self, segments: Sequence[Segment]) -> Iterator[tuple[int, int, Span]]:
-        """Yield the index of a rule, that of a segment, and what was found in it."""
+        """Yield the index of a rule, that of a segment, and the matched span."""
 
 
 class CustomType(Protocol):
-    """What a file of this folder holds."""
+    """The interface of a file of this folder."""
 
     TYPE: str
 

@@ -1,7 +1,4 @@
-"""Custom rule type `blocked_terms` (deny list): texts that contain one of a list of terms.
-
-Knows how terms are compared. Must never know what is done about them.
-"""
+"""Custom rule type `blocked_terms` (deny list): texts that contain one of a list of terms."""
 
 from __future__ import annotations
 
@@ -18,17 +15,17 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 TYPE = "blocked_terms"
 LABEL = "TERM"
-MOST_TERMS = 1000
-LONGEST_TERM = 200
+MAX_TERMS = 1000
+MAX_TERM_LENGTH = 200
 # The characters of all terms of an organization.
-MOST_CHARACTERS = 200_000
+MAX_CHARACTERS = 200_000
 MATCH_TYPES = ("exact", "contains", "regex")
 
 
 def read_config(config: object) -> dict[str, Any]:
     """Return `{terms, matchType, caseSensitive}`, each term once. Raises BadConfig."""
     fields = fields_of(config)
-    terms = read_texts(fields.get("terms"), "terms", most=MOST_TERMS, longest=LONGEST_TERM, fewest=1)
+    terms = read_texts(fields.get("terms"), "terms", most=MAX_TERMS, longest=MAX_TERM_LENGTH, fewest=1)
     match_type = fields.get("matchType", "contains")
     if match_type not in MATCH_TYPES:
         raise BadConfig("matchType", f"Must be one of {', '.join(MATCH_TYPES)}")
@@ -61,8 +58,8 @@ class TermMatcher:
                 ]
             else:
                 phrases += [Phrase(index, term, whole, cased) for term in config["terms"]]
-        if sum(len(phrase.text) for phrase in phrases) > MOST_CHARACTERS:
-            raise BadConfig("terms", f"All terms together have more than {MOST_CHARACTERS} characters")
+        if sum(len(phrase.text) for phrase in phrases) > MAX_CHARACTERS:
+            raise BadConfig("terms", f"All terms together have more than {MAX_CHARACTERS} characters")
         self._phrases = PhraseMatcher(phrases)
         self._expressions = ExpressionMatcher(expressions, "terms", LABEL)
 

@@ -1,6 +1,6 @@
 """Custom rule type `custom_regex`: texts that match a regular expression of the organization.
 
-Knows which expressions are taken: RE2's, of bounded size, that match something. Must never know who wrote them.
+Valid expressions are RE2's, of bounded size, and do not match the empty text.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 TYPE = "custom_regex"
 LABEL = "PATTERN"
-LONGEST_PATTERN = 1000
+MAX_PATTERN_LENGTH = 1000
 # The positions of all expressions of an organization; twenty are usual for one.
-MOST_POSITIONS = 20_000
+MAX_POSITIONS = 20_000
 # Characters of an expression that a violation shows.
 _SHOWN = 200
-# Whoever matches nothing in one of these matches between all letters.
+# An expression with an empty match in one of these matches between all letters.
 _PROBES = ("", "a", " ", "a a", "1", "_", "-", "\n", "é", "中")
 _LAYOUT = str.maketrans("\n\t", "  ")
 _ONE_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
@@ -32,8 +32,8 @@ _ONE_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 def read_config(config: object) -> dict[str, Any]:
     """Return `{pattern}`. Raises BadConfig with RE2's own words where it does not take the expression."""
     pattern = fields_of(config).get("pattern")
-    if not isinstance(pattern, str) or not 0 < len(pattern) <= LONGEST_PATTERN:
-        raise BadConfig("pattern", f"Must be a regular expression of 1 to {LONGEST_PATTERN} characters")
+    if not isinstance(pattern, str) or not 0 < len(pattern) <= MAX_PATTERN_LENGTH:
+        raise BadConfig("pattern", f"Must be a regular expression of 1 to {MAX_PATTERN_LENGTH} characters")
     compile_pattern(pattern, "pattern")
     return {"pattern": pattern}
 
@@ -82,8 +82,8 @@ class ExpressionMatcher:
         self._owned = owned
         self._label = label
         compiled = [compile_pattern(one.pattern, path) for one in owned]
-        if sum(map(program_size, compiled)) > MOST_POSITIONS:
-            raise BadConfig(path, f"All expressions together have more than {MOST_POSITIONS} positions")
+        if sum(map(program_size, compiled)) > MAX_POSITIONS:
+            raise BadConfig(path, f"All expressions together have more than {MAX_POSITIONS} positions")
         self._group = PatternGroup(compiled)
 
     def find(self, text: ScannedText, budget: TimeBudget) -> Iterator[tuple[int, Span]]:

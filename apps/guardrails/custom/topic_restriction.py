@@ -1,6 +1,6 @@
 """Custom rule type `topic_restriction`: blocked topics, and allowed topics beside which nothing passes.
 
-Knows topics with their synonyms and when a text is about one. Must never know any topic: organizations name them.
+Organizations name the topics with their synonyms.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from apps.guardrails.text.scanned_text import ScannedText
 TYPE = "topic_restriction"
 LABEL = "TOPIC"
 OFF_TOPIC = "off_topic"
-MOST_TOPICS = 100
-LONGEST_TOPIC = 500
-MOST_SYNONYMS = 100
-LONGEST_WORD = 100
+MAX_TOPICS = 100
+MAX_TOPIC_LENGTH = 500
+MAX_SYNONYMS = 100
+MAX_WORD_LENGTH = 100
 # The words and phrases of all topics of an organization.
-MOST_PHRASES = 5000
+MAX_PHRASES = 5000
 # Words of a text that says too little to be about anything, and of one that may follow up on an earlier one.
 GREETING, FOLLOW_UP = 3, 8
 _WORD = re.compile(r"\w+")
@@ -40,7 +40,7 @@ def read_config(config: object) -> dict[str, Any]:
     """
     fields = fields_of(config)
     read = {
-        name: read_texts(fields.get(name, []), name, most=MOST_TOPICS, longest=LONGEST_TOPIC)
+        name: read_texts(fields.get(name, []), name, most=MAX_TOPICS, longest=MAX_TOPIC_LENGTH)
         for name in ("blockedTopics", "allowedTopics")
     }
     if not any(read.values()):
@@ -95,7 +95,7 @@ class _TopicFinder:
                 yield self._topics[phrase.owner], start, end
 
 
-# What users say, and what the files say that they send along.
+# Roles of users' texts and of the files that they send.
 _USERS = frozenset({"user", DOCUMENT})
 
 
@@ -105,8 +105,8 @@ class TopicMatcher:
     def __init__(self, configs: Sequence[dict[str, Any]]) -> None:
         blocked = [(config["language"], topic) for config, topic in _topics_of(configs, "blockedTopics")]
         allowed = [(config["language"], topic) for config, topic in _topics_of(configs, "allowedTopics")]
-        if sum(len(topic.phrases) for _, topic in blocked + allowed) > MOST_PHRASES:
-            raise BadConfig("blockedTopics", f"All topics together have more than {MOST_PHRASES} words and phrases")
+        if sum(len(topic.phrases) for _, topic in blocked + allowed) > MAX_PHRASES:
+            raise BadConfig("blockedTopics", f"All topics together have more than {MAX_PHRASES} words and phrases")
         self._blocked, self._allowed = _TopicFinder(blocked), _TopicFinder(allowed)
         self._restricted = sorted({topic.rule for _, topic in allowed})
 
@@ -169,8 +169,8 @@ def _read_synonyms(value: object, names: set[str]) -> dict[str, list[str]]:
     read = {}
     for topic, words in value.items():
         if topic not in names:
-            raise BadConfig(f"synonyms.{str(topic)[:LONGEST_WORD]}", "Not a topic of this rule")
-        read[topic] = read_texts(words, f"synonyms.{topic}", most=MOST_SYNONYMS, longest=LONGEST_WORD)
+            raise BadConfig(f"synonyms.{str(topic)[:MAX_WORD_LENGTH]}", "Not a topic of this rule")
+        read[topic] = read_texts(words, f"synonyms.{topic}", most=MAX_SYNONYMS, longest=MAX_WORD_LENGTH)
         for index, word in enumerate(read[topic]):
             if not _WORD.search(ScannedText(word).normalized):
                 raise BadConfig(f"synonyms.{topic}[{index}]", "Must consist of words")

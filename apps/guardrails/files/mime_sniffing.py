@@ -1,7 +1,6 @@
 """MIME sniffing: the media type of a file by its content, and content hidden in it (polyglot files).
 
-Knows signatures (by the `filetype` package), how text is told from bytes, and the formats based on zip. Must never
-know what is allowed.
+It uses the signatures of the `filetype` package, tells text from bytes, and looks into formats based on zip.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ _SVG = compile_re2(
     r"(?i)^\s*(?:<\?xml[^>]{0,300}>\s*)?(?:<!--(?s:.{0,900}?)-->\s*|<!DOCTYPE svg(?s:.{0,900}?)>\s*){0,1}<svg[\s>]"
 )
 _XML = compile_re2(r"^\s*<\?xml\s")
-_LONGEST_JSON, _HEAD = 1_000_000, 1024
+_MAX_JSON_BYTES, _HEAD = 1_000_000, 1024
 _PROGRAM = compile_re2(r"(?i)<script[\s>]|<html[\s>]|<!doctype html|<\?php\s|<iframe[\s>]|javascript:[a-z]")
 _ARCHIVES = ((b"Rar!\x1a\x07", "a RAR archive"), (b"7z\xbc\xaf\x27\x1c", "a 7z archive"))
 
@@ -163,7 +162,7 @@ def _kind_of_text(text: str) -> str:
 
 
 def _is_json(text: str) -> bool:
-    if len(text) > _LONGEST_JSON:
+    if len(text) > _MAX_JSON_BYTES:
         return False
     try:
         json.loads(text)

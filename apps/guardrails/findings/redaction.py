@@ -1,7 +1,4 @@
-"""Redaction (masking) of text: a placeholder takes the place of every span that a rule found.
-
-Knows spans and placeholders. Must never know a rule.
-"""
+"""Redaction (masking) of text: a placeholder replaces every span that a rule found."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from apps.guardrails.findings.scan_types import MAX_SPANS, Span
 
 
 def placeholder_of(label: str) -> str:
-    """Return what stands in the place of what was found: `[EMAIL_REDACTED]`."""
+    """Return the placeholder of a finding: `[EMAIL_REDACTED]`."""
     return f"[{label}_REDACTED]" if label else "[REDACTED]"
 
 
@@ -27,11 +24,11 @@ def mask(raw: str, spans: Iterable[Span]) -> str:
 def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """Return spans that do not overlap, from left to right; touching ones stay apart.
 
-    What was one with others is named after the longest of them, of equally long ones after the first.
+    Joined spans are named after the longest of them, the first of equally long ones.
     """
     whole: list[Span] = []
     longest = 0
-    # Sorting is stable: what is given first stays first among equals.
+    # Sorting is stable: the first given stays first among equals.
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if not whole or span.start >= whole[-1].end:
             whole.append(span)

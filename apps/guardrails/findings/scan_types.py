@@ -1,7 +1,4 @@
-"""Inputs and results of a scan: segments and files in; spans, findings and a verdict out.
-
-Knows plain values only. Must never know a chat format, a rule, an organization, or how anything is stored.
-"""
+"""Inputs and results of a scan: segments and files in; spans, findings and a verdict out."""
 
 from __future__ import annotations
 
@@ -20,12 +17,12 @@ MAX_SPANS = 1000
 UNFINISHED = "unfinished"
 
 
-# What a model reads of what neither the client's program nor its user wrote: results of tools, files and pages.
+# Roles of texts that neither the client's program nor its user wrote: results of tools, files and pages.
 TOOL_RESULT, DOCUMENT = "tool_result", "document"
 EXTERNAL_ROLES = frozenset({TOOL_RESULT, DOCUMENT})
 
 
-# Who runs the program that asks: its own instructions, and what its tools are for.
+# Roles of the client program's operator: its instructions, and the descriptions of its tools.
 INSTRUCTING_ROLES = frozenset({"system", "developer"})
 OPERATOR_ROLES = INSTRUCTING_ROLES | {"tool"}
 
@@ -43,7 +40,7 @@ class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """What a rule found in a text: `raw[start:end]`, never empty.
+    """A match of a rule in a text: `raw[start:end]`, never empty.
 
     `pattern` is the short, stable name of what matched ("credit_card"); `label` the word of the placeholder that takes
     its place ("EMAIL" gives `[EMAIL_REDACTED]`; an empty one gives `[REDACTED]`).
@@ -78,11 +75,11 @@ class ScannedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rule found in one segment or file, and what it does about it.
+    """A finding of one rule in one segment or file, with its action.
 
-    `rule_id` is `system:<name>` or a custom rule's id. Exactly one of `segment` and `file` (indexes into what was
-    screened) is set. `spans` is empty for a file; `reason` then says what is wrong with it. With `observed` nothing was
-    done: `action` is what would have been.
+    `rule_id` is `system:<name>` or a custom rule's id. Exactly one of `segment` and `file` (indexes into the
+    screened ones) is set. `spans` is empty for a file; `reason` then states the fault. If `observed`, `action` was not
+    taken.
     """
 
     rule_id: str
@@ -97,7 +94,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a request: refused if `blocked`, else sent with `redactions` in place of their segments.
+    """The verdict on a request: refused if `blocked`, else sent with `redactions` in place of their segments.
 
     `findings` holds everything that was found and not overridden by an `allow`, in the order of checking;
     `redactions` maps a segment's index to its masked text.

@@ -1,7 +1,6 @@
 """Chunking with overlap: a long text is scanned chunk by chunk, so that no single step takes long.
 
-Knows offsets. Must never know what is looked for. Whatever runs on threads lets others run between its steps; folding
-or searching tens of megabytes at one go would not.
+Scans on a thread let others run between chunks; folding or searching tens of megabytes at once would not.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 # Characters of one piece.
 CHUNK_LENGTH = 256 * 1024
-# How much of a piece's ends its neighbours see as well: more than anything looked for is long. What lies in it on one
-# side only is theirs to find, for they see what stands around it.
+# Characters that a chunk shares with its neighbor: more than the longest match. A match inside the shared part belongs
+# to the neighbor, which sees the text around it.
 OVERLAP = 20_000
 
 
 class TextChunk(NamedTuple):
-    """One piece of a text: where it begins in it, and which part of the piece is nobody else's."""
+    """One piece of a text: its beginning there, and the part of the chunk that no other chunk shares."""
 
     text: ScannedText
     start: int

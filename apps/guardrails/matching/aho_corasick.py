@@ -1,7 +1,4 @@
-"""Aho-Corasick multi-pattern matching: all words and phrases found in one pass over a normalized text.
-
-Knows where words begin and end. Must never know why a phrase is looked for.
-"""
+"""Aho-Corasick multi-pattern matching: all words and phrases found in one pass over a normalized text."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _UNSPACED = re.compile(
     "\U00020000-\U0003ffff]"
 )
 # Ends of phrases that are looked at, for each character of a text, before the rest counts as found.
-_MOST_ENDS = 4
+_MAX_ENDS = 4
 _GATE_MEMORY = 64 << 20
 
 
@@ -66,7 +63,7 @@ class PhraseMatcher:
         if self._gate is None or self._gate.search(text.normalized_utf8) is None:
             return
         folded = text.normalized
-        looked_at, most = 0, _MOST_ENDS * len(folded) + 10_000
+        looked_at, most = 0, _MAX_ENDS * len(folded) + 10_000
         seen: Counter[int] = Counter()
         for last, (length, phrases) in self._automaton.iter(folded):
             looked_at += 1

@@ -1,7 +1,6 @@
 """Weighted attack signals: patterns of a table that are found near one another and together weigh enough.
 
-Knows how to search for all patterns of a table at once. Must never know which attack a table is about, nor where a text
-comes from.
+It searches for all patterns of a table at once.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _NEAR = 600
 _ENOUGH = 1.0 - 1e-9  # weights are sums of floats
 # How much less counts of what an operator tells a model: long instructions name the attacks that they warn of.
 _OPERATOR_BONUS = -1.0
-# How much more counts of what a user says in a few words: an order has no room for anything else there, and whoever
-# works on a text about attacks brings that along.
+# Bonus for a brief text of a user: an order leaves no room there for anything else, and a task about attacks quotes a
+# longer text.
 _BRIEF_BONUS, _BRIEF = 0.4, 500
-# What somebody took the trouble to hide is worth this much more.
+# Bonus for hidden text.
 _HIDDEN = 0.6
 # Encodings that addresses, pages and JSON are full of hide nothing; nor do slips of the finger, names and lists.
 _EVERYDAY = {
@@ -52,7 +51,7 @@ class SignalTable:
         forms = list(compile_table(table))
         # The kinds that are orders; others only frame one, and say nothing by being hidden.
         self._orders = frozenset(table["orders"])
-        # Those that are one by themselves where somebody says little else.
+        # Kinds that are orders by themselves in a brief text.
         self._brief_orders = frozenset(table.get("brief_orders", ()))
         self._leading = SignalFinder((pattern, head) for supports, pattern, head in forms if not supports)
         self._supporting = SignalFinder((pattern, head) for supports, pattern, head in forms if supports)
@@ -66,12 +65,12 @@ class SignalTable:
     def find(self, utf8: bytes, *, seen: bytes = b"", bonus: float = 0.0, brief: bool = False) -> list[AttackSignal]:
         """Return groups of signals near one another whose kinds together, with `bonus`, weigh 1 or more.
 
-        Signals whose words also stand in `seen` are left out. Each result spans the signals of its group and has the
+        Signals whose words are also in `seen` are left out. Each result spans the signals of its group and has the
         kind of the heaviest one; none overlap.
         """
         fresh = functools.cache(lambda words: words not in seen)
         signals = [signal for signal in self.signals(utf8) if not seen or fresh(utf8[signal.start : signal.end])]
-        # What is only spoken of is judged last: most signals stand alone, and need no second look.
+        # Mentions are judged last: most signals stand alone, and need no second look.
         suspects = {signal for group in self._worthy(signals, bonus, brief) for signal in group}
         mentions = MentionFilter(utf8)
         meant = [
@@ -90,7 +89,7 @@ class SignalTable:
         return found
 
     def spans(self, text: ScannedText, *, bonus: float = 0.0, brief: bool = False) -> list[Span]:
-        """Return what is found in a text as it stands and in its decoded forms; `bonus`: see `find`."""
+        """Return the spans in a text and in its decoded forms; `bonus`: see `find`."""
         spans = [
             Span(*text.normalized_byte_origin(signal.start, signal.end), signal.kind)
             for signal in self.find(text.normalized_utf8, bonus=bonus, brief=brief)
@@ -150,14 +149,14 @@ def load_signal_table(*paths: Path) -> SignalTable:
 
 
 def find_by_speaker(table: SignalTable, text: ScannedText, role: str) -> list[Span]:
-    """Return what is found in a text by how much counts of it, for who says it and how briefly."""
+    """Return the bonus of a text, by its role and length."""
     bonus = _OPERATOR_BONUS if role in OPERATOR_ROLES else 0.0
     brief = role == "user" and len(text.raw) <= _BRIEF
     return table.spans(text, bonus=bonus, brief=brief)
 
 
 def _weigh_by_mention(signal: AttackSignal, mentions: MentionFilter) -> AttackSignal | None:
-    """Return the signal with what it is worth where it stands; None if it is only spoken of."""
+    """Return the signal with its weight in its context; None if it is only mentioned."""
     if signal.pattern is None or signal.pattern.plain:
         return signal
     counts = mentions.weight_of(signal.start, signal.end, order=signal.pattern.imperative)

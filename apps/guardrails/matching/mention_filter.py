@@ -1,6 +1,6 @@
 """Mention filter (use/mention): whether words are meant, or only forbidden, quoted or reported of others.
 
-Knows the text around what was found, folded, in UTF-8. Must never know what was found or by which rule.
+It reads the folded text around a match, in UTF-8.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from apps.guardrails.regex.re2_patterns import compile_re2
 
 # How many bytes before and after are looked at.
 _AROUND = 140
-# The longest quotation, up to what was found in it.
+# Maximum length of a quotation before the match in it.
 _QUOTATION = 60
 
 
@@ -35,7 +35,7 @@ _FORBIDDEN = _compile(
     r"(?:не|никогда|не надо)(?: [^ .!?:]+){0,1} $",
     r"(?:不要|不得|请勿|绝不|切勿|禁止|不能|别)[^,.!?。]{0,4}$",
 )
-# In the same sentence before it: somebody else does it, or it is the matter of a question.
+# In the same sentence before it: another person does it, or a question is about it.
 _OF_OTHERS = _compile(
     _word_of("requests? attempts? attempting asks? asked asking tries tried trying tells? told")
     + r"(?: [^ .!?]+){0,3} to\b[^.!?]{0,60}$",
@@ -43,7 +43,7 @@ _OF_OTHERS = _compile(
     r"\b(?:if|when|whenever|in case|should) (?:the|a|an|any|some|your) "
     + _word_of("users? someone person customers? attackers? callers? visitors?")
     + r"[^.!?]{0,80}$",
-    r"\b(?:if|when) (?:someone|somebody|anyone|users|they)\b[^.!?]{0,80}$",
+    r"\b(?:if|when) (?:some(?:one|body)|anyone|users|they)\b[^.!?]{0,80}$",
     r"\b(?:how (?:do|can|could|would|to|does)|why|which|what happens|whether)\b[^.!?]{0,50}$",
     r"\b(?:aufforderung(?:en)?|versuche?|wenn (?:der|ein|die) (?:nutzer|benutzer|kunde))[^.!?]{0,60}$",
     r"\b(?:demandes?|tentatives?|si l'utilisateur)\b[^.!?]{0,60}$",
@@ -109,13 +109,13 @@ _NO_ORDER = _compile(
     + " $",
     r"\b[a-z]+ing $",
 )
-# Nor is it one where it is what somebody adds: "you can add ignore rules".
+# Nor is it one as the object of an addition: "you can add ignore rules".
 _NOUN = _compile(_word_of("add adds adding these those such") + " $")
 _YOU = _compile(r"\b(?:you|please|kindly|now|and|then|want you|need you|going|have|having|must|are)(?: [a-z]+){0,2} $")
 
 
 def is_reported_speech(utf8: bytes, start: int) -> bool:
-    """Say whether what begins at `start` tells of somebody doing it ("the tenant may ignore") and orders nothing."""
+    """Return whether the text at `start` describes an action ("the tenant may ignore") and orders nothing."""
     before = utf8[max(0, start - 40) : start]
     return bool(_NOUN.search(before)) or (bool(_NO_ORDER.search(before)) and not _YOU.search(before))
 

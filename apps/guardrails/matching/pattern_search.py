@@ -1,6 +1,6 @@
 """Pattern search: regular expressions find candidates, a check validates each of them.
 
-Knows how a candidate becomes a span, and how many candidates of a text are checked. Must never know any pattern.
+It turns candidates into spans, and bounds how many candidates of a text are checked.
 
 Checks are Python, and a text can be made of nothing but candidates. So equal candidates are checked once; and where
 there are more candidates than any harmless text has, the rest counts as found without a check, from the first of them
@@ -25,7 +25,7 @@ _MAX_CHECKED, _BYTES_EACH = 1500, 64
 # Refused candidates each of which begins within the one before it; how many bytes of the line then count as found at a
 # time, and how near behind these the next one is of the same chain.
 _CHAIN, _STRETCH, _NEXT = 100, 1024, 32
-_MOST_REMEMBERED = 4000
+_MAX_REMEMBERED = 4000
 
 
 class CandidateMatch(NamedTuple):
@@ -37,7 +37,7 @@ class CandidateMatch(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What was matched."""
+        """The matched text."""
         return self.utf8[self.start : self.end].decode("utf-8", "replace")
 
     def before(self, length: int) -> bytes:
@@ -97,9 +97,9 @@ class PatternSearch:
         self._filter = PatternFilter([kind.gate or kind.pattern for kind in kinds])
 
     def find(self, plain: AsciiFoldedText) -> list[Span]:
-        """Return what is there, by place: of two that overlap, what comes first in the order of the kinds.
+        """Return the spans by place: of two that overlap, the first in the order of kinds.
 
-        What was not checked (`UNFINISHED`) may overlap others.
+        Unchecked ones (`UNFINISHED`) may overlap others.
         """
         checker = _CandidateChecker(self._kinds, plain.utf8)
         checked: list[tuple[int, int, int]] = []
@@ -114,7 +114,7 @@ class PatternSearch:
         ]
 
     def _find_kind(self, rank: int, checker: _CandidateChecker) -> Iterator[tuple[int, int, bool]]:
-        """Yield (start, end, whether it was checked) of what is found of one kind."""
+        """Yield (start, end, whether it was checked) of the matches of one kind."""
         kind, pattern, utf8 = self._kinds[rank], self._patterns[rank].compiled, checker.utf8
         group = min(pattern.groups, 1)
         at = chain = end = found = 0
@@ -173,7 +173,7 @@ class _CandidateChecker:
             cached = self._checked[around]
             return cached and CandidateMatch(self.utf8, start + cached[0], start + cached[1])
         candidate = kind.check(CandidateMatch(self.utf8, start, end))
-        if len(self._checked) < _MOST_REMEMBERED:
+        if len(self._checked) < _MAX_REMEMBERED:
             self._checked[around] = candidate and (candidate.start - start, candidate.end - start)
         return candidate
 

@@ -1,7 +1,6 @@
 """Compiler of attack signal tables: from words by language and the forms they make to RE2 patterns.
 
-Knows how a table is written: `{name}` stands for words or a gap, and what a pattern is recognized by, its head, stands
-between `<` and `>`. Must never know which attack a table is about.
+In a table `{name}` stands for words or a gap, and the head that identifies a pattern is between `<` and `>`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import msgspec
 from apps.guardrails.regex.re2_patterns import LazyPattern, lazy_pattern
 from apps.guardrails.text.normalization import normalize
 
-# What the table's gaps stand for, with and without spaces between words. A gap never leaves its sentence.
+# Expressions of the table's gaps, with and without spaces between words. A gap never leaves its sentence.
 _SPACED = {name: rf"[^ .!?]* (?:[^ .!?]+ ){{0,{words}}}[^ .!?a-z0-9]*" for name, words in (("gap", 4), ("far", 9))}
 _SPACED["near"] = r"[^ ,.!?]* (?:[^ ,.!?]+ ){0,2}[^ ,.!?a-z0-9]*"
 # Inside of a head: up to three words.
@@ -37,7 +36,7 @@ class SignalPattern(msgspec.Struct, frozen=True):
     weight: float
     # It is an order: in reported speech it is worth half.
     imperative: bool
-    # It counts however it is spoken of.
+    # It counts even as a mention.
     plain: bool
     before: LazyPattern | None
     ahead: LazyPattern

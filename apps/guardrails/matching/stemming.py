@@ -1,6 +1,6 @@
 """Stemming (Snowball): phrases found by the stems of their words, so that "casinos" is "casino".
 
-Knows words, stems and languages (Snowball's). Must never know why a topic is looked for.
+The stemmers are Snowball's.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ LANGUAGES = tuple(snowballstemmer.algorithms())
 _BEGINNINGS = frozenset({"english", "porter"})
 _WORD = re.compile(r"\w+")
 _NEXT = re.compile(r"\W{1,8}(\w+)")
-_LONGEST_WORD = 40
-# Words not met before that one text may have stemmed (some 20 microseconds each); others are compared by beginning.
-_MOST_NEW = 1000
-_MOST_KNOWN = 50_000
+_MAX_WORD_LENGTH = 40
+# Unknown words of one text that are stemmed (some 20 microseconds each); others are compared by beginning.
+_MAX_NEW = 1000
+_MAX_KNOWN = 50_000
 # Forms of a topic's words that are distinguished in one text.
-_MOST_FORMS = 200
+_MAX_FORMS = 200
 # ASCII with everything but letters and digits made a blank.
 _WORDS_ONLY = bytes(code if chr(code).isalnum() or code == 95 or code > 127 else 32 for code in range(256))
 
@@ -74,7 +74,7 @@ class StemMatcher:
         if self._keys is not None:
             words = {word for word in words if word[:2] in self._keys}
         forms = [(word, stem) for word, stem in self._stemmer.stems(words, self._by_first) if stem in self._by_first]
-        return sorted(forms)[:_MOST_FORMS]
+        return sorted(forms)[:_MAX_FORMS]
 
     def _end_of(self, stems: tuple[str, ...], folded: str, end: int) -> int:
         """Return where a phrase ends whose first word does at `end`; 0 if its other words do not follow."""
@@ -106,20 +106,20 @@ class _Stemmer:
         if known is not None:
             return known
         # A stemmer of its own: one keeps the word it is at, and large texts are looked through on threads.
-        stem = str(snowballstemmer.stemmer(self._language).stemWord(word)) if len(word) <= _LONGEST_WORD else word
-        if len(self._known) >= _MOST_KNOWN:
+        stem = str(snowballstemmer.stemmer(self._language).stemWord(word)) if len(word) <= _MAX_WORD_LENGTH else word
+        if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
         self._known[word] = stem
         return stem
 
     def stems(self, words: Iterable[str], wanted: Container[str]) -> Iterator[tuple[str, str]]:
-        """Yield every word with its stem; past `_MOST_NEW` new ones, with the wanted stem that it begins with."""
+        """Yield every word with its stem; past `_MAX_NEW` new ones, with the wanted stem that it begins with."""
         new = 0
         for word in words:
             if word not in self._known:
                 new += 1
-                if new > _MOST_NEW:
-                    longest = min(len(word), _LONGEST_WORD)
+                if new > _MAX_NEW:
+                    longest = min(len(word), _MAX_WORD_LENGTH)
                     yield word, next((word[:size] for size in range(longest, 1, -1) if word[:size] in wanted), word)
                     continue
             yield word, self.stem(word)

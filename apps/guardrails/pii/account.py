@@ -1,6 +1,6 @@
 """Bank accounts without an IBAN: routing numbers of the United States (ABA), and accounts beside their name.
 
-Knows the checksum of routing numbers and the digits of Argentina's CBU and Mexico's CLABE.
+It verifies the checksum of routing numbers and the check digits of Argentina's CBU and Mexico's CLABE.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dates of birth: a whole date behind a word that says so, of somebody who may be alive."""
+"""Dates of birth: a whole date behind a word that says so, of a person who may be alive."""
 
 from __future__ import annotations
 

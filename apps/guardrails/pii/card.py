@@ -1,6 +1,6 @@
 """Payment card numbers (ISO/IEC 7812), validated by the Luhn check.
 
-Knows the issuers' ranges and lengths, how the digits are grouped, and the check digit (Luhn). Cards published for
+It verifies the issuers' ranges and lengths, the grouping of digits, and the check digit (Luhn). Cards published for
 testing count: by their form they are cards.
 """
 
@@ -26,7 +26,7 @@ _ISSUED = compile_re2(
 )
 # Runs of these lengths are too often something else: moments in milliseconds, serial numbers.
 _AMBIGUOUS = frozenset({12, 13, 14, 17, 18, 19})
-# What Luhn makes of every second digit: its double, and that one's digits added up.
+# Luhn's value of every second digit: the sum of the digits of its double.
 _DOUBLED = {str(digit): sum(divmod(2 * digit, 10)) for digit in range(10)}
 _CARD = compile_re2(
     r"(?i)card|visa|master|amex|diners|maestro|discover|jcb|unionpay|karte|carte|tarjeta|cart[aã]o|carta|卡|カード|"
@@ -40,7 +40,7 @@ _OTHER = compile_re2(
 
 def _check(candidate: CandidateMatch) -> CandidateMatch | None:
     digits = digits_of(candidate.text)
-    # What refuses most, and costs least, comes first.
+    # The cheapest check, which refuses most, comes first.
     if (
         not _passes_luhn_check(digits)
         or not candidate.stands_alone()

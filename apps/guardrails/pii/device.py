@@ -1,6 +1,6 @@
 """Numbers of things that lead to who owns them: phones (IMEI) and vehicles (VIN), beside their names.
 
-Knows the check digit of the IMEI (Luhn) and that of North American vehicles (ISO 3779, 49 CFR 565).
+It verifies the check digits of the IMEI (Luhn) and of North American vehicles (ISO 3779, 49 CFR 565).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """E-mail addresses.
 
-Knows their form (RFC 5321: at most 64 characters before the @, 254 in all) and what only looks like one. Addresses at
-example.com and its like count (nobody can tell them from others by their form); addresses at names that reach nobody
-(RFC 2606 and 6761: .test, .invalid, .localhost, .local) do not.
+The form is RFC 5321's: at most 64 characters before the @, 254 in all. Addresses at example.com and the like count, as
+their form is that of others; addresses at reserved names (RFC 2606 and 6761: .test, .invalid, .localhost, .local) do
+not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePat
 from apps.guardrails.regex.re2_patterns import compile_re2
 
 _LETTER = r"\p{Latin}\p{Cyrillic}\p{Greek}"
-_LONGEST_LOCAL, _LONGEST = 64, 254
+_MAX_LOCAL_LENGTH, _MAX_LENGTH = 64, 254
 _NOBODY = frozenset({"test", "invalid", "localhost", "local", "localdomain", "internal", "example", "lan"})
 # Last parts of a name in a file's name or a program, which no domain ends with.
 _FILE_ENDINGS = (
@@ -25,7 +25,7 @@ _USER_OF_ADDRESS = compile_re2(r"://[^/?#\s\"'<>]*$")
 def _check(candidate: CandidateMatch) -> CandidateMatch | None:
     local, _, domain = candidate.text.rpartition("@")
     last = domain.rpartition(".")[2].lower()
-    if not 1 <= len(local.encode()) <= _LONGEST_LOCAL or len(local) + len(domain) >= _LONGEST:
+    if not 1 <= len(local.encode()) <= _MAX_LOCAL_LENGTH or len(local) + len(domain) >= _MAX_LENGTH:
         return None
     if local.endswith(".") or ".." in local or last in _NOBODY or last in _NO_DOMAIN or domain.startswith("-"):
         return None

@@ -1,7 +1,7 @@
 """Numbers of the health service of the United States: Medicare beneficiaries (MBI) and providers (NPI).
 
-Knows the form of the MBI (CMS, "Understanding the Medicare Beneficiary Identifier format"), which nothing else has, and
-the check digit of the NPI: Luhn's over the number behind 80840.
+The MBI has a unique form (CMS, "Understanding the Medicare Beneficiary Identifier format"); the check digit of the NPI
+is Luhn's over the number behind 80840.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """IP addresses of machines on the public internet.
 
-Knows which ranges are somebody's (IANA's registries, in the standard library). Private, loopback, link-local,
-documentation and multicast addresses point at nobody and do not count, nor do blocks of addresses and the public
-resolvers that everybody writes in examples.
+IANA's registries (in the standard library) tell public ranges. Private, loopback, link-local, documentation and
+multicast addresses identify no one and do not count, nor do blocks of addresses and the public resolvers that are
+common in examples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from apps.guardrails.regex.re2_patterns import compile_re2
 _SMALL = 20
 # So many groups of an address of version 6 have three digits or four.
 _MOSTLY_LONG = 5
-_LONGEST_4 = len("255.255.255.255")
+_MAX_IPV4_LENGTH = len("255.255.255.255")
 _RESOLVERS = frozenset({"8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9", "208.67.222.222", "208.67.220.220"})
 _RESOLVERS_6 = frozenset(
     {"2001:4860:4860::8888", "2001:4860:4860::8844", "2606:4700:4700::1111", "2606:4700:4700::1001"}
@@ -40,7 +40,7 @@ _ADDRESS = compile_re2(r"(?i)\bip\b|ipv?4?|address|host|server|client|ping|ssh|a
 
 def _check_4(candidate: CandidateMatch) -> CandidateMatch | None:
     if (
-        candidate.end - candidate.start > _LONGEST_4
+        candidate.end - candidate.start > _MAX_IPV4_LENGTH
         or not candidate.stands_alone()
         or (candidate.before(1) in (b"/", b"-", b".") and not candidate.before(3).endswith(b"//"))
     ):

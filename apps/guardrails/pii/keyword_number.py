@@ -1,7 +1,4 @@
-"""Numbers recognized by a keyword beside them: "BSN: 111222333".
-
-Knows how a name and its number stand together. Must never know which names there are.
-"""
+"""Numbers recognized by a keyword beside them: "BSN: 111222333"."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ BEFORE_NAME = (
     r"[^0-9\n]{0,24}?)"
 )
 _NEXT = r"(?:[\s,;/|&]|and|und|et|or|y|e|o)*[\s,;|&]"
-# What says that the number is another one after all.
+# Words that tell that the number is of another kind.
 _OTHER = compile_re2(
     r"(?i)\b(?:order|ticket|invoice|version|model|serial|case|price|port|line|build|part|sku|digits?|characters?|"
     r"bestellung|rechnung|commande|facture|pedido|factura)\b"

@@ -1,6 +1,6 @@
 """National identification numbers: tax, health, insurance, identity; validated by their checksums.
 
-Knows the forms, and by python-stdnum their check digits, dates and places. A number whose form or check is
+python-stdnum verifies check digits, dates and places. A number whose form or check is
 strong stands for itself; the others need their name beside them. Numbers of companies count only where one
 number serves both.
 """

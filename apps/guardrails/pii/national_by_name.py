@@ -1,6 +1,6 @@
 """National numbers of further countries: of the forty largest, those that `national` does not have, and neighbours.
 
-Knows words and forms. A number with no check digit counts only right behind a word that means nothing else.
+A number with no check digit counts only right behind a word that means nothing else.
 """
 
 from __future__ import annotations

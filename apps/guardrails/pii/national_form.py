@@ -1,7 +1,4 @@
-"""How a national number is described, and what searches for those that are: by form, behind a name, in front of one.
-
-Knows how a name and its number stand together. Must never know a country.
-"""
+"""How a national number is described, and what searches for those that are: by form, behind a name, in front of one."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from apps.guardrails.pii.keyword_number import BEFORE_NAME, WIDE_GAP, pattern_af
 from apps.guardrails.regex.re2_patterns import compile_re2
 
 _LABEL = "NATIONAL_ID"
-_LONGEST_NAME = 96
+_MAX_NAME_LENGTH = 96
 
 
 class NumberForm(NamedTuple):
@@ -65,7 +62,7 @@ def _in_front(names: Sequence[NumberName]) -> Callable[[CandidateMatch], Candida
     ]
 
     def check(candidate: CandidateMatch) -> CandidateMatch | None:
-        behind = candidate.after(_LONGEST_NAME)
+        behind = candidate.after(_MAX_NAME_LENGTH)
         text = candidate.text
         for words, number, name in known:
             if words.search(behind) and (match := number.search(text)) and name.is_valid(match.group(1)):

@@ -1,6 +1,6 @@
 """Passport numbers: six to nine letters and digits behind a keyword, and machine-readable zones (MRZ).
 
-Knows the check digits of ICAO document 9303. A passport's number has no form of its own.
+It verifies the check digits of ICAO document 9303. A passport's number has no form of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Telephone numbers: international ones by their form, national ones by a well-known form or a keyword.
 
-Knows the assigned country codes (ITU-T E.164) and the forms people write. A bare run of digits is no telephone
+It knows the assigned country codes (ITU-T E.164) and the usual notations. A bare run of digits is no telephone
 number unless something says so.
 """
 
@@ -21,7 +21,7 @@ _ASSIGNED = (
     "971 972 973 974 975 976 977 979 992 993 994 995 996 998"
 )
 _COUNTRIES = frozenset(_ASSIGNED.split())
-_FEWEST, _MOST, _FEWEST_BARE = 8, 15, 9
+_MIN_DIGITS, _MAX_DIGITS, _MIN_BARE_DIGITS = 8, 15, 9
 _KEYWORD = compile_re2(
     r"(?i)(?:phone|tel\w*|mobil\w*|cell|fax|handy|number|num|no|nr|is|at|on|me|ist|es|est|é|[:=]|[^ -~])[^A-Z0-9]{0,4}$"
 )
@@ -72,7 +72,7 @@ def _is_international(text: str) -> bool:
         if "." in text and "-" in text:
             return False
     known = any(digits[:length] in _COUNTRIES for length in (1, 2, 3))
-    if not known or not _FEWEST <= len(digits) <= _MOST or text.count("(") != text.count(")"):
+    if not known or not _MIN_DIGITS <= len(digits) <= _MAX_DIGITS or text.count("(") != text.count(")"):
         return False
     if digits[0] == "1":
         return len(digits) == 11 and digits[1] in "23456789"
@@ -134,9 +134,14 @@ def _national(candidate: CandidateMatch) -> CandidateMatch | None:
 def _number_after_keyword(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what has a number's length; a short bare run only right behind what names it."""
     digits = digits_of(candidate.text)
-    if len(digits) < _FEWEST_BARE and digits == candidate.text and not _KEYWORD.search(candidate.before(16)):
+    if len(digits) < _MIN_BARE_DIGITS and digits == candidate.text and not _KEYWORD.search(candidate.before(16)):
         return None
-    if not 7 <= len(digits) <= _MOST or digits in _NEVER or len(set(digits)) == 1 or _looks_like_date(candidate.text):
+    if (
+        not 7 <= len(digits) <= _MAX_DIGITS
+        or digits in _NEVER
+        or len(set(digits)) == 1
+        or _looks_like_date(candidate.text)
+    ):
         return None
     return candidate
 
@@ -150,7 +155,7 @@ def _number_with_extension(candidate: CandidateMatch) -> CandidateMatch | None:
 def _number_before_keyword(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what a number in front of its name could be; a run of ten digits may count something else."""
     digits = digits_of(candidate.text)
-    if len(set(digits)) < 3 or _looks_like_date(candidate.text) or not 7 <= len(digits) <= _MOST:
+    if len(set(digits)) < 3 or _looks_like_date(candidate.text) or not 7 <= len(digits) <= _MAX_DIGITS:
         return None
     if _CODE_OF_THINGS.search(candidate.before(16)):
         return None

@@ -1,6 +1,6 @@
 """United States social security numbers (SSN) and taxpayer numbers (ITIN).
 
-Knows the ranges that were never issued and the numbers made famous by advertisements. Nine digits in a row need the
+It excludes ranges that were never issued and numbers made famous by advertisements. Nine digits in a row need the
 word beside them; there is no check digit.
 """
 

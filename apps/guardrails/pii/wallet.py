@@ -1,6 +1,6 @@
 """Addresses of crypto wallets: Bitcoin by its checksums, Ethereum and others beside a word that says so.
 
-Knows Base58Check and bech32 (by python-stdnum) and the lengths of the others' addresses.
+It verifies Base58Check and bech32 (by python-stdnum) and the lengths of other addresses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _checked(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def _named(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what is as mixed as an address: digits, and letters of both cases where there are letters of one."""
+    """Accept a text as mixed as an address: digits, and letters of both cases where there are letters of one."""
     text = candidate.text
     digits = sum(character.isdigit() for character in text)
     return candidate if digits >= _FEWEST_DIGITS and len(set(text)) >= 12 else None

@@ -1,6 +1,6 @@
 """RE2 matcher for customers' expressions: groups in one pass, bounded matches, a time budget (no ReDoS).
 
-Knows bytes (UTF-8) and offsets in them. Must never know what a match means.
+Texts are bytes (UTF-8), and offsets are in bytes.
 
 RE2 is linear in the text, and that alone is not enough. Finding *all* matches can take the square (`a(.*b)?` reads to
 the end of the text after every `a`), so a match has at most `MAX_MATCH_BYTES`, and no search reads further than a
@@ -20,7 +20,7 @@ MAX_MATCH_BYTES = 2048
 _WINDOW = 4 * MAX_MATCH_BYTES
 # The positions of one expression, and of those that go in one pass: each costs at worst some 20 ns a byte.
 MAX_PROGRAM_SIZE = 1000
-# Bytes that one expression, and one pass, may take; an automaton that is full starts afresh.
+# Memory of one expression, and of one pass, in bytes; an automaton that is full starts afresh.
 _MEMORY = 4 << 20
 # Seconds of computing that the expressions of an organization get for one request, and for each character of it more.
 _EFFORT, _EFFORT_EACH = 0.25, 50e-9
@@ -53,7 +53,7 @@ class TimeBudget:
 
 
 class Re2Match(NamedTuple):
-    """`utf8[start:end]` matches the expression of that place; if not `searched`, nobody had the time to look."""
+    """`utf8[start:end]` matches the expression of that place; if not `searched`, the time ran out before."""
 
     expression: int
     start: int
@@ -147,7 +147,7 @@ class PatternGroup:
                 yield Re2Match(index, position, size, searched=False)
                 return
             end = min(position + _WINDOW, size)
-            # Whatever begins before it ends within the window, or is too long to be a match.
+            # A match that begins before it ends within the window, or is too long.
             limit = size if end == size else end - MAX_MATCH_BYTES
             found = expression.search(utf8, position, end)
             if found is None or found.start() >= limit:

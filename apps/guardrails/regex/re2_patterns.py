@@ -15,7 +15,7 @@ import re2
 
 # Bytes for the program and the states of one pattern: at least, at most, and for each position of its program, on
 # which the size of a state depends. With less, large patterns start afresh all the time.
-_LEAST_MEMORY, _MOST_MEMORY, _MEMORY_EACH = 32 << 10, 1536 << 10, 1024
+_LEAST_MEMORY, _MAX_MEMORY, _MEMORY_EACH = 32 << 10, 1536 << 10, 1024
 # A program may need more than that to be compiled at all.
 _COMPILING_MEMORY = 16 << 20
 _compiled: dict[str, re2._Regexp] = {}
@@ -39,7 +39,7 @@ def compile_re2(pattern: str) -> re2._Regexp:
 def _options_of(pattern: str) -> re2.Options:
     size = re2.compile(pattern, re2_options(_COMPILING_MEMORY)).programsize
     # To compile, RE2 wants a hundred bytes for each position.
-    most = max(_MOST_MEMORY, 110 * size)
+    most = max(_MAX_MEMORY, 110 * size)
     return re2_options(min(most, max(_LEAST_MEMORY, _MEMORY_EACH * size)))
 
 

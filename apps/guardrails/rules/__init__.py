@@ -1,12 +1,11 @@
 """Registry of the system rules: every file of this folder is one rule.
 
-A rule's file holds `ID`, `NAME`, `SUMMARY` (what it finds, for people), `CATEGORY`, `DEFAULT_ENABLED`,
-`DEFAULT_ACTION`, and `find(text, settings)`, which returns spans, or `find_in_file(file, settings)`, which says in
-words what is wrong with a file, or both.
-It may hold `DEFAULT_OBSERVE`, `ROLES`, whose texts alone it reads, and `read_operator(text)`, which says what a
-program's instructions tell a model to keep: `settings.kept` has it when the texts of everybody else are looked at.
+A rule's file holds `ID`, `NAME`, `SUMMARY` (its findings, for people), `CATEGORY`, `DEFAULT_ENABLED`,
+`DEFAULT_ACTION`, and `find(text, settings)`, which returns spans, or `find_in_file(file, settings)`, which returns
+the fault of a file in words, or both.
+It may hold `DEFAULT_OBSERVE`, `ROLES` (the only roles whose texts it reads), and `read_operator(text)`, which returns
+the secrets that a program's instructions tell a model to keep: `settings.kept` has it when the other texts are scanned.
 Rules of `INPUT_ONLY_CATEGORIES` scan requests only. Content that rules of `PRIVATE_CATEGORIES` find is recorded masked.
-Must never know an organization, a chat format, or another rule.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ import msgspec
 from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, ScannedFile, Span
 from apps.guardrails.text.scanned_text import ScannedText
 
-# Categories of attacks on a model: an answer that speaks of one is none.
+# Categories of attacks on a model: a mention in an answer is none.
 INPUT_ONLY_CATEGORIES = frozenset({"injection", "jailbreak"})
-# Categories whose findings are never shown whole, whoever found them.
+# Categories whose findings are never shown whole.
 PRIVATE_CATEGORIES = frozenset({"pii", "secrets"})
 # The rule whose action a configuration's `piiAction` sets.
 PII_RULE = "pii_detection"
@@ -44,11 +43,11 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""
     find: FindInText | None = None
     find_in_file: FindInFile | None = None
-    # Whether it only observes until somebody decides otherwise.
+    # Whether it only observes by default.
     default_observe: bool = False
-    # Whose texts it reads; None: everyone's.
+    # Roles whose texts it reads; None: all.
     roles: frozenset[str] | None = None
-    # What a program's instructions tell a model to keep.
+    # Reads the secrets that a program's instructions tell a model to keep.
     read_operator: ReadOperator | None = None
     # Reads data that only organizations with this rule need.
     load: Callable[[], None] | None = None
@@ -64,7 +63,7 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
         return self.category not in INPUT_ONLY_CATEGORIES
 
     def reads(self, role: str) -> bool:
-        """Whether it looks at what somebody of this role says."""
+        """Whether it scans texts of this role."""
         return self.roles is None or role in self.roles
 
 

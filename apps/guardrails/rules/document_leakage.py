@@ -1,6 +1,6 @@
 """Document leakage (DLP): markings such as confidential, internal use only, legally privileged.
 
-Knows how markings stand in documents: on a line of their own, in a header or footer, as a banner, behind the word
+Markings in documents are on a line of their own, in a header or footer, as a banner, behind the word
 "Classification:", as a legend, in a file's name. The same words inside a sentence are only words.
 """
 
@@ -13,7 +13,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "document_leakage"
 NAME = "Document leakage"
-SUMMARY = "Markings such as CONFIDENTIAL in what is sent"
+SUMMARY = "Markings such as CONFIDENTIAL in texts and files"
 CATEGORY = "document_leakage"
 DEFAULT_ENABLED = False
 DEFAULT_ACTION = "warn"
@@ -86,9 +86,9 @@ _SENTENCE = compile_re2(
     r"the|a|an|my|our|your|in|if|not|of which|because|word|stamp\w*|label\w*)\b"
 )
 _BULLET = compile_re2(r"^\s*(?:[-*+•]|\d{1,3}[.)]|\|)\s")
-# What stands before a sentence of a program's comments and docstrings.
+# Text before a sentence of a program's comments and docstrings.
 _COMMENT = compile_re2(r"^(?:\t+| {2,})(?:[*#/-]+ )?$|^ ?(?://+|--|/?\*+|;+|\.\.) ")
-_LINE, _LONGEST_LINE, _LONGEST_BESIDE = 160, 110, 60
+_LINE, _MAX_LINE_LENGTH, _MAX_BESIDE = 160, 110, 60
 
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
@@ -114,7 +114,7 @@ def _marking(candidate: CandidateMatch) -> CandidateMatch | None:
     plain_word = text.lower() in _PLAIN_WORDS
     if not before and not after:
         return candidate if text.isupper() or not plain_word or _has_room(candidate) else None
-    if len(left) + len(text) + len(right) > _LONGEST_LINE or max(len(before), len(after)) > _LONGEST_BESIDE:
+    if len(left) + len(text) + len(right) > _MAX_LINE_LENGTH or max(len(before), len(after)) > _MAX_BESIDE:
         return None
     if _SENTENCE.search(before) or _SENTENCE.search(after):
         return None
@@ -122,7 +122,7 @@ def _marking(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def _is_comment(left: str, text: str) -> bool:
-    """Tell whether "for internal use only" stands in a program, where it says who should call something."""
+    """Return whether "for internal use only" is in a program, where it restricts callers."""
     return (
         bool(_COMMENT.match(left))
         and not text.isupper()
@@ -161,7 +161,7 @@ def _has_room(candidate: CandidateMatch) -> bool:
 
 
 def _legend(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a sentence of a legend that nobody quotes or asks about."""
+    """Accept a sentence of a legend that is neither quoted nor asked about."""
     left, right = _line_around(candidate)
     if _is_comment(left, candidate.text) or (left[-1:] == "(" and left[:-1].strip(_DECORATION)):
         return None

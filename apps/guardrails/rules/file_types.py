@@ -1,7 +1,6 @@
 """File types: files that are too large, of a type that is not allowed, or not what they claim to be.
 
-Knows the limits of the settings. Content decides; where there is none (a file named by its address), only what
-is stated.
+Content decides; for a file without content (named by its address) only the stated type.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ CATEGORY = "files"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION = "block"
 
-# What the table of the operating system may lack or name otherwise.
+# Types that the operating system's table may lack or name otherwise.
 _TYPES = mimetypes.MimeTypes()
 for _ending, _type in (
     (".webp", "image/webp"),

@@ -1,7 +1,7 @@
 """Indirect prompt injection: orders to a model in what tools, files and pages say.
 
-Knows what such orders look like (the table beside this file, and that of prompt injection). Reads only what neither the
-client's program nor its user wrote, and reads that more strictly: there, nobody has a reason to give a model orders.
+The tables beside this file and of prompt injection have the patterns. It reads only texts that neither the client's
+program nor its user wrote, and more strictly: they have no reason to give a model orders.
 """
 
 from __future__ import annotations

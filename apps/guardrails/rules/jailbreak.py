@@ -1,6 +1,6 @@
 """Jailbreak detection: frames in which a model would be free of its limits and is asked for harm.
 
-Knows what such frames look like (the table beside this file). What the program that asks says itself counts less.
+The table beside this file has the patterns. The client program's own texts count less.
 """
 
 from __future__ import annotations

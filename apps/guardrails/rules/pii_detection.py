@@ -1,6 +1,6 @@
 """PII detection: personal data recognized by its form, such as addresses, cards, accounts, identity numbers.
 
-Knows the kinds there are and which wins where two see the same characters. Must never know what becomes of a finding.
+If two kinds match the same characters, the first in its list wins.
 Names of people and postal addresses have no form that tells them from other words, so they are not looked for.
 """
 

@@ -1,8 +1,7 @@
 """Prompt injection detection: orders that would override a model's own orders, or extract them.
 
-Knows what such orders look like (the table beside this file). What a document or a tool says is
-read like what a user says; what the program that asks says itself counts less. Where that keeps a secret, a user's
-question for it is an attack as well.
+The table beside this file has the patterns. Texts of documents and tools are read like a user's; the client program's
+own texts count less. If they keep a secret, a user's question for it is an attack as well.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ CATEGORY = "secrets"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION = "block"
 
-# Of two that find the same characters, the first names them.
+# If two match the same characters, the first names them.
 _SEARCH = PatternSearch(
     (
         *keys.PATTERNS,

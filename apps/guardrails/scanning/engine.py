@@ -1,9 +1,7 @@
 """Rule engine: segments and files checked against compiled rules, with a verdict. Pure: no Django, no store.
 
-Knows priorities, actions and masks. Must never know a chat format, HTTP, or what any one rule looks for.
-
-Rules stand in one order: by priority, higher first; custom rules before system rules where it is equal. A custom rule
-with `allow` that matches a text overrides what stands below it on that text: rules of lower priority, and system rules
+Rules have one order: by priority, higher first; custom rules before system rules where it is equal. A custom rule
+with `allow` that matches a text overrides the rules below it on that text: rules of lower priority, and system rules
 of the same. `block` beats `redact` beats `warn`. A rule that is observed is counted and does nothing.
 """
 
@@ -37,7 +35,7 @@ from apps.guardrails.scanning.text_scan import ScanTerms, find_in_text
 
 
 class SystemRuleState(msgspec.Struct, frozen=True):
-    """What an organization chose for one system rule; `action` None means the default."""
+    """An organization's settings of one system rule; `action` None means the default."""
 
     enabled: bool = True
     action: RuleAction | None = None
@@ -86,7 +84,7 @@ class ActiveRule(NamedTuple):
 
 
 class RuleMatch(NamedTuple):
-    """What a rule matched in the text of one segment."""
+    """A match of a rule in the text of one segment."""
 
     rule: ActiveRule
     segment: int
@@ -138,7 +136,7 @@ def screen(
     files: Sequence[ScannedFile] = (),
     recall: ScanRecall | None = None,
 ) -> Verdict:
-    """Return what becomes of what a client sends: these texts and files. What `recall` knows is not looked for."""
+    """Return the verdict on a client's texts and files. Findings that `recall` remembers are not searched again."""
     if not compiled.in_force:
         return Verdict()
     matches = find_matches(compiled, segments, recall=recall)
@@ -175,14 +173,14 @@ def find_matches(
     for matcher, rules in compiled.custom:
         if hasattr(matcher, "find_in_conversation") and not answer:
             for owner, index, span in cast(ConversationMatcher, matcher).find_in_conversation(segments):
-                # What is off topic is nothing that a rule with `allow` could allow.
+                # A rule with `allow` cannot allow off-topic texts.
                 if rules[owner].action != "allow":
                     found[rules[owner], index].append(span)
     return [RuleMatch(rule, index, bounded(spans)) for (rule, index), spans in found.items() if spans]
 
 
 def find_allowing_rules(matches: Iterable[RuleMatch]) -> dict[int, ActiveRule]:
-    """Return the foremost rule that allows each segment; what nobody had the time to look through allows nothing."""
+    """Return the first rule that allows each segment; an unfinished scan allows nothing."""
     allowed: dict[int, ActiveRule] = {}
     for match in matches:
         if (

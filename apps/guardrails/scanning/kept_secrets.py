@@ -1,7 +1,4 @@
-"""What the instructions of a request tell the model to keep, so that rules know when somebody asks for it.
-
-Knows who speaks. Must never know what may be kept, or how it is asked for.
-"""
+"""Kept secrets: texts that a request's instructions tell the model to keep. Rules then recognize questions for them."""
 
 from __future__ import annotations
 

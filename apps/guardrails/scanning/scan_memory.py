@@ -1,10 +1,10 @@
-"""Scan memory: what system rules found in texts, so that texts which come again need not be looked through again.
+"""Scan memory: findings of system rules in texts, so that repeated texts need not be scanned again.
 
-An agent sends its whole conversation with every request: all but the last few texts were looked through before.
+An agent sends its whole conversation with every request: all but the last few texts were scanned before.
 
-Knows digests of texts, and where in them something was found. Must never know a text: digests are keyed with a secret
-of the process, which makes them useless elsewhere. They are of the text, of who says it, of what is kept, and of the
-rules in force, which are those of one organization: nobody can tell by how long it takes what another one sends.
+It stores digests of texts and offsets of findings, never a text. Digests are keyed with a secret of the process, which
+makes them useless elsewhere. They cover the text, its role, kept secrets, and the organization's rules in force:
+response times reveal nothing of another organization's texts.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from apps.guardrails.findings.scan_types import RuleSettings, Span
 from apps.guardrails.text.scanned_text import ScannedText
 
 # Bytes that a process keeps at most, as counted below: some twenty thousand texts in which nothing was found.
-MOST_BYTES: Final = 4_000_000
+MAX_BYTES: Final = 4_000_000
 _TEXT_BYTES, _SPAN_BYTES = 200, 250
-# Of a text in which more was found nothing is remembered.
-MOST_FOUND: Final = 100
+# Texts with more findings are not remembered.
+MAX_FOUND: Final = 100
 
 
 class FoundSpan(NamedTuple):
-    """What a system rule found in a text; `rule` is its place among the rules in force."""
+    """A finding of a system rule in a text; `rule` is its index among the rules in force."""
 
     rule: int
     span: Span
 
 
 class ScanMemory:
-    """What was found in the texts of late: those that were not asked for in a while are forgotten, half at a time.
+    """Findings in recent texts: those that were not used for a while are forgotten, half at a time.
 
-    Safe on several threads: what two of them do at once may be counted wrongly, by a text or two.
+    Safe on several threads: concurrent changes may miscount by a text or two.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._secret = secrets.token_bytes(32)
-        self._most_bytes = most_bytes // 2
+        self._max_bytes = max_bytes // 2
         self._bytes = 0
         self._new: dict[bytes, tuple[FoundSpan, ...]] = {}
         self._old: dict[bytes, tuple[FoundSpan, ...]] = {}
@@ -52,19 +52,19 @@ class ScanMemory:
         return digest.digest()
 
     def find(self, digest: bytes) -> tuple[FoundSpan, ...] | None:
-        """Return what was found in a text; None where nobody remembers."""
+        """Return the findings in a text; None if it is not remembered."""
         found = self._new.get(digest)
         if found is None and (found := self._old.get(digest)) is not None:
             self.keep(digest, found)
         return found
 
     def keep(self, digest: bytes, found: tuple[FoundSpan, ...]) -> None:
-        """Remember what was found in a text, unless it is too much."""
-        if len(found) > MOST_FOUND:
+        """Remember the findings in a text, unless there are too many."""
+        if len(found) > MAX_FOUND:
             return
         self._new[digest] = found
         self._bytes += _TEXT_BYTES + _SPAN_BYTES * len(found)
-        if self._bytes > self._most_bytes:
+        if self._bytes > self._max_bytes:
             self._old, self._new, self._bytes = self._new, {}, 0
 
 
@@ -78,7 +78,7 @@ class ScanRecall:
         self.scanned = 0
 
     def look(self, text: ScannedText, settings: RuleSettings) -> tuple[bytes, tuple[FoundSpan, ...] | None]:
-        """Return what a text is remembered by, and what was found in it; None where it must be looked through."""
+        """Return the digest of a text and its findings; None if it must be scanned."""
         digest = self._memory.digest_of(text, settings, self._rules)
         found = self._memory.find(digest)
         if found is None:
@@ -88,5 +88,5 @@ class ScanRecall:
         return digest, found
 
     def keep(self, digest: bytes, found: tuple[FoundSpan, ...]) -> None:
-        """Remember what was found in a text that was looked through."""
+        """Remember the findings in a scanned text."""
         self._memory.keep(digest, found)

@@ -1,11 +1,9 @@
 """Streaming window: an answer is scanned while it streams, and what rules match never leaves.
 
-Knows text that arrives in pieces. Must never know a stream's format, or who reads it.
-
-The last `HOLDBACK` characters are held back until what follows them is known; so is a word of ASCII letters and signs
-that has not ended (a key, a token), and anything that matches already and may go on. What is let through is what
-masking the whole text would give, for matches of up to `HOLDBACK` characters; of longer ones a beginning may have left
-before anything told what it would be. Rules look no further than `CONTEXT` characters around a match.
+The last `HOLDBACK` characters are held back until the text after them is known; so is a word of ASCII letters and signs
+that has not ended (a key, a token), and anything that matches already and may go on. The released text is what
+masking the whole text would give, for matches of up to `HOLDBACK` characters; the beginning of a longer match may have
+been released before it could be recognized. Rules look no further than `CONTEXT` characters around a match.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ HOLDBACK = 256
 CONTEXT = 256
 # Characters that gather before rules look again, and that are held back at most.
 _STEP = 64
-_MOST_HELD = 8192
+_MAX_HELD = 8192
 
 
 class StreamBlocked(Exception):
@@ -44,7 +42,7 @@ class StreamWindow:
     def __init__(self, compiled: CompiledGuardrails, place: str = "choices[0].message.content") -> None:
         self._compiled = compiled
         self._place = place
-        # What is still looked at: text that has left already, up to `_left`, then what is held back.
+        # The scanned text: released up to `_left`, then held back.
         self._buffer = ""
         self._left = 0
         # Where it begins in the whole text, and where in the buffer it was cut before: outside of every match.
@@ -68,7 +66,7 @@ class StreamWindow:
         return self._release(final=False)
 
     def close(self) -> str:
-        """Return what was held back. Raises Blocked."""
+        """Return the held-back text. Raises Blocked."""
         return self._release(final=True)
 
     def _release(self, *, final: bool) -> str:
@@ -103,7 +101,7 @@ class StreamWindow:
         return matches
 
     def _cut_of(self, spans: list[Span]) -> int:
-        """Return up to where text may leave: before what is held back, and not within a word or a match."""
+        """Return the end of the text to release: before the held-back text, and not within a word or a match."""
         latest = len(self._buffer) - HOLDBACK
         cut = latest
         while True:
@@ -114,7 +112,7 @@ class StreamWindow:
             cut = moved
         if cut > self._left:
             return cut
-        return self._left if len(self._buffer) - self._left < _MOST_HELD else latest
+        return self._left if len(self._buffer) - self._left < _MAX_HELD else latest
 
     def _word_start(self, cut: int) -> int:
         """Return where the word begins that `cut` is in; `cut` itself between words, and between other letters."""
@@ -142,6 +140,6 @@ class StreamWindow:
         self._base += start
         self._left -= start
         self._cuts = [at - start for at in self._cuts if at >= start]
-        # What is held back for long is looked at less and less often: in all, it is read some ten times.
+        # Text that is held back for long is scanned less and less often: some ten times in all.
         held = len(self._buffer) - self._left
         self._enough = max(self._left + HOLDBACK, len(self._buffer)) + max(_STEP, (held - HOLDBACK) // 8)

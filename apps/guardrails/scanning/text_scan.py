@@ -1,7 +1,4 @@
-"""Scan of one text by all rules in force, chunk by chunk; what is remembered of it is not looked for.
-
-Knows rules by what they find. Must never know priorities or actions: a rule is called what the caller calls it.
-"""
+"""Scan of one text by all rules in force, chunk by chunk; remembered findings are not searched again."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ Rule = TypeVar("Rule")
 class ScanTerms(NamedTuple):
     """How the texts of one request, or of one answer, are scanned."""
 
-    # What customers' expressions may take.
+    # Time budget of customers' expressions.
     budget: TimeBudget
     answer: bool = False
     recall: ScanRecall | None = None
@@ -41,7 +38,7 @@ def find_in_text(
     for chunk in split_into_chunks(text) if known is None or custom else ():
         if known is None:
             new += _by_system_rules([rule for _, rule in system], chunk, settings, answer=terms.answer)
-        # What the system rules take is none of theirs.
+        # The time of system rules does not count.
         with terms.budget:
             for matcher, rules in custom:
                 found = ((rules[own], chunk.to_text_span(span)) for own, span in matcher.find(chunk.text, terms.budget))

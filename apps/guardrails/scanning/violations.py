@@ -1,7 +1,4 @@
-"""Violation drafts: what is recorded of findings, with their private content masked. Pure.
-
-Knows which content may be seen. Must never know an organization, nor where violations are written.
-"""
+"""Violation drafts: the recorded fields of findings, with private content masked. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from apps.guardrails.findings.scan_types import Finding, RuleSettings, ScannedFi
 from apps.guardrails.rules import PRIVATE_CATEGORIES, system_rules
 from apps.guardrails.text.scanned_text import ScannedText
 
-# Violations kept of one request: what is beyond says nothing more.
+# Violations stored for one request: more add nothing.
 MAX_VIOLATIONS: Final = 50
 # Characters of the content that is kept.
 MAX_CONTENT_LENGTH: Final = 200
@@ -75,12 +72,12 @@ def draft_violations(
 
 
 def action_taken_of(finding: Finding) -> str | None:
-    """Return what was done about a finding, None where it was allowed."""
+    """Return the action taken on a finding, None if it was allowed."""
     return _OBSERVED if finding.observed else _TAKEN.get(finding.action)
 
 
 def mask_private_content(finding: Finding, content: str) -> str:
-    """Return the content that a rule found as people may see it: secrets and personal data masked, whoever found them.
+    """Return the displayable content of a finding: secrets and personal data masked, whichever rule found it.
 
     At most `MAX_CONTENT_LENGTH` characters.
     """

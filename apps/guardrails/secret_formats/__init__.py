@@ -1,5 +1,5 @@
 """Formats of secrets: one file for each family.
 
 Each holds `PATTERNS` (`CandidatePattern`): a pattern finds candidates, and a check tells them from placeholders and
-look-alikes. The formats are those that the issuers document. Must never know a rule or an organization.
+look-alikes. The formats are those that the issuers document.
 """

@@ -1,6 +1,6 @@
 """Secrets that only their name gives away: `password = "…"`, `api_key: …`, `Authorization: Bearer …`.
 
-Knows how settings, programs and people write a name and its value. A value counts when it could not be a word, a
+It covers the notations of settings, programs and people. A value counts when it could not be a word, a
 type, a variable or a call; the span is the value alone.
 """
 
@@ -24,7 +24,7 @@ NAMES_OF_PASSWORDS = (
     r"رمز عبور|(?:user|root|admin|db|sql|smtp|ftp|ssh|mail|bind|sudo|key|store|wifi)(?:pass|pw)\b|requirepass|"
     r"\bpsk\b|_psk\b"
 )
-# What texts must hold to be searched for a password behind its name.
+# Only texts that contain this are searched for a password behind its name.
 NAMES_A_PASSWORD = rf"(?i)(?:{NAMES_OF_PASSWORDS})"
 _TOKENS = (
     r"api[_-]?(?:key|token|secret)|(?:access|auth|refresh|bearer|bot|personal)[_-]?(?:access[_-]?)?(?:key|token)|"
@@ -33,17 +33,17 @@ _TOKENS = (
     r"aes|crypto)[_-]?key|"
     r"secret|token|x-api-key|credentials?|pepper"
 )
-# What may follow a name: "API_KEY_PROD", "secret_key_base".
+# Suffixes of a name: "API_KEY_PROD", "secret_key_base".
 _SUFFIX = r"s?(?:[_-](?:base|value|string|prod(?:uction)?|live|dev|staging|main|default|root|admin))?[0-9]?"
 _QUOTE = r"(?:\\?[\"'`])"
 _IS = rf"{_QUOTE}? ?(?::=|=>|==?|\?=|:) ?"
 # How a value begins; the check takes the rest of it, which costs less than having the pattern do so.
 _VALUE = r"[^\s\"'`<>]{6}"
-_LONGEST_REST = 250
+_MAX_REST = 250
 _REST = compile_re2(r"[^\s\"'`<>，。；、！？）」]*")  # noqa: RUF001 - these letters are meant
 _PROSE_IS = r"is|was|lautet|ist|es|est|é|è|e|to|är|er|on|je|este|là|adalah|είναι|הוא|هي|هو|है"
 _PROSE_WORDS = rf"\b(?:{NAMES_OF_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:{_PROSE_IS})|:|：|是| =) ?[\"'`]?"  # noqa: RUF001 - these letters are meant
-# What a sentence about passwords says, behind the word.
+# Words behind the name in a sentence about passwords.
 _ABOUT_ONE = compile_re2(
     r"(?i)(?:manager|safe|vault|types?|fields?|box|policy|policies|rules?|hash\w*|length|strength|expir\w*|prompt|entry|"
     r"form|page|generator|hint|reset\w*|class|format|method|name|id)\b[^\n]{0,16}$"
@@ -80,7 +80,7 @@ _NO_SECRET = compile_re2(
 )
 # Keys of test modes, and keys that are meant to be seen.
 _OPEN = compile_re2(r"^(?:[prs]k_test_|pk_live_|sandbox[-_]|test[-_])")
-# What a value in a list of settings, or in the query of an address, ends at.
+# End of a value in a list of settings, or in the query of an address.
 _NEXT_SETTING = compile_re2(r"(?:; ?[A-Za-z][A-Za-z ]{1,40}|&[A-Za-z][A-Za-z_]{1,40})=")
 # Scripts written without spaces: a sentence goes on right behind what it tells.
 _UNSPACED = compile_re2(r"[\p{Hiragana}\p{Katakana}\p{Han}\p{Hangul}]")
@@ -90,7 +90,7 @@ _LEAST_TOKEN, _LEAST_PASSWORD = 16, 8
 
 
 def _whole(candidate: CandidateMatch) -> CandidateMatch:
-    rest = _REST.match(candidate.utf8, candidate.end, candidate.end + _LONGEST_REST)
+    rest = _REST.match(candidate.utf8, candidate.end, candidate.end + _MAX_REST)
     return CandidateMatch(candidate.utf8, candidate.start, rest.end())
 
 
@@ -140,7 +140,7 @@ def is_code_or_common(text: str) -> bool:
 
 
 def accept_password(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what somebody chose for a password: mixed, and neither a word nor a name nor code."""
+    """Accept a chosen password: mixed, and neither a word nor a name nor code."""
     value = _value(candidate)
     if value is None or len(value.text) < _LEAST_PASSWORD or is_name_of_next(value):
         return None
@@ -183,7 +183,7 @@ def _said_password(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def _assigned_password(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a password that only follows the word: what nobody would write there otherwise."""
+    """Accept a password that only follows the word: a text that is implausible there otherwise."""
     value = _prose_password(candidate)
     return (
         value
@@ -243,7 +243,7 @@ PATTERNS = (
     CandidatePattern(
         "password", "PASSWORD", rf"(?i)(?:{NAMES_OF_PASSWORDS}|{_TOKENS}){_SUFFIX}[\"'] ?, ?[\"']({_VALUE})", _quoted
     ),
-    # Short, but quoted: nobody quotes a word like this beside that name.
+    # Short, but quoted: a plain word is not quoted beside that name.
     CandidatePattern(
         "password",
         "PASSWORD",

@@ -1,6 +1,6 @@
 """Keys in the form that programs hold them: lists of bytes, bare DER in base64, seeds, and tokens inside base64.
 
-Knows ASN.1's heads of private keys (RFC 5208, 5915, 7292, 8017, 8410) and OpenSSH's as base64 writes them, how
+It recognizes ASN.1's heads of private keys (RFC 5208, 5915, 7292, 8017, 8410) and OpenSSH's as base64 writes them, how
 languages list bytes, and how JSON with a private key and GitHub's tokens look in base64. `encoded_settings` knows
 settings in base64.
 """
@@ -18,7 +18,7 @@ from apps.guardrails.secret_formats.entropy import entropy, has_letters_and_digi
 _BYTE = compile_re2(r"0[xX][0-9a-fA-F]{1,2}|\d{1,3}")
 _FEWEST_BYTES, _FEWEST_DIFFERENT = 8, 6
 # How long such a run may be, and how much of it is read: its members stand at its beginning.
-_LONGEST_RUN, _LONGEST_READ = 16_384, 2048
+_MAX_RUN, _MAX_READ = 16_384, 2048
 _BASE64 = compile_re2(r"[0-9A-Za-z+/]*")
 _PRIVATE_MEMBER = compile_re2(
     r"\"private_key\"\s*:\s*\"-----BEGIN|\"keyMaterialType\"\s*:\s*\"(?:SYMMETRIC|ASYMMETRIC_PRIVATE)"
@@ -44,7 +44,7 @@ def _der(candidate: CandidateMatch) -> CandidateMatch | None:
 
 def _exponent(candidate: CandidateMatch) -> CandidateMatch | None:
     """Take the private exponent of a key that .NET wrote in XML."""
-    found = _EXPONENT.search(candidate.utf8, candidate.end, candidate.end + _LONGEST_RUN)
+    found = _EXPONENT.search(candidate.utf8, candidate.end, candidate.end + _MAX_RUN)
     if found is None:
         return None
     value = CandidateMatch(candidate.utf8, *found.span(1))
@@ -53,8 +53,8 @@ def _exponent(candidate: CandidateMatch) -> CandidateMatch | None:
 
 def _encoded_json(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept JSON in base64 that names a member which only private keys have."""
-    run = _BASE64.match(candidate.utf8, candidate.start, candidate.start + _LONGEST_RUN)
-    text = candidate.utf8[candidate.start : min(run.end(), candidate.start + _LONGEST_READ)]
+    run = _BASE64.match(candidate.utf8, candidate.start, candidate.start + _MAX_RUN)
+    text = candidate.utf8[candidate.start : min(run.end(), candidate.start + _MAX_READ)]
     try:
         said = base64.b64decode(text[: len(text) // 4 * 4])
     except binascii.Error:
@@ -63,7 +63,7 @@ def _encoded_json(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def _encoded_web_token(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a signed token (JWT) in base64: three parts, each of them base64 once more."""
+    """Accept a signed token (JWT) in base64: three parts, each of them base64 again."""
     try:
         said = base64.b64decode(candidate.text[: len(candidate.text) // 4 * 4])
     except binascii.Error:

@@ -1,6 +1,6 @@
 """Shannon entropy and placeholders: what speaks against a candidate being a secret.
 
-Knows how examples are written. Must never know a form of secret.
+Examples are excluded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 from apps.guardrails.regex.re2_patterns import compile_re2
 
 _LOWER, _UPPER, _DIGITS = (kind.encode() for kind in (string.ascii_lowercase, string.ascii_uppercase, string.digits))
-# What stands for a secret in documentation, templates and tests.
+# Placeholders for secrets in documentation, templates and tests.
 _STAND_IN = compile_re2(
     r"(?i)example|sample|placeholder|dummy|change[-_]?(?:me|this|it)|replace|redacted|your[-_]|[-_]here\b|insert|"
     r"not[-_]?a[-_]?real|fake"

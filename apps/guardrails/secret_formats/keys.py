@@ -1,7 +1,7 @@
 """Private keys (PEM, JWK), shared keys of one-time passwords, and signed tokens (JWT).
 
-Knows the armour of PEM (RFC 7468), OpenSSH and PGP (RFC 9580), JSON Web Keys (RFC 7517) and Tokens (RFC 7519), key
-URIs of authenticators, and tokens that say what they are (RFC 8959). Of a block the whole is the secret.
+The armour of PEM (RFC 7468), OpenSSH and PGP (RFC 9580), JSON Web Keys (RFC 7517) and Tokens (RFC 7519), key
+URIs of authenticators, and tokens that say what they are (RFC 8959). The whole of a block is the secret.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.entropy import is_random
 
 _LABEL = "PRIVATE_KEY"
-_LONGEST_KEY, _LONGEST_PUBLIC = 16_384, 4096
+_MAX_KEY_LENGTH, _MAX_PUBLIC_KEY_LENGTH = 16_384, 4096
 _LEAST_BODY = 40
-# What a key's block holds, real or as it is written inside a string: base64, line ends, and its headers.
+# Content of a key's block, real or as it is written inside a string: base64, line ends, and its headers.
 _BODY = compile_re2(r"(?:[0-9A-Za-z+/=\s]|\\[nr]|\"|,|[A-Z][A-Za-z-]+: [^\n\\]{0,80}(?:\n|\\n))*")
 _BASE64 = compile_re2(r"[0-9A-Za-z+/]{16,}")
 _PRIVATE_LINES = compile_re2(r"\nPrivate-Lines: \d{1,3}\r?\n")
@@ -30,13 +30,13 @@ _KEY_TYPE = compile_re2(r"\"kty\\?\" ?: ?\\?\"")
 _NEAR = 256
 _RANDOM = 3.0
 _MISTYPED, _MISTYPED_BITS = compile_re2(r"^eyJ[\w-]{17,}\.eyJ[\w-]{17,}\.[\w-]{16,}$"), 4.5
-_EXAMPLE_SUBJECT, _EXAMPLE_NAME, _LONGEST_HEADER = "1234567890", "John Doe", 2048
+_EXAMPLE_SUBJECT, _EXAMPLE_NAME, _MAX_HEADER_LENGTH = "1234567890", "John Doe", 2048
 _EXAMPLE_CLAIMS = frozenset(("sub", "name", "iat", "exp", "admin"))
 
 
 def _armoured(candidate: CandidateMatch) -> CandidateMatch | None:
     """Take the block to its end, or as far as it looks like a key where the end is missing."""
-    utf8, limit = candidate.utf8, min(len(candidate.utf8), candidate.end + _LONGEST_KEY)
+    utf8, limit = candidate.utf8, min(len(candidate.utf8), candidate.end + _MAX_KEY_LENGTH)
     another = utf8.find(b"-----BEGIN ", candidate.end, limit)
     limit = another if another >= 0 else limit
     end = utf8.find(b"-----END ", candidate.end, limit)
@@ -53,8 +53,8 @@ def _armoured(candidate: CandidateMatch) -> CandidateMatch | None:
 
 def _putty(candidate: CandidateMatch) -> CandidateMatch | None:
     """Take PuTTY's block to its sum, or as far as its private lines go where the sum is missing."""
-    utf8, limit = candidate.utf8, min(len(candidate.utf8), candidate.end + _LONGEST_KEY)
-    private = _PRIVATE_LINES.search(utf8, candidate.end, min(limit, candidate.end + _LONGEST_PUBLIC))
+    utf8, limit = candidate.utf8, min(len(candidate.utf8), candidate.end + _MAX_KEY_LENGTH)
+    private = _PRIVATE_LINES.search(utf8, candidate.end, min(limit, candidate.end + _MAX_PUBLIC_KEY_LENGTH))
     if private is None:
         return None
     start = private.end()
@@ -78,7 +78,7 @@ def _encoded(candidate: CandidateMatch) -> CandidateMatch | None:
     return CandidateMatch(
         candidate.utf8,
         candidate.start,
-        _ENCODED.match(candidate.utf8, candidate.start, candidate.start + _LONGEST_KEY).end(),
+        _ENCODED.match(candidate.utf8, candidate.start, candidate.start + _MAX_KEY_LENGTH).end(),
     )
 
 
@@ -113,7 +113,7 @@ def _made(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def _decoded(part: str) -> object:
-    if len(part) > _LONGEST_HEADER:
+    if len(part) > _MAX_HEADER_LENGTH:
         return None
     try:
         return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))

@@ -1,7 +1,7 @@
 """Logins: what programs take as flags, headers carry, and files of passwords hold.
 
-Knows the flags of programs, basic authentication (RFC 7617), and how .netrc, .pgpass, FileZilla, `docker login` and
-the password files of servers are written. Must never know what is done about a finding.
+The flags of programs, basic authentication (RFC 7617), and how .netrc, .pgpass, FileZilla, `docker login` and
+the password files of servers are written.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from apps.guardrails.secret_formats.entropy import (
 )
 from apps.guardrails.secret_formats.passwords import is_word_for_password
 
-_LEAST, _LEAST_ALONE, _LONGEST = 3, 16, 16_384
+_LEAST, _LEAST_ALONE, _MAX_LENGTH = 3, 16, 16_384
 _BASE64 = compile_re2(r"[0-9A-Za-z+/]*={0,2}")
 
 
 def _basic(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what decodes to `user:password`; a password may be a whole file of JSON, as registries take it."""
-    run = _BASE64.match(candidate.utf8, candidate.start, candidate.start + _LONGEST)
+    run = _BASE64.match(candidate.utf8, candidate.start, candidate.start + _MAX_LENGTH)
     try:
         user, colon, password = base64.b64decode(run.group(), validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
@@ -64,7 +64,7 @@ PATTERNS = (
         _basic,
         wide_context=True,
     ),
-    # What `docker login` keeps.
+    # The file of `docker login`.
     CandidatePattern(
         "basic_auth", "SECRET", r"\\{0,6}\"auth\\{0,6}\" ?: ?\\{0,6}\"([0-9A-Za-z+/]{8})", _basic, wide_context=True
     ),
@@ -79,13 +79,13 @@ PATTERNS = (
     CandidatePattern(
         "login", "PASSWORD", r"(?:^|\s)(?:-u[ =]?|--user[ =])[\"']?[A-Za-z0-9_.@-]{1,60}:([^\s\"'@]{6,})", _login
     ),
-    # What .netrc, FileZilla and the password files of servers and databases hold.
+    # Files of .netrc and FileZilla, and password files of servers and databases.
     CandidatePattern("login", "PASSWORD", r"\blogin\s+[^\s]{1,64}\s+password\s+([^\s]{6,})", _login),
     CandidatePattern("login", "PASSWORD", r"(?i)<pass(?:word)?\b[^<>]{0,60}>([^<>\s]{6,})</pass", _login),
     CandidatePattern(
         "login", "PASSWORD", r"(?m)^[\w.*-]{1,}:(?:\d{2,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:([^:\s]{6,})$", _login
     ),
-    # A key in the place of the user, without a password, and a session that somebody is signed in with.
+    # A key instead of the user, without a password, and a signed-in session.
     CandidatePattern(
         "login",
         "SECRET",

@@ -1,6 +1,6 @@
 """Keys and tokens beside a name that says what they are, however the two are written down.
 
-Knows the forms in which programs, settings, markup and logs put a value beside its name: subscripts, calls, typed
+The forms in which programs, settings, markup and logs put a value beside its name: subscripts, calls, typed
 declarations, attributes and elements, pairs of "name" and "value", blocks, flags, tables, lines of a log. The less the
 form says that the value belongs to the name, the more the value itself must look made. `assignments` knows the plain
 form `name = value`, and passwords that people chose.
@@ -43,7 +43,7 @@ _CREDENTIAL = (
 # A name that ends with what it is, with a little behind that: `stripeToken1`, `api_key_prod`.
 _KEY = r"key(?:[_-][a-z0-9_-]{0,16}|s?\d{0,2})"
 _NAME = rf"(?:(?:{_CREDENTIAL}|[a-z0-9_-]pat)[a-z0-9_-]{{0,24}}|{_KEY}|(?:private|access)[_-]?)"
-# What closes a name: a quote, a bracket of a subscript, a type.
+# End of a name: a quote, a bracket of a subscript, a type.
 _CLOSE = (
     r"[\"'`*\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??| {1,2}(?:as )?(?:string|String|str)"
     r"| \{ ?get;[^{}\n]{0,20}\}|\{['\"]?\w{1,16}['\"]?\})?"
@@ -53,13 +53,13 @@ _PAIRED = r"[\s,/<>;\"']{1,24}(?:[a-z]{1,12}:)?(?:value|val|string|content|defau
 _OPEN = r"(?:str)?\(?(?:[@$bruf]{0,2}[\"'`\\]{1,4})?[\\{(\[<]{0,4}(?:[|>][-+]?\s{1,40})?"
 # How a value begins; the check takes the rest of it, so that no search reads on to the end of a text.
 _VALUE = r"([a-z0-9+/_-][a-z0-9_.=/+%~:|!@#$^&*-]{11})"
-_LONGEST_VALUE = 400
+_MAX_VALUE_LENGTH = 400
 _REST = compile_re2(r"[0-9A-Za-z_.=/+%~:|!@#$^*-]*")
 _LEAST_QUOTED, _LEAST, _LEAST_FAR = 12, 14, 20
 _PARTS, _LEAST_PART, _TURNS = compile_re2(r"[_-]"), 12, 4
 _LEAST_NUMBER, _NUMBER_BITS = 20, 2.6
 _FAR_VALUE = r"([a-z0-9][a-z0-9_.=/+%~-]{14})"
-# Names of other things that end in the same words, and what is random but shown to everybody.
+# Names of other things that end in the same words, and random but public values.
 _OTHER_NAME = compile_re2(
     r"(?i)(?:primary|foreign|public|pub|partition|sort|hash|row|object|s3|map|cache|index|lookup|registry|"
     r"idempotency|translation|i18n|storage|data|node|query|event|message|group|issue|project|host|known|site)[_-]?"
@@ -70,7 +70,7 @@ _DIGEST = compile_re2(
     r"(?i)(?:sha-?(?:1|224|256|384|512)?|md5|h1|hash|digest|checksum|integrity|etag|commit|revision|fingerprint|uuid|"
     r"guid|[^a-z]id|nonce|salt|-----)[\"']?\s{0,2}[-:= (]\s{0,2}[\"']?$"
 )
-# What a name ends with that tells of a credential where it is kept, or how it is called.
+# Endings of names that describe a credential, such as its location or name.
 _ABOUT = compile_re2(
     r"(?i)(?:[a-z_-]ids?|name|vault|path|file|ur[il]|type|length|size|version|label|alias|usage|accessor)"
     r"[\"'`\]\\)}]{0,3}\s{0,3}[:=,>]{0,3}\s{0,3}[\"'`]?$"
@@ -90,7 +90,7 @@ _PATH = compile_re2(
 
 
 def _whole(candidate: CandidateMatch) -> CandidateMatch:
-    rest = _REST.match(candidate.utf8, candidate.end, candidate.end + _LONGEST_VALUE)
+    rest = _REST.match(candidate.utf8, candidate.end, candidate.end + _MAX_VALUE_LENGTH)
     text = candidate.utf8[candidate.start : rest.end()].decode("ascii", "replace")
     end = text.find("&")
     return candidate.truncated(len((text[:end] if end > 0 else text).rstrip(".,:;|*!")))
@@ -118,7 +118,7 @@ def _reads_like_name(text: str) -> bool:
 
 
 def _has_made_part(text: str) -> bool:
-    """Tell whether a value of words ends in what was made: issuers write their names before it."""
+    """Return whether a value of words ends in a generated part: issuers put their names before it."""
     parts = _PARTS.split(text)
     return len(parts) > 1 and any(
         len(part) >= _LEAST_PART and count_turns(part) >= _TURNS and not reads_like_words(part) for part in parts[1:]
@@ -137,7 +137,7 @@ def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what is on the line of a credential's name: long, mixed, and no digest of something."""
+    """Accept a value on the line of a credential's name: long, mixed, and no digest."""
     value = _whole(candidate)
     text, before = value.text, candidate.before(72)
     if _OTHER_NAME.search(before) or _FILE_DIGEST.search(before) or is_harmless_name(before) or _ABOUT.search(before):
@@ -154,7 +154,7 @@ def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def _on_next_line(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a line that is nothing but a made value, unless the line before speaks of a digest."""
+    """Accept a line that is nothing but a generated value, unless the line before mentions a digest."""
     digits = sum(map(str.isdigit, candidate.text))
     if _FILE_DIGEST.search(candidate.before(96)) or digits <= 1:
         return None
@@ -241,7 +241,7 @@ PATTERNS = (
         _LABEL,
         rf"(?i)(?:{_CREDENTIAL}|\bkey\b|private|access)[^\n]{{0,40}}?[ \t\"'=:>{{(,|]{_FAR_VALUE}",
         _in_sight,
-        # What follows a name may be long in coming, which costs a text of words more than the name alone.
+        # The value may be far from its name, which costs a text of words more than the name alone.
         gate=rf"(?i)(?:{_CREDENTIAL}|\bkey\b|private|access)[^\n]",
         overlapping=True,
     ),

@@ -1,7 +1,7 @@
-"""Hashes of passwords, which whoever has them breaks at leisure: those of `crypt`, of directories, of Windows.
+"""Hashes of passwords, which can be cracked offline: those of `crypt`, of directories, of Windows.
 
-Knows the methods of crypt(5) and of frameworks, and how files of passwords, LDIF and dumps of Windows' accounts are
-written. A digest of something else has no method before it and no user beside it.
+It recognizes the methods of crypt(5) and of frameworks, and the forms of password files, LDIF and dumps of Windows'
+accounts. A digest of something else has no method before it and no user beside it.
 """
 
 from __future__ import annotations

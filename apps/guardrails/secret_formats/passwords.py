@@ -33,7 +33,7 @@ _CLOSE = r"\\{0,3}[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b
 _OPERATOR = r"\s{0,3}(?:[:?.+|]{1,3}=|[!=]?={1,3}>?|->|:|,|\()\s{0,3}"
 _PAIRED = r"[\s,/<>;\"']{1,24}(?:value|val|string|content|default)\\?[\"']?\s?[:=>]\s?"
 _LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]{1,3}([^\s\"'`<>\\]{4,})\\{0,3}[\"'`]"
-# What stands for a value or says that there is none.
+# Placeholders of a value, or words for none.
 _WORDS = frozenset(
     """
     pass true false none null nil undefined empty required optional string text bool boolean str int bytes object any
@@ -128,7 +128,7 @@ def _chosen(candidate: CandidateMatch) -> CandidateMatch | None:
         return None
     if _is_mixed(text):
         return candidate
-    # A secret may be anything that nobody knows.
+    # A secret may be any unknown text.
     if not text.isalnum() or _SECRET.search(candidate.before(24)):
         return None
     around = candidate.before(_USER_BESIDE) + b"\n" + candidate.after(_USER_BESIDE)

@@ -1,6 +1,6 @@
 """Passwords inside URLs: databases, brokers, basic authentication.
 
-Knows an address's user part (RFC 3986). Only the password is the secret.
+It reads the user part of an address (RFC 3986). Only the password is the secret.
 """
 
 from __future__ import annotations

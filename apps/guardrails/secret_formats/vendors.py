@@ -28,7 +28,7 @@ _LONG = 36
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _TAIL = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
-# What shows in the middle what it is, and how the middle is written.
+# Secrets that are recognized by their middle, and the form of the middle.
 _BY_MIDDLE = (
     (
         r"[0-9A-Za-z+/]{33}(?:AIoT|\+ASb|\+AEh|\+ARm|AZEG)[0-9A-Za-z+/]{5}=",
@@ -52,7 +52,7 @@ _SEPARATORS = compile_re2(r"[_.:/-]")
 _PLAIN = compile_re2(rf"{_UUID}|[0-9a-f]{{32,}}$")
 _TEST_MODE = compile_re2(r"(?:^|[_-])(?:test|sandbox|sdbx|dev|public|publishable)[_-]|^pk_live")
 _LEAST, _LEAST_DIGITS, _HEX_DIGEST = 3.0, 2, compile_re2(r"^(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})$")
-# What the words of a recovery phrase take on average (BIP-39), with the blank behind each: few of its words are short.
+# Average characters of a word in a recovery phrase (BIP-39), with its blank: few of its words are short.
 _LEAST_OF_A_WORD, _LEAST_DIFFERENT = 5, 10
 # Keys within the addresses that they open: nodes of chains, hooks of chats.
 _IN_ADDRESSES = (
@@ -70,7 +70,7 @@ def _is_whole(candidate: CandidateMatch) -> bool:
 def _random_check(least: float = _ENOUGH, prefix: int = 0) -> Check:
     """Return the check of a token that is random from its `prefix`th character on.
 
-    What begins with letters and a sign of its own counts whatever is written right behind it.
+    A secret with letters and a sign of its own at its beginning counts, whatever follows it.
     """
 
     def is_random_and_whole(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -82,7 +82,7 @@ def _random_check(least: float = _ENOUGH, prefix: int = 0) -> Check:
 
 
 def _github(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a right checksum (the last six characters) at once, and without one what is random."""
+    """Accept a right checksum (the last six characters) at once, and without one a random text."""
     body = candidate.text[4:]
     if len(body) == 36 and _base62(zlib.crc32(body[:30].encode())) == body[30:]:
         return candidate
@@ -342,8 +342,8 @@ PATTERNS = (
         r"(?i)\bcloudant\w{0,12}\s?\(\s?[\"'][\w-]{1,80}[\"']\s?,\s?[\"']([0-9a-z]{24,64})[\"']",
         r"(?i)\bcloudant\w*\s?\(",
     ),
-    # What Maven encrypts with a master password that lies beside it, this one, and what registries keep where it is no
-    # login.
+    # Maven's passwords, encrypted with a master password that lies beside them, the master password, and passwords that
+    # registries store outside of logins.
     _named(r"<(?:master|password|passphrase)>\{([0-9A-Za-z+/]{15,}={0,2})\}</", r"<(?:master|password|passphrase)>\{"),
     _named(
         r"\\{0,6}\"auths\\{0,6}\"\s?:\s?\{[^{}]{1,}\{\s?[^{}]{0,160}?\\{0,6}\"auth\\{0,6}\"\s?:\s?\\{0,6}\"([0-9A-Za-z+/_-]{32,}={0,2})",

@@ -1,10 +1,9 @@
 """ASCII folding of digits, hyphens, blanks and wide letters, so that numbers and addresses can be matched.
 
-Knows Unicode, and how terminals colour a text: what sets a colour becomes blanks, for its last letter would stand right
-before what is looked for. Must never know a rule. Unlike `folding` it keeps case, lines and every visible letter,
-because what is looked for in it (numbers, addresses, keys) depends on them. Each character becomes what it becomes
-whatever stands beside it: so the text is made at one go, and the way back is worked out in blocks, only where it is
-asked.
+Colour codes of terminals become blanks, for their last letter would precede the searched text directly. Unlike
+`folding` it keeps case, lines and every visible letter, because numbers, addresses and keys depend on them. Each
+character is folded independently of its neighbors: the text is made in one pass, and offsets of the original are
+computed in blocks, only when asked for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Ciphers of letters (Caesar, Atbash, words written backwards, Morse): how they are noticed and undone.
 
-Knows alphabets. Must never know a rule. A cipher is noticed by the words that it makes of a few long words; each is
+A cipher is noticed by the words that it makes of a few long words; each is
 undone in one pass over the text.
 """
 
@@ -62,7 +62,7 @@ CIPHERS = dict(
         ("backwards", _any([word[::-1] for word in _WORDS if word != "system"])),
         (
             "last_word_first",
-            # Two words that follow one another the other way round in hardly any order to a model.
+            # Pairs of words that rarely follow one another the other way round in an order to a model.
             r"\b(?:(?:instructions?|rules|prompt|guidelines|restrictions|directives|orders)[.,!?:;]{0,2} "
             r"(?:previous|prior|above|earlier|system|your|initial|hidden|all|no|any|safety)"
             r"|(?:limits|filters?|ethics|morals|censorship|limitations)[.,!?:;]{0,2} "

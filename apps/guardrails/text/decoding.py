@@ -1,9 +1,9 @@
 """Decoding (deobfuscation) of text: base64 and its like, Morse, ciphers, leetspeak, disguised words, fragments.
 
-Knows encodings, and that a model reads them. Must never know what anybody looks for in what comes out.
+A model reads these encodings.
 
-Bounded: a run is decoded once, a text turned in a few ways, and what was decoded at most once more; so everything that
-comes out is at most some times as long as the text. Where there are very many runs, the later ones are read as one.
+Bounded: a run is decoded once, a text turned in a few ways, and decoded text at most once again; so all decoded
+text is at most a few times as long as the text. Where there are very many runs, the later ones are read as one.
 A few passes over a text tell that there is nothing to decode.
 """
 
@@ -31,18 +31,18 @@ from apps.guardrails.text.scanned_text import ScannedText
 from apps.guardrails.text.word_disguises import DISGUISES, undo
 
 _DEEPEST = 2
-_LONGEST_PIECES = 3000
-# Runs of one text that are read one by one; what parts those that are read together.
-_MOST_RUNS, _BETWEEN = 64, "\n.\n"
-# How much of base64 that said nothing is read again from its later lines on: so many times the text; then so many bytes
-# at each line.
-_READ_AGAIN, _LONGEST_AGAIN = 16, 2048
-# Ways in which a whole text is turned, and what it says when decoded.
-_MOST_TURNS = {1: 8, 2: 3}
+_MAX_PIECES_LENGTH = 3000
+# Runs of one text that are read separately; the separator of those that are read together.
+_MAX_RUNS, _BETWEEN = 64, "\n.\n"
+# Budget for reading base64 without a result again from its later lines: a multiple of the text; then bytes at each
+# line.
+_READ_AGAIN, _MAX_BYTES_AGAIN = 16, 2048
+# Maximum transformations of a whole text by depth: of the text, and of decoded text.
+_MAX_TURNS = {1: 8, 2: 3}
 
 
 class DecodedText(msgspec.Struct, frozen=True):
-    """What part of a text says when decoded; `raw[start:end]` is what it was decoded from.
+    """Decoded text of a part of a text; `raw[start:end]` is its source.
 
     Where it is known more closely, `origin` leads from a part of `text.raw` to the part of `raw` that it was made of.
     """
@@ -100,7 +100,7 @@ def find_decoded_texts(text: ScannedText) -> list[DecodedText]:
 
 
 def _decode_recursively(text: ScannedText, depth: int) -> Iterator[DecodedText]:
-    for view in (*_decoded(text), *islice(_deobfuscated(text), _MOST_TURNS[depth])):
+    for view in (*_decoded(text), *islice(_deobfuscated(text), _MAX_TURNS[depth])):
         yield view
         if depth < _DEEPEST:
             for inner in _decode_recursively(view.text, depth + 1):
@@ -108,14 +108,14 @@ def _decode_recursively(text: ScannedText, depth: int) -> Iterator[DecodedText]:
 
 
 def _within(view: DecodedText, inner: DecodedText) -> tuple[int, int]:
-    """Return which part of the text says what was decoded twice."""
+    """Return the part of the text that is the source of twice-decoded text."""
     return view.origin_of(inner.start, inner.end) if inner.end > inner.start else (view.start, view.end)
 
 
 def _decoded(text: ScannedText) -> Iterator[DecodedText]:
     """Yield what the first runs say one by one, and the rest of each encoding as one."""
     runs = _find_runs(text.utf8)
-    for run in islice(runs, _MOST_RUNS):
+    for run in islice(runs, _MAX_RUNS):
         yield DecodedText(run.encoding, ScannedText(run.decoded), *text.byte_origin(run.start, run.end))
     rest: defaultdict[str, list[_EncodedRun]] = defaultdict(list)
     for run in runs:
@@ -126,7 +126,7 @@ def _decoded(text: ScannedText) -> Iterator[DecodedText]:
 
 
 class _EncodedRun(NamedTuple):
-    """What bytes of a text say when decoded."""
+    """Decoded bytes of a text."""
 
     encoding: str
     decoded: str
@@ -145,9 +145,9 @@ def _find_runs(utf8: bytes) -> Iterator[_EncodedRun]:
             continue
         if name == "base64":
             start += 0 if utf8[start : start + 1].isalnum() else 1
-            # What says nothing as a whole may do so from a later line on: the whole rest, until that has cost enough.
+            # Base64 without a result as a whole may have one from a later line on: all the rest, within the budget.
             is_whole = start >= tried or spare > 0
-            run = _BASE64_RUN.match(utf8, start, len(utf8) if is_whole else start + _LONGEST_AGAIN)
+            run = _BASE64_RUN.match(utf8, start, len(utf8) if is_whole else start + _MAX_BYTES_AGAIN)
             end = run.end() if run else end
             spare -= end - start if start < tried else 0
             tried = max(tried, end)
@@ -214,12 +214,12 @@ _DECODERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def _deobfuscated(text: ScannedText) -> Iterator[DecodedText]:
-    """Yield the whole text turned in each way of which it shows a trace, and the words that stand in it in pieces."""
+    """Yield the whole text transformed in each way of which it shows a trace, and its words written in pieces."""
     traces = find_obfuscations(text.normalized_utf8)
     raw, size = text.raw, len(text.raw)
     normalized = ScannedText(text.normalized)
     if "pieces" in traces:
-        yield from _join_fragments(raw[:_LONGEST_PIECES])
+        yield from _join_fragments(raw[:_MAX_PIECES_LENGTH])
     if not raw.isascii() and _TAGS_IN_WORDS.search(text.utf8) is not None:
         untagged, way_back = rewrite(text, _TAGS_IN_WORDS, lambda _: b"")
         yield DecodedText("tags", ScannedText(untagged), 0, size, way_back)
@@ -246,7 +246,7 @@ def _deobfuscated(text: ScannedText) -> Iterator[DecodedText]:
 
 
 def _through(text: ScannedText, back: Origin) -> Origin:
-    """Return the way back to `raw` from what was made of the normalized text."""
+    """Return the mapping from a transformed normalized text back to `raw`."""
     return lambda start, end: text.origin(*back(start, end))
 
 
@@ -258,7 +258,7 @@ def _mirrored(text: ScannedText) -> Origin:
 _PIECE = re.compile(
     r"[\"'“`]([^\"'”`\n]{1,48})[\"'”`]|\b(?:part|piece|teil|partie|parte) ?\d ?[:=] ?([^.;\n]{1,48})", re.IGNORECASE
 )
-# What may lie between two pieces of one order, and how few and many of them there are.
+# Maximum characters between two pieces of one order, and bounds of their number.
 _APART = 40
 _PIECES = (2, 12)
 

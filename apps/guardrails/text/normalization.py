@@ -1,12 +1,12 @@
 """Unicode normalization against evasion: case folding, NFKC, homoglyphs, invisible characters, white space.
 
-Knows Unicode. Must never know a rule. In order: invisible characters go (tag characters become the ASCII
+In order: invisible characters go (tag characters become the ASCII
 they spell, for models read them), NFKC, case folding, look-alike letters become Latin, white space becomes one space.
 
 A Cyrillic or Greek letter is a look-alike only in company that gives it away: joined to a Latin letter, or in a text
 without one letter of those alphabets that looks like no other. So Russian and Greek stay what they are.
 
-Normalization is linear and runs no Python code for each character. Of most texts only a few characters do more than
+Normalization is linear and runs no Python code for each character. In most texts only a few characters do more than
 change their case: one pass finds these (`steady_characters`), and only they are composed. Offsets of the raw text are
 computed in blocks, and only where they are asked for.
 """
@@ -29,10 +29,10 @@ from apps.guardrails.text.white_space import collapse_whitespace, spaces_in_asci
 
 _HIDDEN = re.compile(f"[{INVISIBLE}]+")
 TAG_CHARACTERS = {chr(code): chr(code - 0xE0000) for code in range(0xE0020, 0xE007F)}
-# White space and what is not there; the space of the tag characters is one too.
+# White space and invisible characters; the space of the tag characters is one too.
 _GAP = re.compile(rf"[\s{INVISIBLE}\U000e0020]")
 _NOT_BLANK = re.compile(f"[{INVISIBLE}]")
-# Of what `replace_fixed_forms` replaces, what becomes three characters and none; and blanks that become one.
+# Replacements of `replace_fixed_forms` with three characters and with none; and blanks that become one.
 _UNEVEN = re.compile(r"[\u2026\ufe0f]|\s\s")
 _ASCII_PIECE = re.compile(r"\s+|\S")
 _LOOKALIKE = "".join(map(chr, HOMOGLYPHS))
@@ -41,8 +41,8 @@ _FANCY = re.compile(f"[{''.join(map(chr, STYLED))}]+")
 # Letters of those alphabets that are taken for no Latin ones.
 _GENUINE = [chr(code) for code in (*range(0x370, 0x530), *range(0x531, 0x588)) if code not in HOMOGLYPHS]
 _MIXED = re.compile(f"(?<![a-z{_LOOKALIKE}])(?:[a-z]++[{_LOOKALIKE}]|[{_LOOKALIKE}]++[a-z])[a-z{_LOOKALIKE}]*+")
-# Marks that pile up on one letter: normalizing takes the square of their number, and nobody writes more (UAX 15, 13).
-_MOST_MARKS = 30
+# Marks that pile up on one letter: normalizing is quadratic in their number, and no language needs more (UAX 15, 13).
+_MAX_MARKS = 30
 _BLOCK = 512
 # One run of unsteady characters in so many bytes is composed by itself; where there are more, the whole text is.
 _BYTES_A_RUN = 1000
@@ -52,7 +52,7 @@ _UTF8 = ("utf-8", "surrogatepass")
 @functools.cache
 def _piled_marks() -> re.Pattern[str]:
     mark = class_of([chr(code) for code in range(0x300, 0x1E950) if unicodedata.combining(chr(code))])
-    return re.compile(f"({mark}{{{_MOST_MARKS}}}){mark}+")
+    return re.compile(f"({mark}{{{_MAX_MARKS}}}){mark}+")
 
 
 @functools.cache
@@ -76,7 +76,7 @@ def _second_halves() -> frozenset[str]:
     return frozenset({chr(int(half, 16)) for half in halves} | {chr(code) for code in jamo})
 
 
-_has_piled = presence_test(rf"\pM{{{_MOST_MARKS + 1}}}")
+_has_piled = presence_test(rf"\pM{{{_MAX_MARKS + 1}}}")
 _has_hidden = presence_test(f"[{INVISIBLE}]")
 _has_tag = presence_test("[\U000e0020-\U000e007e]")
 _has_fancy = presence_test(class_of(sorted(map(chr, STYLED))))
@@ -135,7 +135,7 @@ class NormalizedText:
         starts, ends = [0], [*self._raw_starts[1:], len(self._raw)]
         for start, end in zip(self._raw_starts, ends, strict=True):
             piece = self._raw[start:end]
-            # Of ASCII, normalizing it says so faster.
+            # For ASCII, normalizing is the faster test.
             is_even = not piece.isascii() and _is_even(piece)
             size = end - start if is_even else len(_normalize_except_lookalikes(piece))
             starts.append(starts[-1] + size)
@@ -188,7 +188,7 @@ def _compose_runs(utf8: bytes) -> bytes | None:
 
 
 def _composed(piece: str) -> bytes:
-    """Return NFKC without what is invisible, and without white space beyond ASCII."""
+    """Return NFKC without invisible characters, and without white space beyond ASCII."""
     return spaces_in_ascii(unicodedata.normalize("NFKC", _strip_invisible(piece)).encode(*_UTF8))
 
 
@@ -222,7 +222,7 @@ def _map_homoglyphs(utf8: bytes) -> bytes:
 
 
 def _translate_runs(pattern: re.Pattern[str], same: re2._Regexp, table: Mapping[int, str | int], utf8: bytes) -> bytes:
-    """Translate what a pattern matches; `same` matches the same, and finds ten times as fast what is seldom there."""
+    """Translate the matches of a pattern; `same` matches the same, and is ten times as fast for rare matches."""
     pieces, done, left = [], 0, len(utf8) // _BYTES_A_RUN
     for run in same.finditer(utf8):
         if left < 0:

@@ -1,6 +1,6 @@
 """Detection of obfuscated words (rot13, reversed, leetspeak, spaced letters) and how to undo it.
 
-Knows letters. Must never know a rule. The words are traces only: they say that a text is worth setting right.
+The words are traces only: they say that a text is worth setting right.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from apps.guardrails.regex.re2_patterns import LazyPattern, PatternFilter, compi
 from apps.guardrails.text.ciphers import CIPHERS
 from apps.guardrails.text.word_disguises import ACCENTED_WORDS, DISGUISES
 
-# Words that hardly any order to a model does without, and that are long enough to be no part of others.
+# Words that nearly every order to a model contains, long enough to be no part of others.
 _TRACE_WORDS = """
 ignore disregard forget previous instructions prompt restrictions unfiltered guidelines reveal password bomb napalm
 malware ransomware explosive explosives weapon system pretend uncensored refuse answer without anything everything
@@ -52,7 +52,7 @@ _TRACES = (
         r"\b[a-z][a-z0-9]{0,3} ?\+ ?[a-z][a-z0-9]{0,3}\b|\b(?:join|concatenate|combine|joined|glue)\b|\bpart ?1\b",
     ),
 )
-# One pass for all of them; for some, what is noticed must be looked at again.
+# One pass for all of them; some need a second check.
 _ALL: list[tuple[str, str, LazyPattern | None]] = [
     *((name, expression, None) for name, expression in (*_TRACES, *DISGUISES.items(), *CIPHERS.items())),
     *(("accented", expression, exact) for expression, exact in ACCENTED_WORDS),
@@ -75,13 +75,13 @@ _LETTER_RUN = re.compile(r"(?<![^\W_])(?:[^\W\d_](?:[ ._*|/-]{1,3})){5,}[^\W\d_]
 # Any characters that stand apart, letters or not: this tells in a hundredth of the time where letters may. Where there
 # are many runs, the expression above reads the whole text.
 _CHARACTER_RUN = compile_re2(r"(?:[^ ._*|/-][ ._*|/-]{1,3}){5,}[^ ._*|/-]")
-_MOST_RUNS = 64
+_MAX_RUNS = 64
 _GAP = re.compile(r"[ ._*|/-]{2,3}")
-# Words that are recognized where nothing shows where words end.
+# Words that are recognized without word boundaries.
 _VOCABULARY = """
 ignore all any the your previous prior above instructions instruction rules rule guidelines system prompt reveal show
 print tell me disregard forget everything how to make a build bomb napalm malware you are now no without restrictions do
-not refuse and of what is an ai unfiltered act as pretend hidden secret
+not refuse and of is what an ai unfiltered act as pretend hidden secret
 """
 _KNOWN = re.compile(f"({'|'.join(sorted(_VOCABULARY.split(), key=len, reverse=True))})")
 
@@ -89,8 +89,8 @@ _KNOWN = re.compile(f"({'|'.join(sorted(_VOCABULARY.split(), key=len, reverse=Tr
 def join_spaced_letters(raw: str) -> str:
     """Return the text with letters that stand apart put together again, and spaces where words end."""
     utf8 = raw.encode("utf-8", "surrogatepass")
-    runs = [run.span() for run in islice(_CHARACTER_RUN.finditer(utf8), _MOST_RUNS + 1)]
-    if len(runs) > _MOST_RUNS:
+    runs = [run.span() for run in islice(_CHARACTER_RUN.finditer(utf8), _MAX_RUNS + 1)]
+    if len(runs) > _MAX_RUNS:
         return _LETTER_RUN.sub(_join, raw)
     pieces, read, done = [], 0, 0
     for first, last in runs:

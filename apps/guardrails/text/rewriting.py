@@ -1,7 +1,4 @@
-"""Rewriting of a text where a pattern matches, with the way back from what came out to what it was made of.
-
-Knows offsets. Must never know what is rewritten, or why.
-"""
+"""Rewriting of a text where a pattern matches, with the way back from what came out to what it was made of."""
 
 from __future__ import annotations
 
@@ -23,13 +20,13 @@ class Rewriting:
     def __init__(self, source: ScannedText) -> None:
         """Begin with a text of which nothing is rewritten; `replace` is called from left to right."""
         self._source = source.raw
-        # What is replaced: where it begins and ends in the source, and what takes its place.
+        # Replacements: start and end in the source, and the new text.
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._by: list[str] = []
 
     def replace(self, start: int, end: int, by: str) -> None:
-        """Write `by` in the place of `source[start:end]`."""
+        """Replace `source[start:end]` with `by`."""
         self._starts.append(start)
         self._ends.append(end)
         self._by.append(by)
@@ -46,7 +43,7 @@ class Rewriting:
 
     @functools.cached_property
     def _written(self) -> list[int]:
-        """Where what was replaced ends in what came out."""
+        """The ends of the replacements in the result."""
         grown = (len(by) - end + start for start, end, by in zip(self._starts, self._ends, self._by, strict=True))
         return [end + by_now for end, by_now in zip(self._ends, accumulate(grown), strict=True)]
 
@@ -63,7 +60,7 @@ def rewrite(
 ) -> tuple[str, Origin]:
     """Return a text with the matches of `pattern`, which reads UTF-8, replaced, and the way back to `source.raw`.
 
-    Of a pattern with a group, only what the first group matched is replaced; nothing where `by` returns None.
+    For a pattern with a group, only the match of the first group is replaced; nothing where `by` returns None.
     """
     rewriting = Rewriting(source)
     group = min(pattern.groups, 1)

@@ -1,7 +1,7 @@
 """Views of a scanned text: raw, bytes, normalized, ASCII-folded; offsets of each lead back to the raw text.
 
-Knows Unicode. Must never know a rule or where a text comes from. Everything is linear and made once, when asked for;
-offsets are only worked out for what was found.
+Everything is linear and made once, when asked for;
+offsets are only computed for matches.
 """
 
 from __future__ import annotations

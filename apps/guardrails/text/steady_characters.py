@@ -1,6 +1,6 @@
 """Steady characters, which normalization leaves as they are but for their case, whatever stands beside them.
 
-Knows what most texts are written with, and what has one other form wherever it stands. Must never know a rule.
+Most texts consist of them; each has one normalized form, independent of its neighbors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from apps.guardrails.regex.re2_patterns import compile_re2, presence_test
 from apps.guardrails.text.unicode_tables import HOMOGLYPHS, INVISIBLE, STYLED, class_of
 
 _INVISIBLE = re.compile(f"[{INVISIBLE}]")
-# Where steady characters are looked for: letters, signs and pictures of what is written most.
+# Ranges of steady characters: the most common letters, signs and pictures.
 _WRITTEN = (
     *((0xA1, 0x250), (0x400, 0x482), (0x48A, 0x530), (0x5D0, 0x5EB), (0x620, 0x64B), (0x904, 0x93A), (0xE01, 0xE30)),
     *((0x1EA0, 0x1F00), (0x2010, 0x2028), (0x2030, 0x205E), (0x20A0, 0x20C1), (0x2100, 0x27C0), (0x2900, 0x2C00)),
@@ -20,8 +20,8 @@ _WRITTEN = (
 )
 # Ideographs and syllables, every one of which is steady.
 _EAST_ASIAN = "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
-# What has another form wherever it stands; a variation selector says only how a character is drawn. Punctuation of full
-# width begins with the same two bytes.
+# Characters with another form in every context; a variation selector only says how a character is drawn. Full-width
+# punctuation begins with the same two bytes.
 _REWRITTEN = (("\u00a0".encode(), b" "), ("\u2026".encode(), b"..."), ("\ufe0f".encode(), b""))
 _FULL_WIDTH = "\uff00".encode()[:2]
 _REWRITTEN_BESIDE = (
@@ -54,6 +54,6 @@ def is_quiet(character: str) -> bool:
 
 STEADY = [one for first, end in _WRITTEN for one in map(chr, range(first, end)) if is_steady(one)]
 _QUIET = [one for one in STEADY if is_quiet(one)]
-# What is not steady, with the character before it: it may become one with that.
+# Unsteady characters, with the character before them: it may become one with that.
 UNSTEADY_RUN = compile_re2(f"(?s).?[^\\x00-\\x7f{_EAST_ASIAN}{class_of(STEADY)[1:-1]}]+")
 has_unquiet = presence_test(f"[^\\x00-\\x7f{_EAST_ASIAN}{class_of(_QUIET)[1:-1]}]")

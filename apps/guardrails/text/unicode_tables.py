@@ -1,7 +1,4 @@
-"""Tables of Unicode: what is invisible, and letters that look like Latin ones.
-
-Knows characters. Must never know what becomes of them.
-"""
+"""Tables of Unicode: invisible characters, and letters that look like Latin ones."""
 
 from __future__ import annotations
 

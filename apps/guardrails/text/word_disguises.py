@@ -1,7 +1,7 @@
 """Detection of disguised head words (misspelled, accented, split by signs, run together) and how to undo it.
 
-Knows letters and the words that hardly any order to a model does without. Must never know a rule. A disguise is looked
-for by one automaton for each way; the text is only rewritten where one is found, and each rewriting is one pass.
+It uses words that nearly every order to a model contains. One automaton for each disguise searches for it; the text
+is only rewritten where one is found, and each rewriting is one pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEADS = """
 ignore disregard previous instructions guidelines restrictions unrestricted uncensored unfiltered jailbreak
 """.split()  # noqa: SIM905 - as words are written
 _SHORT = ("reveal", "forget", "system", "prompt", "override", "bypass", "pretend", "without", "anything", "developer")
-# Of words in neighbors of a head: with one of them an order is recognized though no sign shows where words end.
+# Words beside a head: with one of them an order is recognized without word boundaries.
 _OVERRIDES = "ignore|disregard|forget|bypass|override|reveal|print|show|repeat"
 _OBJECTS = "instructions?|rules|guidelines|prompts?|restrictions|directives|everything|polic(?:y|ies)|filters?|safety"
 _LINKS = (
@@ -47,7 +47,7 @@ reveal forget system prompt override bypass pretend without anything everything 
 refuse secret hidden repeat rules limits content policy ethics filter filters safety uncensored character assistant
 limitations response responses respond restricted model openai language directives commands
 """.split()  # noqa: SIM905 - as words are written
-# What a run of letters without a space is cut into: words of orders to a model, and those that stand between them.
+# Vocabulary for cutting a run of letters without spaces: words of orders to a model, and words between them.
 _VOCABULARY = """
 a about above access act admin after ai all always am an and anything any are as ask answer assistant at be been before
 below bot but by bypass can chat chatgpt code command commands content dan data delete detail details developer did

@@ -26,14 +26,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.postgres.deletion import delete_in_pieces
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt, encrypt
 from apps.organizations.models import IdempotentAnswer
 
 HEADER, REPLAYED = "Idempotency-Key", "idempotent-replayed"
 KEPT = timedelta(hours=24)
-# Rows removed by one statement.
-BATCH = 5_000
 _KEY = re.compile(r"[ -~]{1,255}")
 
 
@@ -104,10 +103,7 @@ def answer_once(claim: Claim, work: Callable[[], HttpResponseBase]) -> HttpRespo
 def sweep() -> int:
     """Delete expired answers; return how many."""
     old = IdempotentAnswer.objects.filter(created_at__lte=timezone.now() - KEPT)
-    swept = 0
-    while ids := list(old.values_list("id", flat=True)[:BATCH]):
-        swept += IdempotentAnswer.objects.filter(id__in=ids).delete()[0]
-    return swept
+    return delete_in_pieces(old)
 
 
 def _rows(claim: Claim) -> QuerySet[IdempotentAnswer]:

@@ -1,8 +1,7 @@
 """Batches of the sandbox: batch APIs of OpenAI (and Groq), Anthropic, Google and Mistral; kept in memory.
 
-A job is answered when it is made, line by line as requests of its own, and has ended a moment later. What becomes of a
-line, or of the whole job, is scripted in its messages (`batch=…`, `scenario.py`). Knows which API a path is of. Must
-never know a socket.
+A job is answered when it is made, line by line as requests of its own, and has ended a moment later. Its messages
+script the outcome of a line, or of the whole job (`batch=…`, `scenario.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class SandboxBatches:
         self._store = BatchStore(answer)
 
     def reply_to(self, request: SandboxRequest) -> bytes | None:
-        """Return the body of an answer, None for what is no request about batches. Raises SandboxRefusal."""
+        """Return the body of an answer, None for a request that is not about batches. Raises SandboxRefusal."""
         for api in _APIS:
             if found := api.PATH.fullmatch(request.path):
                 answer: bytes | None = api.reply_to(self._store, request, *found.groups())

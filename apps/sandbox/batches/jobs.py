@@ -1,4 +1,4 @@
-"""Jobs and files of batch APIs: made, kept, found, and what is scripted of their lines. Must never know an API."""
+"""Jobs and files of batch APIs: created, stored and found, with the scripted outcomes of their lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BOUNDARY = re.compile(r'boundary="?([^";]+)"?')
 
 
 class LineAnswer(NamedTuple):
-    """What a line is answered: a status, a body, and what its script says of its batch."""
+    """The answer to a line: a status, a body, and its script for the batch."""
 
     status: int
     body: bytes
@@ -36,7 +36,7 @@ Answerer = Callable[[str, bytes], LineAnswer]
 
 @dataclass(slots=True)
 class Job:
-    """A job: its lines by their ids, and what was asked of it as a whole."""
+    """A job: its lines by their ids, and the script for all of it."""
 
     id: str
     lines: list[tuple[str, LineAnswer]]
@@ -133,7 +133,7 @@ def lines_by_custom_id(job: Job, *, good: bool) -> list[bytes]:
 
 
 def spoilt(line: bytes, custom_id: str, script: str | None) -> list[bytes]:
-    """Return what stands for a line in its results: it, twice, half of it, or under somebody else's id."""
+    """Return a line's text in the results: once, twice, half of it, or under another job's id."""
     match script:
         case "twice":
             return [line + b"\n", line.replace(b"You said", b"Then said") + b"\n"]

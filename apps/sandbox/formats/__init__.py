@@ -1,8 +1,7 @@
-"""The wire formats that the sandbox speaks: one module or package each, found by looking. Knows what each offers.
+"""The wire formats that the sandbox speaks: one module or package each, found by their names.
 
-A format is pure: bytes to conversation, answer to bytes. It must never know sockets, time or how an answer is spoilt on
-its way. To add one, add a module with what `SandboxFormat` lists, or with a `FORMAT` that has it; nothing else is
-touched.
+A format is pure: bytes to conversation, answer to bytes. `response_steps` adds time and faults on the way. To add one,
+add a module with the members of `SandboxFormat`, or with a `FORMAT` that has them; nothing else changes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from apps.sandbox.scenario import Scenario
 
 
 class Glance(NamedTuple):
-    """What can be read of a request at next to no cost."""
+    """Fields of a request that are cheap to read."""
 
     model: str
     streamed: bool
@@ -28,7 +27,7 @@ class Glance(NamedTuple):
 
 
 class SandboxFormat(Protocol):
-    """What a format's module offers."""
+    """The interface of a format's module."""
 
     PATH: re.Pattern[str]
     """The paths whose POSTs it answers, matched in full."""
@@ -43,13 +42,13 @@ class SandboxFormat(Protocol):
     """
 
     def __hash__(self) -> int:
-        """Formats are keys of what is made once for each."""
+        """Formats are keys of caches with one entry for each."""
 
     def find_token(self, headers: Mapping[str, str]) -> str | None:
         """Return the credential that the request presents, if any. Header names are lower-case."""
 
     def glance(self, path: str, body: bytes) -> Glance | None:
-        """Return the few fields by which a benchmark's request is told; None where the body does not have them."""
+        """Return the few fields that identify a benchmark's request; None where the body does not have them."""
 
     def read_request(self, path: str, body: bytes) -> Conversation:
         """Return what the request says. Raises Refusal in the provider's words."""
@@ -92,7 +91,7 @@ class WholeReplyFormat:
         return None
 
     def write_events(self, answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-        """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
+        """Return the whole answer as the one event of a stream, which no client can request."""
         return [b"data: " + self.write_reply(answer, scenario) + b"\n\n"]
 
 
@@ -129,15 +128,15 @@ class SpecialistFormat:
         return b"".join(answer.sound) if self._write_reply is None else self._write_reply(answer, scenario)
 
     def write_events(self, answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-        """Return the pieces of the sound; of what is no sound the whole, of which nobody can ask for a stream."""
+        """Return the pieces of the audio; other answers as a whole, as no client can request them as a stream."""
         return list(answer.sound) if self._write_reply is None else [self._write_reply(answer, scenario)]
 
     def write_models(self, names: Iterable[str]) -> bytes:
-        """Return no list: nobody can ask for one."""
+        """Return an empty list: no client can request one."""
         return b"[]"
 
     def write_error_event(self, refusal: SandboxRefusal) -> bytes:
-        """Return an error in the place of an answer."""
+        """Return an error instead of an answer."""
         return self.write_error(refusal)
 
 

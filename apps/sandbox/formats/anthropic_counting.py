@@ -39,7 +39,7 @@ __all__ = [
 
 _AT_GOOGLE = rf"{anthropic_vertex.PLACE}/count-tokens:rawPredict"
 PATH = re.compile(f"/v1/messages/count_tokens|{_AT_GOOGLE}")
-# What only concerns an answer.
+# Fields that only concern an answer.
 _NOT_COUNTED = ("max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences", "metadata")
 
 

@@ -26,7 +26,7 @@ def read_request(path: str, body: bytes) -> Conversation:
         model=unquote(path.removeprefix("/model/").removesuffix("/invoke")),
         turns=tuple(Turn("user", text) for text in (asked.query, *asked.documents)),
         ranks=True,
-        most_ranked=asked.most,
+        max_ranked=asked.most,
     )
 
 

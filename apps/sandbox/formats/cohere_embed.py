@@ -13,7 +13,7 @@ from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 from apps.sandbox.vectors import USUAL_LENGTH
 
-MOST_INPUTS = 96
+MAX_INPUTS = 96
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -22,8 +22,8 @@ def read_request(path: str, body: bytes) -> Conversation:
         asked = msgspec.json.decode(body, type=_Request)
     except msgspec.MsgspecError as error:
         raise SandboxRefusal(400, f"invalid request: {error}") from error
-    if not 1 <= len(asked.texts) <= MOST_INPUTS:
-        raise SandboxRefusal(400, f"invalid request: 1 to {MOST_INPUTS} texts are allowed")
+    if not 1 <= len(asked.texts) <= MAX_INPUTS:
+        raise SandboxRefusal(400, f"invalid request: 1 to {MAX_INPUTS} texts are allowed")
     return Conversation(
         model=asked.model,
         turns=tuple(Turn("user", text) for text in asked.texts),

@@ -11,7 +11,7 @@ from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 from apps.sandbox.vectors import USUAL_LENGTH
 
-MOST_INPUTS = 100
+MAX_INPUTS = 100
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -21,9 +21,9 @@ def read_request(path: str, body: bytes) -> Conversation:
     except msgspec.MsgspecError as error:
         raise SandboxRefusal(400, f"Invalid JSON payload received. {error}") from error
     name = path.removeprefix("/v1beta/").rpartition(":")[0]
-    if not 1 <= len(asked) <= MOST_INPUTS:
+    if not 1 <= len(asked) <= MAX_INPUTS:
         raise SandboxRefusal(
-            400, f"* BatchEmbedContentsRequest.requests: 1 to {MOST_INPUTS} requests can be in one batch"
+            400, f"* BatchEmbedContentsRequest.requests: 1 to {MAX_INPUTS} requests can be in one batch"
         )
     if any(one.model != name for one in asked):
         raise SandboxRefusal(400, "model: must be the one in the path")

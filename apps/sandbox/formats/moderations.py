@@ -12,7 +12,7 @@ from apps.sandbox.formats import WholeReplyFormat, openai_chat
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
-MOST_INPUTS = 8
+MAX_INPUTS = 8
 MISTRAL: Final = "moderator-mistral"
 OPENAI_CATEGORIES: Final = (
     *("harassment", "harassment/threatening", "hate", "hate/threatening", "illicit", "illicit/violent", "self-harm"),
@@ -37,8 +37,8 @@ def read_request(path: str, body: bytes) -> Conversation:
         raise SandboxRefusal(400, f"Invalid request: {error}") from error
     inputs: list[Any] = asked.input if isinstance(asked.input, list) else [asked.input]
     is_mistral = asked.model.partition(":")[0] == MISTRAL
-    if not 1 <= len(inputs) <= MOST_INPUTS or not all(inputs):
-        raise SandboxRefusal(400, f"'$.input' is invalid: 1 to {MOST_INPUTS} inputs, none empty", param="input")
+    if not 1 <= len(inputs) <= MAX_INPUTS or not all(inputs):
+        raise SandboxRefusal(400, f"'$.input' is invalid: 1 to {MAX_INPUTS} inputs, none empty", param="input")
     texts = [isinstance(one, str) for one in inputs]
     if any(texts) and not all(texts):
         raise SandboxRefusal(400, "'$.input' is invalid: texts, or the parts of one input", param="input")

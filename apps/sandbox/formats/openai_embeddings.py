@@ -13,7 +13,7 @@ from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 from apps.sandbox.vectors import USUAL_LENGTH, in_base64
 
-MOST_INPUTS = 2048
+MAX_INPUTS = 2048
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -27,8 +27,8 @@ def read_request(path: str, body: bytes) -> Conversation:
     inputs: list[Any] = asked.input if isinstance(asked.input, list) else [asked.input]
     if inputs and isinstance(inputs[0], int):
         inputs = [inputs]
-    if not 1 <= len(inputs) <= MOST_INPUTS or not all(inputs):
-        raise SandboxRefusal(400, f"'$.input' is invalid: 1 to {MOST_INPUTS} inputs, none empty", param="input")
+    if not 1 <= len(inputs) <= MAX_INPUTS or not all(inputs):
+        raise SandboxRefusal(400, f"'$.input' is invalid: 1 to {MAX_INPUTS} inputs, none empty", param="input")
     # A token of an array counts as one: it is four bytes here.
     texts = [one if isinstance(one, str) else "".join(f"{token:4}" for token in one) for one in inputs]
     return Conversation(

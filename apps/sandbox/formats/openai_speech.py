@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 PATH = re.compile("/v1/audio/speech")
-# Of both kinds of answers.
+# Content types of both kinds of answers.
 STREAM_TYPE = "application/octet-stream"
 _EVENTS = "sse"
 
@@ -59,7 +59,7 @@ def read_request(path: str, body: bytes) -> Conversation:
 
 
 def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
-    """Return all of the sound; nobody can ask for it as a whole, though."""
+    """Return all of the audio, which no client can request as a whole."""
     return b"".join(answer.sound)
 
 
@@ -76,7 +76,7 @@ def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool
 
 
 def write_error_event(refusal: SandboxRefusal) -> bytes:
-    """Return an error in the place of sound."""
+    """Return an error instead of audio."""
     return b"data: " + write_error(refusal) + b"\n\n"
 
 

@@ -15,7 +15,7 @@ from apps.sandbox.formats import WholeReplyFormat, openai_chat
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
-MOST_DOCUMENTS = 1000
+MAX_DOCUMENTS = 1000
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -25,13 +25,13 @@ def read_request(path: str, body: bytes) -> Conversation:
         asked = msgspec.json.decode(body, type=form)
     except msgspec.MsgspecError as error:
         raise SandboxRefusal(400, f"invalid request: {error}") from error
-    if not 1 <= len(asked.documents) <= MOST_DOCUMENTS:
-        raise SandboxRefusal(400, f"invalid request: 1 to {MOST_DOCUMENTS} documents are allowed", param="documents")
+    if not 1 <= len(asked.documents) <= MAX_DOCUMENTS:
+        raise SandboxRefusal(400, f"invalid request: 1 to {MAX_DOCUMENTS} documents are allowed", param="documents")
     return Conversation(
         model=asked.model,
         turns=tuple(Turn("user", text) for text in (asked.query, *asked.documents)),
         ranks=True,
-        most_ranked=asked.most,
+        max_ranked=asked.most,
         written_as=form.__name__,
     )
 

@@ -40,7 +40,7 @@ __all__ = [
 PATH = re.compile("(/openai)?/v1/responses/input_tokens")
 # Models are listed elsewhere.
 MODELS_PATH = "/v1/responses/models"
-# What only concerns an answer.
+# Fields that only concern an answer.
 _NOT_COUNTED = ("max_output_tokens", "stream", "temperature", "top_p", "store", "include", "metadata")
 
 

@@ -11,7 +11,7 @@ from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 from apps.sandbox.vectors import USUAL_LENGTH
 
-MOST_INPUTS = 250
+MAX_INPUTS = 250
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -20,8 +20,8 @@ def read_request(path: str, body: bytes) -> Conversation:
         asked = msgspec.json.decode(body, type=_Request)
     except msgspec.MsgspecError as error:
         raise SandboxRefusal(400, f"Invalid JSON payload received. {error}") from error
-    if not 1 <= len(asked.instances) <= MOST_INPUTS:
-        raise SandboxRefusal(400, f"The batch size should be 1 to {MOST_INPUTS}")
+    if not 1 <= len(asked.instances) <= MAX_INPUTS:
+        raise SandboxRefusal(400, f"The batch size should be 1 to {MAX_INPUTS}")
     return Conversation(
         model=path.rpartition("/")[2].rpartition(":")[0],
         turns=tuple(Turn("user", one.content) for one in asked.instances),

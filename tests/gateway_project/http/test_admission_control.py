@@ -31,14 +31,14 @@ class Watcher:
 class Worker:
     """A worker with a virtual clock: what became of each request of each client, and after how many seconds."""
 
-    def __init__(self, most: int = 100_000, longest_wait: float = 2.0) -> None:
+    def __init__(self, most: int = 100_000, max_wait: float = 2.0) -> None:
         self.now = 0.0
         self.loop = self
         self.outcomes: list[tuple[str, str, float]] = []
         self.cost = 0.0
         self._main = getcurrent()
         self._turn_begins, self._turn_ends = Watcher(), Watcher()
-        self.control = AdmissionControl(most, longest_wait, lambda: self.now, self)
+        self.control = AdmissionControl(most, max_wait, lambda: self.now, self)
 
     def check(self, **_: Any) -> Watcher:
         return self._turn_begins

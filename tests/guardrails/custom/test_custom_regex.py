@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apps.guardrails.custom import BadConfig, custom_regex
-from apps.guardrails.custom.custom_regex import LONGEST_PATTERN, compile_rules, read_config
+from apps.guardrails.custom.custom_regex import MAX_PATTERN_LENGTH, compile_rules, read_config
 from apps.guardrails.findings.scan_types import Span
 from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.text.scanned_text import ScannedText
@@ -38,7 +38,7 @@ def test_what_is_not_taken_is_refused_with_the_reason(pattern: str, words: str) 
     assert words in raised.value.message or words == "bad repetition operator"
 
 
-@pytest.mark.parametrize("config", [{}, {"pattern": 1}, {"pattern": ""}, {"pattern": "a" * (LONGEST_PATTERN + 1)}])
+@pytest.mark.parametrize("config", [{}, {"pattern": 1}, {"pattern": ""}, {"pattern": "a" * (MAX_PATTERN_LENGTH + 1)}])
 def test_what_is_no_expression_is_refused(config: dict[str, object]) -> None:
     with pytest.raises(BadConfig, match="pattern: Must be a regular expression of 1 to 1000 characters"):
         read_config(config)
@@ -59,7 +59,7 @@ def test_matches_are_told_in_characters() -> None:
 
 
 def test_all_expressions_together_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(custom_regex, "MOST_POSITIONS", 30)
+    monkeypatch.setattr(custom_regex, "MAX_POSITIONS", 30)
     assert compile_rules([{"pattern": "abcdefgh"}])
     with pytest.raises(BadConfig, match="more than 30 positions"):
         compile_rules([{"pattern": "abcdefgh"}] * 4)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.guardrails.custom import BadConfig, blocked_terms
-from apps.guardrails.custom.blocked_terms import LONGEST_TERM, MOST_TERMS, compile_rules, read_config
+from apps.guardrails.custom.blocked_terms import MAX_TERM_LENGTH, MAX_TERMS, compile_rules, read_config
 from apps.guardrails.findings.scan_types import MAX_SPANS, UNFINISHED
 from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.text.scanned_text import ScannedText
@@ -109,11 +109,11 @@ def test_terms_within_terms_do_not_add_up() -> None:
         ({}, "terms"),
         ({"terms": "one"}, "terms"),
         ({"terms": []}, "terms"),
-        ({"terms": ["a"] * (MOST_TERMS + 1)}, "terms"),
+        ({"terms": ["a"] * (MAX_TERMS + 1)}, "terms"),
         ({"terms": ["a", 1]}, "terms[1]"),
         ({"terms": [" "]}, "terms[0]"),
         ({"terms": ["\u200b"]}, "terms[0]"),
-        ({"terms": ["a" * (LONGEST_TERM + 1)]}, "terms[0]"),
+        ({"terms": ["a" * (MAX_TERM_LENGTH + 1)]}, "terms[0]"),
         ({"terms": ["a"], "matchType": "fuzzy"}, "matchType"),
         ({"terms": ["a"], "matchType": None}, "matchType"),
         ({"terms": ["a"], "caseSensitive": "yes"}, "caseSensitive"),
@@ -133,7 +133,7 @@ def test_a_configuration_is_kept_with_its_defaults() -> None:
 
 
 def test_all_terms_together_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocked_terms, "MOST_CHARACTERS", 10)
+    monkeypatch.setattr(blocked_terms, "MAX_CHARACTERS", 10)
     assert compile_rules([read_config({"terms": ["abcde"]}), read_config({"terms": ["fghij"]})])
     with pytest.raises(BadConfig, match="more than 10 characters"):
         compile_rules([read_config({"terms": ["abcde"]}), read_config({"terms": ["fghijk"]})])

@@ -13,7 +13,7 @@ from apps.guardrails.findings.scan_types import RuleSettings, Segment, Span, Ver
 from apps.guardrails.rules import SystemRule
 from apps.guardrails.scanning import engine, scan_memory
 from apps.guardrails.scanning.engine import CompiledGuardrails, SystemRuleState
-from apps.guardrails.scanning.scan_memory import MOST_FOUND, FoundSpan, ScanMemory, ScanRecall
+from apps.guardrails.scanning.scan_memory import MAX_FOUND, FoundSpan, ScanMemory, ScanRecall
 from apps.guardrails.text.scanned_text import ScannedText
 from tests.guardrails.rules_in_force import compiled, term
 
@@ -95,7 +95,7 @@ def test_a_long_text_is_remembered_whole() -> None:
 
 
 def test_the_oldest_are_forgotten_and_what_is_asked_for_stays() -> None:
-    memory = ScanMemory(most_bytes=10 * 200)
+    memory = ScanMemory(max_bytes=10 * 200)
     memory.keep(b"asked for", ())
     for number in range(100):
         memory.keep(b"%d" % number, ())
@@ -108,9 +108,9 @@ def test_the_oldest_are_forgotten_and_what_is_asked_for_stays() -> None:
 def test_of_a_text_in_which_much_is_found_nothing_is_remembered() -> None:
     memory = ScanMemory()
     one = FoundSpan(0, Span(0, 1, "email", "EMAIL"))
-    memory.keep(b"few", (one,) * MOST_FOUND)
-    memory.keep(b"many", (one,) * (MOST_FOUND + 1))
-    assert (memory.find(b"few"), memory.find(b"many")) == ((one,) * MOST_FOUND, None)
+    memory.keep(b"few", (one,) * MAX_FOUND)
+    memory.keep(b"many", (one,) * (MAX_FOUND + 1))
+    assert (memory.find(b"few"), memory.find(b"many")) == ((one,) * MAX_FOUND, None)
 
 
 def test_no_text_is_kept() -> None:

@@ -18,7 +18,7 @@ from apps.batches.native.provider_api import ProviderApi
 from apps.gateway.failures import UpstreamFailure
 
 # Bytes that a job's search for itself reads at most are bounded by so many pages of jobs.
-MOST_PAGES = 10
+MAX_PAGES = 10
 
 
 class NativeLine(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class NativeLine(msgspec.Struct, frozen=True):
 
 
 class SentJob(msgspec.Struct, frozen=True):
-    """What is known of a job when it is sent or looked for: `since` is when it was first sent."""
+    """The known facts of a job when it is sent or searched: `since` is when it was first sent."""
 
     id: UUID
     path: str
@@ -39,7 +39,7 @@ class SentJob(msgspec.Struct, frozen=True):
 
 
 class JobState(msgspec.Struct, frozen=True):
-    """How a job stands at its provider; `results` are paths of results, `files` what is to be deleted there."""
+    """How a job stands at its provider; `results` are paths of results, `files` are to be deleted there."""
 
     is_ended: bool
     results: tuple[str, ...] = ()
@@ -47,11 +47,11 @@ class JobState(msgspec.Struct, frozen=True):
 
 
 class NotSure(Exception):
-    """Whether a job is at its provider cannot be told yet."""
+    """It is not yet known whether a job is at its provider."""
 
 
 class NativeFormat(Protocol):
-    """What a format's module offers. Everything raises UpstreamFailure."""
+    """The interface of a format's module. Everything raises UpstreamFailure."""
 
     def submit(self, api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:
         """Send a job; return the provider's id of it."""
@@ -63,7 +63,7 @@ class NativeFormat(Protocol):
         """Return how a job stands."""
 
     def read_answers(self, lines: Iterable[bytes]) -> Iterator[tuple[str, NativeAnswer]]:
-        """Yield custom ids and answers of results; what was not answered, or cannot be read, is left out."""
+        """Yield custom ids and answers of results; lines without a readable answer are left out."""
 
     def cancel(self, api: ProviderApi, external_id: str) -> None:
         """Have a job cancelled."""
@@ -76,7 +76,7 @@ def rows_of(page: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def id_of(row: dict[str, Any]) -> str:
-    """Return the id of what was answered. Raises UpstreamFailure."""
+    """Return the id in an answer. Raises UpstreamFailure."""
     identifier = row.get("id")
     if not isinstance(identifier, str) or not 1 <= len(identifier) <= 200:
         raise UpstreamFailure("upstream_error", "the answer has no id")

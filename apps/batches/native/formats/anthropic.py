@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from apps.batches.native.formats import MOST_PAGES, JobState, NativeLine, NotSure, SentJob, id_of, rows_of
+from apps.batches.native.formats import MAX_PAGES, JobState, NativeLine, NotSure, SentJob, id_of, rows_of
 from apps.batches.native.parked_lines import NativeAnswer
 from apps.batches.native.provider_api import ProviderApi
 from apps.gateway.dialects.chat.anthropic.shared.failures import STATUSES
@@ -60,7 +60,7 @@ def submit(api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:
 def find(api: ProviderApi, job: SentJob) -> str | None:
     """Return the id of the batch one of whose results bears the job's id. Raises NotSure, UpstreamFailure."""
     api, after, is_sure = _with_version(api), "", True
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         page = api.call("GET", f"{_PATH}?limit=100{after}")
         rows = rows_of(page)
         for row in rows:
@@ -85,7 +85,7 @@ def look(api: ProviderApi, external_id: str) -> JobState:
 
 
 def read_answers(lines: Iterable[bytes]) -> Iterator[tuple[str, NativeAnswer]]:
-    """Yield what was answered, errors with the status that they would have had. The rest expired, or was cancelled."""
+    """Yield the answers, errors with the status that they would have had. The rest expired, or was cancelled."""
     for line in lines:
         try:
             found = _DECODER.decode(line)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from apps.batches.native.formats import MOST_PAGES, JobState, NativeLine, NotSure, SentJob
+from apps.batches.native.formats import MAX_PAGES, JobState, NativeLine, NotSure, SentJob
 from apps.batches.native.parked_lines import NativeAnswer
 from apps.batches.native.provider_api import ProviderApi
 from apps.gateway.failures import UpstreamFailure
@@ -22,7 +22,7 @@ from apps.gateway.failures import UpstreamFailure
 _ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"})
 _NAME: Final = re.compile(r"(?:files|batches)/[A-Za-z0-9_-]{1,150}")
 _UPLOAD: Final = {"X-Goog-Upload-Protocol": "multipart"}
-# What HTTP says where gRPC says this; of all others a line was not answered, or its provider failed.
+# HTTP statuses of gRPC codes; with any other code a line was not answered, or its provider failed.
 _STATUSES: Final = {3: 400, 4: 504, 5: 404, 7: 403, 8: 429, 9: 400, 11: 400, 14: 503, 16: 401}
 _CANCELLED: Final = 1
 
@@ -57,7 +57,7 @@ def submit(api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:
 def find(api: ProviderApi, job: SentJob) -> str | None:
     """Return the name of the batch that bears the job's marker. Raises UpstreamFailure, NotSure."""
     token = ""
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         page = api.call("GET", f"/batches?pageSize=100{token}")
         listed = page.get("operations")
         for row in listed if isinstance(listed, list) else []:
@@ -87,7 +87,7 @@ def look(api: ProviderApi, external_id: str) -> JobState:
 
 
 def read_answers(lines: Iterable[bytes]) -> Iterator[tuple[str, NativeAnswer]]:
-    """Yield what was answered, errors with the status that they would have had. The rest was cancelled."""
+    """Yield the answers, errors with the status that they would have had. The rest was cancelled."""
     for line in lines:
         try:
             found = _DECODER.decode(line)
@@ -117,7 +117,7 @@ def _metadata(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _names(name: Any) -> tuple[str, ...]:
-    """Return the name of a file, none for what is no name: it becomes a part of an address."""
+    """Return the name of a file, empty for anything else: it becomes a part of an address."""
     return (name,) if isinstance(name, str) and _NAME.fullmatch(name) else ()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from apps.batches.native.formats import MOST_PAGES, JobState, NativeLine, SentJob, id_of, rows_of
+from apps.batches.native.formats import MAX_PAGES, JobState, NativeLine, SentJob, id_of, rows_of
 from apps.batches.native.formats.uploaded_lines import MARKER, SLACK, created, is_marked, read_answers, upload
 from apps.batches.native.provider_api import ProviderApi
 
@@ -40,7 +40,7 @@ def submit(api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:
 def find(api: ProviderApi, job: SentJob) -> str | None:
     """Return the id of the job that bears this one's marker. Raises UpstreamFailure."""
     since = job.since.timestamp() - SLACK
-    for number in range(MOST_PAGES):
+    for number in range(MAX_PAGES):
         rows = rows_of(api.call("GET", f"{_PATH}?page={number}&page_size={_PAGE}&order_by=-created"))
         for row in rows:
             if is_marked(row, job):

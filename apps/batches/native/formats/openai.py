@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from apps.batches.native.formats import MOST_PAGES, JobState, NativeLine, SentJob, id_of, rows_of
+from apps.batches.native.formats import MAX_PAGES, JobState, NativeLine, SentJob, id_of, rows_of
 from apps.batches.native.formats.uploaded_lines import MARKER, SLACK, created, is_marked, read_answers, upload
 from apps.batches.native.provider_api import ProviderApi
 
@@ -38,7 +38,7 @@ def submit(api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:
 def find(api: ProviderApi, job: SentJob) -> str | None:
     """Return the id of the batch that bears the job's marker. Raises UpstreamFailure."""
     after, since = "", job.since.timestamp() - SLACK
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         page = api.call("GET", f"/batches?limit=100{after}")
         rows = rows_of(page)
         for row in rows:

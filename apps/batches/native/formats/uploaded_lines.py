@@ -45,7 +45,7 @@ def upload(api: ProviderApi, job: SentJob, lines: Iterable[NativeLine], **fields
 
 
 def read_answers(lines: Iterable[bytes]) -> Iterator[tuple[str, NativeAnswer]]:
-    """Yield what was answered. A line without a response was not: it expired, or was cancelled."""
+    """Yield the answers. A line without a response expired, or was cancelled."""
     for line in lines:
         try:
             result = _DECODER.decode(line)

@@ -1,6 +1,6 @@
 """Reads requests as strictly as Anthropic does where a gateway can go wrong: limit, empty text, results after calls.
 
-Unknown fields are ignored. Must never know what will be answered.
+Unknown fields are ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes replies, streams and errors as Anthropic does. Must never know how a reply is spoilt on its way."""
+"""Writes replies, streams and errors as Anthropic does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apps.sandbox.scenario import Scenario
 ARGUMENT_DELTA = 8
 """Characters of a call's arguments in one delta, where the scenario does not say."""
 
-_EXTRA = {"x_sandbox": {"note": "a field that nobody knows"}}
+_EXTRA = {"x_sandbox": {"note": "an unknown field"}}
 _STOPS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 _ERRORS = {
     400: "invalid_request_error",
@@ -43,7 +43,7 @@ def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
 def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
     """Return the events, from `message_start` to `message_stop`."""
     choice = answer.choices[0]
-    # As at Anthropic: of what is written, the beginning counts a token or a few, and the end all.
+    # As at Anthropic: the first event counts an output token or a few, and the last all of them.
     begun = min(answer.usage.completion, 1) if answer.usage is not None else 0
     start = _message(answer, scenario) | {"usage": _usage(answer.usage) | {"output_tokens": begun}}
     events = [_event("message_start", message=start), _event("ping")]

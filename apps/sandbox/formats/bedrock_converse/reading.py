@@ -1,7 +1,5 @@
 """Reads requests as strictly as Bedrock does where a gateway can go wrong: unknown fields, turns, blank text, names and
 number of documents, calls without their results, tools that are not declared, credentials that are not well formed.
-
-Must never know what will be answered.
 """
 
 from __future__ import annotations
@@ -123,7 +121,7 @@ def _check_blocks(blocks: list[Block], at: str, documents: set[str]) -> None:
 
 
 def _turns(request: BedrockRequest) -> Iterator[Turn]:
-    """Yield what was said, a tool's result as a turn of its own."""
+    """Yield the turns, a tool's result as a turn of its own."""
     if request.system:
         yield Turn("system", _text_of(request.system))
     names = {

@@ -45,7 +45,7 @@ class Media(Strict):
 
 
 class CachePoint(Strict):
-    """The end of what is cached."""
+    """The end of the cached prefix."""
 
     type: Literal["default"]
     ttl: Literal["5m", "1h"] | None = None
@@ -60,7 +60,7 @@ class ToolUse(Strict):
 
 
 class BedrockToolResult(Strict):
-    """What a tool answered."""
+    """A tool's result."""
 
     tool_use_id: Identity
     content: list[Block]
@@ -119,7 +119,7 @@ class Spec(Strict):
 
 
 class BedrockTool(Strict):
-    """A tool, or the end of what is cached."""
+    """A tool, or the end of the cached prefix."""
 
     tool_spec: Spec | None = None
     cache_point: CachePoint | None = None
@@ -164,7 +164,7 @@ class JsonSchema(Strict):
 
 
 class Structure(Strict):
-    """What an answer is bound to."""
+    """The format that an answer must have."""
 
     json_schema: JsonSchema
 
@@ -177,7 +177,7 @@ class TextFormat(Strict):
 
 
 class Output(Strict):
-    """What is asked of an answer."""
+    """Requirements for an answer."""
 
     text_format: TextFormat | None = None
 

@@ -1,24 +1,46 @@
-"""Writes replies, streams and errors as Bedrock does. Must never know how a reply is spoilt on its way."""
+"""Writes replies, streams and errors as Bedrock does.
+
+A stream is AWS's binary frames: a length, headers, a payload, and checksums of the lengths and of the whole.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
 from apps.sandbox.conversation import SandboxAnswer, SandboxChoice, SandboxUsage
-from apps.sandbox.formats.bedrock_converse.frames import frame
 from apps.sandbox.formats.bedrock_converse.reading import SIGNATURE
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
+
+_TEXT = 7
+
+
+def frame(kind: str, payload: dict[str, Any], *, exception: bool = False) -> bytes:
+    """Return the frame of an event, or of an exception."""
+    word = "exception" if exception else "event"
+    names = {f":{word}-type": kind, ":content-type": "application/json", ":message-type": word}
+    headers = b"".join(_header(name, value) for name, value in names.items())
+    body = msgspec.json.encode(payload)
+    prelude = struct.pack(">II", 16 + len(headers) + len(body), len(headers))
+    whole = prelude + struct.pack(">I", crc32(prelude)) + headers + body
+    return whole + struct.pack(">I", crc32(whole))
+
+
+def _header(name: str, value: str) -> bytes:
+    return bytes([len(name)]) + name.encode() + bytes([_TEXT]) + len(value).to_bytes(2) + value.encode()
+
 
 ARGUMENT_DELTA = 8
 """Characters of a call's arguments in one delta, where the scenario does not say."""
 
 _PADDING = "abcdefghij"
 _METRICS = {"latencyMs": 1}
-_EXTRA = {"xSandbox": {"note": "a field that nobody knows"}}
+_EXTRA = {"xSandbox": {"note": "an unknown field"}}
 _STOPS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "content_filtered"}
 _EXCEPTIONS = {
     400: "validationException",

@@ -1,7 +1,5 @@
 """Reads requests as strictly as Cohere does where a gateway can go wrong: unknown fields, ranges, parameters of every
 tool, a result after each call, a form beside tools.
-
-Must never know what will be answered.
 """
 
 from __future__ import annotations

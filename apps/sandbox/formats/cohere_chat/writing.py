@@ -1,4 +1,4 @@
-"""Writes replies, streams and errors as Cohere does. Must never know how a reply is spoilt on its way."""
+"""Writes replies, streams and errors as Cohere does."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ARGUMENT_DELTA = 8
 """Characters of a call's arguments in one delta, where the scenario does not say."""
 
 PREAMBLE = 500
-"""Tokens of Cohere's own instructions, which stand before every prompt and are on nobody's bill."""
+"""Tokens of Cohere's own instructions, which precede every prompt and are not billed."""
 
 _FINISHES = {"stop": "COMPLETE", "length": "MAX_TOKENS", "tool_calls": "TOOL_CALL", "content_filter": "ERROR_TOXIC"}
 _PLAN = "I will use a tool."
-_EXTRA = {"x_sandbox": {"note": "a field that nobody knows"}}
+_EXTRA = {"x_sandbox": {"note": "an unknown field"}}
 
 
 def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
@@ -102,7 +102,7 @@ def _call(call: SandboxToolCall, arguments: str) -> dict[str, Any]:
 
 
 def _usage(usage: SandboxUsage) -> dict[str, Any]:
-    """Return both counts: what is on the bill, and what was read and written in all."""
+    """Return both counts: the billed tokens, and all tokens read and written."""
     billed = {"input_tokens": usage.prompt, "output_tokens": usage.completion - usage.reasoning}
     counts = {"input_tokens": usage.prompt + PREAMBLE, "output_tokens": usage.completion}
     return {"billed_units": billed, "tokens": counts, "cached_tokens": usage.cached + PREAMBLE if usage.cached else 0}

@@ -1,7 +1,5 @@
 """Reads requests as strictly as Google does where a gateway can go wrong: unknown fields, types, as many
 results as calls, a signature on the first call of each turn.
-
-Must never know what will be answered.
 """
 
 from __future__ import annotations
@@ -205,7 +203,7 @@ def _json_schema(schema: Any) -> Any:
 
 
 def _turns(contents: list[_Content]) -> Iterator[Turn]:
-    """Yield what was said, a tool's result as a turn of its own."""
+    """Yield the turns, a tool's result as a turn of its own."""
     for content in contents:
         for part in content.parts:
             if result := part.function_response:

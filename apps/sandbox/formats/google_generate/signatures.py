@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-# What Google documents for calls that the model did not make itself.
+# Google's documented value for calls that the model did not make itself.
 SKIPPED = b64encode(b"skip_thought_signature_validator").decode()
 
 

@@ -1,7 +1,4 @@
-"""Writes replies, streams and errors as Google does.
-
-Must never know how a reply is spoilt on its way.
-"""
+"""Writes replies, streams and errors as Google does."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ _STATUSES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-_EXTRA = {"xSandbox": {"note": "a field that nobody knows"}}
+_EXTRA = {"xSandbox": {"note": "an unknown field"}}
 
 
 def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:

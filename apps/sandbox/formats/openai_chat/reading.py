@@ -1,6 +1,6 @@
 """Reads requests as strictly as OpenAI does where a gateway can go wrong: types, roles, and a result after each call.
 
-Unknown fields are ignored. Must never know what will be answered.
+Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Call(Struct):
 
     @property
     def arguments(self) -> str:
-        """What it is called with."""
+        """The arguments of the call."""
         return self.function.arguments if self.function else self.custom.input if self.custom else ""
 
 

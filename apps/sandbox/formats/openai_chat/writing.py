@@ -1,7 +1,4 @@
-"""Writes replies, streams and errors as OpenAI does. `created` is a constant, so equal requests get equal bytes.
-
-Must never know how a reply is spoilt on its way.
-"""
+"""Writes replies, streams and errors as OpenAI does. `created` is a constant, so equal requests get equal bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ ARGUMENT_DELTA = 8
 """Characters of a call's arguments in one delta, where the scenario does not say."""
 
 _FINGERPRINT = "fp_sandbox"
-_EXTRA = {"x_sandbox": {"note": "a field that nobody knows"}}
+_EXTRA = {"x_sandbox": {"note": "an unknown field"}}
 
 
 def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
@@ -129,7 +126,7 @@ def _deltas(choice: SandboxChoice, scenario: Scenario) -> Iterator[dict[str, Any
 
 
 def _thought(text: str, scenario: Scenario, said: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return thinking in a field of its own, or as a part of the content before what is said."""
+    """Return thinking in a field of its own, or as a part of the content before the text."""
     if scenario.reasoning_field != "content":
         return {scenario.reasoning_field: text}
     return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}, *said]}

@@ -1,7 +1,4 @@
-"""Reads requests for pictures as strictly as OpenAI does: a field that is not named here is an error.
-
-Must never know what will be painted.
-"""
+"""Reads requests for pictures as strictly as OpenAI does: a field that is not named here is an error."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from apps.sandbox.forms import read_parts
 from apps.sandbox.refusal import SandboxRefusal
 
 USUAL_SIZE = "1024x1024"
-MOST_INPUTS = 16
+MAX_INPUTS = 16
 
 _PNG, _JPEG, _WEBP = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF"
 
@@ -79,6 +76,6 @@ def _read_form(body: bytes) -> tuple[dict[str, Any], int, int]:
     pictures = [name for name, _, _ in files]
     masks = pictures.count("mask")
     inputs = len(pictures) - masks
-    if not 1 <= inputs <= MOST_INPUTS or masks > 1 or not {"image", "image[]", "mask"}.issuperset(pictures):
-        raise SandboxRefusal(400, f"Between 1 and {MOST_INPUTS} images are needed", param="image")
+    if not 1 <= inputs <= MAX_INPUTS or masks > 1 or not {"image", "image[]", "mask"}.issuperset(pictures):
+        raise SandboxRefusal(400, f"Between 1 and {MAX_INPUTS} images are needed", param="image")
     return dict(fields), inputs, masks

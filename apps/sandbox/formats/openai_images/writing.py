@@ -1,4 +1,4 @@
-"""Writes pictures as OpenAI does. Must never know how an answer is spoilt on its way."""
+"""Writes pictures as OpenAI does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
         reply |= {"background": "opaque", "output_format": "png", "quality": "medium", "size": answer.picture}
     if answer.usage:
         reply["usage"] = _usage(answer.usage)
-    return msgspec.json.encode(reply | ({"x_sandbox": "a field that nobody knows"} if scenario.extra else {}))
+    return msgspec.json.encode(reply | ({"x_sandbox": "an unknown field"} if scenario.extra else {}))
 
 
 def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:

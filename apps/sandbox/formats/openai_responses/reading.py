@@ -1,7 +1,5 @@
 """Reads requests as strictly as OpenAI does where a gateway can go wrong: unknown fields, types, a result after each
 call, ids that are too long, thinking under its own signature.
-
-Must never know what will be answered.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Writes responses and their events as OpenAI does. Everything in them depends on the request alone, so that equal
-requests get equal bytes.
-
-Must never know how a reply is spoilt on its way.
-"""
+requests get equal bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from apps.sandbox.scenario import Scenario
 
 Record = dict[str, Any]
 
-_EXTRA = {"x_sandbox": {"note": "a field that nobody knows"}}
+_EXTRA = {"x_sandbox": {"note": "an unknown field"}}
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _CODES = {429: "rate_limit_exceeded"}
 
