@@ -79,7 +79,7 @@ class TestWhatADocumentNames:
         assert lost == []
 
     def test_paths_are_there(self, path: Path) -> None:
-        """A record of a decision is named by its number alone (`docs/adr/0042`)."""
+        """A record of a decision is named by its number alone (`docs/adr/0040`)."""
         named = {*PATH.findall(path.read_text())}
         there = {name for name in named if (PROJECT / name).exists() or (PROJECT / "tests" / name).exists()}
         assert {name for name in named - there if not re.fullmatch(r"docs/adr/\d{4}", name)} == set()
