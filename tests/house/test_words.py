@@ -36,7 +36,7 @@ CEILINGS = {
     "gateway_project": 44,
     "script": 0,
     "templates": 0,
-    "tests": 1032,
+    "tests": 1006,
 }
 # The rest of the repository's text: `docs` without the folders that have a ceiling of their own.
 APART = {"docs": "docs/adr"}
