@@ -39,4 +39,4 @@ EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/livez', timeout=4)"]
-CMD ["gunicorn", "--config", "python:gateway_project.gunicorn", "gateway_project.wsgi:application"]
+CMD ["gunicorn", "--config", "python:gateway_project.processes.gunicorn", "gateway_project.wsgi:application"]

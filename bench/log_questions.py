@@ -20,8 +20,8 @@ from apps.keys.models import ApiKey
 from apps.logs import writer
 from apps.logs.models import RequestLog
 from apps.organizations.actions import create_operator
+from apps.organizations.credentials.sessions import start_session
 from apps.organizations.models import Organization, Project, User
-from apps.organizations.sessions import start_session
 from bench import log_rows
 from bench.log_rows import Cast
 from tests.logs.entries import entry, id_at

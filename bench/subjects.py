@@ -70,7 +70,7 @@ def upstream() -> Iterator[Subject]:
 def passthrough(upstream_port: int) -> Iterator[Subject]:
     """Run the gateway that does nothing."""
     port = free_port()
-    command = [sys.executable, "-m", "gunicorn", "--config", "gateway_project/gunicorn.py"]
+    command = [sys.executable, "-m", "gunicorn", "--config", "gateway_project/processes/gunicorn.py"]
     environment = {
         "PORT": str(port),
         "WEB_WORKERS": "1",

@@ -44,8 +44,8 @@ def manage(arguments: Sequence[str]) -> int:
     from django.core.management import execute_from_command_line
     from django.db.utils import OperationalError
 
-    from gateway_project.data_directory import MANAGE_COMMAND, SERVER_COMMAND
-    from gateway_project.settings_problems import require_settings
+    from gateway_project.configuration.data_directory import MANAGE_COMMAND, SERVER_COMMAND
+    from gateway_project.configuration.settings_problems import require_settings
 
     try:
         if arguments[:1] not in ([], ["help"], ["--help"]):
@@ -61,27 +61,27 @@ def manage(arguments: Sequence[str]) -> int:
 
 
 def _server(arguments: Sequence[str]) -> int:
-    from gateway_project import server
-    from gateway_project.graceful_reload import request_reload
-    from gateway_project.terminal_output import print_line
+    from gateway_project.configuration.terminal_output import print_line
+    from gateway_project.processes import server
+    from gateway_project.processes.graceful_reload import request_reload
 
     return request_reload(print_line) if list(arguments) == ["reload"] else server.main()
 
 
 def _doctor(arguments: Sequence[str]) -> int:
-    from gateway_project import doctor
+    from gateway_project.observability import doctor
 
     return doctor.main(arguments)
 
 
 def _drain(arguments: Sequence[str]) -> int:
-    from gateway_project import draining
+    from gateway_project.processes import draining
 
     return draining.main(arguments)
 
 
 def _remove_home(arguments: Sequence[str]) -> int:
-    from gateway_project import home_removal
+    from gateway_project.processes import home_removal
 
     return home_removal.main(arguments)
 

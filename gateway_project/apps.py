@@ -13,12 +13,12 @@ class WiringConfig(AppConfig):
 
     def ready(self) -> None:
         """Have the settings checked wherever Django checks."""
-        from apps.organizations.credential_changes import password_was_set
+        from apps.organizations.credentials.credential_changes import password_was_set
         from apps.organizations.models import User
         from gateway_project.admin_site.navigation import name_tables
         from gateway_project.admin_site.operator_groups import seed_groups
-        from gateway_project.checks import check_settings
-        from gateway_project.redis_checks import check_store
+        from gateway_project.configuration.checks import check_settings
+        from gateway_project.observability.redis_checks import check_store
 
         register(check_settings, Tags.security)
         # Asked before the product is brought up (`prepare`), and by `check --deploy`: who runs already goes on.

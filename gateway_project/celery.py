@@ -18,7 +18,7 @@ from celery.schedules import crontab
 from celery.signals import beat_init, worker_init
 from kombu.exceptions import OperationalError
 
-from apps.kernel.store_address import address_of
+from apps.kernel.valkey.store_address import address_of
 
 # It warns of root because of messages that would run code; ours are JSON, and no others are accepted.
 warnings.filterwarnings("ignore", category=SecurityWarning)
@@ -29,7 +29,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 
 app = Celery(
     "gateway",
-    task_cls="gateway_project.task_metrics:Measured",
+    task_cls="gateway_project.observability.task_metrics:Measured",
     # Celery finds the apps' own `tasks` modules; these are elsewhere. `apps.gateway.tasks` holds the kinds of requests,
     # none of Celery's tasks.
     include=["apps.gateway.settlement.tasks"],
@@ -80,7 +80,7 @@ def _broker_address() -> str:
 def _begin(**_: Any) -> None:
     """Make the partitions at once: the schedule's next time may be an hour away."""
     # Here and not above: it reaches for the settings.
-    from gateway_project import task_metrics
+    from gateway_project.observability import task_metrics
 
     # A task is dropped when the next one of its kind is due.
     task_metrics.plan({task: expires for task, _, expires in _SCHEDULE.values()})
@@ -95,7 +95,7 @@ def _begin(**_: Any) -> None:
 def _begin_worker(**_: Any) -> None:
     """Have the route table put in force, for lines of batches are requests to its endpoints; and no longer count as
     under way what a worker that was killed had been answering."""
-    from gateway_project import metric_files
+    from gateway_project.observability import metric_files
 
     import_module("gateway_project.routes")
     metric_files.forget_dead_processes()

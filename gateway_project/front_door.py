@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from apps.console.pages.welcome import welcome
 from apps.kernel.rest.page_preference import prefers_page
-from gateway_project.health import health
+from gateway_project.observability.health import health
 
 
 @require_safe

@@ -49,18 +49,18 @@ from apps.mcp import endpoints as mcp
 from apps.mcp import server_endpoints as mcp_server
 from apps.mcp_servers import views as mcp_servers
 from apps.oauth import views as oauth
-from apps.organizations import account_views as accounts
-from apps.organizations import audit_views as audit_logs
-from apps.organizations import mail_pages
-from apps.organizations import passkey_views as passkeys
-from apps.organizations import two_factor_views as two_factor
 from apps.organizations import views as organizations
+from apps.organizations.accounts import account_views as accounts
+from apps.organizations.accounts import mail_pages
+from apps.organizations.accounts import passkey_views as passkeys
+from apps.organizations.accounts import two_factor_views as two_factor
+from apps.organizations.journal import audit_views as audit_logs
 from apps.responses import conversation_endpoints as conversations
 from apps.responses.compact_endpoint import compact_response
 from apps.responses.response_endpoints import cancel_response, delete_response, list_input_items, retrieve_response
-from gateway_project import health, probes
 from gateway_project.admin_site.pages import admin_urls
 from gateway_project.front_door import front_door
+from gateway_project.observability import health, probes
 from gateway_project.openapi import views as openapi
 
 

@@ -11,20 +11,22 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
-from apps.kernel.redis_cluster_url import is_cluster_url
-from apps.kernel.redis_sentinel_url import celery_options, read_sentinel_url
+from apps.kernel.valkey.redis_cluster_url import is_cluster_url
+from apps.kernel.valkey.redis_sentinel_url import celery_options, read_sentinel_url
 from apps.oauth import resources
 from apps.organizations.plans import PLANS
-from gateway_project import data_directory, env, gc_tuning, metric_files
 from gateway_project.admin_site import navigation
-from gateway_project.cors_origins import CorsOrigins
-from gateway_project.database_settings import DatabaseSettings
+from gateway_project.configuration import data_directory, env
+from gateway_project.configuration.cors_origins import CorsOrigins
+from gateway_project.configuration.database_settings import DatabaseSettings
+from gateway_project.configuration.passkey_domain import PasskeyDomain
+from gateway_project.configuration.redis_settings import django_redis_cache
+from gateway_project.configuration.telemetry_settings import TelemetrySettings
 from gateway_project.embedded.valkey import DEFAULT_CACHE_BYTES
 from gateway_project.http.client_limits import ClientLimits
-from gateway_project.log import logging_config
-from gateway_project.passkey_domain import PasskeyDomain
-from gateway_project.redis_settings import django_redis_cache
-from gateway_project.telemetry_settings import TelemetrySettings
+from gateway_project.observability import metric_files
+from gateway_project.observability.log import logging_config
+from gateway_project.processes import gc_tuning
 
 # Before the apps are loaded.
 gc_tuning.collect_less_often()
@@ -230,7 +232,7 @@ CACHES = {
     # For libraries, such as the admin's search. It stays in the process: entries are pickled, and a store must not be
     # able to hand the gateway a pickle.
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
-    # The gateway's own structures, through `apps.kernel.redis`, and what organizations may grow.
+    # The gateway's own structures, through `apps.kernel.valkey.redis`, and what organizations may grow.
     "store": django_redis_cache(REDIS_URL, _decoding),
     "cache_store": django_redis_cache(CACHE_URL, _decoding),
 }

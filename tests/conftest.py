@@ -22,7 +22,8 @@ from django.db import connection
 from pytest_django import DjangoDbBlocker
 from redis import Redis
 
-from gateway_project import embedded, env
+from gateway_project import embedded
+from gateway_project.configuration import env
 from tests.stack import prepared_home
 from tests.support.process_groups import ProcessGroupScheduling, group_of
 from tests.support.property_examples import LONG, MANY
@@ -131,6 +132,6 @@ def _empty_valkey() -> None:
 @pytest.fixture(autouse=True)
 def _no_earlier_health_check() -> None:
     """Begin every test without a result of the test before, which had other stores."""
-    from gateway_project.health import shared_checks
+    from gateway_project.observability.health import shared_checks
 
     shared_checks.forget()

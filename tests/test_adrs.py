@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 FOLDER = PROJECT / "docs" / "adr"
 RECORDS = sorted(path for path in FOLDER.glob("*.md") if path.name != "README.md")

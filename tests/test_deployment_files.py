@@ -18,8 +18,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from gateway_project.data_directory import PROJECT
-from gateway_project.server_config import read_procfile
+from gateway_project.configuration.data_directory import PROJECT
+from gateway_project.configuration.server_config import read_procfile
 
 DEPLOY = PROJECT / "deploy"
 CHART = DEPLOY / "helm" / "model-gateway"

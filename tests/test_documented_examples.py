@@ -9,7 +9,7 @@ import pytest
 from django.core.management import get_commands, load_command_class
 
 from gateway_project.__main__ import _COMMANDS
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from tests.support.documented_examples import DOCUMENTS, NOT_RUN, Example, examples, why_not_run
 
 EXAMPLES = [example for document in DOCUMENTS for example in examples(document)]

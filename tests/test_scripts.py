@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 SCRIPTS = sorted(path for path in (PROJECT / "script").iterdir() if not path.name.startswith("_"))
 

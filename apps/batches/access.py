@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.batches import refusals
 from apps.batches.models import HIDDEN_PURPOSES, Batch, BatchFormat, StoredFile
 from apps.gateway.access.policy import Policy
-from apps.kernel import database
+from apps.kernel.postgres import database
 from apps.responses.public_ids import is_own_id
 from apps.responses.retention import keeps
 

@@ -16,8 +16,8 @@ from apps.batches.file_fields import Listing, read_limit
 from apps.batches.lists import beyond, page_of
 from apps.batches.models import StoredFile
 from apps.batches.stored_files import name_of
-from apps.kernel import database
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.postgres import database
 from apps.responses.paging import last_of
 
 Record = dict[str, Any]

@@ -23,8 +23,8 @@ from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
-from apps.kernel import database
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.postgres import database
 from apps.responses.background_request import kept_headers
 from apps.responses.paging import list_object
 

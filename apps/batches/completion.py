@@ -30,8 +30,8 @@ from apps.batches.models import (
 )
 from apps.batches.result_lines import WRITERS
 from apps.batches.stored_files import FileOwner, FileWriter
-from apps.kernel import database
-from apps.kernel.fair_turns import FairTurns
+from apps.kernel.concurrency.fair_turns import FairTurns
+from apps.kernel.postgres import database
 from apps.responses.retention import expiry_of
 
 log = structlog.get_logger(__name__)

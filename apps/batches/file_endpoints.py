@@ -35,8 +35,8 @@ from apps.gateway.dialects import ClientErrorWriter
 from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
-from apps.kernel import database
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.postgres import database
 from apps.responses.paging import list_object
 from apps.responses.retention import expiry_of
 

@@ -40,10 +40,10 @@ from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.settlement import worker_lease
 from apps.gateway.upstream.batch_exchange import BatchAnswer, BatchHandover, HandedOver
-from apps.kernel import database
-from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import ApiError, InternalError, Overloaded
-from apps.kernel.store_keys import shard_of
+from apps.kernel.postgres import database
+from apps.kernel.secrets.encryption import UnreadableSecretError
+from apps.kernel.valkey.store_keys import shard_of
 from apps.organizations.models import Organization
 from apps.responses.cancel_switch import CancelSwitch
 from apps.responses.leased_work import LeasedWork

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from django.db.models import Model, Q, QuerySet
 
 from apps.batches.file_fields import Listing
-from apps.kernel import database
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.postgres import database
 from apps.responses.public_ids import is_public_id
 
 Row = TypeVar("Row", bound=Model)

@@ -29,9 +29,9 @@ from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
-from apps.kernel import database
+from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
-from apps.kernel.offload import offload
+from apps.kernel.postgres import database
 from apps.responses.paging import last_of
 from apps.responses.retention import expiry_of
 

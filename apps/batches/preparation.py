@@ -19,8 +19,8 @@ from apps.batches.batch_rows import encrypt_errors, errors_of
 from apps.batches.input_pieces import InputPiece, WrongInput, read_piece
 from apps.batches.line_format import MAX_ERRORS
 from apps.batches.models import Batch, BatchLine, BatchStatus
-from apps.kernel import database
-from apps.kernel.fair_turns import FairTurns
+from apps.kernel.concurrency.fair_turns import FairTurns
+from apps.kernel.postgres import database
 
 log = structlog.get_logger(__name__)
 

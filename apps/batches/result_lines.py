@@ -13,7 +13,7 @@ import msgspec
 
 from apps.batches.line_rows import LineResult, line_id, refusal_of, request_of, result_of
 from apps.batches.models import BatchFormat, BatchLine, LineOutcome
-from apps.kernel.encryption import UnreadableSecretError
+from apps.kernel.secrets.encryption import UnreadableSecretError
 
 # Of lines that were not answered: code and words.
 _NOT_ANSWERED: Final = {

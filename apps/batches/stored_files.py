@@ -20,8 +20,8 @@ from django.db.models import Count, Sum
 
 from apps.batches import refusals
 from apps.batches.models import FileChunk, FilePurpose, StoredFile, Upload
-from apps.kernel import database
 from apps.kernel.ids import new_id, random_number
+from apps.kernel.postgres import database
 from apps.organizations.models import Organization
 from apps.organizations.storage_bounds import max_file_bytes, pays_nothing
 from apps.responses.encrypted_json import decrypt_bytes, decrypt_json, encrypt_bytes, encrypt_json

@@ -19,9 +19,9 @@ from apps.batches.completion import complete_some
 from apps.batches.models import OPEN_STATUSES, Batch
 from apps.batches.native.jobs import advance_one
 from apps.batches.preparation import prepare_some
-from apps.kernel import database
+from apps.kernel.concurrency.turn_queue import let_others_go_on
 from apps.kernel.errors import Overloaded
-from apps.kernel.turn_queue import let_others_go_on
+from apps.kernel.postgres import database
 
 log = structlog.get_logger(__name__)
 

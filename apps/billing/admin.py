@@ -18,10 +18,10 @@ from apps.billing.models import (
     Transaction,
 )
 from apps.billing.refund_page import refund
-from apps.kernel.admin import LongTableAdmin, RecordAdmin
-from apps.organizations.admin_buttons import ButtonsAdmin
-from apps.organizations.audited_admin import AuditedAdmin
-from apps.organizations.organization_tabs import OrganizationLink
+from apps.kernel.pages.admin import LongTableAdmin, RecordAdmin
+from apps.organizations.operators.admin_buttons import ButtonsAdmin
+from apps.organizations.operators.audited_admin import AuditedAdmin
+from apps.organizations.operators.organization_tabs import OrganizationLink
 
 
 @admin.register(LedgerEntry)

@@ -16,7 +16,8 @@ from django.utils import timezone
 from apps.billing.accounts import locked_account
 from apps.billing.models import BillingAccount, PaymentMethod, Transaction
 from apps.kernel.errors import NotFound
-from apps.organizations import actions, audit
+from apps.organizations import actions
+from apps.organizations.journal import audit
 from apps.organizations.models import Organization
 
 # USD of one top-up, automatic or not.

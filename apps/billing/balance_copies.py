@@ -18,8 +18,8 @@ from apps.billing import balances, ledger, ledger_epoch
 from apps.billing.balances import Balance, Scope
 from apps.billing.worker_leases import SUM_HOLDS_LUA
 from apps.kernel.ids import find_id
-from apps.kernel.redis import LuaScript, client
-from apps.kernel.store_keys import by_shard, money_pattern
+from apps.kernel.valkey.redis import LuaScript, client
+from apps.kernel.valkey.store_keys import by_shard, money_pattern
 
 log = structlog.get_logger(__name__)
 

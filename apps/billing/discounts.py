@@ -20,9 +20,9 @@ import structlog
 from django.db import DatabaseError, models
 
 from apps.billing.models import Discount
-from apps.kernel import database
+from apps.kernel.concurrency.single_flight import SingleFlight
 from apps.kernel.money import ZERO
-from apps.kernel.single_flight import SingleFlight
+from apps.kernel.postgres import database
 
 log = structlog.get_logger(__name__)
 

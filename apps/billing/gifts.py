@@ -9,8 +9,8 @@ from django.db import transaction
 from apps.billing import ledger
 from apps.billing.models import Transaction
 from apps.kernel.errors import InvalidRequest
-from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
+from apps.organizations.journal import audit
 from apps.organizations.models import Organization
 from apps.organizations.row_locks import lock_row
 

@@ -16,7 +16,7 @@ from apps.billing.ledger import Charge
 from apps.billing.limit_scripts import LIMITS_LUA
 from apps.billing.worker_leases import notes_key
 from apps.kernel.money import nanos_up
-from apps.kernel.redis import LuaScript
+from apps.kernel.valkey.redis import LuaScript
 
 # The grant of a request that wants more than 1/16 of the remaining amount: a quarter of it if almost nothing is held,
 # else the larger of 1/16 and a useful part of up to 1/32 of the total. A single request is not cut short, and more than

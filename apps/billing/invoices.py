@@ -11,9 +11,9 @@ from django.db import transaction
 from django.db.models import Max
 
 from apps.billing.models import Invoice, Transaction
-from apps.kernel.advisory_lock import AdvisoryLock, lock_in_transaction
 from apps.kernel.errors import NotFound
 from apps.kernel.ids import find_id
+from apps.kernel.postgres.advisory_lock import AdvisoryLock, lock_in_transaction
 from apps.organizations.models import Organization
 
 NO_INVOICE = "There is no invoice for this transaction"

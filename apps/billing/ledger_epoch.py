@@ -14,9 +14,9 @@ from django.db.models import Max
 
 from apps.billing.balances import EPOCHS
 from apps.billing.models import LedgerEpoch
-from apps.kernel import generation
-from apps.kernel.redis import client
-from apps.kernel.shards import ask_each
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client
+from apps.kernel.valkey.shards import ask_each
 
 log = structlog.get_logger(__name__)
 

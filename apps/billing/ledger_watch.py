@@ -12,8 +12,8 @@ import structlog
 
 from apps.billing import balance_copies, balances, ledger, ledger_epoch
 from apps.billing.balance_copies import Resynced
-from apps.kernel.redis import ServerState, client, read_server_state
-from apps.kernel.shards import ask_each
+from apps.kernel.valkey.redis import ServerState, client, read_server_state
+from apps.kernel.valkey.shards import ask_each
 
 log = structlog.get_logger(__name__)
 

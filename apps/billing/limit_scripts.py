@@ -6,7 +6,7 @@ They tolerate a store clock that is set back: stored times from before are cappe
 from __future__ import annotations
 
 from apps.billing.balances import EPOCH
-from apps.kernel.store_keys import lua_key
+from apps.kernel.valkey.store_keys import lua_key
 
 LIMITS_LUA = f"""
     -- The time at which a bucket of a minute's requests is full again; at most a minute from now.

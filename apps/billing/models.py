@@ -10,9 +10,9 @@ from typing import Any
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
-from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField, plain
+from apps.kernel.valkey import generation
 from apps.organizations.models import Organization
 
 

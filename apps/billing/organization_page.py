@@ -11,11 +11,11 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextInputWi
 
 from apps.billing import gifts
 from apps.billing.models import Transaction
-from apps.kernel.admin import usd
-from apps.kernel.number_markup import mark_numbers
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_living
+from apps.kernel.pages.admin import usd
+from apps.kernel.pages.number_markup import mark_numbers
 from apps.organizations.models import Organization
-from apps.organizations.organization_tabs import Tab, link_to, list_of, moment
+from apps.organizations.operators.admin_buttons import ButtonQuestion, Done, button, is_living
+from apps.organizations.operators.organization_tabs import Tab, link_to, list_of, moment
 
 # USD; a safeguard against typing errors.
 MAX_GRANT = Decimal(1_000_000)

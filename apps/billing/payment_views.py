@@ -27,10 +27,10 @@ from apps.billing.payment_serializers import (
 from apps.billing.serializers import TransactionShape
 from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.serializers import Nothing
-from apps.organizations import idempotency
 from apps.organizations.access import access_organization
+from apps.organizations.credentials.sessions import MemberEndpoint
+from apps.organizations.journal import idempotency
 from apps.organizations.models import Organization, Role
-from apps.organizations.sessions import MemberEndpoint
 
 
 class PaymentEndpoint(MemberEndpoint):

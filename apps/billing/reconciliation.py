@@ -22,8 +22,8 @@ from apps.billing.holds import Note
 from apps.billing.worker_leases import NOTES, SUM_HOLDS_LUA
 from apps.kernel.ids import time_of
 from apps.kernel.money import NANO, plain
-from apps.kernel.redis import LuaScript, client
-from apps.kernel.store_keys import by_shard, money_pattern
+from apps.kernel.valkey.redis import LuaScript, client
+from apps.kernel.valkey.store_keys import by_shard, money_pattern
 
 # Seconds after which a copy that is still behind counts as not published; settling takes milliseconds.
 PATIENCE = 3.0

@@ -12,7 +12,7 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextInputWi
 
 from apps.billing import payment_processor, refunds
 from apps.billing.models import Transaction
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button
+from apps.organizations.operators.admin_buttons import ButtonQuestion, Done, button
 
 
 class RefundQuestion(ButtonQuestion):

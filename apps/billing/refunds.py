@@ -21,7 +21,7 @@ from apps.billing.payment_processor_types import ProcessorAway, Refund, Refused
 from apps.billing.topup import FRESH, MAX_DESCRIPTION
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.ids import find_id
-from apps.organizations import audit
+from apps.organizations.journal import audit
 
 log = structlog.get_logger(__name__)
 _CENT = Decimal("0.01")

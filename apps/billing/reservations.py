@@ -19,9 +19,10 @@ from apps.billing import balances
 from apps.billing.holds import PARTIAL_GRANT_LUA, Hold, Note
 from apps.billing.limit_scripts import LIMITS_LUA
 from apps.billing.worker_leases import WORKERS, notes_key
-from apps.kernel import generation, ids
-from apps.kernel.redis import LuaScript, client
-from apps.kernel.store_keys import SHARD_COUNT, money_key, shard_of
+from apps.kernel import ids
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import LuaScript, client
+from apps.kernel.valkey.store_keys import SHARD_COUNT, money_key, shard_of
 
 # Checks shared by both scripts, with the same keys and arguments; they count and hold nothing.
 _CHECKS_LUA = """

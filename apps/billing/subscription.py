@@ -31,7 +31,8 @@ from apps.billing.payment_processor_types import (
 from apps.billing.topup import FRESH, MAX_DESCRIPTION
 from apps.kernel.errors import InvalidRequest, NotFound, PaymentRequired
 from apps.kernel.ids import find_id
-from apps.organizations import actions, audit
+from apps.organizations import actions
+from apps.organizations.journal import audit
 from apps.organizations.models import Organization, Plan
 
 log = structlog.get_logger(__name__)

@@ -23,7 +23,7 @@ from apps.billing.models import Transaction
 from apps.billing.payment_processor_types import Payment, ProcessorAway, Refused
 from apps.kernel.errors import InvalidRequest, PaymentRequired
 from apps.kernel.ids import find_id
-from apps.organizations import audit
+from apps.organizations.journal import audit
 from apps.organizations.models import Organization
 
 log = structlog.get_logger(__name__)

@@ -10,8 +10,8 @@ from apps.billing.serializers import TransactionShape, TransactionsQuery
 from apps.kernel.rest.describe import PaginationShape, described
 from apps.kernel.rest.pages import Page, page_of
 from apps.organizations.access import access_organization
+from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.models import Role
-from apps.organizations.sessions import MemberEndpoint
 
 
 class Transactions(MemberEndpoint):

@@ -19,7 +19,7 @@ from apps.billing.accounts import find_account
 from apps.billing.models import ProcessorEvent, Transaction
 from apps.billing.payment_processor_types import Forged, Missing, ProcessorAway, ProcessorWebhook, Refused
 from apps.kernel.errors import BodyTooLarge, InvalidRequest, Overloaded
-from apps.organizations import audit
+from apps.organizations.journal import audit
 
 log = structlog.get_logger(__name__)
 

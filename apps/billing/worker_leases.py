@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 
-from apps.kernel.redis import LuaScript, client, server_of_shard
-from apps.kernel.shards import ask_each
-from apps.kernel.store_keys import SHARDS, lua_key, money_key, money_keys
+from apps.kernel.valkey.redis import LuaScript, client, server_of_shard
+from apps.kernel.valkey.shards import ask_each
+from apps.kernel.valkey.store_keys import SHARDS, lua_key, money_key, money_keys
 
 # By shard: a worker has a lease and notes in each.
 WORKERS = money_keys("workers")

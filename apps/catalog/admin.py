@@ -14,8 +14,8 @@ from apps.catalog.catalog_buttons import deprecate, switches
 from apps.catalog.models import CatalogRow, Model, ModelProvider, PriceChange, Provider
 from apps.catalog.price_cards import read_card
 from apps.catalog.price_form import OVERRIDES, MappingForm
-from apps.kernel.admin import KeptAdmin, LongTableAdmin
-from apps.organizations.admin_buttons import ButtonsAdmin
+from apps.kernel.pages.admin import KeptAdmin, LongTableAdmin
+from apps.organizations.operators.admin_buttons import ButtonsAdmin
 
 # Columns that operators edit on a row of a data file; the file owns the others, or a button changes them.
 _OPERATIONS = frozenset({"priority", "price_overrides"})

@@ -9,7 +9,7 @@ from django import forms
 from unfold.widgets import UnfoldAdminSingleDateWidget
 
 from apps.catalog.models import CatalogRow, Model, ModelProvider
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button
+from apps.organizations.operators.admin_buttons import ButtonQuestion, Done, button
 
 _NOT_SERVED = "No other provider serves it, so requests for it will be refused."
 

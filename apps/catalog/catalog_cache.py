@@ -12,8 +12,8 @@ from redis.exceptions import RedisError
 
 from apps.catalog.catalog_reader import read_catalog
 from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider, Offer
-from apps.kernel import generation
-from apps.kernel.background import run_in_background
+from apps.kernel.concurrency.background import run_in_background
+from apps.kernel.valkey import generation
 
 __all__ = ["Catalog", "CatalogCache", "CatalogModel", "CatalogProvider", "Offer", "current", "process_copy", "refresh"]
 

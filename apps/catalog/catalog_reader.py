@@ -19,7 +19,7 @@ from apps.catalog import models
 from apps.catalog.editions import read_editions
 from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider, Offer
 from apps.catalog.price_cards import read_card
-from apps.kernel import database
+from apps.kernel.postgres import database
 
 log = structlog.get_logger(__name__)
 

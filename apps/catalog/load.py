@@ -16,8 +16,8 @@ from django.db import transaction
 
 from apps.catalog import files, models, price_history
 from apps.catalog.price_cards import write_card
-from apps.kernel import generation
-from apps.kernel.advisory_lock import AdvisoryLock, lock_in_transaction
+from apps.kernel.postgres.advisory_lock import AdvisoryLock, lock_in_transaction
+from apps.kernel.valkey import generation
 
 _KEPT_AS_FACTS = ("aliases", "editions", "reasoning_efforts", "reasoning_budget", "dialect", "dimensions")
 

@@ -14,8 +14,8 @@ from django.db import models
 
 from apps.catalog.offers import MODES, STABILITIES
 from apps.catalog.price_cards import read_card
-from apps.kernel import generation
 from apps.kernel.ids import new_id
+from apps.kernel.valkey import generation
 
 _WEIGHT = [MinValueValidator(0), MaxValueValidator(1)]
 

@@ -12,8 +12,8 @@ from django import forms
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextareaWidget
 
 from apps.catalog.price_cards import read_card, write_card
-from apps.kernel.admin_fields import PlainDecimalField
 from apps.kernel.money import plain
+from apps.kernel.pages.admin_fields import PlainDecimalField
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[Any]

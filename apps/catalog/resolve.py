@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Final
 
 from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider, Offer
+from apps.kernel.concurrency.identity_cache import IdentityCache
 from apps.kernel.errors import Gone, InvalidRequest
-from apps.kernel.identity_cache import IdentityCache
 from apps.kernel.near_names import MAX_SUGGESTIONS, NearNames
 
 MAX_NAME = 255

@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import rotate_token
 from knox.settings import knox_settings
 
+from apps.organizations.credentials.sessions import extend, find_session, start_session
 from apps.organizations.models import User
-from apps.organizations.sessions import extend, find_session, start_session
 
 # Browsers accept a cookie with this prefix only from this host and only over TLS.
 COOKIE: Final = "__Host-gateway-session" if settings.SESSION_COOKIE_SECURE else "gateway-session"

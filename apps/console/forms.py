@@ -21,11 +21,11 @@ from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.errors import find_error
 from apps.kernel.rest.serializers import BooleanField, IntegerField
-from apps.organizations import idempotency
+from apps.organizations.accounts.passkey_shapes import MAX_CODE
+from apps.organizations.accounts.step_up import Proof
+from apps.organizations.journal import idempotency
 from apps.organizations.models import User
-from apps.organizations.passkey_shapes import MAX_CODE
 from apps.organizations.serializers import MAX_PASSWORD
-from apps.organizations.step_up import Proof
 
 Result = TypeVar("Result")
 # The hidden field that identifies one submission, and its maximum length.

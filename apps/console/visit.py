@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods
 from apps.console.browser_session import BrowserSession, find_browser_session
 from apps.console.nearest_page import OPENS, nearest_page
 from apps.console.workspace import Workspace, open_workspace
-from apps.organizations import audit
+from apps.organizations.journal import audit
 from apps.organizations.models import Role
 
 # Scripts and styles are our own files, never inline; pages show images and audio of an answer (`data:`), or ones made

@@ -10,9 +10,9 @@ from redis.exceptions import RedisError
 
 from apps.gateway.models import Difference, Reconciliation
 from apps.gateway.settlement import dead_letters
-from apps.kernel.admin import LongTableAdmin, RecordAdmin
 from apps.kernel.errors import Overloaded
-from apps.organizations.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
+from apps.kernel.pages.admin import LongTableAdmin, RecordAdmin
+from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
 
 
 class ReplayQuestion(ButtonQuestion):

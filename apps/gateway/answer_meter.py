@@ -126,11 +126,6 @@ class AnswerMeter(msgspec.Struct, eq=False):
         self._complete = True
 
     @property
-    def is_counted(self) -> bool:
-        """Whether the provider has counted anything."""
-        return self._usage is not None
-
-    @property
     def used(self) -> Usage:
         """What was used: as the provider counted it, and by an estimate, marked as one, what was written since.
 

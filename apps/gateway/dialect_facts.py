@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from apps.catalog.offers import Offer
-from apps.kernel.identity_cache import IdentityCache
+from apps.kernel.concurrency.identity_cache import IdentityCache
 
 
 def facts_of(offer: Offer) -> dict[str, Any]:

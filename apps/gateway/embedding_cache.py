@@ -24,11 +24,11 @@ from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.response_cache import MAX_BYTES, CacheEntry, find_cache_entry, key_of
 from apps.gateway.token_estimate import token_weight
-from apps.kernel.cache_store import CacheShare
-from apps.kernel.content_encryption import decrypt_content, encrypt_content
-from apps.kernel.encryption import UnreadableSecretError
-from apps.kernel.offload import offload
+from apps.kernel.concurrency.offload import offload
+from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content
+from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.kernel.usage import Usage
+from apps.kernel.valkey.cache_store import CacheShare
 
 log = structlog.get_logger(__name__)
 

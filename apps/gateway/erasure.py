@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from apps.kernel.cache_store import CacheShare
+from apps.kernel.valkey.cache_store import CacheShare
 
 
 def erase(organization_id: UUID) -> None:

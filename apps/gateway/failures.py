@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from apps.kernel.errors import AllProvidersFailed, ApiError, Overloaded, RateLimited, UpstreamRefused, UpstreamTimeout
-from apps.kernel.redaction import redact
+from apps.kernel.secrets.redaction import redact
 
 # Statuses that say something about the provider and nothing about the request (besides 5xx and 429).
 _PROVIDERS_OWN = {401, 403, 404, 408}

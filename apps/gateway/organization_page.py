@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.organizations.organization_tabs import Tab, list_of
+from apps.organizations.operators.organization_tabs import Tab, list_of
 
 TABS = [
     Tab(

@@ -49,10 +49,10 @@ from apps.gateway.upstream.hedge import Hedge, read_hedge
 from apps.gateway.upstream.kept_files import inline_kept_files, names_kept_files
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
-from apps.kernel.cache_store import CacheShare
+from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
-from apps.kernel.offload import offload
+from apps.kernel.valkey.cache_store import CacheShare
 from apps.logs.entry import Entry
 
 # Policy and catalog may change while a request is let in; more often than this in a row means something is wrong.

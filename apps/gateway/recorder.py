@@ -31,8 +31,8 @@ from apps.gateway.settlement import outbox, record
 from apps.gateway.tracing import tracer
 from apps.gateway.upstream.failover import Failover
 from apps.gateway.upstream.hedge import losing_cost
+from apps.kernel.concurrency.offload import offload_or_run
 from apps.kernel.errors import ApiError, InternalError
-from apps.kernel.offload import offload_or_run
 from apps.kernel.usage import Usage
 from apps.logs.entry import Entry
 
@@ -87,17 +87,17 @@ class Recorder(msgspec.Struct, eq=False):
         metadata = build_metadata(self.entry, self.attempts, self.ranking.explanation, self.guard, from_cache)
         return Summary(usage=usage, cost=cost_breakdown(cost), metadata=metadata)
 
-    def fail(self, error: ApiError, *, came_whole: bool = False) -> None:
+    def fail(self, error: ApiError) -> None:
         """Record a request that did not come to its end.
 
         A client that left pays what was produced for it, and so does one that was passed a picture before its stream
-        failed. Where the provider's answer came whole and lacks what was asked for, what it counted is paid.
+        failed.
         """
         if self.recorded or self.attempts.client_disconnect.is_abandoned:
             return
         record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
         left = error.status == 499 and (self.meter.written or self.meter.pictures)
-        if left or (self.chat.stream and self.meter.pictures) or (came_whole and self.meter.is_counted):
+        if left or (self.chat.stream and self.meter.pictures):
             record.set_usage_and_cost(self.entry, self._bill(self.meter.used))
         record.fail(self.entry, error, self.policy.retention)
         self._report_providers(None)

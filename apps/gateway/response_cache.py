@@ -24,11 +24,11 @@ from apps.gateway.canonical import events as canonical
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Finished, PartialImage, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.kernel.cache_store import CacheShare
-from apps.kernel.content_encryption import decrypt_content, encrypt_content, keyed_digest
-from apps.kernel.encryption import UnreadableSecretError
+from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import Overloaded
-from apps.kernel.offload import offload
+from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content, keyed_digest
+from apps.kernel.secrets.encryption import UnreadableSecretError
+from apps.kernel.valkey.cache_store import CacheShare
 
 log = structlog.get_logger(__name__)
 

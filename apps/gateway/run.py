@@ -120,7 +120,6 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
         """Cache and record an answer that came to its end. Raises ApiError where it lacks what was asked for."""
         missing = task_of(self.chat).find_missing_result(self.meter.pictures, self.transcript.finish)
         if missing is not None:
-            self.recorder.fail(missing, came_whole=True)
             raise missing
         if self.cache is None:
             return self.recorder.complete(cached=None)

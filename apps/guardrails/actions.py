@@ -20,8 +20,8 @@ from apps.guardrails.rule_thread import loaded_rules
 from apps.guardrails.rules import PII_RULE
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
+from apps.organizations.journal import audit
 from apps.organizations.models import Organization
 from apps.organizations.row_locks import lock_row
 

@@ -13,10 +13,10 @@ from apps.guardrails.config_form import GuardrailConfigForm, config_form, rule_f
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.guardrails.rule_form import MEMBERS, SHOWN_WHEN, CustomRuleForm
 from apps.guardrails.trial_page import try_text
-from apps.kernel.admin import KeptAdmin, LongTableAdmin
-from apps.organizations.admin_buttons import ButtonsAdmin
-from apps.organizations.audited_admin import ActingAdmin
-from apps.organizations.organization_tabs import OrganizationLink, link_by_id
+from apps.kernel.pages.admin import KeptAdmin, LongTableAdmin
+from apps.organizations.operators.admin_buttons import ButtonsAdmin
+from apps.organizations.operators.audited_admin import ActingAdmin
+from apps.organizations.operators.organization_tabs import OrganizationLink, link_by_id
 
 _SYSTEM_RULES = (
     "Enabled: texts are looked at for it. Action: block refuses the request, redact masks what is found, warn notes "

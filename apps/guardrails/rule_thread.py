@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from gevent.monkey import is_module_patched
 
 from apps.guardrails.rules import SystemRule, system_rules
-from apps.kernel.native_thread_pool import NativeThreadPool
+from apps.kernel.concurrency.native_thread_pool import NativeThreadPool
 
 T = TypeVar("T")
 

@@ -19,9 +19,9 @@ from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import EngineConfig
 from apps.guardrails.scanning.violations import MAX_VIOLATIONS, action_taken_of, mask_private_content
 from apps.guardrails.text.scanned_text import ScannedText
-from apps.kernel import database
-from apps.kernel.fair_share import FairShare
-from apps.kernel.native_thread_pool import NativeThreadPool
+from apps.kernel.concurrency.fair_share import FairShare
+from apps.kernel.concurrency.native_thread_pool import NativeThreadPool
+from apps.kernel.postgres import database
 
 # One text at a time, so that clients' requests go on, and the seconds that another waits for its turn.
 _THREAD: Final = NativeThreadPool(1)

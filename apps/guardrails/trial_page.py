@@ -14,7 +14,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 
 from apps.guardrails.trial import TrialResult, try_guardrails
 from apps.kernel.errors import ApiError
-from apps.organizations.admin_buttons import address_of_row, page_button, page_context
+from apps.organizations.operators.admin_buttons import address_of_row, page_button, page_context
 
 # Characters of a text that is tried, as over the API.
 LONGEST = 100_000

@@ -36,8 +36,8 @@ from apps.guardrails.trial import try_guardrails
 from apps.kernel.rest.describe import PaginationShape, described
 from apps.kernel.rest.pages import Page
 from apps.kernel.rest.serializers import Nothing
-from apps.organizations import idempotency
-from apps.organizations.sessions import MemberEndpoint
+from apps.organizations.credentials.sessions import MemberEndpoint
+from apps.organizations.journal import idempotency
 
 
 class GuardrailConfiguration(MemberEndpoint):

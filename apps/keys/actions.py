@@ -20,8 +20,8 @@ from apps.keys.access import NO_KEY, NO_RULE
 from apps.keys.models import ApiKey, IamRule
 from apps.keys.rule_values import issues_of
 from apps.keys.secrets import digest_of, new_token, prefix
-from apps.organizations import audit
 from apps.organizations.access import access_project, require_verified
+from apps.organizations.journal import audit
 from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
 from apps.organizations.row_locks import lock_row

@@ -11,16 +11,16 @@ from django.db.models import Field, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from apps.kernel.admin import MadeElsewhereAdmin
-from apps.kernel.admin_fields import LinesField
+from apps.kernel.pages.admin import MadeElsewhereAdmin
+from apps.kernel.pages.admin_fields import LinesField
 from apps.keys import actions, key_buttons, provider_keys
 from apps.keys.key_lookup import quoted_key
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.origins import MAX_ORIGINS, WRITTEN_AS, is_origin
 from apps.keys.rule_form import FIELDS, SHOWN_WHEN, IamRuleForm
-from apps.organizations.admin_buttons import ButtonsAdmin
-from apps.organizations.audited_admin import ActingAdmin
-from apps.organizations.organization_tabs import OrganizationLink, link_to
+from apps.organizations.operators.admin_buttons import ButtonsAdmin
+from apps.organizations.operators.audited_admin import ActingAdmin
+from apps.organizations.operators.organization_tabs import OrganizationLink, link_to
 
 if TYPE_CHECKING:
     _KeyForm = forms.ModelForm[Any]

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 from django.db import DatabaseError
 
-from apps.kernel import database
+from apps.kernel.postgres import database
 from apps.keys.models import ApiKey
 
 log = structlog.get_logger(__name__)

@@ -14,8 +14,8 @@ from apps.kernel.errors import Unauthenticated
 from apps.keys.api_key_header import MISSING, find_presented_key
 from apps.keys.models import ApiKey
 from apps.keys.secrets import digest_of, is_api_key
+from apps.organizations.credentials.sessions import extend, find_session
 from apps.organizations.models import Organization, User
-from apps.organizations.sessions import extend, find_session
 
 
 def find_api_key(token: str) -> ApiKey | None:

@@ -13,7 +13,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.redaction import redact
+from apps.kernel.secrets.redaction import redact
 from apps.keys.ssrf_guard import SafeAddress
 
 # Timeouts in seconds: to connect, between two bytes, and in total.

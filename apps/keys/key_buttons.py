@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, cast
 
-from apps.kernel import database
+from apps.kernel.postgres import database
 from apps.keys import actions, provider_keys
 from apps.keys.models import ApiKey, ProviderKey
-from apps.organizations import audit
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_living
 from apps.organizations.app_hooks import find_hook_modules
+from apps.organizations.journal import audit
+from apps.organizations.operators.admin_buttons import ButtonQuestion, Done, button, is_living
 
 _Find = Callable[[str], Any]
 

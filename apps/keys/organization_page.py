@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.kernel.admin import usd
-from apps.kernel.number_markup import mark_numbers
+from apps.kernel.pages.admin import usd
+from apps.kernel.pages.number_markup import mark_numbers
 from apps.keys.models import ApiKey, ProviderKey
 from apps.organizations.models import Organization
-from apps.organizations.organization_tabs import Tab, link_to, list_of, moment
+from apps.organizations.operators.organization_tabs import Tab, link_to, list_of, moment
 
 
 def _keys(organization: Organization) -> Any:

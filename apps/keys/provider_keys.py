@@ -13,8 +13,8 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound
-from apps.kernel.reencryption import Rotated, reencrypt_rows
 from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.kernel.secrets.reencryption import Rotated, reencrypt_rows
 from apps.keys import credential_check
 from apps.keys.access import NO_PROVIDER_KEY
 from apps.keys.models import ProviderKey
@@ -26,8 +26,8 @@ from apps.keys.secrets import (
     reencrypt_credential,
 )
 from apps.keys.ssrf_guard import SafeAddress, check_url_field
-from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
+from apps.organizations.journal import audit
 from apps.organizations.models import Organization
 from apps.organizations.outside_calls import outside_call
 from apps.organizations.plans import limits_of

@@ -18,8 +18,8 @@ from apps.keys.serializers import (
     ProviderKeysQuery,
 )
 from apps.organizations.access import access_organization
+from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.models import Role
-from apps.organizations.sessions import MemberEndpoint
 
 
 def _knows_none(provider_id: str) -> ProviderEndpoint | None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidget
 
-from apps.kernel.admin_fields import LinesField, PlainDecimalField
 from apps.kernel.money import plain
+from apps.kernel.pages.admin_fields import LinesField, PlainDecimalField
 from apps.keys.iam import MCP_FIELD, MCP_SUBJECT
 from apps.keys.models import IamRule
 from apps.keys.rule_values import MAX_IDS, issues_of

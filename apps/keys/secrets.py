@@ -11,7 +11,7 @@ import string
 
 from django.conf import settings
 
-from apps.kernel.encryption import UnreadableSecretError, decrypt, encrypt
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt, encrypt
 
 __all__ = [
     "UnreadableSecretError",

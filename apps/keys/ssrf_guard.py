@@ -17,8 +17,8 @@ import requests
 from django.conf import settings
 from requests.adapters import HTTPAdapter
 
+from apps.kernel.concurrency.name_lookup import TENANT_NAMES, LookupsBusy, SilentName
 from apps.kernel.errors import RateLimited
-from apps.kernel.name_lookup import TENANT_NAMES, LookupsBusy, SilentName
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.keys.reserved_addresses import is_platform, is_public, is_reachable_port
 

@@ -25,9 +25,9 @@ from apps.keys.serializers import (
     RuleChangesShape,
     shape_of_new,
 )
+from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.models import Role
 from apps.organizations.plans import limits_of
-from apps.organizations.sessions import MemberEndpoint
 
 
 class ApiKeys(MemberEndpoint):

@@ -21,8 +21,8 @@ from apps.log_sinks.access import NO_SINK
 from apps.log_sinks.credentials import Credentials, encrypt_credentials
 from apps.log_sinks.exchange import SinkFailed
 from apps.log_sinks.models import LogSink
-from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
+from apps.organizations.journal import audit
 from apps.organizations.models import Organization
 from apps.organizations.outside_calls import outside_call
 from apps.organizations.row_locks import lock_row

@@ -7,13 +7,13 @@ from typing import Any
 
 from django.contrib import admin
 
-from apps.kernel.admin import LongTableAdmin, MadeElsewhereAdmin
+from apps.kernel.pages.admin import LongTableAdmin, MadeElsewhereAdmin
 from apps.log_sinks import actions
 from apps.log_sinks.models import LogSink, WaitingRow
 from apps.log_sinks.sink_buttons import delete_sink
-from apps.organizations.admin_buttons import ButtonsAdmin
-from apps.organizations.audited_admin import ActingAdmin
-from apps.organizations.organization_tabs import OrganizationLink
+from apps.organizations.operators.admin_buttons import ButtonsAdmin
+from apps.organizations.operators.audited_admin import ActingAdmin
+from apps.organizations.operators.organization_tabs import OrganizationLink
 
 
 @admin.register(LogSink)

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from apps.kernel.encryption import decrypt, encrypt
+from apps.kernel.secrets.encryption import decrypt, encrypt
 
 # Prefix of a webhook's secret (Standard Webhooks), and bounds of its length in bytes.
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what every secret begins with

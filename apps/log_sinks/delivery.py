@@ -19,9 +19,9 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
-from apps.kernel import database
-from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.ids import new_id, time_of
+from apps.kernel.postgres import database
+from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.log_sinks import queue
 from apps.log_sinks.credentials import Credentials, decrypt_credentials
 from apps.log_sinks.exchange import TIMEOUT, SinkFailed, send
@@ -29,7 +29,7 @@ from apps.log_sinks.kinds import bucket, otlp, webhook
 from apps.log_sinks.models import LogSink, WaitingRow
 from apps.log_sinks.sink_request import Destination, SinkBatch, SinkRequest
 from apps.logs.query import COLUMNS, LogRow
-from apps.organizations import audit
+from apps.organizations.journal import audit
 from apps.organizations.models import Organization
 
 log = structlog.get_logger(__name__)

@@ -17,7 +17,7 @@ import msgspec
 import requests
 from urllib3.exceptions import HTTPError
 
-from apps.kernel.redaction import redact
+from apps.kernel.secrets.redaction import redact
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.log_sinks.sink_request import SinkRequest
 

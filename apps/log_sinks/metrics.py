@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
-from apps.kernel.redis import client
+from apps.kernel.valkey.redis import client
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from apps.log_sinks.models import LogSink
 from apps.organizations.models import Organization
-from apps.organizations.organization_tabs import Tab, link_to, list_of, moment
+from apps.organizations.operators.organization_tabs import Tab, link_to, list_of, moment
 
 
 def _sinks(organization: Organization) -> Any:

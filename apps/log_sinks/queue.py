@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import F, Min
 
-from apps.kernel.postgres_arrays import write_array
+from apps.kernel.postgres.postgres_arrays import write_array
 from apps.log_sinks.models import LogSink, WaitingRow
 from apps.log_sinks.rows import find_rows
 from apps.logs.query import LogRow

@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.log_sinks import actions
 from apps.log_sinks.models import LogSink
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_living
+from apps.organizations.operators.admin_buttons import ButtonQuestion, Done, button, is_living
 
 
 class DeleteSinkQuestion(ButtonQuestion):

@@ -11,8 +11,8 @@ from apps.log_sinks import actions
 from apps.log_sinks.access import access_sink, access_sinks
 from apps.log_sinks.serializers import NewSinkShape, SinkChangesShape, SinkShape, SinksQuery, changes_of, new_sink
 from apps.organizations.access import access_organization
+from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.models import Role
-from apps.organizations.sessions import MemberEndpoint
 
 
 class LogSinks(MemberEndpoint):

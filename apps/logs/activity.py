@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db import connections
 
-from apps.kernel.replica import PRIMARY
+from apps.kernel.postgres.replica import PRIMARY
 from apps.logs.models import ActivityDay, ActivityDelta
 from apps.logs.rollup import SUMS
 from apps.organizations.plans import PLANS

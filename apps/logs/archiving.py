@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import JSONField
 
-from apps.kernel.advisory_lock import AdvisoryLock, hold_lock
+from apps.kernel.postgres.advisory_lock import AdvisoryLock, hold_lock
 from apps.logs import partitions, retention
 from apps.logs.archive import LogArchive, archived_before, find_archive
 from apps.logs.models import RequestLog

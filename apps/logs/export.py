@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from apps.kernel import database, replica
+from apps.kernel.postgres import database, replica
 from apps.logs.access import LogScope
 from apps.logs.query import LogFilters, LogRow
 from apps.logs.search import find_page

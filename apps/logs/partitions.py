@@ -10,8 +10,8 @@ import structlog
 from django.db import OperationalError, ProgrammingError, connection, connections, transaction
 from psycopg.errors import LockNotAvailable, UndefinedTable
 
-from apps.kernel.advisory_lock import AdvisoryLock, lock_in_transaction
-from apps.kernel.replica import PRIMARY
+from apps.kernel.postgres.advisory_lock import AdvisoryLock, lock_in_transaction
+from apps.kernel.postgres.replica import PRIMARY
 
 log = structlog.get_logger(__name__)
 

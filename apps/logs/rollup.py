@@ -14,7 +14,7 @@ from django.db import connection, models
 from django.db.backends.utils import CursorWrapper
 
 from apps.kernel.money import LARGEST
-from apps.kernel.postgres_arrays import write_array
+from apps.kernel.postgres.postgres_arrays import write_array
 from apps.logs.models import ActivityDay, ActivityDelta
 
 # Deltas folded by one statement, in some tens of milliseconds.

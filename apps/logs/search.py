@@ -19,7 +19,7 @@ from django.db.models import BooleanField, Func, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast
 
 from apps.kernel.ids import time_of
-from apps.kernel.replica import PRIMARY
+from apps.kernel.postgres.replica import PRIMARY
 from apps.logs import archive, partitions
 from apps.logs.access import LogScope
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog, find_time

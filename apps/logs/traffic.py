@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
-from apps.kernel.postgres_arrays import write_array
+from apps.kernel.postgres.postgres_arrays import write_array
 from apps.logs.models import TrafficCounts, TrafficDelta, TrafficSlot
 from apps.logs.rollup import CREDITS, PAID, bounded
 

@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connections
 from django.db.models import Min
 
-from apps.kernel.replica import PRIMARY
+from apps.kernel.postgres.replica import PRIMARY
 from apps.logs.models import TrafficCounts, TrafficDelta, TrafficSlot
 from apps.logs.traffic import STEPS_PER_DOUBLING, SUMS
 

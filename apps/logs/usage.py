@@ -16,7 +16,7 @@ from typing import Final, Literal
 from django.db import connections
 from django.db.models import Q
 
-from apps.kernel.replica import PRIMARY
+from apps.kernel.postgres.replica import PRIMARY
 from apps.logs.access import LogScope
 from apps.logs.activity import ActivityScope, ActivityWindow
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog

@@ -11,9 +11,9 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
 
-from apps.kernel import replica
 from apps.kernel.errors import NotFound
 from apps.kernel.ids import find_id
+from apps.kernel.postgres import replica
 from apps.kernel.rest.describe import described
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.pages import page_of
@@ -36,8 +36,8 @@ from apps.logs.serializers import (
     filters_of,
     requested_ids_of,
 )
+from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.models import User
-from apps.organizations.sessions import MemberEndpoint
 
 
 class LogsEndpoint(Endpoint):

@@ -11,8 +11,8 @@ from typing import Final
 
 from apps.gateway.access.policy import find_current_policy, token_of_key
 from apps.gateway.client.http_request import ClientRequest
-from apps.kernel import database
 from apps.kernel.errors import ApiError, Forbidden, Unauthenticated
+from apps.kernel.postgres import database
 from apps.keys.secrets import is_api_key
 from apps.mcp.protocol.toolbox import Caller
 from apps.oauth.access import authenticate_access_token

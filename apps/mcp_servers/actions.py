@@ -14,9 +14,9 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.keys.secrets import last_four_of
 from apps.keys.ssrf_guard import check_url_field
 from apps.mcp_servers.access import NO_SERVER
@@ -27,8 +27,8 @@ from apps.mcp_servers.upstream.client import McpClient
 from apps.mcp_servers.upstream.failures import McpServerFailed
 from apps.mcp_servers.upstream.http_exchange import McpTarget
 from apps.mcp_servers.upstream.tools import Tool
-from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
+from apps.organizations.journal import audit
 from apps.organizations.models import Organization, Project
 from apps.organizations.outside_calls import outside_call
 from apps.organizations.row_locks import lock_row

@@ -7,13 +7,13 @@ from typing import Any
 
 from django.contrib import admin
 
-from apps.kernel.admin import MadeElsewhereAdmin
+from apps.kernel.pages.admin import MadeElsewhereAdmin
 from apps.mcp_servers import actions
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.server_buttons import delete_server
-from apps.organizations.admin_buttons import ButtonsAdmin
-from apps.organizations.audited_admin import ActingAdmin
-from apps.organizations.organization_tabs import OrganizationLink
+from apps.organizations.operators.admin_buttons import ButtonsAdmin
+from apps.organizations.operators.audited_admin import ActingAdmin
+from apps.organizations.operators.organization_tabs import OrganizationLink
 
 
 @admin.register(McpServer)

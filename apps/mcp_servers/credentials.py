@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from apps.kernel.encryption import decrypt, encrypt
+from apps.kernel.secrets.encryption import decrypt, encrypt
 
 # Authentication schemes in front of a token in a header.
 _SCHEMES: Final = frozenset({"bearer", "token", "apikey", "api-key", "key"})

@@ -6,7 +6,7 @@ from typing import Any
 
 from apps.mcp_servers.models import McpServer
 from apps.organizations.models import Organization
-from apps.organizations.organization_tabs import Tab, link_to, list_of, moment
+from apps.organizations.operators.organization_tabs import Tab, link_to, list_of, moment
 
 
 def _servers(organization: Organization) -> Any:

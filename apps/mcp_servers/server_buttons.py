@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.mcp_servers import actions
 from apps.mcp_servers.models import McpServer
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_living
+from apps.organizations.operators.admin_buttons import ButtonQuestion, Done, button, is_living
 
 
 class DeleteServerQuestion(ButtonQuestion):

@@ -16,12 +16,12 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from apps.kernel import database
 from apps.kernel.errors import NotFound
+from apps.kernel.postgres import database
 from apps.mcp_servers.access import NO_SERVER
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.upstream.tools import Tool
-from apps.organizations import audit
+from apps.organizations.journal import audit
 
 log = structlog.get_logger(__name__)
 

@@ -18,8 +18,8 @@ from apps.mcp_servers.serializers import (
     new_server,
 )
 from apps.organizations.access import access_organization
+from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.models import Role
-from apps.organizations.sessions import MemberEndpoint
 
 
 class McpServers(MemberEndpoint):

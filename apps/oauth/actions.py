@@ -31,7 +31,7 @@ from apps.oauth.models import Consent, KeyCode, OAuthClient
 from apps.oauth.redirects import shown_host
 from apps.oauth.token_families import end_consents
 from apps.oauth.token_formats import new_key_code
-from apps.organizations import audit
+from apps.organizations.journal import audit
 from apps.organizations.models import User
 from apps.organizations.plans import limits_of
 

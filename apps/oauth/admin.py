@@ -11,11 +11,11 @@ from typing import Any
 from django.apps import apps
 from django.contrib import admin
 
-from apps.kernel.admin import LongTableAdmin, RecordAdmin
+from apps.kernel.pages.admin import LongTableAdmin, RecordAdmin
 from apps.oauth import actions
 from apps.oauth.models import AccessToken, AuthorizationCode, Consent, KeyCode, OAuthClient, RefreshToken
-from apps.organizations.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
-from apps.organizations.organization_tabs import link_to
+from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
+from apps.organizations.operators.organization_tabs import link_to
 
 # The library registers its own admin pages for its tables and their replacements.
 _TABLES: list[Any] = [*apps.get_app_config("oauth2_provider").get_models()]

@@ -16,10 +16,10 @@ from django.conf import settings
 from oauth2_provider import cimd
 from urllib3.exceptions import HTTPError
 
-from apps.kernel import database
+from apps.kernel.postgres import database
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.oauth.models import OAuthClient
-from apps.organizations.attempt_rate_limiter import AttemptLimit, count_attempt
+from apps.organizations.credentials.attempt_rate_limiter import AttemptLimit, count_attempt
 
 # Timeout for the whole document in seconds, and its maximum bytes.
 _TIMEOUT: Final = 5.0

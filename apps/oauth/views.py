@@ -27,8 +27,8 @@ from apps.oauth.actions import exchange_key_code
 from apps.oauth.authorization import S256
 from apps.oauth.registration import BAD_METADATA, GRANTS, register_client
 from apps.oauth.resources import SCOPES, issuer, read_resource
-from apps.organizations import audit
-from apps.organizations.attempt_rate_limiter import AttemptLimit, count_attempt
+from apps.organizations.credentials.attempt_rate_limiter import AttemptLimit, count_attempt
+from apps.organizations.journal import audit
 
 REGISTER_PER_ADDRESS: Final = AttemptLimit("oauth-register:address", 20, 600)
 # Many programs may share an address, and many people a program (its id is its description's address).

@@ -14,14 +14,16 @@ from django.utils import timezone
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.ids import find_id
-from apps.organizations import audit, invitations, passwords, revocation
+from apps.organizations import invitations, revocation
 from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT, is_verified, require_verified
-from apps.organizations.credential_changes import first_proof_of_mailbox, password_changed
-from apps.organizations.email_tokens import find_user_to_reset
+from apps.organizations.credentials import passwords
+from apps.organizations.credentials.credential_changes import first_proof_of_mailbox, password_changed
+from apps.organizations.credentials.email_tokens import find_user_to_reset
+from apps.organizations.credentials.sessions import end_browser_sessions, end_sessions
+from apps.organizations.journal import audit
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
 from apps.organizations.plans import limits_of
 from apps.organizations.row_locks import lock_row
-from apps.organizations.sessions import end_browser_sessions, end_sessions
 
 _WRONG = "Wrong e-mail address or password"
 _OR_NOT_CONFIRMED = f"{_WRONG}, or the address is not confirmed yet: open the link that was sent to it"

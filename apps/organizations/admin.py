@@ -16,18 +16,21 @@ from django.utils import timezone
 from django.utils.html import format_html_join
 from knox.models import AuthToken
 
-from apps.kernel.admin import KeptAdmin, ReadAdmin, RowAdmin
 from apps.kernel.errors import ApiError, RateLimited
+from apps.kernel.pages.admin import KeptAdmin, ReadAdmin, RowAdmin
 from apps.kernel.rest.address import address_of
-from apps.organizations import attempt_rate_limiter, audit, organization_admin, passkeys, step_up, two_factor
+from apps.organizations.accounts import step_up
+from apps.organizations.accounts.sign_in_method_forms import MAX_ANSWER, read_answer
+from apps.organizations.accounts.sign_in_methods import sign_in_methods
 from apps.organizations.actions import create_organization, sign_out
-from apps.organizations.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
-from apps.organizations.credential_changes import access_switched_off, password_changed
-from apps.organizations.credential_state import forget_begun
+from apps.organizations.credentials import attempt_rate_limiter, passkeys, two_factor
+from apps.organizations.credentials.credential_changes import access_switched_off, password_changed
+from apps.organizations.credentials.credential_state import forget_begun
+from apps.organizations.journal import audit
 from apps.organizations.models import AuditEntry, Invitation, Membership, Passkey, TwoFactor, User
-from apps.organizations.organization_tabs import link_to
-from apps.organizations.sign_in_method_forms import MAX_ANSWER, read_answer
-from apps.organizations.sign_in_methods import sign_in_methods
+from apps.organizations.operators import organization_admin
+from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
+from apps.organizations.operators.organization_tabs import link_to
 
 if TYPE_CHECKING:
     from django.contrib.admin.forms import AdminAuthenticationForm as SignInForm

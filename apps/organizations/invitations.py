@@ -11,9 +11,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound
-from apps.organizations import audit
 from apps.organizations.access import is_verified
-from apps.organizations.email_tokens import INVITATION_LASTS, invitation_in
+from apps.organizations.credentials.email_tokens import INVITATION_LASTS, invitation_in
+from apps.organizations.journal import audit
 from apps.organizations.models import Invitation, Membership, Organization, Role, User
 
 OPEN, INVITE, CLOSED = "open", "invite", "closed"

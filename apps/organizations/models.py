@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField
-from apps.organizations.passkey_model import Passkey as Passkey
 from apps.organizations.policy_source import PolicySource
-from apps.organizations.user_manager import UserManager
+
+
+class UserManager(BaseUserManager["User"]):
+    """Makes and finds users; e-mail addresses are kept, and looked for, in lower case."""
+
+    def get_by_natural_key(self, username: str | None) -> User:
+        """Return the user who signs in with this address. Raises User.DoesNotExist."""
+        return self.get(email=self.model.normalize_username(username or ""))
+
+    def create_user(self, email: str, password: str | None = None, **fields: Any) -> User:
+        """Create a user who signs in with `email`."""
+        user = self.model(email=self.model.normalize_username(email), **fields)
+        user.set_password(password)
+        user.save(using=self._db)
+        return user
+
+    def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
+        """Create an operator: one who may enter the admin and do everything there."""
+        return self.create_user(email, password, is_staff=True, is_superuser=True, **fields)
 
 
 class User(AbstractBaseUser, PermissionsMixin):
@@ -297,3 +314,25 @@ class IdempotentAnswer(models.Model):
 
     def __str__(self) -> str:
         return f"{self.route} {self.status}"
+
+
+class Passkey(models.Model):
+    """A public key; an authenticator of the user holds the private key (WebAuthn)."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    user = models.ForeignKey("organizations.User", models.CASCADE, related_name="passkeys")
+    name = models.CharField(max_length=100)
+    # Chosen by the authenticator, at most 1,023 bytes, unique among all users.
+    credential_id = models.BinaryField(unique=True, editable=False, max_length=1023)
+    # COSE.
+    public_key = models.BinaryField(editable=False)
+    # The authenticator's last signature counter: it must grow if the authenticator counts at all.
+    sign_count = models.BigIntegerField(default=0)
+    transports = models.JSONField(default=list)
+    # Whether the private key is backed up, as password managers do.
+    backed_up = models.BooleanField(default=False)
+    last_used_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.name

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
-from apps.kernel import database
-from apps.kernel.owner_slots import OwnerSlots
-from apps.organizations.attempt_rate_limiter import AttemptLimit, count_attempt
+from apps.kernel.concurrency.owner_slots import OwnerSlots
+from apps.kernel.postgres import database
+from apps.organizations.credentials.attempt_rate_limiter import AttemptLimit, count_attempt
 
 PER_ORGANIZATION: Final = AttemptLimit("outside-call:organization", 60)
 # Calls of one organization at a time, and seconds that a further one waits for its turn.

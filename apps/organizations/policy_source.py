@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.db import models
 
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 
 
 class PolicySource(models.Model):

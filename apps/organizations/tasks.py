@@ -5,8 +5,9 @@ from __future__ import annotations
 import structlog
 from celery import shared_task
 
-from apps.organizations import account_emails, idempotency
+from apps.organizations.accounts import account_emails
 from apps.organizations.erasure import erase_deleted
+from apps.organizations.journal import idempotency
 
 log = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ from apps.kernel.rest.address import address_of
 from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import DecimalTextField, Nothing
-from apps.organizations import actions, entrance, step_up
+from apps.organizations import actions
 from apps.organizations.access import (
     access_membership,
     access_organization,
@@ -21,9 +21,11 @@ from apps.organizations.access import (
     needed_to_change,
     require,
 )
+from apps.organizations.accounts import entrance, step_up
+from apps.organizations.accounts.passkey_shapes import ProofShape, SignInWithPasskeyShape, answered, proof
+from apps.organizations.accounts.passkey_views import holder_of
+from apps.organizations.credentials.sessions import MemberEndpoint, extend, start_session
 from apps.organizations.models import Organization, Project, Role, User
-from apps.organizations.passkey_shapes import ProofShape, SignInWithPasskeyShape, answered, proof
-from apps.organizations.passkey_views import holder_of
 from apps.organizations.serializers import (
     MemberChangesShape,
     MemberShape,
@@ -39,7 +41,6 @@ from apps.organizations.serializers import (
     SignUpShape,
     UserShape,
 )
-from apps.organizations.sessions import MemberEndpoint, extend, start_session
 
 CONFIRM_FIRST = "Open the link that was sent to this address, then sign in"
 

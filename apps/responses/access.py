@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.gateway.access.policy import Policy
-from apps.kernel import database
+from apps.kernel.postgres import database
 from apps.responses import refusals
 from apps.responses.models import Conversation, StoredResponse
 from apps.responses.public_ids import is_own_id

@@ -21,9 +21,9 @@ from redis.exceptions import RedisError
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import token_of_key
 from apps.gateway.endpoints.responses import answer
-from apps.kernel import database
 from apps.kernel.errors import ApiError, InternalError
 from apps.kernel.ids import new_id
+from apps.kernel.postgres import database
 from apps.responses import event_log, run_leases
 from apps.responses.background_request import BackgroundRequest
 from apps.responses.background_state import BackgroundState

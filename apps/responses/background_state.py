@@ -16,9 +16,9 @@ from django.db import DatabaseError
 
 from apps.billing.worker_leases import worker_name
 from apps.gateway.endpoints.response_state import ResponseState
-from apps.kernel import database
-from apps.kernel.cache_store import CacheShare
 from apps.kernel.errors import ApiError
+from apps.kernel.postgres import database
+from apps.kernel.valkey.cache_store import CacheShare
 from apps.responses import run_leases
 from apps.responses.encrypted_json import decrypt_json, encrypt_json
 from apps.responses.event_log import LAST_EVENTS, EventLogWriter

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
-from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.responses.encrypted_json import decrypt_json, encrypt_json
 from apps.responses.items import Item
 from apps.responses.public_ids import new_item_id

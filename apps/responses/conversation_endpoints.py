@@ -16,9 +16,9 @@ from apps.gateway.dialects.chat.responses.client.asked import Asked
 from apps.gateway.dialects.chat.responses.client.read_request import read_wire
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
-from apps.kernel import database
+from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.offload import offload
+from apps.kernel.postgres import database
 from apps.responses import conversations, refusals
 from apps.responses.conversation_fields import read_items, read_metadata, read_object
 from apps.responses.items import Item, listed

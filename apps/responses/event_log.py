@@ -15,8 +15,8 @@ import msgspec
 import structlog
 from redis.exceptions import RedisError
 
-from apps.kernel.cache_store import CacheShare
-from apps.kernel.content_encryption import decrypt_content, encrypt_content
+from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content
+from apps.kernel.valkey.cache_store import CacheShare
 
 log = structlog.get_logger(__name__)
 

@@ -23,9 +23,9 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.client.http_request import ClientResponse
 from apps.gateway.endpoints.answering import json_response
 from apps.gateway.framing.sse import escape_separators
-from apps.kernel import database
+from apps.kernel.concurrency.fair_share import FairShare
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.fair_share import FairShare
+from apps.kernel.postgres import database
 from apps.responses import event_log
 from apps.responses.access import visible_responses
 from apps.responses.event_log import LAST_EVENTS

@@ -16,8 +16,8 @@ from django.utils import timezone
 
 from apps.gateway.access.policy import Policy
 from apps.gateway.dialects.chat.responses.shared.wire import REASONING_ID
-from apps.kernel import database
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
+from apps.kernel.postgres import database
 from apps.responses import refusals
 from apps.responses.access import access_conversation, find_response, visible_responses
 from apps.responses.encrypted_json import decrypt_json

@@ -7,8 +7,8 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from apps.kernel.admin import LongTableAdmin
 from apps.kernel.ids import find_id
+from apps.kernel.pages.admin import LongTableAdmin
 from apps.responses.public_ids import is_public_id
 
 

@@ -12,8 +12,8 @@ from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
-from apps.kernel import database
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.postgres import database
 from apps.responses import event_log, run_leases, storing
 from apps.responses.access import access_response
 from apps.responses.background import stop_here

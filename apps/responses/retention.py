@@ -17,8 +17,8 @@ from django.db.models import QuerySet, Sum
 from redis.exceptions import RedisError
 
 from apps.gateway.access.policy import Policy
-from apps.kernel import database
-from apps.kernel.redis import client
+from apps.kernel.postgres import database
+from apps.kernel.valkey.redis import client
 from apps.logs.retention import visible_to
 from apps.organizations.models import Organization, RetentionLevel
 from apps.organizations.storage_bounds import max_response_bytes

@@ -14,9 +14,9 @@ import structlog
 from django.db import DatabaseError, transaction
 from redis.exceptions import RedisError
 
-from apps.kernel import database
 from apps.kernel.errors import Overloaded
-from apps.kernel.redis import LuaScript, client
+from apps.kernel.postgres import database
+from apps.kernel.valkey.redis import LuaScript, client
 from apps.responses import conversation_rows
 from apps.responses.models import StoredResponse
 from apps.responses.response_rows import ResponseDraft, row_of

@@ -12,7 +12,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils import timezone
 
-from apps.kernel import number_formats as as_text
+from apps.kernel.pages import number_formats as as_text
 from apps.logs.traffic_report import WINDOWS, TrafficReport, TrafficWindow, read_report
 from gateway_project.admin_site import system_panels, traffic_panels
 from gateway_project.admin_site.traffic_panels import Table

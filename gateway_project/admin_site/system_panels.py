@@ -23,14 +23,14 @@ from apps.gateway.models import Reconciliation
 from apps.gateway.routing.circuit_breaker import WINDOW_SECONDS, CircuitBreakers
 from apps.gateway.routing.provider_stats import ProviderStats
 from apps.gateway.settlement import outbox
-from apps.kernel import number_formats as as_text
-from apps.kernel import replica
-from apps.kernel.database import release_connection
 from apps.kernel.ids import find_id
+from apps.kernel.pages import number_formats as as_text
+from apps.kernel.postgres import replica
+from apps.kernel.postgres.database import release_connection
 from apps.logs.traffic_report import Traffic, TrafficReport, spent_lately
 from apps.organizations.models import Organization
-from gateway_project import health, task_metrics
 from gateway_project.admin_site.traffic_panels import Cell, Table
+from gateway_project.observability import health, task_metrics
 
 log = structlog.get_logger(__name__)
 Found = TypeVar("Found")

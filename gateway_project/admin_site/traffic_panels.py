@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from apps.kernel import number_formats as as_text
 from apps.kernel.ids import find_id
+from apps.kernel.pages import number_formats as as_text
 from apps.logs.traffic_report import Traffic, TrafficReport, TrafficWindow, percentile_of
 from apps.organizations.models import Organization
 

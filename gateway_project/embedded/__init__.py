@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway_project import data_directory as homes
+from gateway_project.configuration import data_directory as homes
 from gateway_project.embedded.child_process import stop_child
 from gateway_project.embedded.postgres import Postgres
 from gateway_project.embedded.programs import StoreError

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from gateway_project.scheduling_priority import lower_scheduling_priority
+from gateway_project.processes.scheduling_priority import lower_scheduling_priority
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None

@@ -1,7 +1,8 @@
 """Rate limiter by client address, a token bucket each: a flood of sign-ins is rejected before its bodies are read.
 
 The limit does not depend on whether a try succeeded. The exact count over all workers is in
-`apps.organizations.attempt_rate_limiter`, where passwords are checked; this limiter allows at least as much.
+`apps.organizations.credentials.attempt_rate_limiter`, where passwords are checked; this limiter allows at least as
+much.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from typing import Any, Final
 import gevent
 from greenlet import getcurrent, greenlet
 
+from apps.kernel.concurrency.fair_queue import FairQueue
 from apps.kernel.errors import Overloaded
-from apps.kernel.fair_queue import FairQueue
 
 # Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.
 _MAX_TURN, _TICK = 0.020, 0.001

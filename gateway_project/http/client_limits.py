@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway_project import env
+from gateway_project.configuration import env
 
 _MEGABYTE = 1024 * 1024
 

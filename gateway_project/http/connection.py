@@ -11,9 +11,9 @@ from typing import Any
 
 import gevent
 
+from apps.kernel.concurrency.green_socket import send_all, watch_readable
+from apps.kernel.concurrency.turn_queue import let_others_go_on
 from apps.kernel.errors import ApiError, InternalError, Overloaded
-from apps.kernel.green_socket import send_all, watch_readable
-from apps.kernel.turn_queue import let_others_go_on
 from gateway_project.http.connection_table import Idle
 from gateway_project.http.refusals import HTTP_1_1_REQUIRED, MalformedRequest, refusal, shed_answer
 from gateway_project.http.request_intake import RequestIntake

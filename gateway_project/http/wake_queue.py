@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from apps.kernel.turn_queue import MAX_SECONDS, TurnQueue, TurnWaiter
+from apps.kernel.concurrency.turn_queue import MAX_SECONDS, TurnQueue, TurnWaiter
 
 
 class WakeQueue(TurnQueue):

@@ -16,11 +16,11 @@ from django.conf import settings
 from drf_spectacular.generators import SchemaGenerator
 from gevent.lock import BoundedSemaphore
 
+from apps.kernel.concurrency.turn_queue import let_others_go_on
 from apps.kernel.errors import is_final
 from apps.kernel.rest.describe import REFUSES
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import family_of
-from apps.kernel.turn_queue import let_others_go_on
 from gateway_project.openapi import extensions
 from gateway_project.openapi.log_entry import log_schemas
 from gateway_project.openapi.system_rule_schemas import add_system_rules

@@ -174,7 +174,7 @@ class OfPassword(OfText):
 class SessionScheme(OpenApiAuthenticationExtension):
     """People who are signed in."""
 
-    target_class = "apps.organizations.sessions.SessionAuthentication"
+    target_class = "apps.organizations.credentials.sessions.SessionAuthentication"
     name = "session"
 
     def get_security_definition(self, auto_schema: Any) -> Record:

@@ -9,7 +9,7 @@ from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
 
-from apps.kernel.turn_queue import let_others_go_on
+from apps.kernel.concurrency.turn_queue import let_others_go_on
 
 
 class OperationSchema(AutoSchema):

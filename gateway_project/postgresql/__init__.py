@@ -1,1 +1,1 @@
-"""Django's PostgreSQL backend, with a bounded wait for connections (`apps.kernel.database`)."""
+"""Django's PostgreSQL backend, with a bounded wait for connections (`apps.kernel.postgres.database`)."""

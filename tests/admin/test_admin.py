@@ -35,8 +35,8 @@ from apps.billing.models import (
 from apps.catalog.models import Model, ModelProvider, PriceChange, Provider
 from apps.gateway.models import Difference, Reconciliation
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
-from apps.kernel import generation
 from apps.kernel.ids import new_id, time_of
+from apps.kernel.valkey import generation
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.log_sinks.credentials import WebhookSecret
@@ -54,8 +54,9 @@ from apps.logs.models import (
 )
 from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
-from apps.organizations import attempt_rate_limiter
 from apps.organizations.actions import create_operator
+from apps.organizations.credentials import attempt_rate_limiter
+from apps.organizations.credentials.sessions import start_session
 from apps.organizations.invitations import invite
 from apps.organizations.models import (
     AuditEntry,
@@ -68,7 +69,6 @@ from apps.organizations.models import (
     TwoFactor,
     User,
 )
-from apps.organizations.sessions import start_session
 from apps.responses.models import BackgroundRun, Conversation, ConversationItem, StoredResponse
 from tests.support.cast import PASSWORD, Caller, World, make_key
 from tests.support.oauth_client import rows_of_every_table

@@ -21,13 +21,13 @@ from apps.catalog.catalog_reader import read_catalog
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement.outbox import OutboxMessage
-from apps.kernel import generation
-from apps.kernel.redis import client as store
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client as store
 from apps.keys.models import ApiKey, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.organizations.actions import create_operator
+from apps.organizations.credentials.sessions import start_session
 from apps.organizations.models import AuditEntry, Organization, Plan, Project, Role, User
-from apps.organizations.sessions import start_session
 from tests.support.cast import PASSWORD, Caller, World, make_key, make_user
 
 Row = Any

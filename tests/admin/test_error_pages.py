@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from apps.organizations import organization_admin
 from apps.organizations.actions import create_operator
 from apps.organizations.models import User
+from apps.organizations.operators import organization_admin
 from tests.support.cast import PASSWORD, World
 from tests.support.console_client import words
 

@@ -13,7 +13,7 @@ import pytest
 from apps.catalog.models import Model
 from apps.gateway.access import credentials, policy
 from apps.gateway.routing import circuit_breaker, failure_attribution
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.keys.models import IamRule
 from tests.support.model_routes import Answer, error_of, post
 from tests.support.sandbox_providers import Adding, add_provider

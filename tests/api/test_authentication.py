@@ -13,9 +13,9 @@ from knox.models import AuthToken
 from rest_framework.settings import api_settings
 
 from apps.kernel.ids import new_id
-from apps.organizations import attempt_rate_limiter
+from apps.organizations.credentials import attempt_rate_limiter
+from apps.organizations.credentials.sessions import start_session
 from apps.organizations.models import Membership, Mode, Organization, Project, Role, User
-from apps.organizations.sessions import start_session
 from tests.support.cast import PASSWORD, Caller, World, make_user
 
 OLIVIA = {"name": "Olivia", "email": "Olivia@Example.com", "password": PASSWORD}

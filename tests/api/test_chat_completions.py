@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog import catalog_cache
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from tests.support.upstream import Caller, chunks_of, settle_all
 

@@ -11,7 +11,7 @@ import pytest
 
 from apps.billing.models import LedgerEntry
 from apps.gateway.access import policy
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from tests.support.guardrails_in_force import forbid, guard

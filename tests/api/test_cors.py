@@ -14,8 +14,8 @@ from apps.keys.allowed_origins import known_origins
 from apps.keys.models import ApiKey
 from apps.organizations.models import AuditEntry
 from gateway_project import wsgi
+from gateway_project.configuration.cors_origins import CorsOrigins
 from gateway_project.cors import Cors
-from gateway_project.cors_origins import CorsOrigins
 from tests.support.cast import World, make_key, signed_in
 from tests.support.model_routes import Answer, body_of, call, error_of
 from tests.support.upstream import Caller, nothing_happened

@@ -11,7 +11,7 @@ import pytest
 
 from apps.billing.models import LedgerEntry
 from apps.catalog.models import ModelProvider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from apps.sandbox.vectors import in_base64, vector_of
 from tests.support.sandbox_providers import add_provider as add_provider

@@ -19,7 +19,8 @@ from django.db import OperationalError
 from apps.catalog.models import ModelProvider
 from apps.gateway.access import policy
 from apps.gateway.routing import preferences
-from apps.kernel import database, generation
+from apps.kernel.postgres import database
+from apps.kernel.valkey import generation
 from apps.keys.models import ApiKey, IamRule
 from apps.organizations.models import Organization
 from tests.support.model_routes import PATHS, ROUTES, error_of, post

@@ -11,7 +11,7 @@ import pytest
 
 from apps.billing import reservations
 from apps.billing.worker_leases import worker_name
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from tests.support.anthropic_requests import ask, speak

@@ -8,8 +8,8 @@ import pytest
 
 from apps.guardrails.models import CustomRule, GuardrailConfig
 from apps.guardrails.rules import system_rules
-from apps.kernel import generation
 from apps.kernel.ids import new_id
+from apps.kernel.valkey import generation
 from apps.organizations.models import AuditEntry, Organization, Plan
 from tests.support.cast import Caller, World, join, signed_in
 from tests.support.guardrails_in_force import SPECIFIED_RULES

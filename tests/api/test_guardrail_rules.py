@@ -8,8 +8,8 @@ import pytest
 
 from apps.guardrails.custom import blocked_terms
 from apps.guardrails.models import CustomRule
-from apps.kernel import generation
 from apps.kernel.ids import new_id
+from apps.kernel.valkey import generation
 from apps.organizations.models import AuditEntry, Organization, Plan
 from tests.support.cast import Caller, World, signed_in
 

@@ -17,7 +17,7 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from gateway_project import health
+from gateway_project.observability import health
 
 
 @pytest.fixture

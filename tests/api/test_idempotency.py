@@ -12,7 +12,7 @@ from django.db import connection, connections
 from django.utils import timezone
 
 from apps.keys.models import ApiKey, IamRule, ProviderKey
-from apps.organizations import idempotency
+from apps.organizations.journal import idempotency
 from apps.organizations.models import IdempotentAnswer, Membership, Organization, Plan, Project
 from apps.organizations.tasks import sweep_idempotent_answers
 from tests.support.cast import Caller, World, make_key, make_organization, make_user, signed_in

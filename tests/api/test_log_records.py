@@ -15,8 +15,8 @@ from apps.billing.models import LedgerEntry
 from apps.billing.worker_leases import worker_name
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.settle import settle, sweep
-from apps.kernel import redis as kernel_redis
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey import redis as kernel_redis
+from apps.kernel.valkey.redis import client as valkey
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization

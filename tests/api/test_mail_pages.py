@@ -14,8 +14,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from knox.models import AuthToken
 
-from apps.organizations import account_emails, actions, attempt_rate_limiter
-from apps.organizations.email_tokens import reset_token, verification_token
+from apps.organizations import actions
+from apps.organizations.accounts import account_emails
+from apps.organizations.credentials import attempt_rate_limiter
+from apps.organizations.credentials.email_tokens import reset_token, verification_token
 from apps.organizations.models import AuditEntry, User
 from tests.support.authenticator import app_code, enrol
 from tests.support.cast import PASSWORD, Caller, World, signed_in
@@ -143,7 +145,7 @@ class TestAnotherPassword:
         if flaw == "nonsense":
             token = "nonsense"
         elif flaw == "too old":
-            monkeypatch.setattr("apps.organizations.email_tokens.RESET_LASTS", timedelta(seconds=-1))
+            monkeypatch.setattr("apps.organizations.credentials.email_tokens.RESET_LASTS", timedelta(seconds=-1))
         elif flaw == "another address":
             users.update(email="moved@example.com")
         elif flaw == "closed":

@@ -14,7 +14,7 @@ from pytest_django.live_server_helper import LiveServer
 from apps.catalog import catalog_cache
 from apps.catalog.model_listing import build_listing
 from apps.catalog.models import Model, ModelProvider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.keys.actions import CreatedKey
 from tests.catalog import stated
 from tests.support.cast import World, make_key

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from apps.catalog import catalog_cache
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.keys.actions import CreatedKey, change_api_key
 from tests.support.cast import World, make_key
 from tests.support.shipped_catalog import stock

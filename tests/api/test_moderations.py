@@ -12,7 +12,7 @@ import pytest
 from apps.billing.models import LedgerEntry
 from apps.catalog.models import ModelProvider
 from apps.gateway.access import policy
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Project
 from apps.sandbox.classifier import CLEAN, FLAGGED

@@ -18,7 +18,7 @@ from apps.gateway.dialects.values.embeddings.client import openai as embeddings
 from apps.gateway.dialects.values.moderations.client import openai as moderations
 from apps.gateway.dialects.values.rerank.client import cohere as rerank
 from apps.kernel.errors import InvalidRequest
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 MESSAGE = {"role": "user", "content": "?"}
 # Of each description: where it is, its reader, and the least that the reader takes.

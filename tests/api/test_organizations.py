@@ -15,7 +15,7 @@ from knox.models import AuthToken
 
 from apps.billing.models import Transaction
 from apps.kernel.rest.pages import write_cursor
-from apps.organizations import two_factor
+from apps.organizations.credentials import two_factor
 from apps.organizations.models import Membership, Organization, Project, Role, User
 from tests.support.cast import PASSWORD, World, make_organization, make_user, signed_in
 from tests.support.upstream import Caller as ModelCaller

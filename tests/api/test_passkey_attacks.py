@@ -12,8 +12,8 @@ from knox.models import AuthToken
 from redis.exceptions import RedisError
 
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.redis import client
-from apps.organizations import ceremonies, passkeys
+from apps.kernel.valkey.redis import client
+from apps.organizations.credentials import ceremonies, passkeys
 from apps.organizations.models import Passkey
 from tests.support.cast import Caller, World, signed_in
 from tests.support.webauthn_authenticator import (

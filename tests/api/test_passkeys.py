@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from knox.models import AuthToken
 
-from apps.organizations import attempt_rate_limiter, passkeys
+from apps.organizations.credentials import attempt_rate_limiter, passkeys
 from apps.organizations.models import AuditEntry, Passkey, TwoFactor, User
 from tests.support.authenticator import app_code, enrol
 from tests.support.cast import PASSWORD, Caller, World, signed_in

@@ -23,9 +23,9 @@ from apps.keys.models import IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.mcp_servers.credentials import Credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
+from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.invitations import invite
 from apps.organizations.models import AuditEntry, Membership, Passkey, Plan, Role
-from apps.organizations.sessions import MemberEndpoint
 from tests.log_sinks.sinks import SECRET, make_sink
 from tests.support.authenticator import app_code, enrol
 from tests.support.cast import PASSWORD, Caller, World, join, make_key, make_user, signed_in

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 from django.test import TestCase
 
-from apps.organizations import attempt_rate_limiter
+from apps.organizations.credentials import attempt_rate_limiter
 from apps.organizations.models import Membership, Plan, Project, Role, User
 from tests.support.cast import Caller, World, join, make_organization, make_user, signed_in
 from tests.support.upstream import Caller as ModelCaller

@@ -8,7 +8,7 @@ import pytest
 
 from apps.catalog import catalog_cache
 from apps.catalog.models import Provider as ProviderRow
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.keys.models import ProviderKey
 from tests.support.cast import Caller, World
 from tests.support.provider_keys import TOKEN, UNASKED, create

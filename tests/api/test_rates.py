@@ -17,7 +17,7 @@ import pytest
 from apps.billing.reservations import flight_key
 from apps.gateway.access import policy
 from apps.gateway.admission import admit
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from apps.organizations.models import Organization
 from apps.organizations.plans import PLANS
 from gateway_project.wsgi import application

@@ -12,7 +12,7 @@ import pytest
 from django.core.handlers.base import BaseHandler
 from django.test import RequestFactory
 
-from apps.organizations.sessions import start_session
+from apps.organizations.credentials.sessions import start_session
 from tests.support.cast import World
 
 

@@ -14,7 +14,7 @@ from apps.billing.models import LedgerEntry
 from apps.billing.pricing import Bill, cost_by
 from apps.catalog.models import ModelProvider
 from apps.gateway.access import policy
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Project
 from tests.support.guardrails_in_force import forbid, guard

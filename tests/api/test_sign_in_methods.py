@@ -11,7 +11,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from apps.organizations import sign_in_method_forms
+from apps.organizations.accounts import sign_in_method_forms
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry, Passkey, Role, TwoFactor, User
 from tests.support.authenticator import app_code, enrol

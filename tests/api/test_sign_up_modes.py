@@ -19,10 +19,11 @@ from django.utils import timezone
 from apps.kernel.errors import Forbidden
 from apps.keys.models import ApiKey
 from apps.oauth.models import Consent
-from apps.organizations import account_emails, attempt_rate_limiter
+from apps.organizations.accounts import account_emails
+from apps.organizations.accounts.entrance import accept_invitation
 from apps.organizations.actions import create_operator
-from apps.organizations.email_tokens import invitation_token, reset_token, verification_token
-from apps.organizations.entrance import accept_invitation
+from apps.organizations.credentials import attempt_rate_limiter
+from apps.organizations.credentials.email_tokens import invitation_token, reset_token, verification_token
 from apps.organizations.invitations import invite
 from apps.organizations.models import Invitation, Membership, Organization, Role, TwoFactor, User
 from tests.support.cast import PASSWORD, Caller, World, make_key, signed_in
@@ -348,7 +349,7 @@ class TestConfirmingAnAddress:
         if flaw == "nonsense":
             token = "nonsense"
         elif flaw == "too old":
-            monkeypatch.setattr("apps.organizations.email_tokens.VERIFICATION_LASTS", timedelta(seconds=-1))
+            monkeypatch.setattr("apps.organizations.credentials.email_tokens.VERIFICATION_LASTS", timedelta(seconds=-1))
         elif flaw == "another address":
             User.objects.filter(pk=nina.pk).update(email="moved@example.com")
         else:

@@ -12,7 +12,7 @@ import pytest
 from apps.billing import balances
 from apps.gateway.access import policy
 from apps.gateway.settlement import outbox
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from apps.keys.models import ApiKey, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.logs.models import RequestLog

@@ -13,7 +13,7 @@ import pytest
 from apps.catalog.models import Provider
 from apps.gateway.access import credentials
 from apps.gateway.upstream import failover
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from gateway_project.settings import (

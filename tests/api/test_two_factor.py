@@ -19,9 +19,9 @@ from django.utils import timezone
 from knox.models import AuthToken
 from rest_framework.settings import api_settings
 
-from apps.kernel.encryption import encrypt
-from apps.organizations import attempt_rate_limiter, two_factor
+from apps.kernel.secrets.encryption import encrypt
 from apps.organizations.actions import create_operator
+from apps.organizations.credentials import attempt_rate_limiter, two_factor
 from apps.organizations.models import TwoFactor, User
 from tests.support.authenticator import SECRET, app_code, enrol
 from tests.support.cast import PASSWORD, Caller, World, make_user, signed_in

@@ -19,8 +19,8 @@ from apps.billing.models import LedgerEntry
 from apps.billing.pricing import Bill
 from apps.billing.worker_leases import worker_name
 from apps.catalog.models import ModelProvider, Provider
-from apps.kernel import generation
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client as valkey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from tests.batches.batch_work import create, line, work_all

@@ -16,7 +16,7 @@ from apps.batches.kept_pictures import PictureStore
 from apps.batches.models import FileChunk, FilePurpose, StoredFile
 from apps.batches.stored_files import FileWriter
 from apps.gateway.access import policy
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from tests.support.image_requests import generate, size_of

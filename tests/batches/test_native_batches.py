@@ -17,7 +17,7 @@ from apps.billing import balances
 from apps.billing.models import LedgerEntry
 from apps.billing.pricing import cost_by
 from apps.gateway.access import policy
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from apps.keys.models import ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.logs.models import RequestLog

@@ -18,7 +18,7 @@ from apps.billing.discounts import Discounts, Share
 from apps.billing.models import Discount, LedgerEntry
 from apps.billing.pricing import Bill, cost_by
 from apps.catalog.models import ModelProvider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.keys.models import ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.logs.models import RequestLog

@@ -15,10 +15,10 @@ from apps.billing import balances, ledger, ledger_epoch
 from apps.billing.balances import Balance
 from apps.billing.ledger import Charge
 from apps.billing.models import LedgerEntry, Transaction
-from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.money import LARGEST
-from apps.kernel.redis import client
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client
 from apps.keys.models import ApiKey
 from apps.organizations.models import Organization
 from tests.support.cast import World, make_key

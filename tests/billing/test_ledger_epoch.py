@@ -22,11 +22,11 @@ from apps.billing.models import LedgerEpoch
 from apps.billing.reservations import ReservationOutcome, ReservationRequest
 from apps.billing.worker_leases import worker_name
 from apps.gateway.settlement import outbox
-from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO
-from apps.kernel.redis import ServerState
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import ServerState
+from apps.kernel.valkey.redis import client as valkey
 from tests.support.cast import World
 from tests.support.upstream import Caller, settle_all
 

@@ -17,8 +17,8 @@ from apps.gateway.canonical.events import Event
 from apps.gateway.metrics import buffer
 from apps.gateway.metrics.definitions import UNPRICED
 from apps.gateway.upstream.failover import Failover
-from apps.kernel import generation
 from apps.kernel.errors import ClientGone
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from tests.support.upstream import Caller, chunks_of, settle_all

@@ -27,7 +27,7 @@ from apps.billing.models import ProcessorEvent, Transaction
 from apps.billing.payment_processor_types import Declined, Missing
 from apps.kernel.errors import PaymentRequired
 from apps.organizations.models import Plan
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from tests.support.cast import World
 from tests.support.payments import books
 

@@ -15,10 +15,10 @@ from apps.billing.holds import ExtensionOutcome, Hold
 from apps.billing.ledger import Charge
 from apps.billing.reservations import ReservationOutcome, ReservationRequest, flight_key
 from apps.gateway.settlement import outbox
-from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO
-from apps.kernel.redis import client
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client
 from tests.support.property_examples import MANY_WITH_STORES, examples
 
 DOLLAR = 10**9

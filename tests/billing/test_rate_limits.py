@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from apps.billing import balances, reservations
 from apps.billing.balances import Balance
 from apps.billing.reservations import RateLimit, ReservationOutcome, ReservationRequest, flight_key
-from apps.kernel import generation
 from apps.kernel.ids import new_id
-from apps.kernel.redis import client
-from apps.kernel.store_keys import money_key
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client
+from apps.kernel.valkey.store_keys import money_key
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement import reconcile as nightly
 from apps.gateway.settlement.settle import settle
 from apps.gateway.settlement.tasks import reconcile
-from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO, plain
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client as valkey
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
 from apps.organizations.actions import create_operator

@@ -10,9 +10,9 @@ import pytest
 from apps.billing import balances, reservations, worker_leases
 from apps.billing.balances import Balance
 from apps.billing.reservations import ReservationOutcome, ReservationRequest
-from apps.kernel import generation
 from apps.kernel.ids import new_id
-from apps.kernel.redis import client
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client
 
 DOLLAR = 10**9
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from apps.billing import ledger, payment_processor, tasks, topup
 from apps.billing.models import Transaction
-from apps.organizations import audit
+from apps.organizations.journal import audit
 from tests.support.cast import World, signed_in
 from tests.support.payments import add_card, books
 from tests.support.stripe_stub import StripeStub

@@ -18,8 +18,8 @@ from apps.console.browser_session import COOKIE
 from apps.keys.models import ApiKey, IamRule
 from apps.keys.secrets import digest_of
 from apps.logs.models import ActivityDelta
+from apps.organizations.credentials.sessions import start_session
 from apps.organizations.models import Invitation, Organization, Plan
-from apps.organizations.sessions import start_session
 from tests.browser.axe import ALL_LOOKS, NARROW, WIDE, look, screenshot, violations
 from tests.logs.entries import entry, write
 from tests.support.cast import PASSWORD, World

@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from apps.billing.models import Transaction
 from apps.console.browser_session import COOKIE
-from apps.organizations.sessions import start_session
+from apps.organizations.credentials.sessions import start_session
 from tests.browser.axe import assert_accessible
 from tests.browser.busy_acme import HOSTILE, stock_acme
 from tests.support.cast import World, world

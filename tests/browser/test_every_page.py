@@ -15,8 +15,8 @@ import pytest
 from pytest_django import Settings
 
 from apps.console.browser_session import COOKIE
+from apps.organizations.credentials.sessions import start_session
 from apps.organizations.models import Organization, User
-from apps.organizations.sessions import start_session
 from tests.browser import console_pages
 from tests.browser.axe import ALL_LOOKS, LOOKS, NARROW, WIDE, look, screenshot, violations
 from tests.support.cast import World

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apps.organizations.email_tokens import reset_token, verification_token
+from apps.organizations.credentials.email_tokens import reset_token, verification_token
 from apps.organizations.models import User
 from tests.support.cast import make_user
 from tests.support.chromium import PROGRAM, chromium

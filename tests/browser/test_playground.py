@@ -13,7 +13,7 @@ import pytest
 
 from apps.console.browser_session import COOKIE
 from apps.gateway.upstream import connection_pool
-from apps.organizations.sessions import start_session
+from apps.organizations.credentials.sessions import start_session
 from tests.browser.axe import assert_accessible
 from tests.support.chromium import PROGRAM, Browser, chromium
 from tests.support.upstream import Caller

@@ -14,8 +14,8 @@ from apps.console.browser_session import COOKIE
 from apps.keys.models import ProviderKey
 from apps.log_sinks.models import LogSink
 from apps.mcp_servers.models import McpServer
+from apps.organizations.credentials.sessions import start_session
 from apps.organizations.models import Plan
-from apps.organizations.sessions import start_session
 from tests.browser.axe import assert_accessible
 from tests.log_sinks.sinks import make_sink
 from tests.support.cast import World

@@ -10,7 +10,7 @@ import pytest
 from apps.catalog import catalog_cache, files
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.catalog.offers import Catalog
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from tests.support.shipped_catalog import stock
 
 

@@ -21,9 +21,9 @@ from apps.catalog.offers import Catalog, Offer
 from apps.catalog.price_cards import read_card
 from apps.catalog.price_history import steps_of
 from apps.catalog.resolve import resolve
-from apps.kernel import generation
 from apps.kernel.errors import Gone, InvalidRequest
 from apps.kernel.prices import PriceCard
+from apps.kernel.valkey import generation
 from tests.catalog.conftest import edit
 from tests.catalog.small import catalog, model, offer
 

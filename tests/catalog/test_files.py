@@ -11,7 +11,7 @@ import pytest
 
 from apps.catalog.files import FOLDER, InvalidFiles, Mapping, ModelEntry, ProviderFile, read_files
 from apps.kernel.prices import PriceCard, PriceTier, ServiceTier
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from tests.catalog import stated
 from tests.catalog.conftest import edit
 

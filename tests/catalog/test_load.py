@@ -15,7 +15,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 from apps.catalog.files import InvalidFiles
 from apps.catalog.load import Loaded, load
 from apps.catalog.models import Model, ModelProvider, Provider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from tests.catalog import stated
 from tests.catalog.conftest import edit
 

@@ -17,7 +17,7 @@ from apps.catalog.catalog_reader import read_catalog
 from apps.catalog.load import load
 from apps.catalog.models import ModelProvider, Provider
 from apps.catalog.offers import Catalog
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from tests.catalog import stated
 from tests.catalog.small import catalog as small_catalog
 

@@ -15,7 +15,7 @@ from typing import Any
 import requests
 from redis import Redis
 
-from gateway_project import data_directory
+from gateway_project.configuration import data_directory
 from gateway_project.embedded.child_process import spawn, stop_child
 from gateway_project.embedded.postgres import Postgres
 from tests.chaos import postgres_arrangement

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import requests
 
-from gateway_project import data_directory
+from gateway_project.configuration import data_directory
+from gateway_project.configuration.server_config import read_procfile
 from gateway_project.embedded.child_process import spawn
-from gateway_project.server_config import read_procfile
 from tests.stack.product import PROJECT, eventually, free_port
 
 WEB, SETTLERS = 3, 2

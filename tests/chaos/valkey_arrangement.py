@@ -17,8 +17,8 @@ from typing import Any, Final
 from redis import Redis
 from redis.exceptions import RedisError
 
-from apps.kernel import redis_sentinel
-from apps.kernel.redis_cluster import connect
+from apps.kernel.valkey import redis_sentinel
+from apps.kernel.valkey.redis_cluster import connect
 from gateway_project.embedded.child_process import spawn
 from gateway_project.embedded.programs import find_valkey
 from tests.stack.product import eventually, free_port

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from tests.clients.gateway import Behind
 from tests.clients.matrix import CLIENTS, Cell, Client, clients_of, rows_of, summary_of, table_of, write_table
 

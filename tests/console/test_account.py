@@ -8,8 +8,8 @@ from knox.models import AuthToken
 
 from apps.console.browser_session import COOKIE
 from apps.organizations.actions import sign_in
+from apps.organizations.credentials.sessions import find_session, sessions_of, start_session
 from apps.organizations.models import TwoFactor
-from apps.organizations.sessions import find_session, sessions_of, start_session
 from tests.support.authenticator import app_code
 from tests.support.cast import PASSWORD, World
 from tests.support.console_client import Visitor, words

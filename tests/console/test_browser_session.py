@@ -9,7 +9,7 @@ from django.test import RequestFactory
 from knox.models import AuthToken
 
 from apps.console.browser_session import COOKIE, begin, end, find_browser_session
-from apps.organizations.sessions import end_sessions, find_session, start_session
+from apps.organizations.credentials.sessions import end_sessions, find_session, start_session
 from tests.support.cast import World
 
 

@@ -10,12 +10,12 @@ from django.core import mail
 from knox.models import AuthToken
 
 from apps.console.browser_session import COOKIE
-from apps.organizations.account_emails import send_pending_emails
-from apps.organizations.attempt_rate_limiter import count_sign_in
-from apps.organizations.email_tokens import invitation_token
+from apps.organizations.accounts.account_emails import send_pending_emails
+from apps.organizations.credentials.attempt_rate_limiter import count_sign_in
+from apps.organizations.credentials.email_tokens import invitation_token
+from apps.organizations.credentials.sessions import find_session, start_session
 from apps.organizations.invitations import invite
 from apps.organizations.models import Membership, Role, User
-from apps.organizations.sessions import find_session, start_session
 from tests.support.authenticator import app_code, enrol
 from tests.support.cast import PASSWORD, World
 from tests.support.console_client import Visitor, page, words

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 WIRE = PROJECT / "tests" / "wire"
 RECORDINGS = PROJECT.parent / "shared" / "recordings"

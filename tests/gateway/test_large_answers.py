@@ -15,7 +15,7 @@ from apps.gateway.access import policy
 from apps.gateway.dialects.chat.openai import CLIENT
 from apps.gateway.endpoints import chat_completions
 from apps.gateway.settlement import record
-from apps.kernel import offload
+from apps.kernel.concurrency import offload
 from apps.kernel.errors import Overloaded
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from apps.catalog.models import ModelProvider
-from apps.kernel import generation
 from apps.kernel.near_names import NearNames
+from apps.kernel.valkey import generation
 from tests.support.anthropic_requests import ask as ask_messages
 from tests.support.upstream import Caller, nothing_happened
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog.models import ModelProvider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from tests.support.anthropic_requests import ask, speak
 from tests.support.anthropic_requests import ask as ask_messages

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import yaml
 
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 FOLDER = PROJECT / "deploy" / "prometheus"
 PROGRAM = shutil.which("promtool")

@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from apps.gateway.metrics.definitions import FIRST_TOKEN, OFFLINE_DECISIONS, RECONCILED_DIFFERENCES, UNPRICED
 from apps.gateway.settlement import disk_space
-from apps.kernel.replica import READS
-from gateway_project import task_metrics
-from gateway_project.data_directory import PROJECT
+from apps.kernel.postgres.replica import READS
+from gateway_project.configuration.data_directory import PROJECT
 from gateway_project.http import client_events
+from gateway_project.observability import task_metrics
 from tests.support.upstream import Caller, caller, sandbox_url
 
 __all__ = ["caller", "sandbox_url"]

@@ -15,13 +15,13 @@ from django.db import connection
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from apps.kernel.redis import client
+from apps.kernel.valkey.redis import client
 from apps.log_sinks import delivery
 from apps.logs.models import ActivityDay
 from apps.organizations.models import Organization, Plan
-from gateway_project import task_metrics
 from gateway_project.celery import app
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
+from gateway_project.observability import task_metrics
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import World, make_key, world
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_project.process_supervisor import ProcessSpec, SupervisedProcess, forward_output
+from gateway_project.processes.process_supervisor import ProcessSpec, SupervisedProcess, forward_output
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gateway_project import configuration_reference
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration import configuration_reference
+from gateway_project.configuration.data_directory import PROJECT
 
 TEXT = (PROJECT / "docs" / "configuration.md").read_text()
 
 
 def test_the_document_is_current(capfd: pytest.CaptureFixture[str]) -> None:
-    """Mended by `python -m gateway_project.configuration_reference --write`."""
+    """Mended by `python -m gateway_project.configuration.configuration_reference --write`."""
     assert configuration_reference.main([]) == 0, capfd.readouterr().out
 
 

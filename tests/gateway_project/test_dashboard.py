@@ -19,14 +19,15 @@ from apps.catalog import catalog_cache
 from apps.gateway.models import Reconciliation
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.settlement import outbox
-from apps.kernel import generation, number_formats
-from apps.kernel.redis import client as redis
+from apps.kernel.pages import number_formats
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client as redis
 from apps.logs import traffic
 from apps.organizations.actions import create_operator
 from apps.organizations.models import Organization, User
-from gateway_project import health, task_metrics
 from gateway_project.admin_site import operator_groups
 from gateway_project.admin_site.navigation import GROUPS, PLAIN_NAMES, groups
+from gateway_project.observability import health, task_metrics
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import PASSWORD, World, make_key, world
 from tests.support.shipped_catalog import stock

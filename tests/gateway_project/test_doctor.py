@@ -11,12 +11,12 @@ from django.conf import settings as current
 
 from apps.catalog.models import Model
 from apps.gateway.settlement import outbox
-from apps.kernel.redis import client
+from apps.kernel.valkey.redis import client
 from apps.organizations.models import Organization
-from gateway_project import doctor
-from gateway_project.doctor import deployment
-from gateway_project.doctor.database import clock
-from gateway_project.doctor.diagnosis import Diagnosis, State, doubtful, well, wrong
+from gateway_project.observability import doctor
+from gateway_project.observability.doctor import deployment
+from gateway_project.observability.doctor.database import clock
+from gateway_project.observability.doctor.diagnosis import Diagnosis, State, doubtful, well, wrong
 from tests.gateway_project.test_settings_checks import start
 from tests.support.shipped_catalog import stock
 

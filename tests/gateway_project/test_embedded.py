@@ -20,9 +20,11 @@ import pytest
 from kombu import Connection
 from redis import Redis
 
-from gateway_project import data_directory, embedded, env, home_removal
+from gateway_project import embedded
+from gateway_project.configuration import data_directory, env
 from gateway_project.embedded import Postgres, Store, Valkey, programs
 from gateway_project.embedded.child_process import stop_child
+from gateway_project.processes import home_removal
 
 only_for_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become someone else")
 

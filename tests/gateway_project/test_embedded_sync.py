@@ -12,7 +12,8 @@ import psutil
 import pytest
 from redis import Redis
 
-from gateway_project import data_directory, embedded
+from gateway_project import embedded
+from gateway_project.configuration import data_directory
 from gateway_project.embedded import aof_fsync
 
 

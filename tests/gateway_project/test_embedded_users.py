@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway_project.configuration.server_config import ServerConfig, StartError, refuse_shared_database
 from gateway_project.embedded import postgres
-from gateway_project.server_config import ServerConfig, StartError, refuse_shared_database
 
 
 def known_users(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

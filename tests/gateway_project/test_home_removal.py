@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from gateway_project import __main__ as command
-from gateway_project import data_directory, home_removal
+from gateway_project.configuration import data_directory
 from gateway_project.embedded import programs
+from gateway_project.processes import home_removal
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_project import metric_files
+from gateway_project.observability import metric_files
 
 
 def test_what_the_dead_had_under_way_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from apps.gateway.tracing import genai_metrics
 from apps.kernel.ids import new_id
 from apps.logs.entry import Entry
-from gateway_project import otlp_metrics
-from gateway_project.telemetry_settings import TelemetrySettings
+from gateway_project.configuration.telemetry_settings import TelemetrySettings
+from gateway_project.observability import otlp_metrics
 from tests.support.otlp_collector import Collector, values_of
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from gateway_project import draining, probes
+from gateway_project.observability import probes
+from gateway_project.processes import draining
 
 
 @pytest.fixture(autouse=True)

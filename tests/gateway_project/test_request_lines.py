@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from apps.gateway.metrics import request_metrics
-from gateway_project.request_lines import RequestLines
+from gateway_project.observability.request_lines import RequestLines
 
 
 class Body:

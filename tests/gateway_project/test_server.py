@@ -23,8 +23,8 @@ import psycopg
 import pytest
 from redis import Redis
 
-from gateway_project import data_directory
-from gateway_project.server_config import free_port
+from gateway_project.configuration import data_directory
+from gateway_project.configuration.server_config import free_port
 
 WEB = """
 import http.server, os, signal, socket, sys, time
@@ -66,7 +66,7 @@ class Server:
         # Whoever started the tests may have them ignore a terminal that is closed, and so would the server.
         program = (
             "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
-            "import sys; from pathlib import Path; from gateway_project.server import main\n"
+            "import sys; from pathlib import Path; from gateway_project.processes.server import main\n"
             "raise SystemExit(main(Path(sys.argv[1]), sys.argv[2:]))"
         )
         self.process = subprocess.Popen(
@@ -245,7 +245,7 @@ def test_a_reload_starts_the_next_web_process_before_it_stops_the_last(
     if isinstance(way, str):
         environment = {**os.environ, "GATEWAY_HOME": str(server.home)}
         done = subprocess.run(
-            [sys.executable, "-m", "gateway_project.server", "reload"],
+            [sys.executable, "-m", "gateway_project.processes.server", "reload"],
             cwd=data_directory.PROJECT,
             env=environment,
             capture_output=True,
@@ -288,7 +288,7 @@ def test_a_reload_that_fails_leaves_the_last_web_process_serving(start: Callable
 
 def test_there_is_nothing_to_reload_without_a_server(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "gateway_project.server", "reload"],
+        [sys.executable, "-m", "gateway_project.processes.server", "reload"],
         cwd=data_directory.PROJECT,
         env={**os.environ, "GATEWAY_HOME": str(tmp_path)},
         capture_output=True,

@@ -12,8 +12,8 @@ from django.core.management import CommandError, call_command
 from redis import Redis
 
 from apps.gateway.management.commands import prepare
-from apps.kernel.redis import cache_client, client
-from gateway_project import redis_checks
+from apps.kernel.valkey.redis import cache_client, client
+from gateway_project.observability import redis_checks
 
 NAMES = ("maxmemory-policy", "appendonly", "save")
 

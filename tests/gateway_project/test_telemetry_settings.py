@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from gateway_project import env
-from gateway_project.telemetry_settings import TelemetrySettings
+from gateway_project.configuration import env
+from gateway_project.configuration.telemetry_settings import TelemetrySettings
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 

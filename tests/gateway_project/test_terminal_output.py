@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway_project.terminal_output import print_important_line
+from gateway_project.configuration.terminal_output import print_important_line
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_r
 from apps.guardrails.rules import system_rules
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields
-from apps.organizations import audit
+from apps.organizations.journal import audit
 from apps.organizations.models import AuditEntry, Organization
 from tests.support.cast import World
 

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation, default_system_rules
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry
 from tests.support.cast import PASSWORD, World

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from tests.house.words import Hit, find_hits, read_files
 
 # Lower a number when you bring a folder below it. Folders at 0 are finished.

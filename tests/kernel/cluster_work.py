@@ -28,14 +28,14 @@ from redis.exceptions import RedisError  # noqa: E402 - after the settings
 from apps.billing import balance_copies, balances, holds, reconciliation, reservations, worker_leases  # noqa: E402 - so
 from apps.billing.ledger import Charge  # noqa: E402 - after the settings
 from apps.gateway.settlement import outbox  # noqa: E402 - after the settings
-from apps.kernel import generation, shard_count  # noqa: E402 - after the settings
-from apps.kernel import redis as kernel_redis  # noqa: E402 - after the settings
-from apps.kernel.cache_store import CacheShare  # noqa: E402 - after the settings
-from apps.kernel.redis import LuaScript, client  # noqa: E402 - after the settings
-from apps.kernel.store_keys import SHARDS, shard_of  # noqa: E402 - after the settings
+from apps.kernel.valkey import generation, shard_count  # noqa: E402 - after the settings
+from apps.kernel.valkey import redis as kernel_redis  # noqa: E402 - after the settings
+from apps.kernel.valkey.cache_store import CacheShare  # noqa: E402 - after the settings
+from apps.kernel.valkey.redis import LuaScript, client  # noqa: E402 - after the settings
+from apps.kernel.valkey.store_keys import SHARDS, shard_of  # noqa: E402 - after the settings
 from apps.logs import refusals  # noqa: E402 - after the settings
 from apps.mcp.protocol import sessions, stream_log  # noqa: E402 - after the settings
-from apps.organizations import attempt_rate_limiter  # noqa: E402 - after the settings
+from apps.organizations.credentials import attempt_rate_limiter  # noqa: E402 - after the settings
 
 PORTS: list[int] = json.loads(os.environ.get("CLUSTER_PORTS", "[]"))
 

@@ -21,9 +21,9 @@ from redis.exceptions import RedisError
 from apps.billing import balances, reservations, worker_leases
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox_reader import OutboxReader
-from apps.kernel import generation
-from apps.kernel.redis import client
-from apps.kernel.store_keys import SHARDS, money_key
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client
+from apps.kernel.valkey.store_keys import SHARDS, money_key
 from tests.kernel.cluster_work import PORTS, has_slot, organization_of_shard
 
 

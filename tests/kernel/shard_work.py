@@ -19,11 +19,11 @@ from apps.billing import balances, holds, ledger_epoch, reservations, worker_lea
 from apps.billing.ledger import Charge
 from apps.gateway.settlement import outbox, settle, worker_lease
 from apps.gateway.settlement.outbox_reader import OutboxReader
-from apps.kernel import generation, shard_count
-from apps.kernel.redis import client
-from apps.kernel.store_keys import SHARD_COUNT, SHARDS, money_key, shard_of
+from apps.kernel.valkey import generation, shard_count
+from apps.kernel.valkey.redis import client
+from apps.kernel.valkey.store_keys import SHARD_COUNT, SHARDS, money_key, shard_of
 from apps.logs.entry import Entry
-from gateway_project import redis_checks
+from gateway_project.observability import redis_checks
 
 
 def claim_shards() -> Any:

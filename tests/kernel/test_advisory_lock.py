@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from apps.kernel.advisory_lock import AdvisoryLock, hold_lock, lock_in_transaction
-from gateway_project.data_directory import PROJECT
+from apps.kernel.postgres.advisory_lock import AdvisoryLock, hold_lock, lock_in_transaction
+from gateway_project.configuration.data_directory import PROJECT
 
 
 def is_free(job: AdvisoryLock) -> bool:
@@ -69,4 +69,4 @@ def test_nobody_picks_a_number_elsewhere() -> None:
     waiting = ("pg_advisory_lock(", "pg_advisory_xact_lock(")
     code = [path for folder in ("apps", "gateway_project") for path in (PROJECT / folder).rglob("*.py")]
     taking = {path.relative_to(PROJECT) for path in code if any(word in path.read_text() for word in waiting)}
-    assert taking == {Path("apps/kernel/advisory_lock.py")}
+    assert taking == {Path("apps/kernel/postgres/advisory_lock.py")}

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from apps.kernel.ids import new_id
-from apps.kernel.postgres_arrays import write_array
+from apps.kernel.postgres.postgres_arrays import write_array
 
 ONE, OTHER = new_id(), new_id()
 

@@ -10,8 +10,8 @@ import pytest
 from django.conf import settings as django_settings
 from redis.exceptions import RedisError
 
-from apps.kernel.cache_store import ENTRY_OVERHEAD, CacheShare
-from apps.kernel.redis import cache_client, client
+from apps.kernel.valkey.cache_store import ENTRY_OVERHEAD, CacheShare
+from apps.kernel.valkey.redis import cache_client, client
 
 KIB, MIB = 1024, 1024 * 1024
 

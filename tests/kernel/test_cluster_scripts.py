@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from apps.kernel.redis_cluster import connect
-from apps.kernel.redis_cluster_url import MAX_HOSTS, is_cluster_url, read_hosts
-from gateway_project import env, redis_checks
+from apps.kernel.valkey.redis_cluster import connect
+from apps.kernel.valkey.redis_cluster_url import MAX_HOSTS, is_cluster_url, read_hosts
+from gateway_project.configuration import env
+from gateway_project.observability import redis_checks
 from tests.stack.product import PROJECT
 from tests.support.valkey_cluster import ValkeyCluster
 

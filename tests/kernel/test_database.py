@@ -14,10 +14,10 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from apps.kernel import database
-from apps.kernel.database import DatabaseAwayError, DatabaseCircuitBreaker
-from apps.kernel.database_timeouts import DatabaseTimeouts, apply_timeouts
-from gateway_project.data_directory import PROJECT
+from apps.kernel.postgres import database
+from apps.kernel.postgres.database import DatabaseAwayError, DatabaseCircuitBreaker
+from apps.kernel.postgres.database_timeouts import DatabaseTimeouts, apply_timeouts
+from gateway_project.configuration.data_directory import PROJECT
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -240,4 +240,4 @@ def test_a_released_connection_goes_back_unless_a_transaction_is_open() -> None:
 def test_connections_are_released_in_one_place() -> None:
     code = [path for folder in ("apps", "gateway_project") for path in (PROJECT / folder).rglob("*.py")]
     asking = {path.relative_to(PROJECT) for path in code if "in_atomic_block" in path.read_text()}
-    assert asking == {Path("apps/kernel/database.py")}
+    assert asking == {Path("apps/kernel/postgres/database.py")}

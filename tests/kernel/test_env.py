@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from gateway_project import env
+from gateway_project.configuration import env
 
 
 @pytest.mark.parametrize(("text", "amount"), [("0", "0"), ("1.00", "1"), ("0.000001", "0.000001"), ("10000", "10000")])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from apps.kernel import fair_turns
+from apps.kernel.concurrency import fair_turns
+from apps.kernel.concurrency.fair_share import FairShare
+from apps.kernel.concurrency.fair_turns import FairTurns
 from apps.kernel.errors import Overloaded, RateLimited
-from apps.kernel.fair_share import FairShare
-from apps.kernel.fair_turns import FairTurns
 
 
 def served(turns: FairTurns[str], waiting: list[str], count: int) -> list[str]:

@@ -8,7 +8,7 @@ import gevent
 import pytest
 from gevent import socket
 
-from apps.kernel.green_socket import send_all, watch_readable
+from apps.kernel.concurrency.green_socket import send_all, watch_readable
 
 LARGE = bytes(range(256)) * 40_000
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.kernel.identity_cache import IdentityCache
+from apps.kernel.concurrency.identity_cache import IdentityCache
 
 
 def test_each_object_is_asked_for_once_and_equal_ones_are_two() -> None:

@@ -10,8 +10,8 @@ from uuid import uuid4
 import gevent
 import pytest
 
-from apps.kernel import name_lookup
-from apps.kernel.name_lookup import LookupsBusy, OperatorLookups, SilentName, TenantLookups
+from apps.kernel.concurrency import name_lookup
+from apps.kernel.concurrency.name_lookup import LookupsBusy, OperatorLookups, SilentName, TenantLookups
 from tests.support.hanging_names import HangingNames, hanging_names, wait_until
 
 OURS, THEIRS = uuid4(), uuid4()

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from apps.kernel.native_thread_pool import NativeThreadPool
-from gateway_project.data_directory import PROJECT
+from apps.kernel.concurrency.native_thread_pool import NativeThreadPool
+from gateway_project.configuration.data_directory import PROJECT
 
 # A process of the product that ends while a thread is within RE2, which lets other threads run meanwhile.
 ENDING = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gevent
 import pytest
 
+from apps.kernel.concurrency.owner_slots import OwnerSlots
 from apps.kernel.errors import RateLimited
-from apps.kernel.owner_slots import OwnerSlots
 
 
 def test_an_owner_gets_so_many_and_another_its_own() -> None:

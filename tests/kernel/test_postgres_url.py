@@ -6,9 +6,9 @@ import psycopg
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from apps.kernel import postgres_hosts
-from apps.kernel.database import TimeoutConnection
-from gateway_project import env
+from apps.kernel.postgres import postgres_hosts
+from apps.kernel.postgres.database import TimeoutConnection
+from gateway_project.configuration import env
 from tests.stack.product import free_port
 from tests.support.replicated_postgres import ReplicatedPostgres
 

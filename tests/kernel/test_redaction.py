@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.kernel.redaction import SecretMask, redact, redact_forms
+from apps.kernel.secrets.redaction import SecretMask, redact, redact_forms
 
 SECRET = "Canary+of/the=tests:0123456789abcdefghij"
 

@@ -16,9 +16,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from apps.kernel import redis_multiplexer
-from apps.kernel.redis import client
-from apps.kernel.redis_multiplexer import RedisMultiplexer
+from apps.kernel.valkey import redis_multiplexer
+from apps.kernel.valkey.redis import client
+from apps.kernel.valkey.redis_multiplexer import RedisMultiplexer
 
 # What the server is told, and how its line is cut, is about one server.
 pytestmark = pytest.mark.single_server

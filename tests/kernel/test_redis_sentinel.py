@@ -12,10 +12,10 @@ from redis import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
-from apps.kernel import redis_sentinel
-from apps.kernel.redis_multiplexer import RedisMultiplexer
-from apps.kernel.redis_sentinel_url import SentinelAddress, celery_options, celery_url, read_sentinel_url
-from gateway_project import env
+from apps.kernel.valkey import redis_sentinel
+from apps.kernel.valkey.redis_multiplexer import RedisMultiplexer
+from apps.kernel.valkey.redis_sentinel_url import SentinelAddress, celery_options, celery_url, read_sentinel_url
+from gateway_project.configuration import env
 from tests.stack.product import eventually, free_port
 from tests.support.valkey_sentinels import ValkeySentinels
 

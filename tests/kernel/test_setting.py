@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.test import override_settings
 
-from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.concurrency.cached_setting import CachedSetting
 
 
 def test_it_is_what_the_settings_say_also_when_they_change() -> None:

@@ -11,7 +11,7 @@ from threading import Barrier, Event
 import pytest
 from gevent import Greenlet, GreenletExit, sleep
 
-from apps.kernel.single_flight import SingleFlight, _Flight
+from apps.kernel.concurrency.single_flight import SingleFlight, _Flight
 
 
 def together(flights: SingleFlight[str, object], count: int, answer: object) -> tuple[list[object], int]:
@@ -98,7 +98,7 @@ WORKER = """
 from gevent import monkey; monkey.patch_all()
 import gevent
 from gevent.event import Event
-from apps.kernel.single_flight import SingleFlight, _Flight
+from apps.kernel.concurrency.single_flight import SingleFlight, _Flight
 
 flights, found, told = SingleFlight(5), Event(), []
 

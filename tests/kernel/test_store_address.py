@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.kernel.store_address import address_of
+from apps.kernel.valkey.store_address import address_of
 
 
 @pytest.mark.parametrize(

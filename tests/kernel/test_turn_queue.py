@@ -9,8 +9,8 @@ from contextlib import suppress
 import gevent
 import pytest
 
-from apps.kernel.green_socket import watch_readable
-from apps.kernel.turn_queue import MAX_SECONDS, TurnQueue, let_others_go_on
+from apps.kernel.concurrency.green_socket import watch_readable
+from apps.kernel.concurrency.turn_queue import MAX_SECONDS, TurnQueue, let_others_go_on
 
 STEPS = 200
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.kernel import name_lookup
+from apps.kernel.concurrency import name_lookup
 from apps.keys.ssrf_guard import SafeAddress, UnsafeAddressError, is_public, resolve_safe_address
 
 OWNER = uuid4()

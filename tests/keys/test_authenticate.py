@@ -14,8 +14,8 @@ from rest_framework.request import Request
 from apps.kernel.errors import Unauthenticated
 from apps.keys.authenticate import ApiKeyOrSession, find_api_key
 from apps.keys.models import ApiKey
+from apps.organizations.credentials.sessions import start_session
 from apps.organizations.models import Organization
-from apps.organizations.sessions import start_session
 from tests.support.cast import World, make_key
 
 

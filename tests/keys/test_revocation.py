@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.keys.models import ApiKey
 from apps.organizations.models import AuditEntry, Membership
 from tests.support.cast import World, make_key, signed_in

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from apps.kernel.encryption import decrypt
+from apps.kernel.secrets.encryption import decrypt
 from apps.log_sinks import actions, metrics
 from apps.log_sinks.credentials import BucketKeys, decrypt_credentials
 from apps.log_sinks.models import LogSink

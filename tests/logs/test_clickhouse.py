@@ -14,9 +14,9 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from apps.kernel.advisory_lock import AdvisoryLock, hold_lock
 from apps.kernel.errors import Overloaded
 from apps.kernel.ids import new_id, time_of
+from apps.kernel.postgres.advisory_lock import AdvisoryLock, hold_lock
 from apps.keys.models import ApiKey
 from apps.logs import archive, archiving, erasure, partitions, search, tasks
 from apps.logs.access import LogScope

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from apps.gateway.access.refusal_count import count_refusal
 from apps.kernel.errors import ApiError, InvalidRequest, PaymentRequired, RateLimited, UpstreamRefused
-from apps.kernel.redis import client
+from apps.kernel.valkey.redis import client
 from apps.logs import erasure, refusals
 from apps.logs.refusal_model import RefusedHour
 from tests.support.cast import Caller, World, make_key

@@ -14,11 +14,11 @@ import pytest
 from django.db import connection, connections
 from django.test import Client
 
-from apps.kernel import replica
-from apps.kernel.replica import Replica
+from apps.kernel.postgres import replica
+from apps.kernel.postgres.replica import Replica
 from apps.logs.models import RequestLog
 from apps.organizations.actions import create_operator
-from apps.organizations.sessions import start_session
+from apps.organizations.credentials.sessions import start_session
 from tests.logs.entries import entry, write
 from tests.support.cast import PASSWORD, World, make_key, world
 from tests.support.console_client import Visitor, page

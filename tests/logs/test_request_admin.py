@@ -11,7 +11,7 @@ from django.contrib.auth.models import Permission
 from django.db import OperationalError
 from django.test import Client
 
-from apps.kernel import admin as kernel_admin
+from apps.kernel.pages import admin as kernel_admin
 from apps.keys.models import ApiKey
 from apps.logs import traffic
 from apps.logs.entry import Entry

@@ -15,7 +15,7 @@ import pytest
 from django.db import connection
 
 from apps.logs import partitions
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 
 @pytest.fixture

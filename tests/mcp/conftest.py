@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from tests.support.upstream import Caller, caller, sandbox_url
 
 __all__ = ["caller", "sandbox_url"]

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from apps.gateway.access.policy import find_policy
-from apps.kernel.cache_store import CacheShare
+from apps.kernel.concurrency.fair_share import FairShare
 from apps.kernel.errors import Overloaded, RateLimited
-from apps.kernel.fair_share import FairShare
 from apps.kernel.ids import new_id
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.cache_store import CacheShare
+from apps.kernel.valkey.redis import client as valkey
 from apps.mcp.protocol import answers, calls, sessions, stream_log
 from apps.mcp.protocol.calls import Call
 from apps.mcp.protocol.jsonrpc import RpcRequest

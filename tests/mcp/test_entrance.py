@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apps.gateway.access import policy
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from apps.keys.models import ApiKey
 from tests.mcp.conftest import (
     LATER,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from apps.kernel.redis import cache_client
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import cache_client
+from apps.kernel.valkey.redis import client as valkey
 from apps.logs.models import RequestLog
 from apps.mcp.protocol import answers, calls, sessions, stream_log
 from tests.mcp.conftest import (

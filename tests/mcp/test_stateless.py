@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from tests.mcp.conftest import (
     EARLIER,
     LATER,

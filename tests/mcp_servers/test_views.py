@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from apps.kernel.encryption import decrypt
+from apps.kernel.secrets.encryption import decrypt
 from apps.mcp_servers import actions
 from apps.mcp_servers.credentials import decrypt_credentials
 from apps.mcp_servers.models import McpServer

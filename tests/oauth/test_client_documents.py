@@ -15,7 +15,7 @@ from django.utils import timezone
 from apps.keys import ssrf_guard
 from apps.oauth import client_documents
 from apps.oauth.models import Consent, OAuthClient
-from apps.organizations.attempt_rate_limiter import AttemptLimit
+from apps.organizations.credentials.attempt_rate_limiter import AttemptLimit
 from tests.support.cast import World
 from tests.support.console_client import Visitor, words
 from tests.support.oauth_client import Program, query_of

@@ -9,7 +9,7 @@ from django.test import Client as Web
 from apps.console.browser_session import COOKIE
 from apps.keys.models import ApiKey
 from apps.oauth.models import AuthorizationCode, Consent
-from apps.organizations.sessions import find_session, start_session
+from apps.organizations.credentials.sessions import find_session, start_session
 from tests.support.cast import PASSWORD, World
 from tests.support.console_client import Visitor, words
 from tests.support.oauth_client import Program, query_of, registered, send_form

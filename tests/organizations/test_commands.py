@@ -18,8 +18,8 @@ from apps.billing.models import LedgerEntry
 from apps.kernel.ids import new_id
 from apps.keys.authenticate import find_api_key
 from apps.keys.models import ApiKey
+from apps.organizations.credentials.sessions import end_sessions, start_session
 from apps.organizations.models import Organization, Plan, Project, User
-from apps.organizations.sessions import end_sessions, start_session
 from tests.support.cast import PASSWORD, Caller, World, make_organization, make_user
 
 

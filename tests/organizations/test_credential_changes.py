@@ -19,12 +19,13 @@ from apps.keys.models import ApiKey
 from apps.oauth.access import authenticate_access_token
 from apps.oauth.models import AuthorizationCode, Consent, KeyCode, RefreshToken
 from apps.oauth.resources import resource_of
-from apps.organizations import attempt_rate_limiter, entrance
-from apps.organizations.account_emails import send_pending_emails
+from apps.organizations.accounts import entrance
+from apps.organizations.accounts.account_emails import send_pending_emails
 from apps.organizations.actions import create_operator, reset_password, set_password
-from apps.organizations.email_tokens import reset_token
+from apps.organizations.credentials import attempt_rate_limiter
+from apps.organizations.credentials.email_tokens import reset_token
+from apps.organizations.credentials.sessions import find_session, start_session
 from apps.organizations.models import Membership, Role, TwoFactor, User
-from apps.organizations.sessions import find_session, start_session
 from tests.oauth.test_key_exchange import allowed, exchange
 from tests.support.authenticator import app_code, enrol
 from tests.support.cast import PASSWORD, Caller, World, join, make_key, make_user, signed_in

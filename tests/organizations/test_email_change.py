@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from django.core import mail
 from django.test import Client
 
-from apps.organizations.account_emails import send_pending_emails
+from apps.organizations.accounts.account_emails import send_pending_emails
 from apps.organizations.models import AuditEntry, User
 from tests.support.cast import PASSWORD, Caller, World, signed_in
 

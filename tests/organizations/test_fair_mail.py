@@ -11,7 +11,7 @@ from django.core import mail
 from django.core.mail import EmailMessage
 from django.utils import timezone
 
-from apps.organizations import account_emails
+from apps.organizations.accounts import account_emails
 from apps.organizations.models import Invitation, User
 from tests.support.cast import World, make_user
 

@@ -13,7 +13,7 @@ from apps.keys.models import ProviderKey
 from apps.log_sinks.models import LogSink
 from apps.mcp_servers.models import McpServer
 from apps.organizations import outside_calls
-from apps.organizations.attempt_rate_limiter import AttemptLimit
+from apps.organizations.credentials.attempt_rate_limiter import AttemptLimit
 from apps.organizations.models import Plan
 from apps.organizations.outside_calls import AT_ONCE, outside_call
 from tests.log_sinks.sinks import SECRET

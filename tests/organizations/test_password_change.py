@@ -6,8 +6,8 @@ from typing import Any
 
 from django.contrib.auth.hashers import check_password
 
+from apps.organizations.credentials.sessions import find_session, start_session
 from apps.organizations.models import AuditEntry
-from apps.organizations.sessions import find_session, start_session
 from tests.support.cast import PASSWORD, World, signed_in
 
 NEW = "nine blue lanterns"

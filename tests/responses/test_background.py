@@ -12,8 +12,8 @@ from redis.exceptions import RedisError
 
 from apps.billing.models import LedgerEntry
 from apps.gateway.access import policy
-from apps.kernel.cache_store import CacheShare
-from apps.kernel.redis import cache_client
+from apps.kernel.valkey.cache_store import CacheShare
+from apps.kernel.valkey.redis import cache_client
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
 from apps.responses import background, event_log

@@ -12,7 +12,7 @@ from django.utils import timezone
 from openai import OpenAI
 
 from apps.gateway.access import policy
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from apps.organizations.models import Organization, RetentionLevel
 from apps.responses import retention
 from apps.responses.models import Conversation, ConversationItem

@@ -13,8 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from openai import OpenAI
 
-from apps.kernel import database
-from apps.kernel.redis import client as valkey
+from apps.kernel.postgres import database
+from apps.kernel.valkey.redis import client as valkey
 from apps.logs.models import RequestLog
 from apps.organizations.erasure import erase_deleted
 from apps.organizations.models import Organization, RetentionLevel

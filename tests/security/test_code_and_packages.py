@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 # What runs or unpacks what somebody else wrote.
 _CALLS = {"eval", "exec", "compile", "__import__", "execfile"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from tests.attack.hostile import attacks
 from tests.chaos.faults import FAULTS
 from tests.fuzz.target import all_targets

@@ -11,8 +11,8 @@ import pytest
 from django.test import Client
 
 from apps.keys.models import ApiKey
+from apps.organizations.credentials.sessions import find_session, start_session
 from apps.organizations.models import Membership, User
-from apps.organizations.sessions import find_session, start_session
 from tests.security.entry_points import METHODS, closed
 from tests.support import model_routes
 from tests.support.cast import PASSWORD, World, make_key, signed_in

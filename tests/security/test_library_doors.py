@@ -21,7 +21,7 @@ from rest_framework.views import APIView
 
 from apps.keys.models import ApiKey
 from apps.organizations.models import User
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from tests.support.cast import PASSWORD, World, signed_in
 
 OURS = ("apps.", "gateway_project.")

@@ -23,13 +23,13 @@ from apps.gateway.upstream.remote_file import (
     fetch_file,
     fetch_picture,
 )
-from apps.kernel import name_lookup
+from apps.kernel.concurrency import name_lookup
+from apps.kernel.concurrency.name_lookup import TENANT_SHARE, TenantLookups
+from apps.kernel.concurrency.owner_slots import OwnerSlots
 from apps.kernel.errors import RateLimited
-from apps.kernel.name_lookup import TENANT_SHARE, TenantLookups
-from apps.kernel.owner_slots import OwnerSlots
 from apps.keys import ssrf_guard
 from apps.keys.ssrf_guard import UnsafeAddressError, check_url_field
-from apps.organizations import passwords
+from apps.organizations.credentials import passwords
 from tests.support.hanging_names import HangingNames, hanging_names, wait_until
 from tests.support.image_requests import PNG, data_url
 

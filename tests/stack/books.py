@@ -20,7 +20,7 @@ from django.db import connection
 from django.utils import timezone
 from apps.gateway.models import Reconciliation
 from apps.gateway.settlement.reconcile import reconcile
-from apps.kernel.redis import client
+from apps.kernel.valkey.redis import client
 from gateway_project.celery import app
 
 def left():

@@ -52,7 +52,7 @@ class Product:
         self.environment.pop("PROMETHEUS_MULTIPROC_DIR", None)
         self.output: list[str] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "gateway_project.server"],
+            [sys.executable, "-m", "gateway_project.processes.server"],
             cwd=PROJECT,
             env=self.environment,
             stdout=subprocess.PIPE,

@@ -22,7 +22,7 @@ LESS, MORE = "usage=10,12000", "usage=20000,16384"
 STATE = """
 import json
 from apps.billing import balances, reservations
-from apps.kernel.redis import client
+from apps.kernel.valkey.redis import client
 held = {name: int(client().hget(name, "held") or 0) for name in client().keys("*balance:*")}
 notes = {name: client().hlen(name) for name in client().keys("*notes:*")}
 flights = {name: client().zcard(name) for name in client().keys("*flight:*")}

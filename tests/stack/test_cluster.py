@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway_project import embedded, env
+from gateway_project import embedded
+from gateway_project.configuration import env
 from tests.stack.product import Product, eventually
 from tests.support.valkey_cluster import ValkeyCluster
 

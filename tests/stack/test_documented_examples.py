@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from tests.stack.product import Product, free_port
 from tests.support.documented_examples import DOCUMENTS, Example, examples, why_not_run
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from gateway_project import scheduling_priority
+from gateway_project.processes import scheduling_priority
 from tests.stack.product import Product
 
 pytestmark = pytest.mark.skipif(
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 TOLD = """
 import os, subprocess, sys
-from gateway_project.scheduling_priority import lower_scheduling_priority
+from gateway_project.processes.scheduling_priority import lower_scheduling_priority
 os.nice(3)
 lower_scheduling_priority()
 child = "import os; print(os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)); "

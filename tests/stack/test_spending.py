@@ -175,7 +175,7 @@ def test_streams_whose_worker_dies_after_they_held_more_leave_nothing_held(produ
 HELD = """
 import time
 from apps.billing import balances
-from apps.kernel.redis import client
+from apps.kernel.valkey.redis import client
 until = time.monotonic() + 60
 while int(client().hget(balances.key("organization", "{}"), "held") or 0) < {} and time.monotonic() < until:
     time.sleep(0.1)

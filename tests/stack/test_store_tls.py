@@ -17,7 +17,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from apps.kernel import redis_cluster, redis_sentinel
+from apps.kernel.valkey import redis_cluster, redis_sentinel
 from gateway_project.embedded.child_process import spawn
 from tests.stack.books import books_of
 from tests.stack.product import Product, eventually, free_port

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apps.catalog.models import Provider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from tests.support.upstream import Caller
 
 WEATHER = {

@@ -9,7 +9,7 @@ from uuid import uuid4
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from apps.catalog.models import ModelProvider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.sandbox.sound import recording
 from tests.support.upstream import Caller
 

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 from django.utils import timezone
 
-from apps.kernel.encryption import encrypt
+from apps.kernel.secrets.encryption import encrypt
 from apps.organizations.models import TwoFactor, User
 
 SECRET = b"a secret of 20 bytes"

@@ -14,8 +14,8 @@ from django.test import Client
 
 from apps.keys.actions import CreatedKey, create_api_key
 from apps.organizations.actions import DEFAULT_PROJECT, create_organization
+from apps.organizations.credentials.sessions import start_session
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
-from apps.organizations.sessions import start_session
 
 PASSWORD = "a long walk by the sea"
 

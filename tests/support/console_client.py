@@ -11,8 +11,8 @@ from django.test import Client
 
 from apps.console.browser_session import COOKIE
 from apps.console.forms import ONCE
+from apps.organizations.credentials.sessions import start_session
 from apps.organizations.models import Organization, User
-from apps.organizations.sessions import start_session
 
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]+>", re.DOTALL)
 

@@ -9,9 +9,9 @@ from typing import Any
 from apps.billing import balances
 from apps.catalog.models import ModelProvider
 from apps.gateway.access import policy
-from apps.kernel import generation
 from apps.kernel.money import NANO
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client as valkey
 from apps.organizations.models import Organization
 from tests.support.upstream import Caller
 

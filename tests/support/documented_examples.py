@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 DOCUMENTS = sorted(
     [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *PROJECT.glob("docs/*.md"), *PROJECT.glob("docs/clients/*.md")]

@@ -11,7 +11,7 @@ from apps.gateway.access import policy
 from apps.gateway.settlement import outbox
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.guardrails.rules import system_rules
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from tests.support.upstream import Caller
 
 # The six rules of the specification, which no other rule changes: category, whether it is on by default, action.

@@ -12,7 +12,7 @@ from typing import Any
 import gevent
 import pytest
 
-from apps.kernel import name_lookup
+from apps.kernel.concurrency import name_lookup
 
 # A name that begins like this has servers that never answer.
 HANGING = "tar"

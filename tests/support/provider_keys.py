@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apps.catalog import catalog_cache
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.organizations.models import Plan
 from tests.support.cast import Caller, World, signed_in
 from tests.support.shipped_catalog import stock

@@ -13,7 +13,7 @@ from django.db import connection
 
 from apps.catalog import models
 from apps.catalog.offers import Catalog
-from apps.kernel import database
+from apps.kernel.postgres import database
 
 _TABLES = (models.Provider, models.Model, models.ModelProvider)
 # A row's place and the transaction that wrote it: no two versions of rows share both.

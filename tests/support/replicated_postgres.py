@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from gateway_project import data_directory
+from gateway_project.configuration import data_directory
 from gateway_project.embedded.postgres import Postgres
 from tests.stack.product import eventually, free_port
 

@@ -15,7 +15,7 @@ from apps.gateway.access import credentials
 from apps.gateway.routing import circuit_breaker, failure_attribution
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.upstream import failover
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from tests.support.model_routes import Answer, post
 from tests.support.upstream import Caller
 

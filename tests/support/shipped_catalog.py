@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apps.catalog.load import load
 from apps.catalog.models import Provider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 
 
 def stock() -> None:

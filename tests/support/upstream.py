@@ -28,7 +28,7 @@ from apps.gateway.settlement import outbox, worker_lease
 from apps.gateway.settlement.retransmission_buffer import BUFFER
 from apps.gateway.settlement.settle import settle
 from apps.gateway.upstream import connection_pool
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from apps.keys.models import ApiKey
 from apps.keys.secrets import digest_of, new_token
 from apps.organizations.models import Membership, Organization, Project, Role

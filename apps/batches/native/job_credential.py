@@ -13,9 +13,9 @@ from apps.catalog import catalog_cache
 from apps.gateway.access.credentials import API_KEYS, CREDITS, Credential
 from apps.gateway.access.policy import OwnCredential, find_policy, token_of_key
 from apps.gateway.access.schemes import service_secrets
-from apps.kernel import database
-from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import ApiError
+from apps.kernel.postgres import database
+from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.keys.models import ProviderKey
 
 

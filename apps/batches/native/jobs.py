@@ -30,10 +30,10 @@ from apps.batches.native.job_credential import NoCredential, api_of, is_key_revo
 from apps.batches.native.parked_lines import MOST_BYTES, MOST_LINES, NativeAnswer
 from apps.batches.native.provider_api import LONGEST_CALL, ProviderApi
 from apps.gateway.failures import UpstreamFailure
-from apps.kernel import database
-from apps.kernel.encryption import UnreadableSecretError
+from apps.kernel.concurrency.fair_turns import FairTurns
 from apps.kernel.errors import Overloaded, is_final
-from apps.kernel.fair_turns import FairTurns
+from apps.kernel.postgres import database
+from apps.kernel.secrets.encryption import UnreadableSecretError
 
 log = structlog.get_logger(__name__)
 

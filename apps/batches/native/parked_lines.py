@@ -29,8 +29,8 @@ from apps.batches.models import (
 from apps.billing import balances, ledger
 from apps.billing.holds import Note
 from apps.gateway.upstream.batch_exchange import HandedOver
-from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.money import NANO, ZERO
+from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.responses.encrypted_json import decrypt_bytes, encrypt_bytes
 
 # Lines of a job, and bytes of its requests: OpenAI takes 50,000 lines and 200 MB, Anthropic 100,000 and 256 MB. It is

@@ -15,11 +15,11 @@ from apps.console.rendering import show
 from apps.console.visit import signed_in_page
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.rest.serializers import CamelSerializer, EmailField, TextField
-from apps.organizations import account_actions, entrance, step_up
-from apps.organizations.account_serializers import NewPasswordShape
-from apps.organizations.ceremonies import Holder
-from apps.organizations.sessions import end_session, name_of, sessions_of
-from apps.organizations.sign_in_method_forms import act, answer_question, state_of
+from apps.organizations.accounts import account_actions, entrance, step_up
+from apps.organizations.accounts.account_serializers import NewPasswordShape
+from apps.organizations.accounts.sign_in_method_forms import act, answer_question, state_of
+from apps.organizations.credentials.ceremonies import Holder
+from apps.organizations.credentials.sessions import end_session, name_of, sessions_of
 
 _Action = Callable[[HttpRequest, BrowserSession], str]
 

@@ -14,7 +14,7 @@ from apps.console.rendering import show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
-from apps.organizations.audit_views import find_entries
+from apps.organizations.journal.audit_views import find_entries
 from apps.organizations.models import AuditEntry, Role
 from apps.organizations.plans import limits_of
 from apps.organizations.serializers import AuditQuery

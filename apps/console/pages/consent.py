@@ -38,7 +38,7 @@ from apps.oauth.authorization import (
 from apps.oauth.models import Consent, OAuthClient
 from apps.oauth.redirects import form_source, redirect_problem, scheme_of, shown_host
 from apps.oauth.resources import SCOPES
-from apps.organizations.attempt_rate_limiter import AttemptLimit, count_attempt
+from apps.organizations.credentials.attempt_rate_limiter import AttemptLimit, count_attempt
 from apps.organizations.models import Project, User
 
 _IN_ALL: Final = "all"

@@ -13,10 +13,11 @@ from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
-from apps.organizations import actions, entrance, invitations
+from apps.organizations import actions, invitations
 from apps.organizations.access import access_membership, access_organization, reaches, require
-from apps.organizations.account_emails import delivery
-from apps.organizations.account_serializers import NewInvitationShape
+from apps.organizations.accounts import entrance
+from apps.organizations.accounts.account_emails import delivery
+from apps.organizations.accounts.account_serializers import NewInvitationShape
 from apps.organizations.models import Membership, Role
 from apps.organizations.serializers import MemberChangesShape
 

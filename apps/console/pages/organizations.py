@@ -13,9 +13,11 @@ from apps.console.forms import Form, attempt, do_once, read_form, read_proof, re
 from apps.console.rendering import show
 from apps.console.visit import LAST_VISITED, lead_to, public_page, signed_in_page, workspace_page
 from apps.console.workspace import Workspace, organizations_of
-from apps.organizations import actions, invitations, step_up, two_factor
+from apps.organizations import actions, invitations
 from apps.organizations.access import needed_to_change, require, roles_of
-from apps.organizations.ceremonies import Holder
+from apps.organizations.accounts import step_up
+from apps.organizations.credentials import two_factor
+from apps.organizations.credentials.ceremonies import Holder
 from apps.organizations.models import Organization, OutagePolicy, RetentionLevel, Role
 from apps.organizations.plans import limits_of
 from apps.organizations.serializers import NewOrganizationShape, OrganizationChangesShape

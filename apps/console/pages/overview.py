@@ -20,7 +20,7 @@ from apps.console.pages.refusals import advice_of
 from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
-from apps.kernel import replica
+from apps.kernel.postgres import replica
 from apps.keys.access import access_keys
 from apps.keys.actions import create_api_key
 from apps.logs.access import LogScope

@@ -26,9 +26,9 @@ from apps.console.workspace import Workspace, organizations_of
 from apps.gateway.access.policy import token_of_key
 from apps.gateway.access.schemes import service_secrets
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.kernel import database
 from apps.kernel.errors import NotFound
 from apps.kernel.money import plain
+from apps.kernel.postgres import database
 from apps.kernel.rest.routes import Route, route_table
 from apps.keys.actions import open_playground_key
 from apps.keys.models import ProviderKey

@@ -14,8 +14,8 @@ from apps.console.forms import Form, read_query, refused
 from apps.console.rendering import may_open, show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
-from apps.kernel import replica
 from apps.kernel.errors import ApiError
+from apps.kernel.postgres import replica
 from apps.kernel.rest.serializers import CamelSerializer, ChoiceField
 from apps.keys.models import ApiKey
 from apps.logs.refusals import Refusals, find_refusals

@@ -14,11 +14,13 @@ from apps.console.forms import PASSWORD_RULES, Form, attempt, read_form
 from apps.console.rendering import show
 from apps.console.visit import next_path, public_page, signed_in_page
 from apps.kernel.rest.address import address_of
-from apps.organizations import entrance, invitations, passkeys, step_up, two_factor
-from apps.organizations.account_serializers import PasswordResetRequestShape
+from apps.organizations import invitations
+from apps.organizations.accounts import entrance, step_up
+from apps.organizations.accounts.account_serializers import PasswordResetRequestShape
+from apps.organizations.accounts.sign_in_method_forms import read_answer
+from apps.organizations.credentials import passkeys, two_factor
 from apps.organizations.models import Organization, User
 from apps.organizations.serializers import SignInShape, SignUpShape
-from apps.organizations.sign_in_method_forms import read_answer
 
 
 @public_page("GET", "POST")

@@ -17,9 +17,9 @@ from apps.console.forms import Form, read_query, refused
 from apps.console.rendering import show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
-from apps.kernel import replica
 from apps.kernel.errors import ApiError
 from apps.kernel.money import plain
+from apps.kernel.postgres import replica
 from apps.kernel.rest.serializers import ChoiceField, QueryIntegerField
 from apps.keys.models import ApiKey
 from apps.logs.access import access_logs, scope_of_user

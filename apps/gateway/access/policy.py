@@ -24,8 +24,9 @@ from apps.gateway.access.policy_cache import NoLongerValid, PolicyCache
 from apps.guardrails.configuration.compiled_cache import compiled_guardrails, find_config_in_force
 from apps.guardrails.scanning.engine import CompiledGuardrails as Guardrails
 from apps.guardrails.scanning.engine import EngineConfig
-from apps.kernel import database, generation
 from apps.kernel.errors import Gone, Unauthenticated
+from apps.kernel.postgres import database
+from apps.kernel.valkey import generation
 from apps.keys.authenticate import find_api_key
 from apps.keys.iam import AccessRule
 from apps.keys.models import ApiKey, IamRule, ProviderKey

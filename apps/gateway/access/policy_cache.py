@@ -21,11 +21,12 @@ from redis.exceptions import RedisError
 
 from apps.gateway.metrics.buffer import add
 from apps.gateway.metrics.definitions import STALE_POLICIES
-from apps.kernel import database, generation
-from apps.kernel.background import run_in_background
-from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.concurrency.background import run_in_background
+from apps.kernel.concurrency.cached_setting import CachedSetting
+from apps.kernel.concurrency.single_flight import SingleFlight
 from apps.kernel.errors import Overloaded, Unauthenticated
-from apps.kernel.single_flight import SingleFlight
+from apps.kernel.postgres import database
+from apps.kernel.valkey import generation
 
 log = structlog.get_logger(__name__)
 

@@ -28,12 +28,12 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.admission import last_balances, offline_admission
 from apps.gateway.admission.offline_hold import OfflineHold
 from apps.gateway.admission.worst_case import WorstCase
-from apps.kernel import generation
-from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.errors import Gone, PaymentRequired, RateLimited
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO, nanos_up, plain
-from apps.kernel.store_keys import shard_of
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.store_keys import shard_of
 from apps.logs.entry import Entry
 
 # What is refused because of what others hold, and how many seconds they may take to give it back (docs/adr/0079).

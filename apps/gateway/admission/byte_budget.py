@@ -16,9 +16,9 @@ import gevent
 
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.metrics.definitions import BYTES_IN_FLIGHT
-from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.concurrency.cached_setting import CachedSetting
+from apps.kernel.concurrency.offload import LARGE
 from apps.kernel.errors import Overloaded, RateLimited
-from apps.kernel.offload import LARGE
 
 # Seconds after which it is worth to try again: about as long as a large request takes to be read and passed on.
 _RETRY_AFTER: Final = 2

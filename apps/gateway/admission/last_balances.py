@@ -16,9 +16,9 @@ from django.db import DatabaseError
 from apps.billing import balance_copies, balances, ledger
 from apps.billing.balances import Balance, Scope
 from apps.billing.reservations import ReservationOutcome, ReservationRequest, ReservationResult
-from apps.kernel import database
+from apps.kernel.concurrency.single_flight import SingleFlight
 from apps.kernel.errors import Overloaded
-from apps.kernel.single_flight import SingleFlight
+from apps.kernel.postgres import database
 
 log = structlog.get_logger(__name__)
 

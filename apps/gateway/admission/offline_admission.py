@@ -32,10 +32,10 @@ from apps.gateway.admission.last_balances import RETRY_AFTER
 from apps.gateway.admission.offline_hold import OfflineAccount, OfflineHold, add_to_gauge
 from apps.gateway.admission.store_outage import OUTAGE, OUTAGE_REASONS, outage_reason
 from apps.gateway.metrics.definitions import OFFLINE_DECISIONS, UNRESERVED
-from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.errors import Overloaded
 from apps.kernel.money import NANO
-from apps.kernel.store_keys import shard_of
+from apps.kernel.valkey.store_keys import shard_of
 from apps.kernel.zero_series import begin_at_zero
 from apps.organizations.models import OutagePolicy
 

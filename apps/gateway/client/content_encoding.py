@@ -12,8 +12,8 @@ from typing import Final
 
 import zstandard
 
+from apps.kernel.concurrency.offload import LARGE, offload
 from apps.kernel.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
-from apps.kernel.offload import LARGE, offload
 
 HEADER: Final = "Content-Encoding"
 # How many times its packed size a body may be, once it is larger than so many bytes: text that repeats itself is packed

@@ -19,9 +19,9 @@ from django.conf import settings
 
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.content_encoding import unpack
-from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.concurrency.cached_setting import CachedSetting
+from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
-from apps.kernel.offload import offload
 from apps.kernel.request_id import request_id_of
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import DEPLOYMENT, Route

@@ -22,8 +22,8 @@ from apps.gateway.pipeline import open_chat
 from apps.gateway.response_cache import CacheEntry
 from apps.gateway.run import ChatRun
 from apps.gateway.server_tools.loop import ToolLoop
+from apps.kernel.concurrency.offload import offload, offload_or_run
 from apps.kernel.errors import NO_RETRY, ApiError, InternalError, Overloaded
-from apps.kernel.offload import offload, offload_or_run
 from apps.kernel.request_id import HEADER
 
 log = structlog.get_logger(__name__)

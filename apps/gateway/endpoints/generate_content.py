@@ -23,8 +23,8 @@ from apps.gateway.dialects.chat.google.client.write_reply import write_array
 from apps.gateway.endpoints.answering import answer_authenticated, answer_chat, json_response
 from apps.gateway.endpoints.embeddings import batch_embed_contents, embed_content
 from apps.gateway.endpoints.raw_predict import PUBLISHER, raw_predict
+from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import NotFound
-from apps.kernel.offload import offload
 
 # What Google calls its own publisher of models; any other is a provider here.
 _GOOGLE = "google"

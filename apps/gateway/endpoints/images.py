@@ -15,7 +15,7 @@ from apps.gateway.dialects.media.images.client.image_inputs import FormField
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
 from apps.gateway.endpoints.picture_links import check_links, link_pictures, wants_links
 from apps.gateway.pipeline import open_chat
-from apps.kernel.offload import offload
+from apps.kernel.concurrency.offload import offload
 
 
 def images_generations(request: ClientRequest) -> ClientResponse:

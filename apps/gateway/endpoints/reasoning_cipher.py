@@ -6,8 +6,8 @@ from uuid import UUID
 
 import msgspec
 
-from apps.kernel.content_encryption import decrypt_content, encrypt_content
-from apps.kernel.encryption import UnreadableSecretError
+from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content
+from apps.kernel.secrets.encryption import UnreadableSecretError
 
 
 class OrganizationCipher(msgspec.Struct, frozen=True):

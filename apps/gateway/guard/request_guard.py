@@ -32,8 +32,8 @@ from apps.guardrails.scanning.violations import (
     draft_violations,
 )
 from apps.guardrails.text.scanned_text import ScannedText
+from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.offload import offload
 from apps.kernel.zero_series import begin_at_zero
 from apps.keys.secrets import digest_of
 

@@ -19,7 +19,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from apps.gateway.routing.provider_stats import NO_TRAFFIC, OutcomeCounts, ProviderStats, compute_stats
-from apps.kernel.redis import client
+from apps.kernel.valkey.redis import client
 
 log = structlog.get_logger(__name__)
 

@@ -23,7 +23,7 @@ from apps.gateway.canonical.service_tier import asked_service_tier
 from apps.gateway.routing.candidates import Candidate, Candidates, resolve_candidates
 from apps.gateway.routing.model_variants import Alternative, ask_for_variants, read_alternative, without_provider
 from apps.gateway.routing.ranking import Ranking, RequestProfile, StatsLookup, rank
-from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO, plain
 

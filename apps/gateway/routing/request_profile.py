@@ -16,7 +16,7 @@ from apps.gateway.client.session_affinity import find_session_key
 from apps.gateway.routing.ranking import RequestProfile
 from apps.gateway.tasks import task_of
 from apps.gateway.token_estimate import estimate_prompt_tokens
-from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.concurrency.cached_setting import CachedSetting
 
 # The answer that is expected when ranking prices: a quarter of the prompt, within bounds, in tokens.
 USUAL_PROMPT_SHARE, SHORTEST_USUAL_ANSWER, LONGEST_USUAL_ANSWER = 4, 100, 2_000

@@ -9,9 +9,9 @@ from typing import Any
 
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import OutboxMessage
-from apps.kernel.redis import client
-from apps.kernel.shards import ask_each
-from apps.kernel.store_keys import money_keys
+from apps.kernel.valkey.redis import client
+from apps.kernel.valkey.shards import ask_each
+from apps.kernel.valkey.store_keys import money_keys
 
 # A stream for each shard, whose records go back to its outbox.
 STREAMS = money_keys("outbox:broken")

@@ -25,10 +25,10 @@ from apps.gateway.settlement import redelivery, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.settlement.record_owner import shard_of_record
 from apps.gateway.settlement.retransmission_buffer import BUFFER
-from apps.kernel.cached_setting import CachedSetting
-from apps.kernel.redis import LuaScript, client, flush, server_of_shard
-from apps.kernel.shards import ask_each
-from apps.kernel.store_keys import SHARD_COUNT, money_keys
+from apps.kernel.concurrency.cached_setting import CachedSetting
+from apps.kernel.valkey.redis import LuaScript, client, flush, server_of_shard
+from apps.kernel.valkey.shards import ask_each
+from apps.kernel.valkey.store_keys import SHARD_COUNT, money_keys
 
 log = structlog.get_logger(__name__)
 

@@ -14,9 +14,9 @@ from redis.exceptions import RedisError
 
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import OutboxMessage
-from apps.kernel.redis import client
-from apps.kernel.shards import ask_those_there
-from apps.kernel.store_keys import SHARD_COUNT, SHARDS
+from apps.kernel.valkey.redis import client
+from apps.kernel.valkey.shards import ask_those_there
+from apps.kernel.valkey.store_keys import SHARD_COUNT, SHARDS
 
 log = structlog.get_logger(__name__)
 

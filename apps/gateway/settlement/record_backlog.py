@@ -21,8 +21,8 @@ import structlog
 from django.conf import settings
 
 from apps.gateway.metrics.definitions import RECORDS_IN_MEMORY, UNRECORDABLE
-from apps.kernel.encryption import encrypt
 from apps.kernel.errors import Overloaded
+from apps.kernel.secrets.encryption import encrypt
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from apps.kernel.store_keys import SHARD_COUNT, shard_of
+from apps.kernel.valkey.store_keys import SHARD_COUNT, shard_of
 
 
 class _Owned(msgspec.Struct):

@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from typing import Any
 
-from apps.kernel.redis import client
+from apps.kernel.valkey.redis import client
 
 # Messages that are looked at, the oldest first.
 _MOST = 20

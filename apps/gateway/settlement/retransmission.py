@@ -19,8 +19,8 @@ import structlog
 from apps.gateway.metrics.definitions import RECORDS_RETRANSMITTED
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.retransmission_buffer import BUFFER, PushedRecord
-from apps.kernel import database
-from apps.kernel.redis import ServerState, read_server_state
+from apps.kernel.postgres import database
+from apps.kernel.valkey.redis import ServerState, read_server_state
 from apps.logs import writer
 
 log = structlog.get_logger(__name__)

@@ -21,9 +21,9 @@ from apps.gateway.routing import circuit_breaker
 from apps.gateway.settlement import disk_space, outbox, record_backlog, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.settlement.retransmission import RETRANSMISSION
-from apps.kernel import shard_count
-from apps.kernel.shard_count import OtherShards
-from apps.kernel.store_address import address_of
+from apps.kernel.valkey import shard_count
+from apps.kernel.valkey.shard_count import OtherShards
+from apps.kernel.valkey.store_address import address_of
 from apps.logs import refusals
 
 log = structlog.get_logger(__name__)

@@ -26,8 +26,8 @@ from apps.gateway.tool_calls.caller import RATE_FAMILY, ToolCaller
 from apps.gateway.tool_calls.tool_guard import ToolGuard
 from apps.gateway.tool_calls.tool_record import record_listing
 from apps.guardrails.scanning.engine import CompiledGuardrails
-from apps.kernel import database
 from apps.kernel.errors import ApiError, Forbidden, NotFound
+from apps.kernel.postgres import database
 from apps.keys.iam import allows_some_tool, allows_tool
 from apps.mcp_servers.access import NO_SERVER, usable_servers
 from apps.mcp_servers.actions import is_allowed, target_of

@@ -15,9 +15,9 @@ from redis.exceptions import RedisError
 
 from apps.gateway.access.policy import Policy
 from apps.gateway.tool_calls.caller import ToolCaller
-from apps.kernel.cache_store import CacheShare
-from apps.kernel.content_encryption import decrypt_content, encrypt_content
-from apps.kernel.encryption import UnreadableSecretError
+from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content
+from apps.kernel.secrets.encryption import UnreadableSecretError
+from apps.kernel.valkey.cache_store import CacheShare
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.upstream.client import UpstreamSession
 

@@ -17,7 +17,7 @@ from apps.gateway.tracing.request_trace import RequestTrace
 from apps.gateway.tracing.span_attributes import constant
 from apps.gateway.tracing.span_exporter import SpanExporter
 from apps.gateway.tracing.trace_context import is_sampled, read_traceparent
-from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.routes import Route
 from apps.logs.entry import Entry

@@ -53,7 +53,7 @@ from apps.gateway.upstream.split_calls import join_parts
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.gateway.upstream.timeouts import default_timeouts, timeouts_within
 from apps.gateway.upstream.whole_answer import read_whole_answer
-from apps.kernel.offload import offload
+from apps.kernel.concurrency.offload import offload
 
 
 class ProviderCall(msgspec.Struct, eq=False):

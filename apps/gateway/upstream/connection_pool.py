@@ -24,7 +24,7 @@ from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.upstream import dns_cache
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse, network_failure
 from apps.gateway.upstream.socket_wait import SocketWaiter
-from apps.kernel.green_socket import send_all
+from apps.kernel.concurrency.green_socket import send_all
 
 # Idle connections kept per address, and for how many seconds: below the 60 s after which common servers close.
 _POOL_SIZE = 512

@@ -13,7 +13,7 @@ from typing import Any, cast
 import gevent
 from gevent.event import AsyncResult
 
-from apps.kernel.name_lookup import OPERATOR_NAMES
+from apps.kernel.concurrency.name_lookup import OPERATOR_NAMES
 
 # Seconds for which an answer stands; providers move their names within minutes.
 _FRESH = 10.0

@@ -17,8 +17,8 @@ import msgspec
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.upstream.content_coding import CODINGS, ContentDecoder, CorruptEncoding
 from apps.gateway.upstream.socket_wait import SocketWaiter
-from apps.kernel.green_socket import WOULD_BLOCK
-from apps.kernel.turn_queue import let_others_go_on
+from apps.kernel.concurrency.green_socket import WOULD_BLOCK
+from apps.kernel.concurrency.turn_queue import let_others_go_on
 
 _READ_SIZE = 65_536
 # Bytes of an answer's head, whatever they are; llhttp itself has no bound. And how many headers are in it.

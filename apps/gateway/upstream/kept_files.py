@@ -18,9 +18,9 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Opaque, Part, ToolResult
 from apps.gateway.dialects.adapting.unsupported_fields import message_path
 from apps.gateway.dialects.reading.image_type import HEAD, image_type_of
-from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.concurrency.cached_setting import CachedSetting
+from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
-from apps.kernel.offload import offload
 
 # What one request may name.
 MOST_FILES: Final = 20

@@ -15,8 +15,8 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from apps.gateway.dialects.media.images.client.image_inputs import data_url_of
+from apps.kernel.concurrency.owner_slots import OwnerSlots
 from apps.kernel.errors import RateLimited
-from apps.kernel.owner_slots import OwnerSlots
 from apps.keys.ssrf_guard import BUSY, RETRY_AFTER, BusyAddressError, UnsafeAddressError, resolve_safe_address
 
 # Bytes of a client's picture, and of one that a provider made.

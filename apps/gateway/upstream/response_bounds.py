@@ -13,8 +13,8 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.framing import LONG, BrokenFrames
 from apps.gateway.tasks import task_of
+from apps.kernel.concurrency.offload import LARGE
 from apps.kernel.json_bounds import Bounds, OutOfBounds, check
-from apps.kernel.offload import LARGE
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import Any
 from gevent import get_hub
 from gevent.hub import Waiter
 
-from apps.kernel.green_socket import watch_readable
+from apps.kernel.concurrency.green_socket import watch_readable
 
 
 class SocketWaiter:

@@ -23,8 +23,8 @@ from redis.exceptions import RedisError
 from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, ToolCall
 from apps.gateway.canonical.events import Event, ReasoningDelta, ToolCallStarted
 from apps.gateway.dialects.adapting.signed_call_ids import split_signature
-from apps.kernel.cache_store import CacheShare
-from apps.kernel.encryption import UnreadableSecretError, decrypt, encrypt
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt, encrypt
+from apps.kernel.valkey.cache_store import CacheShare
 
 log = structlog.get_logger(__name__)
 

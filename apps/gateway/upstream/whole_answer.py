@@ -15,7 +15,7 @@ from apps.gateway.upstream.made_pictures import fetch_pictures
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest
 from apps.gateway.upstream.response_bounds import ResponseBounds, read_within
 from apps.gateway.upstream.split_calls import check_results
-from apps.kernel.offload import offload
+from apps.kernel.concurrency.offload import offload
 
 if TYPE_CHECKING:
     from apps.gateway.upstream.call_provider import ProviderCall

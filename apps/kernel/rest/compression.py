@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.cache import patch_vary_headers
 
-from apps.kernel.turn_queue import let_others_go_on
+from apps.kernel.concurrency.turn_queue import let_others_go_on
 
 # Minimum bytes; compression level; and zlib's window with a gzip header.
 _LEAST: Final = 1_024

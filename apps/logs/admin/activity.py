@@ -8,9 +8,9 @@ from django.contrib import admin
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 
-from apps.kernel import number_formats as as_text
 from apps.kernel.ids import find_id
-from apps.kernel.number_markup import mark_numbers
+from apps.kernel.pages import number_formats as as_text
+from apps.kernel.pages.number_markup import mark_numbers
 from apps.keys.models import ApiKey
 from apps.logs.admin.replica_list import ReplicaListAdmin
 from apps.logs.models import (
@@ -22,9 +22,9 @@ from apps.logs.models import (
     TrafficDelta,
     TrafficSlot,
 )
-from apps.organizations.audited_admin import AuditedAdmin
 from apps.organizations.models import Organization, Project
-from apps.organizations.organization_tabs import link_by_id
+from apps.organizations.operators.audited_admin import AuditedAdmin
+from apps.organizations.operators.organization_tabs import link_by_id
 
 _SUMS = {
     "date": "The UTC day.",

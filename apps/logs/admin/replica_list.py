@@ -12,8 +12,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from apps.kernel import replica
-from apps.kernel.admin import LongTableAdmin
+from apps.kernel.pages.admin import LongTableAdmin
+from apps.kernel.postgres import replica
 
 # Attribute of the request: the connection for its list.
 _USING = "_list_read_using"

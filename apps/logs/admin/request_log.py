@@ -18,9 +18,9 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.views.decorators.http import require_POST
 
-from apps.kernel import number_formats as as_text
 from apps.kernel.ids import find_id
-from apps.kernel.number_markup import mark_numbers
+from apps.kernel.pages import number_formats as as_text
+from apps.kernel.pages.number_markup import mark_numbers
 from apps.keys.models import ApiKey, ProviderKey
 from apps.logs.admin.replica_list import ReplicaListAdmin
 from apps.logs.admin.request_filters import (
@@ -37,7 +37,7 @@ from apps.logs.admin.request_filters import (
 )
 from apps.logs.admin.request_page import keeps_content, page_of
 from apps.logs.models import RequestLog, TrafficCounts, TrafficDelta, TrafficSlot
-from apps.organizations import audit
+from apps.organizations.journal import audit
 from apps.organizations.models import AuditEntry, Organization, Project, User
 
 MAY_SEE_CONTENT = "logs.view_content"

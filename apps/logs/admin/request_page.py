@@ -12,8 +12,8 @@ from typing import Any
 
 from django.urls import reverse
 
-from apps.kernel import number_formats as as_text
 from apps.kernel.money import plain
+from apps.kernel.pages import number_formats as as_text
 from apps.logs.models import RequestLog
 
 # Cost component, its column, the counted column, and the name of its price.

@@ -14,9 +14,9 @@ from redis.exceptions import RedisError
 
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientResponse
-from apps.kernel.cache_store import CacheShare
+from apps.kernel.concurrency.fair_share import FairShare
 from apps.kernel.errors import ClientGone
-from apps.kernel.fair_share import FairShare
+from apps.kernel.valkey.cache_store import CacheShare
 from apps.mcp.protocol import jsonrpc
 from apps.mcp.protocol.calls import Call
 from apps.mcp.protocol.jsonrpc import Id, RpcError

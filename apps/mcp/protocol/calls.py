@@ -17,9 +17,9 @@ from gevent.monkey import is_module_patched
 from gevent.queue import Empty, SimpleQueue
 from redis.exceptions import RedisError
 
-from apps.kernel import database
 from apps.kernel.errors import ApiError, ClientGone, Overloaded
-from apps.kernel.redis import client
+from apps.kernel.postgres import database
+from apps.kernel.valkey.redis import client
 from apps.mcp.protocol import jsonrpc
 from apps.mcp.protocol.jsonrpc import Id, RpcError, RpcRequest
 from apps.mcp.protocol.sessions import session_key

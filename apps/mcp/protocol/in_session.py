@@ -11,8 +11,8 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.kernel.cache_store import CacheShare
 from apps.kernel.errors import Overloaded
+from apps.kernel.valkey.cache_store import CacheShare
 from apps.mcp.protocol import jsonrpc, revisions, stream_log
 from apps.mcp.protocol.answers import resumed_answer, streamed_answer, whole, whole_answer, without_body
 from apps.mcp.protocol.calls import Call, cancel_here

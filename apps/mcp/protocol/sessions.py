@@ -15,8 +15,8 @@ import msgspec
 from redis.exceptions import RedisError
 
 from apps.kernel.errors import Overloaded
-from apps.kernel.redis import LuaScript, client
-from apps.kernel.store_keys import tagged_key
+from apps.kernel.valkey.redis import LuaScript, client
+from apps.kernel.valkey.store_keys import tagged_key
 
 # Seconds until an idle session ends, and sessions per credential: the oldest are removed.
 LASTS: Final = 6 * 3_600

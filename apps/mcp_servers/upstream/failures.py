@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from apps.kernel.errors import ApiError
-from apps.kernel.redaction import redact
+from apps.kernel.secrets.redaction import redact
 
 # Characters of a server's message that are shown.
 MAX_TOLD: Final = 300

@@ -17,7 +17,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from apps.kernel.json_bounds import Bounds, OutOfBounds, decode_within
-from apps.kernel.redaction import SecretMask
+from apps.kernel.secrets.redaction import SecretMask
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.mcp_servers.credentials import Credentials
 from apps.mcp_servers.upstream.event_stream import events

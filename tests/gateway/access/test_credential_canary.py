@@ -17,8 +17,8 @@ from django.db import connection
 
 from apps.gateway.access import pinned_address, policy
 from apps.gateway.settlement import outbox
-from apps.kernel.redis import cache_client
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import cache_client
+from apps.kernel.valkey.redis import client as valkey
 from apps.keys.models import ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.organizations.models import Organization, Project

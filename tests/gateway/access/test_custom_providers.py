@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from apps.gateway.access import pinned_address, policy
-from apps.kernel import name_lookup
+from apps.kernel.concurrency import name_lookup
 from apps.keys.models import IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.logs.models import RequestLog

@@ -14,8 +14,9 @@ from django.db import OperationalError
 
 from apps.gateway.access import policy, policy_cache
 from apps.gateway.access.policy_cache import NoLongerValid, PolicyCache
-from apps.kernel import database, generation
 from apps.kernel.errors import Overloaded, Unauthenticated
+from apps.kernel.postgres import database
+from apps.kernel.valkey import generation
 from apps.keys.models import ApiKey
 from tests.support.upstream import Caller
 

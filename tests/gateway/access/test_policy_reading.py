@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from apps.gateway.access import policy
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from tests.support.upstream import Caller
 
 pytestmark = pytest.mark.django_db(transaction=True)

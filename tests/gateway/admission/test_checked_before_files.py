@@ -14,8 +14,8 @@ from openai import OpenAI
 
 from apps.billing import balances
 from apps.gateway.access import policy
-from apps.kernel import generation
-from apps.kernel import redis as kernel_redis
+from apps.kernel.valkey import generation
+from apps.kernel.valkey import redis as kernel_redis
 from apps.keys.models import ApiKey, IamRule
 from apps.organizations.models import Organization
 from tests.batches.test_files_in_requests import ask, upload

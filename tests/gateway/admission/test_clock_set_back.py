@@ -15,12 +15,12 @@ from apps.gateway.routing import circuit_breaker
 from apps.gateway.routing.circuit_breaker import FIRST_PROBE, CircuitBreakers, OpenCircuit
 from apps.gateway.routing.provider_stats import OutcomeCounts
 from apps.gateway.settlement import outbox, redelivery
-from apps.kernel import generation
 from apps.kernel.errors import RateLimited
 from apps.kernel.ids import new_id
-from apps.kernel.redis import client
-from apps.kernel.store_keys import money_key
-from apps.organizations import attempt_rate_limiter
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client
+from apps.kernel.valkey.store_keys import money_key
+from apps.organizations.credentials import attempt_rate_limiter
 
 HOUR = 3_600.0
 FOX = "acme/fox-1"

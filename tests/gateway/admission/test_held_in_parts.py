@@ -8,7 +8,7 @@ import pytest
 
 from apps.billing import balances
 from apps.gateway.answer_meter import LEAST_STEP
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from apps.logs.models import RequestLog
 from tests.support.credits_left import (
     BIG,

@@ -20,9 +20,9 @@ from apps.gateway.canonical.chat import Chat, FunctionTool, OpaqueTool, Target, 
 from apps.gateway.dialects.chat import anthropic, responses
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.upstream.call_provider import target_of
-from apps.kernel import generation
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
+from apps.kernel.valkey import generation
 from tests.catalog.small import offer
 from tests.gateway.admission.test_worst_case_factors import CARD, asking
 from tests.support.model_routes import post

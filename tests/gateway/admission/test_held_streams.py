@@ -11,7 +11,7 @@ import pytest
 from apps.billing import holds
 from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import policy
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
 from tests.support.credits_left import (

@@ -13,7 +13,7 @@ from apps.billing import holds, reservations
 from apps.billing.worker_leases import WORKERS, worker_name
 from apps.gateway.settlement import settle
 from apps.kernel.money import NANO
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from apps.logs.models import RequestLog
 from tests.support.credits_left import (
     HEEDLESS,

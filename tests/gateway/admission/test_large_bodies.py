@@ -18,8 +18,9 @@ from apps.catalog.models import ModelProvider
 from apps.gateway.admission import byte_budget
 from apps.gateway.canonical.chat import MAX_DROPPED_FIELDS, Target
 from apps.gateway.dialects.chat.openai.client import read_request
-from apps.kernel import generation, offload
+from apps.kernel.concurrency import offload
 from apps.kernel.errors import InvalidRequest, Overloaded
+from apps.kernel.valkey import generation
 from tests.support.guardrails_in_force import forbid, guard
 from tests.support.upstream import Caller, nothing_happened, settle_all
 

@@ -28,7 +28,7 @@ from apps.gateway.admission.store_outage import OUTAGE, outage_reason
 from apps.gateway.metrics.definitions import OFFLINE_ALLOWANCE_USED, OFFLINE_DECISIONS, STORE_SILENT, UNRESERVED
 from apps.gateway.settlement import outbox
 from apps.kernel.money import NANO
-from apps.kernel.redis import client as valkey
+from apps.kernel.valkey.redis import client as valkey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from tests.support.store_faults import FAULTS, fault

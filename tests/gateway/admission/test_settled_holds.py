@@ -13,9 +13,9 @@ from apps.billing.holds import Hold
 from apps.billing.ledger import Charge
 from apps.billing.reservations import ReservationOutcome, ReservationRequest, flight_key
 from apps.gateway.settlement import outbox, settle
-from apps.kernel import generation
 from apps.kernel.ids import new_id
-from apps.kernel.redis import client
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client
 
 ORGANIZATION, KEY = new_id(), new_id()
 

@@ -11,8 +11,8 @@ import pytest
 import zstandard
 
 from apps.gateway.client.content_encoding import MAX_RATIO, RATIO_FREE, unpack
+from apps.kernel.concurrency.offload import LARGE
 from apps.kernel.errors import ApiError, BodyTooLarge, InvalidRequest, UnsupportedMediaType
-from apps.kernel.offload import LARGE
 
 LIMIT = 32 * 1024 * 1024
 SMALL = b'{"model": "sandbox/echo", "messages": []}'

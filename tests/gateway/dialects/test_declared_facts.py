@@ -21,7 +21,7 @@ from apps.gateway.dialects.media.speech.provider.abilities import SpeechAbilitie
 from apps.gateway.dialects.media.transcription import find_transcription_dialect
 from apps.gateway.dialects.media.transcription.provider.abilities import TranscriptionAbilities
 from apps.gateway.management.commands.document_facts import DOCUMENTS, table_of, with_tables
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 PROVIDERS = read_files().providers
 SPOKEN = [name for _, name, _ in iter_modules(chat.__path__) if find_dialect(name) is not None]

@@ -20,7 +20,7 @@ from apps.gateway.canonical.events import Failed
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import openai
 from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
 HOSTS = {

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from apps.gateway.access import policy
-from apps.kernel.cache_store import CacheShare
-from apps.kernel.redis import cache_client, client
+from apps.kernel.valkey.cache_store import CacheShare
+from apps.kernel.valkey.redis import cache_client, client
 from apps.organizations.models import Organization
 from tests.support.upstream import Caller, settle_all
 

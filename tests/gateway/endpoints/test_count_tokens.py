@@ -19,7 +19,7 @@ from apps.gateway.dialects.chat import anthropic as anthropic_dialect
 from apps.gateway.dialects.chat import bedrock, google, responses, vertex, vertex_anthropic
 from apps.gateway.dialects.chat.anthropic.client.read_request import read_prompt
 from apps.gateway.token_estimate import estimate_prompt_tokens
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from tests.support.anthropic_requests import WEATHER, ask
 from tests.support.upstream import Caller, nothing_happened

@@ -11,7 +11,7 @@ import pytest
 
 from apps.gateway import embedding_cache
 from apps.gateway.access import policy
-from apps.kernel.redis import cache_client
+from apps.kernel.valkey.redis import cache_client
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from apps.sandbox.vectors import in_base64, vector_of

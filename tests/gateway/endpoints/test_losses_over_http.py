@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog.models import ModelProvider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from tests.support.anthropic_requests import ask, speak
 from tests.support.upstream import Caller, chunks_of, nothing_happened
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apps.catalog.models import ModelProvider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from tests.support.upstream import Caller, nothing_happened, settle_all
 

@@ -16,9 +16,9 @@ from apps.gateway.canonical.chat import Chat, Message, Text
 from apps.gateway.canonical.events import Event, Finished, TextDelta, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.response_cache import CacheEntry, find_cache_entry
-from apps.kernel.cache_store import CacheShare
 from apps.kernel.ids import new_id
-from apps.kernel.redis import cache_client
+from apps.kernel.valkey.cache_store import CacheShare
+from apps.kernel.valkey.redis import cache_client
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from tests.support.upstream import Caller, chunks_of, settle_all

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog.models import ModelProvider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from tests.support.providers_of_every_format import PLACES, play
 from tests.support.responses_calls import TOOLS, ask, post, text_of
 from tests.support.upstream import Caller, nothing_happened, settle_all

@@ -32,8 +32,8 @@ from apps.gateway.guard.response_guard import ResponseGuard
 from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import EngineConfig, RuleSource, SystemRuleState
-from apps.kernel.redis import cache_client
 from apps.kernel.usage import Usage
+from apps.kernel.valkey.redis import cache_client
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from tests.support.anthropic_requests import ask

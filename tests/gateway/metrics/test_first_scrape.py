@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 # A process that has answered nothing: its series and their values, by metric.
 PROGRAM = """
@@ -19,7 +19,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 import django
 django.setup()
 import gateway_project.urls, gateway_project.http.client_events, apps.gateway.pipeline
-from apps.kernel.replica import Replica
+from apps.kernel.postgres.replica import Replica
 from prometheus_client import REGISTRY
 Replica("replica_1", max_lag=1.0)
 print(json.dumps({

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.mmap_dict import MmapedDict
 
-from gateway_project.metric_files import PreallocatedMetricFile
+from gateway_project.observability.metric_files import PreallocatedMetricFile
 
 
 def kept(path: Path) -> dict[str, float]:

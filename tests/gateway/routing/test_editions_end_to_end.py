@@ -14,7 +14,7 @@ import pytest
 
 from apps.catalog.models import ModelProvider
 from apps.gateway.access import policy
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.keys.models import IamRule
 from apps.logs.models import RequestLog
 from apps.organizations.models import Project

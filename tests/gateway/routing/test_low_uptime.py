@@ -9,7 +9,7 @@ import requests
 
 from apps.catalog.models import Provider
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, OPEN_AFTER
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from tests.gateway.routing.test_ranking import candidate, order, ranked, stats
 from tests.support.sandbox_providers import Adding, add_provider, ask_echo, clock, stands, tried
 from tests.support.upstream import Caller

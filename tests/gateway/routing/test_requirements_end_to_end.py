@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog.models import ModelProvider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from tests.support.image_requests import PNG, data_url
 from tests.support.model_routes import Answer, error_of, post
 from tests.support.sandbox_providers import Adding, add_provider, clock

@@ -11,7 +11,7 @@ from apps.catalog.models import Provider
 from apps.gateway.access import policy
 from apps.gateway.server_tools.responses_history import plain_items
 from apps.gateway.server_tools.toolset import Toolset
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.keys.models import IamRule
 from apps.logs.models import RequestLog
 from apps.mcp_servers.models import McpServer

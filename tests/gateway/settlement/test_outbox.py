@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from apps.gateway.settlement import outbox
-from apps.kernel import redis as kernel_redis
+from apps.kernel.valkey import redis as kernel_redis
 
 
 @pytest.fixture(autouse=True)

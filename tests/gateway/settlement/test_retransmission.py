@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from apps.gateway.settlement import outbox, retransmission, retransmission_buffer
 from apps.gateway.settlement.retransmission import Retransmission
 from apps.gateway.settlement.retransmission_buffer import RetransmissionBuffer
-from apps.kernel import database
-from apps.kernel.redis import ServerState, client
+from apps.kernel.postgres import database
+from apps.kernel.valkey.redis import ServerState, client
 from tests.support.upstream import Caller, nothing_happened, settle_all
 
 

@@ -13,8 +13,8 @@ from apps.gateway.tool_calls import listings
 from apps.gateway.tool_calls.call_tool import call_tool
 from apps.gateway.tool_calls.caller import ToolCaller
 from apps.guardrails.models import Violation
-from apps.kernel import generation
 from apps.kernel.errors import ApiError, Gone, InvalidRequest, NotFound, RateLimited
+from apps.kernel.valkey import generation
 from apps.keys.models import IamRule
 from apps.logs.models import RequestLog
 from apps.mcp_servers.credentials import Credentials, encrypt_credentials

@@ -19,7 +19,7 @@ from apps.gateway.tracing.genai_attributes import describe
 from apps.gateway.tracing.otlp_spans import encode_trace
 from apps.gateway.tracing.request_trace import Callee, RequestTrace
 from apps.logs.entry import Entry
-from gateway_project.telemetry_settings import TelemetrySettings
+from gateway_project.configuration.telemetry_settings import TelemetrySettings
 from tests.support.otlp_collector import values_of
 
 LOG_ID = UUID("01a2210c-0c57-7766-b622-bc530a774bad")

@@ -15,7 +15,7 @@ from apps.gateway.tracing import otlp, span_exporter
 from apps.gateway.tracing.otlp_spans import encode_trace
 from apps.gateway.tracing.request_trace import MOST_SPANS, Callee, RequestTrace
 from apps.gateway.tracing.span_exporter import SpanExporter
-from gateway_project.telemetry_settings import TelemetrySettings
+from gateway_project.configuration.telemetry_settings import TelemetrySettings
 from tests.support.otlp_collector import Collector, collector
 
 

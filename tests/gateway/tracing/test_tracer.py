@@ -15,7 +15,7 @@ from apps.gateway.tracing.request_trace import RequestTrace
 from apps.gateway.tracing.span_exporter import SpanExporter
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
-from gateway_project.telemetry_settings import TelemetrySettings
+from gateway_project.configuration.telemetry_settings import TelemetrySettings
 from tests.support.otlp_collector import Collector, ReceivedSpan, collector
 from tests.support.upstream import Caller, chunks_of, settle_all
 

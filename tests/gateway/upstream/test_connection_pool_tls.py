@@ -26,7 +26,7 @@ from apps.gateway.failures import UpstreamFailure
 from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.socket_wait import SocketWaiter
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 # More than a record of TLS, and than what sockets take at once.
 LARGE = b"0123456789abcdef" * 20_000

@@ -10,8 +10,8 @@ import gevent
 import pytest
 
 from apps.gateway.upstream import dns_cache
-from apps.kernel import name_lookup
-from apps.kernel.name_lookup import TenantLookups
+from apps.kernel.concurrency import name_lookup
+from apps.kernel.concurrency.name_lookup import TenantLookups
 from tests.support.hanging_names import hanging_names, wait_until
 
 Place = tuple[int, int, int, str, tuple[str, int]]

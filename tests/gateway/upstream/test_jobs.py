@@ -21,7 +21,7 @@ from apps.gateway.failures import UpstreamFailure
 from apps.gateway.upstream import jobs
 from apps.gateway.upstream.jobs import check_address
 from apps.gateway.upstream.timeouts import default_timeouts
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from tests.support.image_requests import PNG, edit, generate, size_of
 from tests.support.upstream import Caller, settle_all

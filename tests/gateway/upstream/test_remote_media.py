@@ -20,8 +20,8 @@ from apps.gateway.dialects.chat import anthropic, google, openai, vertex_anthrop
 from apps.gateway.upstream import remote_media
 from apps.gateway.upstream.remote_file import FetchTimeouts
 from apps.gateway.upstream.remote_media import RemoteMedia
-from apps.kernel import generation
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.valkey import generation
 from tests.support.upstream import Caller
 
 OWNER = uuid4()

@@ -15,7 +15,7 @@ from apps.catalog.models import Provider
 from apps.gateway.access import policy
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.upstream import connection_pool
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from tests.support.model_routes import post

@@ -13,10 +13,10 @@ from apps.gateway.canonical.chat import Chat, Message, Reasoning, Source, Text, 
 from apps.gateway.canonical.events import ReasoningDelta, ToolCallStarted
 from apps.gateway.dialects.adapting.signed_call_ids import join_signature
 from apps.gateway.upstream.thought_signature_cache import MOST_BYTES, TIME_TO_LIVE, ThoughtSignatureCache, cache_key_of
-from apps.kernel import cache_store
-from apps.kernel import redis as kernel_redis
-from apps.kernel.cache_store import CacheShare
-from apps.kernel.redis import cache_client
+from apps.kernel.valkey import cache_store
+from apps.kernel.valkey import redis as kernel_redis
+from apps.kernel.valkey.cache_store import CacheShare
+from apps.kernel.valkey.redis import cache_client
 
 OURS = "anthropic-claude-v1"
 PROJECT = UUID(int=7)

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_openai.chat_models.base import _convert_message_to_dict
 
 from apps.catalog.models import ModelProvider
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from tests.gateway.upstream.test_thought_signature_cache import round_trips
 from tests.support.anthropic_requests import speak
 from tests.support.providers_of_every_format import add_provider, offer_models

@@ -71,7 +71,7 @@ class serving:  # noqa: N801 - reads as what it does
     def __enter__(self) -> Server:
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "gunicorn", "--config", "gateway_project/gunicorn.py"),
+                *(sys.executable, "-m", "gunicorn", "--config", "gateway_project/processes/gunicorn.py"),
                 *self._settings,
                 "tests.gateway_project.http.application:application",
             ],

@@ -154,7 +154,7 @@ def test_a_bucket_fills_again_with_time_and_is_each_addresss_own() -> None:
 
 
 def test_a_bucket_lets_through_all_that_the_exact_count_allows() -> None:
-    """Sixty tries in any minute (`apps.organizations.attempt_rate_limiter`), however they are spread."""
+    """Sixty tries in any minute (`apps.organizations.credentials.attempt_rate_limiter`), however they are spread."""
     clock = Clock()
     throttle = AddressRateLimiter(clock)
     for _ in range(5):

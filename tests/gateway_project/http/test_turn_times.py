@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gevent
 
-from apps.kernel.turn_queue import let_others_go_on
+from apps.kernel.concurrency.turn_queue import let_others_go_on
 from gateway_project.http.turn_times import TurnTimes
 
 

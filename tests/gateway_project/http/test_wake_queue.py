@@ -11,8 +11,8 @@ from typing import Any
 import gevent
 import pytest
 
-from apps.kernel.green_socket import watch_readable
-from apps.kernel.turn_queue import MAX_SECONDS
+from apps.kernel.concurrency.green_socket import watch_readable
+from apps.kernel.concurrency.turn_queue import MAX_SECONDS
 from gateway_project.http.connection import ClientConnection
 from gateway_project.http.connection_table import ConnectionTable, Idle
 from gateway_project.http.wake_queue import WakeQueue

@@ -16,7 +16,7 @@ from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Scanne
 from apps.guardrails.models import CustomRule, default_system_rules
 from apps.guardrails.rules import system_rules
 from apps.guardrails.text.scanned_text import ScannedText
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from gateway_project.openapi.document import document
 from tests.support.guardrails_in_force import SPECIFIED_RULES
 

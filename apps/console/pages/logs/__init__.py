@@ -16,9 +16,9 @@ from apps.console.pages.logs.one_request import describe_request
 from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
-from apps.kernel import replica
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.ids import find_id
+from apps.kernel.postgres import replica
 from apps.kernel.rest.pages import page_of
 from apps.keys.models import ApiKey
 from apps.logs.access import LogScope, access_logs, scope_of_user

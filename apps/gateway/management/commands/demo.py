@@ -25,7 +25,6 @@ from apps.billing import ledger
 from apps.keys.actions import create_api_key
 from apps.keys.authenticate import find_api_key, works
 from apps.keys.models import ApiKey
-from apps.organizations import passwords
 from apps.organizations.actions import (
     create_operator,
     create_organization,
@@ -34,8 +33,9 @@ from apps.organizations.actions import (
     sign_up,
     verify_email,
 )
+from apps.organizations.credentials import passwords
+from apps.organizations.credentials.sessions import extend, find_session, start_session
 from apps.organizations.models import Organization, Plan, Project, Role, User
-from apps.organizations.sessions import extend, find_session, start_session
 
 OPERATOR, OWNER = "operator@demo.example", "owner@demo.example"
 ORGANIZATION, KEY = "Demo Organization", "Demo key"

@@ -17,9 +17,9 @@ from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError
 
-from apps.kernel.advisory_lock import AdvisoryLock, hold_lock
-from apps.kernel.redis import servers_of_money
-from apps.kernel.store_address import address_of
+from apps.kernel.postgres.advisory_lock import AdvisoryLock, hold_lock
+from apps.kernel.valkey.redis import servers_of_money
+from apps.kernel.valkey.store_address import address_of
 
 # Seconds for the store of REDIS_URL to answer, which may be starting at the same time; and between two attempts.
 _PATIENCE, _PAUSE = 15.0, 3.0

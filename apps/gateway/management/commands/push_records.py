@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from apps.gateway.settlement import outbox
-from apps.kernel.encryption import UnreadableSecretError, decrypt
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt
 
 # In a line for people, and in one of JSON, whose fields come in any order.
 _EVENT, _SEALED = "records.left_to_the_log", re.compile(r"\bsealed\W+(gAAAA[\w=-]+)")

@@ -25,10 +25,10 @@ from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox_reader import OutboxReader
 from apps.gateway.settlement.reconcile import update_metrics
 from apps.gateway.settlement.settle import settle, sweep
-from apps.kernel import shard_count
-from apps.kernel.shard_count import OtherShards
-from apps.kernel.store_address import address_of
-from apps.kernel.store_keys import SHARD_COUNT
+from apps.kernel.valkey import shard_count
+from apps.kernel.valkey.shard_count import OtherShards
+from apps.kernel.valkey.store_address import address_of
+from apps.kernel.valkey.store_keys import SHARD_COUNT
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.keys.provider_keys import rotate
-from apps.organizations import two_factor
 from apps.organizations.app_hooks import find_hook_modules
+from apps.organizations.credentials import two_factor
 
 
 class Command(BaseCommand):

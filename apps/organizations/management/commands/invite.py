@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.core.validators import validate_email
 
 from apps.kernel.errors import ApiError
-from apps.organizations.email_tokens import invitation_token, sign_up_link
+from apps.organizations.credentials.email_tokens import invitation_token, sign_up_link
 from apps.organizations.invitations import invite
 from apps.organizations.models import Role
 from apps.organizations.organization_lookup import UnclearOrganizationError, find_organization

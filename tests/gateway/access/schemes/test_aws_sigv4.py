@@ -18,7 +18,7 @@ from apps.gateway.access.schemes import SignableRequest, authorize, service_secr
 from apps.gateway.access.schemes.aws_sigv4 import authorize as sign
 from apps.gateway.access.schemes.aws_sigv4 import region_of, service_secret
 from apps.gateway.failures import UpstreamFailure
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 ACCESS_KEY, SIGNING_KEY = "AKIDEXAMPLEEXAMPLE01", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY="
 NOW = datetime(2026, 11, 20, 12, 30, 5, tzinfo=UTC)

@@ -17,8 +17,8 @@ from apps.gateway.canonical.events import Annotated, Event, Finished, OpaqueDelt
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.chat import anthropic, google, openai, responses
-from apps.kernel import generation
 from apps.kernel.usage import Usage
+from apps.kernel.valkey import generation
 from tests.gateway.dialects.test_laws import QUESTION, SUMMARY, read_stream
 from tests.support.anthropic_requests import ask
 from tests.support.anthropic_stream import assert_in_order, message_of

@@ -23,7 +23,7 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, openai
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import COUNTS, Usage
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from tests.gateway.dialects.chat.openai.test_recordings_openai import HOSTS
 from tests.gateway.dialects.chat.openai.test_recordings_openai import events_of as openai_events_of
 from tests.gateway.dialects.chat.openai.test_recordings_openai import exchanges as openai_exchanges

@@ -20,7 +20,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.chat import anthropic, bedrock, openai
 from apps.kernel.errors import InvalidRequest
 from apps.sandbox.formats import bedrock_converse
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
 SIDES: dict[str, Any] = {"/chat/completions": openai, "/v1/messages": anthropic}

@@ -26,7 +26,7 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, bedrock, openai
 from apps.gateway.framing import aws_eventstream, sse
 from apps.kernel.usage import Usage
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from tests.support.anthropic_stream import assert_in_order, message_of
 
 HOST = "bedrock-runtime.us-east-1.amazonaws.com"

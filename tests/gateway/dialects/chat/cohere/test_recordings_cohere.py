@@ -24,7 +24,7 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import cohere, openai
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from tests.support.unfolding import unfold
 
 RECORDINGS = PROJECT.parent / "shared" / "recordings"

@@ -24,7 +24,7 @@ from apps.gateway.dialects.chat import google, openai
 from apps.gateway.dialects.chat.google.shared.wire import FAILURE_WORDS, FINISH_REASONS
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
 HOSTS = (

@@ -24,7 +24,7 @@ from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
 from apps.gateway.framing.sse import frames
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import COUNTS, Usage
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
 HOSTS = (

@@ -23,7 +23,7 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, openai, responses
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import COUNTS, Usage
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 from tests.support.anthropic_stream import assert_in_order, message_of
 from tests.support.responses_bodies import assert_well_formed
 

@@ -22,7 +22,7 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, openai, vertex, vertex_anthropic
 from apps.gateway.framing.sse import frames
 from apps.kernel.errors import InvalidRequest
-from gateway_project.data_directory import PROJECT
+from gateway_project.configuration.data_directory import PROJECT
 
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
 CLOUD = ("aiplatform.googleapis.com", "europe-west4-aiplatform.googleapis.com")

@@ -14,7 +14,7 @@ import pytest
 
 from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import policy
-from apps.kernel import generation
+from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from tests.support.image_requests import PNG, data_url, edit, generate, size_of

@@ -11,7 +11,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import Target
 from apps.gateway.dialects.fact import fact
-from apps.kernel.identity_cache import IdentityCache
+from apps.kernel.concurrency.identity_cache import IdentityCache
 
 
 class Flavor(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.chat.openai.shared.wire import NAME
 from apps.gateway.dialects.fact import fact
-from apps.kernel.identity_cache import IdentityCache
+from apps.kernel.concurrency.identity_cache import IdentityCache
 
 CallIds: TypeAlias = Literal["any", "short", "nine_alphanumerics"]
 

@@ -17,7 +17,7 @@ from msgspec import Meta
 from apps.gateway.canonical.chat import Chat, Image
 from apps.gateway.canonical.images import Drawing
 from apps.gateway.dialects.fact import fact
-from apps.kernel.identity_cache import IdentityCache
+from apps.kernel.concurrency.identity_cache import IdentityCache
 
 # Sizes of a free choice: multiples of so many pixels, the longer side this long, and no longer than thrice the other.
 _STEP, _LONGER_SIDE, _SLIMMEST = 16, 1536, 3

@@ -14,7 +14,7 @@ import msgspec
 from apps.gateway.canonical.audio import SoundFormat, Speech
 from apps.gateway.canonical.chat import Chat, Message, Text
 from apps.gateway.dialects.fact import fact
-from apps.kernel.identity_cache import IdentityCache
+from apps.kernel.concurrency.identity_cache import IdentityCache
 
 SpeechOption = Literal["instructions", "speed", "custom_voice"]
 

@@ -14,8 +14,8 @@ import msgspec
 from apps.gateway.canonical.audio import Transcription
 from apps.gateway.canonical.chat import Chat, Text
 from apps.gateway.dialects.fact import fact
+from apps.kernel.concurrency.identity_cache import IdentityCache
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.identity_cache import IdentityCache
 
 TranscriptionOption = Literal[
     "chunking_strategy",

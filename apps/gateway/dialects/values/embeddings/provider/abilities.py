@@ -15,7 +15,7 @@ from msgspec import Meta
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.embeddings import Embedding, InputType
 from apps.gateway.dialects.fact import fact
-from apps.kernel.identity_cache import IdentityCache
+from apps.kernel.concurrency.identity_cache import IdentityCache
 
 # Numbers in the vectors of one answer, at most: what is read at a time.
 _MOST_NUMBERS = 2_500_000

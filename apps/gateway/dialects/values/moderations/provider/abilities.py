@@ -14,7 +14,7 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Text
 from apps.gateway.canonical.moderation import Moderation
 from apps.gateway.dialects.fact import fact
-from apps.kernel.identity_cache import IdentityCache
+from apps.kernel.concurrency.identity_cache import IdentityCache
 
 
 class ModerationAbilities(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ import msgspec
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.reranking import Reranking
 from apps.gateway.dialects.fact import fact
-from apps.kernel.identity_cache import IdentityCache
+from apps.kernel.concurrency.identity_cache import IdentityCache
 
 RerankOption = Literal["max_tokens_per_doc", "truncation"]
 

@@ -1,0 +1,1 @@
+"""Concurrency: threads beside the event loop, single flights, caches, background greenlets."""

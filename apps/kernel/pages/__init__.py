@@ -1,0 +1,1 @@
+"""Pages: base classes and number formats of the admin and the console."""

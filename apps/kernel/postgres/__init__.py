@@ -1,0 +1,1 @@
+"""PostgreSQL: connections, replicas, timeouts, locks, arrays."""

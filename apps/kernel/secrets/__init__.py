@@ -1,0 +1,1 @@
+"""Secrets: encryption, re-encryption with new keys, and redaction."""

@@ -1,0 +1,211 @@
+"""E-mails about accounts: confirmation, password reset, change of address, invitation.
+
+Rows record e-mails that are waiting, until they are sent, so requests never wait for a mail server. If a process dies
+between sending and updating the row, the e-mail is sent twice; none is lost. Tokens appear in e-mails only.
+"""
+
+from __future__ import annotations
+
+from smtplib import SMTPException
+from typing import Literal, TypeVar
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.core.mail import EmailMessage
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from apps.organizations.credentials.email_tokens import (
+    email_change_token,
+    reset_token,
+    sign_up_link,
+    verification_token,
+)
+from apps.organizations.invitations import waiting
+from apps.organizations.models import Invitation, User
+
+log = structlog.get_logger(__name__)
+# E-mails of each kind in one run; and the last row of each kind that was tried.
+_AT_ONCE = 200
+_tried_last: dict[str, UUID] = {}
+_Row = TypeVar("_Row", User, Invitation)
+_CONSOLE = "django.core.mail.backends.console.EmailBackend"
+_VERIFY = """Hello,
+
+please confirm your e-mail address for Model gateway ({place}):
+
+    {place}/verify-email?token={token}
+
+The link works for 24 hours.
+
+If you did not sign up, do not open the link. To take over the account with your address, reset its password at
+{place}/app/forgot-password, which also removes everything that was added to it.
+"""
+_SIGN_UP_TRIED = """Hello,
+
+someone tried to sign up at Model gateway ({place}) with your e-mail address, which already has an account. No new
+account was created, and your account has not changed.
+
+If it was you, sign in:
+
+    {place}/app/sign-in
+
+or reset your password. The link works for one hour:
+
+    {place}/reset-password?token={token}
+
+If it was not you, ignore this e-mail.
+"""
+_RESET = """Hello,
+
+reset your Model gateway password here:
+
+    {place}/reset-password?token={token}
+
+The link works for one hour.
+
+Ignore this e-mail if you did not ask for it; your password stays the same.
+"""
+_CHANGE = """Hello,
+
+please confirm that this is the new e-mail address of your Model gateway account at {place}:
+
+    {place}/change-email?token={token}
+
+The link works for 24 hours.
+
+Ignore this e-mail if you did not ask for it.
+"""
+_CHANGE_ASKED = """Hello,
+
+the e-mail address of your Model gateway account at {place} will change to {wanted} once that address is confirmed.
+
+If you did not ask for this, reset your password now at {place}/app/forgot-password: another person knows it.
+"""
+_INVITED = """Hello,
+
+{inviter} invited you to {what} Model gateway ({place}). Create your account here:
+
+    {link}
+
+The link works for 7 days.
+{member}
+Ignore this e-mail if you did not expect it.
+"""
+_MEMBER = """
+If you already have an account, accept the invitation here:
+
+    {place}/app/invitations/{organization}/{identifier}
+"""
+
+
+def delivery() -> Literal["sent", "logged", "kept"]:
+    """Return how e-mails are handled: sent; without a mail server logged by the worker in development, else kept."""
+    if settings.EMAIL_BACKEND != _CONSOLE:
+        return "sent"
+    return "logged" if settings.DEVELOPMENT else "kept"
+
+
+def send_pending_emails() -> int:
+    """Send waiting e-mails; return how many. An e-mail that cannot be sent keeps waiting."""
+    if delivery() == "kept":
+        # Logging them would leak tokens. A warning at startup says how to set up e-mail.
+        return 0
+    sent = 0
+    for user in _next("verification", User.objects.exclude(verification_wanted_at=None)):
+        if user.email_verified_at is not None or _send("Confirm your e-mail address", _verification(user), user.email):
+            wanted = user.verification_wanted_at
+            User.objects.filter(pk=user.pk, verification_wanted_at=wanted).update(verification_wanted_at=None)
+            sent += 1
+    for user in _next("sign-up notice", User.objects.exclude(sign_up_tried_at=None)):
+        if not user.is_active or _send("You already have an account", _sign_up_tried(user), user.email):
+            tried = user.sign_up_tried_at
+            User.objects.filter(pk=user.pk, sign_up_tried_at=tried).update(sign_up_tried_at=None)
+            sent += 1
+    for user in _next("password reset", User.objects.exclude(password_reset_wanted_at=None)):
+        if not user.is_active or _send("Reset your Model gateway password", _reset(user), user.email):
+            asked = user.password_reset_wanted_at
+            User.objects.filter(pk=user.pk, password_reset_wanted_at=asked).update(password_reset_wanted_at=None)
+            sent += 1
+    for user in _next("email change", User.objects.exclude(email_change_wanted_at=None)):
+        if not user.is_active or _send_email_change(user):
+            asked = user.email_change_wanted_at
+            User.objects.filter(pk=user.pk, email_change_wanted_at=asked).update(email_change_wanted_at=None)
+            sent += 1
+    for invitation in _next("invitation", waiting().filter(sent_at=None).select_related("organization", "invited_by")):
+        if _send(*_invitation(invitation), invitation.email):
+            Invitation.objects.filter(pk=invitation.pk).update(sent_at=timezone.now())
+            sent += 1
+    return sent
+
+
+def _next(kind: str, rows: QuerySet[_Row]) -> list[_Row]:
+    """Return the rows after those of the previous run, starting over after the last one: however many e-mails cannot
+    be sent, they delay the others by one round at most."""
+    ordered, after = rows.order_by("pk"), _tried_last.get(kind)
+    found = list(ordered.filter(pk__gt=after)[:_AT_ONCE]) if after is not None else []
+    if len(found) < _AT_ONCE:
+        before = ordered if after is None else ordered.filter(pk__lte=after)
+        found += before[: _AT_ONCE - len(found)]
+    if found:
+        _tried_last[kind] = found[-1].pk
+    return found
+
+
+def _verification(user: User) -> str:
+    return _VERIFY.format(place=settings.PUBLIC_URL, token=verification_token(user))
+
+
+def _sign_up_tried(user: User) -> str:
+    return _SIGN_UP_TRIED.format(place=settings.PUBLIC_URL, token=reset_token(user))
+
+
+def _reset(user: User) -> str:
+    return _RESET.format(place=settings.PUBLIC_URL, token=reset_token(user))
+
+
+def _send_email_change(user: User) -> bool:
+    """Send a link to the new address, unless it has an account, and a notice to the old one; return success of both."""
+    text = _CHANGE.format(place=settings.PUBLIC_URL, token=email_change_token(user))
+    if not user.wanted_email or User.objects.filter(email=user.wanted_email).exists():
+        return True
+    notice = _CHANGE_ASKED.format(place=settings.PUBLIC_URL, wanted=user.wanted_email)
+    return _send("Your e-mail address will change", notice, user.email) and _send(
+        "Confirm your new e-mail address", text, user.wanted_email
+    )
+
+
+def _invitation(invitation: Invitation) -> tuple[str, str]:
+    """Return subject and text."""
+    organization, by = invitation.organization, invitation.invited_by
+    name = "" if organization is None else _short(organization.name)
+    inviter = "" if by is None else _short(by.name) or by.email
+    member = (
+        ""
+        if organization is None
+        else _MEMBER.format(place=settings.PUBLIC_URL, organization=organization.id, identifier=invitation.id)
+    )
+    text = _INVITED.format(
+        inviter=inviter or "The operator",
+        what=f"join the organization “{name}” on" if name else "sign up at",
+        place=settings.PUBLIC_URL,
+        link=sign_up_link(invitation),
+        member=member,
+    )
+    invited = f"{inviter} invited you" if inviter else "You are invited"
+    return f"{invited} to {f'{name} on ' if name else ''}Model gateway", text
+
+
+def _short(name: str) -> str:
+    """Return a user's text on one line, too short for a message of their own."""
+    return " ".join(name.split())[:60]
+
+
+def _send(subject: str, text: str, address: str) -> bool:
+    try:
+        EmailMessage(subject, text, to=[address]).send()
+    except (OSError, SMTPException) as error:
+        log.warning("message.not_sent", error=type(error).__name__)
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Credentials of users: passwords, sessions, passkeys, one-time codes, tokens in e-mails."""

@@ -1,0 +1,1 @@
+"""Journal: the audit log, and answers kept for idempotency keys."""

@@ -1,0 +1,1 @@
+"""Operators: the admin pages of organizations and users."""

@@ -1,0 +1,287 @@
+"""Organizations, memberships, projects and the audit log in the admin; an organization's page has tabs and buttons.
+
+The pages call the same actions as the API; tabs of other apps are discovered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MethodType
+from typing import Any, cast
+
+from django.contrib import admin
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import Field, OuterRef, QuerySet, Subquery
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+
+from apps.kernel.pages.admin import KeptAdmin, LongTableAdmin, usd
+from apps.kernel.pages.number_markup import mark_numbers
+from apps.organizations import actions
+from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Project, Role
+from apps.organizations.operators import organization_buttons, organization_page
+from apps.organizations.operators.admin_buttons import ButtonsAdmin
+from apps.organizations.operators.audited_admin import ActingAdmin
+from apps.organizations.operators.field_help import AUDIT_ENTRY, ORGANIZATION
+from apps.organizations.operators.organization_tabs import (
+    OrganizationLink,
+    Tab,
+    found_buttons,
+    found_tabs,
+    link_to,
+    moment,
+)
+
+# The API's minimums; see `serializers.py`.
+_LEAST = {"auto_top_up_threshold": 5, "auto_top_up_amount": 10}
+
+
+@admin.register(Organization)
+class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
+    """Organizations. Only the ledger changes credits; plan, status and deletion have buttons."""
+
+    thing = "organization"
+    list_display = ("name", "owner", "plan", "status", "credits", "created_at")
+    list_filter = ("plan", "status", "retention_level", "outage_policy", "dev_plan")
+    search_fields = ("id__exact", "name", "billing_email", "memberships__user__email")
+    search_help_text = "Part of a name or of a member's e-mail address, or an exact id"
+    sortable_by = ("name", "credits")
+    ordering = ("-id",)
+    change_form_outer_before_template = "admin/organizations/header.html"
+    readonly_fields = (
+        *("id", "plan", "plan_expires_at", "status", "credits", "credits_version", "referred_by", "referral_earnings"),
+        *("dev_plan_credits_used", "created_at", "updated_at"),
+    )
+    fieldsets = (
+        (None, {"fields": ("name", "retention_level", "outage_policy", "requests_per_minute", "is_personal")}),
+        ("Plan and status", {"fields": (("plan", "plan_expires_at"), "status")}),
+        (
+            "Billing",
+            {
+                "fields": (
+                    *("credits", "billing_email", "billing_company", "billing_address", "billing_tax_id"),
+                    *("billing_notes", "auto_top_up_enabled", ("auto_top_up_threshold", "auto_top_up_amount")),
+                    *("referred_by", "referral_earnings"),
+                )
+            },
+        ),
+        (
+            "Development plan",
+            {
+                "fields": (
+                    *("dev_plan", ("dev_plan_credits_used", "dev_plan_credits_limit"), "dev_plan_billing_cycle_start"),
+                    *("dev_plan_expires_at", "dev_plan_allow_all_models"),
+                )
+            },
+        ),
+        ("Record", {"fields": ("id", "credits_version", "created_at", "updated_at")}),
+    )
+    help_texts = ORGANIZATION
+
+    def __init__(self, model: Any, admin_site: Any) -> None:
+        super().__init__(model, admin_site)
+        own = organization_buttons
+        buttons = [*found_buttons(), own.change_plan, own.suspend, own.reactivate, own.delete_for_good]
+        for one in buttons:
+            setattr(self, one.__name__, MethodType(one, self))
+        self.actions_detail = tuple(one.__name__ for one in buttons)
+        self._tabs = [
+            organization_page.MEMBERS,
+            organization_page.PROJECTS,
+            *found_tabs(),
+            organization_page.AUDIT,
+        ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Organization]:
+        """Return organizations with the address of their first owner."""
+        owners = Membership.objects.filter(organization=OuterRef("pk"), role=Role.OWNER).order_by("id")
+        rows: QuerySet[Organization] = super().get_queryset(request)
+        return rows.annotate(owner_email=Subquery(owners.values("user__email")[:1]))
+
+    @admin.display(description="Owner", empty_value="-")
+    def owner(self, row: Any) -> str | None:
+        """Return the address of the first owner."""
+        return str(row.owner_email) if row.owner_email else None
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Return False: an organization is created with its owner and a project, by a button on the user's page."""
+        return False
+
+    def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
+        """Apply the API's bounds to amounts."""
+        if db_field.name in _LEAST:
+            kwargs["min_value"] = _LEAST[db_field.name]
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
+
+    def change_row(self, row: Organization, changes: Mapping[str, Any]) -> None:
+        """Set columns."""
+        actions.change_organization(organization=row, changes=changes)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add a page for each tab with rows."""
+        pages = [
+            path(f"<path:object_id>/{tab.name}/", self._page_of(tab), name=f"organizations_organization_{tab.name}")
+            for tab in self._tabs
+            if tab.rows
+        ]
+        return [*pages, *super().get_urls()]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the page with the organization's header."""
+        row = self.get_object(request, unquote(object_id))
+        header = {} if row is None else self._header(request, row, "")
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **header})
+
+    def _page_of(self, tab: Tab) -> Any:
+        def page(request: HttpRequest, object_id: str) -> HttpResponse:
+            row = self.get_object(request, unquote(object_id))
+            if row is None:
+                raise Http404
+            if not (self.has_view_or_change_permission(request, row) and request.user.has_perm(tab.permission)):
+                raise PermissionDenied
+            return self._show(request, row, tab)
+
+        return self.admin_site.admin_view(page)
+
+    def _show(self, request: HttpRequest, row: Organization, tab: Tab) -> HttpResponse:
+        buttons = cast(Any, self)._get_actions_navigation(
+            list(self.actions_detail), self.get_actions_detail(request, str(row.pk)), str(row.pk)
+        )
+        table = {
+            "caption": f"{tab.title} of {row}",
+            "headers": tab.headers,
+            "rows": tab.shown(row),
+            "empty": "There are none.",
+        }
+        context = {
+            **self.admin_site.each_context(request),
+            **self._header(request, row, tab.name),
+            "title": f"{row}: {tab.title}",
+            "opts": self.opts,
+            "original": row,
+            "media": self.media,
+            "table": table,
+            "full_list": tab.full_list(row),
+            "actions_detail": buttons,
+        }
+        return TemplateResponse(request, "admin/organizations/tab.html", context)
+
+    def _header(self, request: HttpRequest, row: Any, active: str) -> dict[str, Any]:
+        """Return the header above each tab of an organization's page."""
+        owners = Membership.objects.filter(organization=row, role=Role.OWNER).select_related("user").order_by("id")
+        first = owners.first()
+        change = reverse("admin:organizations_organization_change", args=[row.pk])
+        tabs = [{"title": "Settings", "link": change, "active": not active}]
+        for tab in self._tabs:
+            if request.user.has_perm(tab.permission):
+                link = tab.full_list(row)
+                if tab.rows:
+                    link = reverse(f"admin:organizations_organization_{tab.name}", args=[row.pk])
+                tabs.append({"title": tab.title, "link": link, "active": tab.name == active})
+        facts = (
+            ("Owner", link_to(first.user) if first else "-"),
+            ("Plan", row.get_plan_display()),
+            ("Balance (USD)", mark_numbers(usd(row.credits))),
+            ("Status", row.get_status_display()),
+            ("Created (UTC)", moment(row.created_at)),
+        )
+        return {"facts": facts, "tabs": tabs, "is_deleted": row.status == Organization.Status.DELETED}
+
+
+@admin.register(Membership)
+class MembershipAdmin(OrganizationLink, ActingAdmin):
+    """Members of organizations and their roles."""
+
+    thing = "member"
+    list_display = ("user", "role", "organization_link", "created_at")
+    list_filter = ("role",)
+    list_select_related = ("user", "organization")
+    search_fields = ("user__email", "organization__name")
+    autocomplete_fields = ("user", "organization")
+    readonly_fields = ("created_at", "updated_at")
+    sortable_by = ()
+    ordering = ("-id",)
+    help_texts = {"role": "Developers use it, admins manage projects and keys too, owners billing and members as well."}
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Make user and organization of an existing membership read-only."""
+        return (*self.readonly_fields, "user", "organization") if obj else self.readonly_fields
+
+    def create_row(self, row: Membership, fields: Mapping[str, Any]) -> Membership:
+        """Add a member."""
+        return actions.add_member(
+            organization=fields["organization"], email=fields["user"].email, role=Role(fields["role"])
+        )
+
+    def change_row(self, row: Membership, changes: Mapping[str, Any]) -> None:
+        """Change a member's role."""
+        actions.change_member(membership=row, role=Role(changes["role"]))
+
+    def delete_row(self, row: Membership) -> None:
+        """End a membership and revoke the API keys that the member created."""
+        actions.remove_member(membership=row)
+
+
+@admin.register(Project)
+class ProjectAdmin(OrganizationLink, ButtonsAdmin, KeptAdmin, ActingAdmin):
+    """Projects, which hold API keys."""
+
+    thing = "project"
+    actions_detail = ("delete_project_for_good",)
+    delete_project_for_good = organization_buttons.delete_project_for_good
+    list_display = ("name", "organization_link", "mode", "status", "caching_enabled", "created_at")
+    list_filter = ("mode", "status", "caching_enabled")
+    list_select_related = ("organization",)
+    search_fields = ("id__exact", "name", "organization__name")
+    autocomplete_fields = ("organization",)
+    sortable_by = ()
+    ordering = ("-id",)
+    readonly_fields = ("id", "created_at", "updated_at")
+    help_texts = {
+        "mode": "Whose provider credentials its requests use: the organization's own, the gateway's (paid with "
+        "credits), or its own first and then the gateway's.",
+        "caching_enabled": "Answers equal requests from the cache, at no cost.",
+        "cache_duration_seconds": "Lifetime of a cached answer, 10 to 31,536,000 seconds.",
+        "hedging_enabled": "Calls a second provider if a stream's first token is slow; both are paid.",
+        "status": "Requests against an archived project are refused. Delete with the button above.",
+    }
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Make the organization of an existing project read-only."""
+        return (*self.readonly_fields, "organization") if obj else (*self.readonly_fields, "status")
+
+    def create_row(self, row: Project, fields: Mapping[str, Any]) -> Project:
+        """Create a project within the plan's limit."""
+        given = dict(fields)
+        return actions.create_project(organization=given.pop("organization"), fields=given)
+
+    def change_row(self, row: Project, changes: Mapping[str, Any]) -> None:
+        """Set columns of a project."""
+        actions.change_project(project=row, changes=changes)
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(LongTableAdmin):
+    """The audit log."""
+
+    list_display = ("created_at", "action", "resource_id", "actor_type", "actor_email", "ip_address", "organization_id")
+    list_filter = ("actor_type", "resource_type")
+    owners = ("organization_id", "actor_id")
+    help_texts = AUDIT_ENTRY
+
+
+@admin.register(IdempotentAnswer)
+class IdempotentAnswerAdmin(LongTableAdmin):
+    """Stored answers of idempotent requests, without their content. They expire after a day."""
+
+    list_display = ("created_at", "route", "status", "user_id")
+    fields = ("id", "user_id", "route", "status", "created_at")
+    owners = ("user_id",)
+    help_texts = {
+        "route": "Method and path of the request.",
+        "status": "The HTTP status of the answer.",
+    }

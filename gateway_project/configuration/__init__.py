@@ -1,0 +1,1 @@
+"""Configuration: settings read from the environment, checked, and documented."""

@@ -1,0 +1,225 @@
+"""Settings checks: an unsafe setting keeps every process of production from starting.
+
+Each says what is wrong and what would be right, and never repeats a secret.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import urlsafe_b64decode
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import log2
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from cryptography.fernet import Fernet
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning
+from django.core.exceptions import ImproperlyConfigured
+
+from gateway_project.configuration.store_passwords import fault_of
+
+# Characters.
+_SHORTEST_SECRET, _SHORTEST_TOKEN = 40, 16
+# Bits (Shannon's) a character must bring at least: drawn at random, hexadecimal digits bring nearly 4.
+_FEWEST_BITS = 2.5
+# Different ones among the 32 of a key: at random there are some 30.
+_FEWEST_BYTES = 16
+_GIVEN_AWAY = (
+    "django-insecure",
+    "changeme",
+    "change-me",
+    "change_me",
+    "your-secret",
+    "example",
+    "password",
+    "replace-me",
+)
+_STRIPE_TEST = ("sk_test_", "rk_test_", "pk_test_")
+_PROVIDERS = Path(__file__).parents[2] / "apps/catalog/providers"
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - compared, not bound to
+_HOW_TO_MAKE = "`python3 -c 'import secrets; print(secrets.token_urlsafe(48))'` makes one."
+
+
+def check_settings(app_configs: Sequence[Any] | None = None, **options: Any) -> list[CheckMessage]:
+    """Return what is wrong, as Django's system checks do."""
+    found = list(_any_mode())
+    if not settings.DEVELOPMENT:
+        found += [*_errors_of_production(), *_warnings_of_production()]
+    return found
+
+
+def refuse_unsafe() -> None:
+    """Raise ImproperlyConfigured naming every error: for processes that start without Django's own checks."""
+    errors = [message for message in check_settings() if message.is_serious()]
+    if errors:
+        raise ImproperlyConfigured("\n".join(["These settings are not safe to serve with:", *map(str, errors)]))
+
+
+def _any_mode() -> Iterator[CheckMessage]:
+    if not all(_is_fernet_key(key) for key in settings.ENCRYPTION_KEYS):
+        yield Error(
+            "ENCRYPTION_KEYS has a key that is not a Fernet key.",
+            hint="Each is 32 bytes in URL-safe base64, newest first, separated by commas; `Fernet.generate_key()` "
+            "makes one.",
+            id="gateway.E001",
+        )
+    for path in sorted(_PROVIDERS.glob("*.toml")):
+        name = f"{path.stem.upper().replace('-', '_')}_BASE_URL"
+        if fault := _fault_of_address(os.environ.get(name, "")):
+            yield Error(f"{name} {fault}.", hint="Leave it out for the catalog's address.", id="gateway.E015")
+
+
+def _fault_of_address(address: str) -> str | None:
+    """Return what is wrong with a provider's address; None where none is set. A password in it is not repeated."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return "is no URL"
+    if not address:
+        return None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return "must be an http:// or https:// URL, such as https://models.example.com/v1"
+    # A command that is not told the port does not know whose address it is.
+    if parts.hostname in _THIS_MACHINE and str(port) == os.environ.get("PORT"):
+        return "leads to this gateway itself, which would ask itself for ever: it is meant for clients"
+    return None
+
+
+def _errors_of_production() -> Iterator[CheckMessage]:
+    if not settings.ALLOWED_HOSTS or "*" in settings.ALLOWED_HOSTS:
+        yield Error("ALLOWED_HOSTS must name the hosts that are served.", hint="`*` is not one.", id="gateway.E002")
+    for name, identifier in (("SECRET_KEY", "gateway.E003"), ("API_KEY_PEPPER", "gateway.E004")):
+        if why := why_weak(getattr(settings, name), _SHORTEST_SECRET):
+            yield Error(f"{name} {why}.", hint=_HOW_TO_MAKE, id=identifier)
+    if not settings.DATABASE_URL:
+        yield Error("DATABASE_URL must name the PostgreSQL database.", id="gateway.E005")
+    if not settings.REDIS_URL:
+        yield Error("REDIS_URL must name the Redis or Valkey server.", id="gateway.E006")
+    yield from _errors_of_secrets()
+    yield from _errors_of_stores()
+    yield from _errors_of_doors()
+    if settings.DEBUG:
+        yield Error("DEBUG is on: pages of errors would show settings and variables.", id="gateway.E010")
+
+
+def _errors_of_secrets() -> Iterator[CheckMessage]:
+    if any(map(_is_weak_fernet_key, settings.ENCRYPTION_KEYS)):
+        yield Error(
+            "ENCRYPTION_KEYS has a key that is not random.",
+            hint="`Fernet.generate_key()` makes one.",
+            id="gateway.E007",
+        )
+    by_value: dict[str, list[str]] = {}
+    for name, value in _secrets():
+        by_value.setdefault(value, []).append(name)
+    for names in by_value.values():
+        if len(names) > 1:
+            yield Error(
+                f"{' and '.join(names)} are the same: who learns one has them all.",
+                hint=_HOW_TO_MAKE,
+                id="gateway.E008",
+            )
+    if settings.METRICS_TOKEN:
+        if why := why_weak(settings.METRICS_TOKEN, _SHORTEST_TOKEN):
+            yield Error(f"METRICS_TOKEN {why}.", hint=_HOW_TO_MAKE, id="gateway.E009")
+    elif not settings.METRICS_PUBLIC:
+        yield Error(
+            "METRICS_TOKEN is not set: /metrics would answer anyone.",
+            hint="Set it, or set METRICS_PUBLIC=true if only trusted clients can reach /metrics.",
+            id="gateway.E009",
+        )
+
+
+def _errors_of_stores() -> Iterator[CheckMessage]:
+    urls = [(name, getattr(settings, name)) for name in ("DATABASE_URL", "REDIS_URL", "CACHE_URL")]
+    urls += [("DATABASE_REPLICA_URL", url) for url in settings.DATABASE_REPLICA_URLS]
+    urls += [(name, os.environ.get(name, "")) for name in ("CELERY_BROKER_URL", "CLICKHOUSE_URL")]
+    for name, fault in {(name, fault_of(url, os.environ)): None for name, url in urls}:
+        if fault:
+            yield Error(
+                f"{name} {fault}.",
+                hint=f"Set one in the store and in the URL. {_HOW_TO_MAKE}",
+                id="gateway.E016",
+            )
+
+
+def _errors_of_doors() -> Iterator[CheckMessage]:
+    if settings.SIGN_UP == "open" and not settings.EMAIL_VERIFICATION:
+        yield Error(
+            "SIGN_UP is open and EMAIL_VERIFICATION is off: anyone can create accounts with other people's addresses.",
+            hint="Leave EMAIL_VERIFICATION out and set EMAIL_URL, or set SIGN_UP=invite.",
+            id="gateway.E017",
+        )
+    for name in ("STRIPE_SECRET_KEY", "STRIPE_PUBLISHABLE_KEY"):
+        if getattr(settings, name).startswith(_STRIPE_TEST):
+            yield Error(
+                f"{name} is a test key of Stripe: credits would be given for cards that pay nothing.",
+                hint="Set the live key, or leave it out: payments are off then.",
+                id="gateway.E018",
+            )
+
+
+def _warnings_of_production() -> Iterator[CheckMessage]:
+    if not settings.PUBLIC_URL.startswith("https://"):
+        yield Warning(
+            "PUBLIC_URL is not https: keys, passwords and cookies cross the network in clear.",
+            hint="Put TLS in front and set PUBLIC_URL=https://…, unless this is a trial or a private network.",
+            id="gateway.W001",
+        )
+    if settings.METRICS_PUBLIC and not settings.METRICS_TOKEN:
+        yield Warning("METRICS_PUBLIC: /metrics answers anyone who can reach it.", id="gateway.W002")
+    if settings.EMAIL_BACKEND.endswith("console.EmailBackend"):
+        yield Warning(
+            "EMAIL_URL is not set: invitations and messages that confirm addresses are not sent.",
+            hint=f"`{settings.MANAGE_COMMAND} invite` prints an invitation, to be passed on by hand.",
+            id="gateway.W004",
+        )
+    if settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES:
+        yield Warning(
+            "GATEWAY_ALLOW_PRIVATE_ADDRESSES lets tenants' URLs reach into the private network.", id="gateway.W003"
+        )
+
+
+def why_weak(secret: str, shortest: int) -> str | None:
+    """Return what is wrong with a secret, without repeating it; None for a random one."""
+    if len(secret) < shortest:
+        return f"must have at least {shortest} characters"
+    if any(word in secret.lower() for word in _GIVEN_AWAY):
+        return "is a value from an example"
+    counts = Counter(secret)
+    bits = -sum(count * log2(count / len(secret)) for count in counts.values())
+    if bits < _FEWEST_BITS * shortest or secret in (secret * 2)[1:-1] or _is_a_row(secret):
+        return "repeats itself: it can be guessed"
+    return None
+
+
+def _is_a_row(secret: str) -> bool:
+    """Tell whether most characters are their predecessors' neighbours (`abcdef`, `98765`) or the same."""
+    steps = Counter(ord(after) - ord(before) for before, after in pairwise(secret))
+    return sum(steps[step] for step in (-1, 0, 1)) > len(secret) / 2
+
+
+def _secrets() -> Iterator[tuple[str, str]]:
+    """Yield every secret of the operator's with its variable."""
+    for name in ("SECRET_KEY", "API_KEY_PEPPER", "METRICS_TOKEN"):
+        if value := getattr(settings, name):
+            yield name, value
+    for number, key in enumerate(settings.ENCRYPTION_KEYS, start=1):
+        yield f"ENCRYPTION_KEYS #{number}", key.strip()
+
+
+def _is_weak_fernet_key(text: str) -> bool:
+    return _is_fernet_key(text) and len(set(urlsafe_b64decode(text.strip()))) < _FEWEST_BYTES
+
+
+def _is_fernet_key(text: str) -> bool:
+    try:
+        Fernet(text.strip())
+    except ValueError:
+        return False
+    return True

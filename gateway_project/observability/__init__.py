@@ -1,0 +1,1 @@
+"""Observability: logs, metrics, health, and the doctor."""

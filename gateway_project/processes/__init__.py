@@ -1,0 +1,1 @@
+"""Processes: the server's supervisor, web workers, reloads and draining."""
