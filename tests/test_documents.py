@@ -151,6 +151,15 @@ def test_the_map_goes_down_as_imports_do(contract: str, prefix: str) -> None:
     assert named == sorted(named, key=level.__getitem__)
 
 
+def test_operations_state_the_queue_shares_of_the_code() -> None:
+    text = sources()[Path("gateway_project/http/admission_control.py")]
+    shares = re.search(r"_BURST_SHARE, _STANDING_SHARE, \w+ = ([\d.]+), ([\d.]+)", text)
+    assert shares is not None
+    burst, standing = (f"{float(share):.0%}".replace("%", " %") for share in shares.groups())
+    operations = " ".join((PROJECT / "docs" / "operations.md").read_text().split())
+    assert f"within {burst} of `QUEUE_TIME_LIMIT` in a burst, within {standing} of it" in operations
+
+
 def test_what_a_dialect_can_use_is_there() -> None:
     text = (PROJECT / "docs" / "adding-a-dialect.md").read_text()
     section = text.split("## Functions for every writer", 1)[1].split("\n## ", 1)[0]
