@@ -15,6 +15,7 @@ RECORDS = sorted(path for path in FOLDER.glob("*.md") if path.name != "README.md
 NUMBERS = {path.name[:4] for path in RECORDS}
 INDEX = (FOLDER / "README.md").read_text()
 SECTIONS = ["Context", "Decision", "Consequences"]
+MAX_LINES = 60
 
 
 def slug(text: str) -> str:
@@ -37,25 +38,24 @@ class TestARecord:
         assert path.name[5:].startswith(f"{slug(title[1])}-"), "the name begins with the title's topic"
 
     def test_states_status_and_date(self, path: Path) -> None:
+        """A decision that is not in force any more has no record; the history of the repository has it."""
         lines = path.read_text().splitlines()
-        assert lines[1] == ""
-        status = re.fullmatch(r"- Status: (?:Accepted|Superseded by (\d{4}))", lines[2])
-        assert status is not None
-        assert status[1] is None or status[1] in NUMBERS - {path.name[:4]}
+        assert lines[1:3] == ["", "- Status: Accepted"]
         assert lines[3].startswith("- Date: ")
         assert date.fromisoformat(lines[3].removeprefix("- Date: ")) >= date(2026, 11, 21)
 
     def test_has_its_sections(self, path: Path) -> None:
         assert re.findall(r"^## (.+)$", path.read_text(), re.MULTILINE) == SECTIONS
 
-    def test_refers_to_records_that_there_are(self, path: Path) -> None:
-        referred = re.findall(r"(?:^- Amended by: |[(;,] ?|\bin )(0\d{3})\b", path.read_text(), re.MULTILINE)
-        assert set(referred) <= NUMBERS
+    def test_is_one_to_two_screens(self, path: Path) -> None:
+        assert len(path.read_text().splitlines()) <= MAX_LINES
+
+    def test_refers_to_existing_records(self, path: Path) -> None:
+        assert set(re.findall(r"(?<![\w.,:-])0\d{3}\b(?!\.\d)", path.read_text())) <= NUMBERS
 
     def test_is_listed_in_the_index(self, path: Path) -> None:
         title = path.read_text().splitlines()[0].removeprefix(f"# {path.name[:4]} ")
-        status = path.read_text().splitlines()[2].removeprefix("- Status: ")
-        assert f"| [{path.name[:4]}]({path.name}) | {title} | {status}" in INDEX
+        assert f"| [{path.name[:4]}]({path.name}) | {title} |" in INDEX
 
 
 def test_the_index_lists_nothing_else() -> None:

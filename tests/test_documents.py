@@ -79,7 +79,7 @@ class TestWhatADocumentNames:
         assert lost == []
 
     def test_paths_are_there(self, path: Path) -> None:
-        """A record of a decision is named by its number alone (`docs/adr/0042`)."""
+        """A record of a decision is named by its number alone (`docs/adr/0040`)."""
         named = {*PATH.findall(path.read_text())}
         there = {name for name in named if (PROJECT / name).exists() or (PROJECT / "tests" / name).exists()}
         assert {name for name in named - there if not re.fullmatch(r"docs/adr/\d{4}", name)} == set()
@@ -151,9 +151,18 @@ def test_the_map_goes_down_as_imports_do(contract: str, prefix: str) -> None:
     assert named == sorted(named, key=level.__getitem__)
 
 
+def test_operations_state_the_queue_shares_of_the_code() -> None:
+    text = sources()[Path("gateway_project/http/admission_control.py")]
+    shares = re.search(r"_BURST_SHARE, _STANDING_SHARE, \w+ = ([\d.]+), ([\d.]+)", text)
+    assert shares is not None
+    burst, standing = (f"{float(share):.0%}".replace("%", " %") for share in shares.groups())
+    operations = " ".join((PROJECT / "docs" / "operations.md").read_text().split())
+    assert f"within {burst} of `QUEUE_TIME_LIMIT` in a burst, within {standing} of it" in operations
+
+
 def test_what_a_dialect_can_use_is_there() -> None:
     text = (PROJECT / "docs" / "adding-a-dialect.md").read_text()
-    section = text.split("## What every writer can use", 1)[1].split("\n## ", 1)[0]
+    section = text.split("## Functions for every writer", 1)[1].split("\n## ", 1)[0]
     names = re.findall(r"`([\w.]+)\.(\w+)(?:\([^`]*)?`", section)
     assert len(names) > 15
     modules = {module: import_module(f"apps.gateway.dialects.{module}") for module, _ in names}

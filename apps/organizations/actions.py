@@ -39,7 +39,7 @@ def sign_up(
     InvalidRequest (409). Raises Forbidden if `SIGN_UP` does not admit the address.
 
     `ref` is the id of the referring organization; unknown ids are ignored. An `invitation` was sent to the address and
-    so confirms it; a user who joins an organization by invitation gets no organization of their own (docs/adr/0231).
+    so confirms it; a user who joins an organization by invitation gets no organization of their own (docs/adr/0098).
     """
     admitted = invitations.admit(email=email, token=invitation)
     stored = passwords.hash_of(password)

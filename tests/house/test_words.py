@@ -31,12 +31,12 @@ CEILINGS = {
     "apps/responses": 0,
     "apps/sandbox": 0,
     "bench": 89,
-    "docs": 507,
-    "docs/adr": 464,
+    "docs": 0,
+    "docs/adr": 0,
     "gateway_project": 0,
     "script": 0,
     "templates": 0,
-    "tests": 1032,
+    "tests": 1006,
 }
 # The rest of the repository's text: `docs` without the folders that have a ceiling of their own.
 APART = {"docs": "docs/adr"}

@@ -119,7 +119,7 @@ def test_only_routes_of_model_apis_have_aliases() -> None:
 
 
 def test_a_canonical_path_is_its_own() -> None:
-    # But for two, which are pages for browsers and the API's models for its clients (docs/adr/0169).
+    # But for two, which are pages for browsers and the API's models for its clients (docs/adr/0119).
     others = [row.path for row in TABLE.rows if TABLE.canonical(f"/{row.path}") is not None]
     assert others == ["models", "models/<path:model_id>"]
 

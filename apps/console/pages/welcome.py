@@ -1,6 +1,6 @@
 """The start page: what the gateway is, and how to send a first request.
 
-At the same path, programs get the health check (docs/adr/0169).
+At the same path, programs get the health check (docs/adr/0119).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Outbox: the Redis stream in which finished requests wait for settlement, and a disk spool while Redis accepts none.
 
 A record is in one of the two, or on its way to the stream and out of this process, before the last byte of its answer
-leaves (docs/adr/0079); one that neither accepts stays in memory and is retried until one does (docs/adr/0087). It may
+leaves (docs/adr/0079); one that neither accepts stays in memory and is retried until one does (docs/adr/0079). It may
 come to be in the stream twice; whoever settles writes each id once. Knows streams. Must never know what a record says.
 """
 
@@ -109,7 +109,7 @@ def _deliver(worker: str, record: bytes, settled: SettledHold | None) -> None:
 
 
 def push_tracked(worker: str, record: bytes, settled: SettledHold | None = None) -> None:
-    """Push a record, and keep it to be pushed again should the store lose it (docs/adr/0106). Raises OSError."""
+    """Push a record, and keep it to be pushed again should the store lose it (docs/adr/0079). Raises OSError."""
     push(worker, record, settled)
     BUFFER.add(worker, record)
 

@@ -1,6 +1,6 @@
 """Span exporter: traces that have ended are encoded many at a time, wait in a bounded queue and are sent in batches.
 
-A trace by itself, between the steps of requests, takes twice as long as one of a hundred (docs/adr/0220). A thread
+A trace by itself, between the steps of requests, takes twice as long as one of a hundred (docs/adr/0188). A thread
 sends, which is a greenlet in a web worker. While the collector is away traces are dropped and counted: telemetry never
 holds up a request, nor takes more than its room. Must never raise into a request.
 """

@@ -15,7 +15,7 @@ from apps.kernel.valkey.redis import cache_client
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from apps.sandbox.vectors import in_base64, vector_of
-from tests.spec.test_4_embeddings import embed, tagged
+from tests.api.test_embeddings import embed, tagged
 from tests.support.sandbox_providers import clock as clock
 from tests.support.upstream import Caller, settle_all
 

@@ -31,7 +31,7 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
     takes: Annotated[
         frozenset[str],
         fact(
-            "what is understood beyond what every model does: `cache_points` and `cache_tools` (cache marks behind a "
+            "features beyond those of every model: `cache_points` and `cache_tools` (cache marks behind a "
             "message's blocks, behind tools), `cache_1h` (their longer `ttl`), `top_k` or `inferenceConfig.topK` (the "
             "field of `additionalModelRequestFields` for it), `strict` (tool arguments are bound to the schema), "
             "`tool_choice` (Anthropic's own, in place of Bedrock's), `citations` (the answer cites documents)"
@@ -45,7 +45,7 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
             default="beside anything",
         ),
     ] = None
-    result_status: Annotated[bool, fact("a tool's failure is told by `status`; else in words")] = True
+    result_status: Annotated[bool, fact("a tool's failure is reported in `status`; else as text")] = True
     betas: Annotated[
         frozenset[str], fact("the previews (`anthropic-beta`) that the model takes, as `anthropic_beta`")
     ] = frozenset()

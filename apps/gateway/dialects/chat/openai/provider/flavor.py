@@ -102,7 +102,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     takes: Annotated[
         frozenset[str],
         fact(
-            "what is understood beyond OpenAI's format: of a request `reasoning`, `effort`, `plugins`, `image_config`, "
+            "features beyond OpenAI's format: of a request `reasoning`, `effort`, `plugins`, `image_config`, "
             "`web_search`, `web_search_options`; of a message `reasoning_details`, `images`; of parts and tools "
             "`cache_control`; of a call `extra_content`; and any field of the provider's own"
         ),

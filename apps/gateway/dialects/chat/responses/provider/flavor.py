@@ -45,14 +45,14 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
     takes: Annotated[
         frozenset[str],
         fact(
-            "what is understood beyond what everybody does: `phase` (of an assistant's message), "
+            "fields beyond the common ones: `phase` (of an assistant's message), "
             "`prompt_cache_breakpoint` (what `cache_control` marks), and any field of the provider's own"
         ),
     ] = frozenset()
     unsupported: Annotated[
         frozenset[str],
         fact(
-            "what is refused, under the names of OpenAI's chat format: dropped, or refused where the client would miss "
+            "unsupported fields, by OpenAI's chat format's names: dropped, or refused where the client would miss "
             "it (`logprobs`); besides these `include` (it signs no thinking), `reasoning_summary`, `max_tool_calls`"
         ),
     ] = frozenset()

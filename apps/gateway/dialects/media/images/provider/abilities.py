@@ -83,7 +83,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     ] = frozenset()
     sizes: Annotated[tuple[Size, ...], fact("sizes that it makes exactly")] = ()
     aspect_ratios: Annotated[
-        tuple[Ratio, ...], fact("ratios that it takes; where stated, it is told a ratio and never a size")
+        tuple[Ratio, ...], fact("ratios that it takes; where stated, it gets a ratio and never a size")
     ] = ()
     qualities: Annotated[tuple[Word, ...], fact("words for the quality")] = ()
     formats: Annotated[tuple[Literal["png", "jpeg", "webp"], ...], fact("values of `output_format`")] = ()

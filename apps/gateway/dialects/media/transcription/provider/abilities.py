@@ -41,8 +41,8 @@ class TranscriptionAbilities(msgspec.Struct, frozen=True, kw_only=True):
     takes: Annotated[
         frozenset[TranscriptionOption],
         fact(
-            "what it tells: `segments` and `words` with their times, `speakers`, `logprobs`; `translation` into "
-            "English; of `openai` also `stream`, and `response_format`: is told the form of its answer; hints that are "
+            "parts of its transcripts: `segments` and `words` with times, `speakers`, `logprobs`; `translation` into "
+            "English; of `openai` also `stream`, and `response_format`: takes the format of its answer; hints that are "
             "dropped otherwise: `prompt`, `temperature`, `chunking_strategy`"
         ),
     ] = frozenset()
