@@ -1,7 +1,4 @@
-"""Answer transcript: what the client gets, behind guardrails: how it ended, and all of it where it is needed whole.
-
-Knows events. Must never know what an answer costs.
-"""
+"""Answer transcript: what the client gets, behind guardrails: how it ended, and all of it where it is needed whole."""
 
 from __future__ import annotations
 

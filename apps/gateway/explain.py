@@ -1,6 +1,6 @@
 """Routing explanation: which providers would be tried for a chat, in which order, and which not; none is called.
 
-Reserves nothing, records nothing, costs nothing. Knows the order of decisions as the pipeline makes them.
+It reserves nothing, records nothing and costs nothing. Decisions come in the pipeline's order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from apps.kernel.offload import offload
 from apps.keys.iam import first_refusal
 
 # Offers that are left out are named up to so many: `auto` leaves out nearly all there are.
-_MOST_NAMED = 50
+_MAX_NAMED = 50
 
 
 def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], Chat]) -> dict[str, Any]:
@@ -106,9 +106,7 @@ def _excluded(
         return []
     offers = [one.edition(first.model_name) for one in model.offers if f"{one.provider.id}/{one.model_id}" not in left]
     edition = first.model_name if first.offer.is_edition else ""
-    return [
-        {"provider": one.provider.id, "reason": _reason(policy, chat, one, edition)} for one in offers[:_MOST_NAMED]
-    ]
+    return [{"provider": one.provider.id, "reason": _reason(policy, chat, one, edition)} for one in offers[:_MAX_NAMED]]
 
 
 def _reason(policy: Policy, chat: Chat, offer: Offer, edition: str) -> str:

@@ -1,7 +1,7 @@
 """Model passes: what an answer takes of models beside its own pass, and what that costs.
 
-Anthropic's compaction reads the conversation once more and writes a summary; its advisor tool asks another model, which
-reads all of it again; a request may name models to fall back to. None of that is in an answer's own counts.
+Anthropic's compaction reads the conversation a second time and writes a summary; its advisor tool asks another model,
+which reads all of it again; a request may name models to fall back to. None of that is in an answer's own counts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Pipeline of a request to a model: authenticate it, read it, rank providers, reserve its worst case, screen it.
 
-Knows the order. Every decision lives in a module of its own; wire formats are the endpoint's; the answer is `run.py`'s.
+It holds the order of the steps: each decision has a module of its own, the endpoint has the wire format, and `run.py`
+the answer.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _MAX_READINGS = 5
 
 
 class _Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted request, and what was decided for it under the policy and the catalog of that moment."""
+    """An admitted request, and the decisions for it under the policy and the catalog of that moment."""
 
     policy: Policy
     # The provider that the client named.
@@ -69,7 +70,7 @@ class _Admission(msgspec.Struct, frozen=True, kw_only=True):
     worst: WorstCase
     entry: Entry
     granted: AdmissionGrant
-    # What of the client's preferences is not met, whoever answers.
+    # The client's preferences that are not met, whichever provider answers.
     losses: list[DroppedField]
 
 
@@ -169,8 +170,8 @@ def _bring_files(
 
 
 def _check(call: ClientRequest, token: str, policy: Policy, chat: Chat) -> Policy:
-    """Return the current policy. Raises ApiError for what would be refused whatever is in the files."""
-    # What needs no file to be known; without messages every provider is left that may be asked with them.
+    """Return the current policy. Raises ApiError for a request that is refused whatever its files contain."""
+    # This check needs no file; without messages every provider remains that may be asked with them.
     known = replace(chat, messages=[])
     for _ in range(_MAX_READINGS):
         catalog = catalog_cache.current()
@@ -287,7 +288,7 @@ def _admit(
 
 
 def _find_entry(policy: Policy, attempts: Failover, chat: Chat) -> CacheEntry | None:
-    """Return what is kept for a request, input by input where it asks for embeddings; None where nothing ever is."""
+    """Return a request's cache entry, input by input for embeddings; None for a request that is never cached."""
     share = CacheShare.of(policy.organization_id, policy.plan)
     first, named = attempts.latest_candidate, attempts.requested_provider
     if first.offer.is_edition:
@@ -311,8 +312,8 @@ def _find_nothing() -> None:
 
 
 def _prepare(recorder: Recorder, body: bytes, find_entry: Callable[[], CacheEntry | None]) -> CacheEntry | None:
-    """Scan a request with guardrails, which may mask it; keep what is left for the log; return its answer's cache
-    entry. Raises ApiError; then the request is recorded and its reservation settled."""
+    """Scan a request with guardrails, which may mask it; keep the result for the log; return its answer's cache entry.
+    Raises ApiError; then the request is recorded and its reservation settled."""
     try:
         if recorder.guard is not None:
             recorder.guard.screen(recorder.chat, body)

@@ -1,6 +1,6 @@
 """Recorder: ends a request exactly once: prices it, settles its reservation, puts its record into the outbox.
 
-Also reports to the circuit breakers how the providers did. Must never choose who answers, nor know a wire format.
+Also reports to the circuit breakers how the providers did.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Recorder(msgspec.Struct, eq=False):
     kept_inputs: int = 0
 
     def complete(self, *, cached: bool | None, kept_inputs: int = 0) -> Summary:
-        """Price and record an answer that came to its end; return what the client is told of it.
+        """Price and record an answer that came to its end; return the summary for the client.
 
         `cached`: whether the cache had all of it, None without a cache; of embeddings, `kept_inputs` tells of how many
         inputs. Raises RuntimeError if it has been recorded.
@@ -69,7 +69,8 @@ class Recorder(msgspec.Struct, eq=False):
             raise RuntimeError("The request has been recorded")
         self.kept_inputs = kept_inputs
         usage = self.meter.used
-        # An empty answer is free, whatever the provider counts; a recording in which nobody speaks was listened to.
+        # An empty answer is free, whatever the provider counts; a recording without speech was transcribed all the
+        # same.
         written = self.meter.written or usage.completion_tokens or usage.images
         empty = not written and not usage.audio_milliseconds
         record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
@@ -90,8 +91,8 @@ class Recorder(msgspec.Struct, eq=False):
     def fail(self, error: ApiError, *, came_whole: bool = False) -> None:
         """Record a request that did not come to its end.
 
-        A client that left pays what was produced for it, and so does one that was passed a picture before its stream
-        failed. Where the provider's answer came whole and lacks what was asked for, what it counted is paid.
+        A client that left pays for its partial answer, and so does one that received an image before its stream failed.
+        Where the provider's answer came whole and lacks the requested result, its counts are paid.
         """
         if self.recorded or self.attempts.client_disconnect.is_abandoned:
             return
@@ -104,7 +105,7 @@ class Recorder(msgspec.Struct, eq=False):
         self._settle_and_enqueue()
 
     def fail_unexpectedly(self) -> InternalError:
-        """Log the exception that is being handled, record the failure, and return what the client is told of it."""
+        """Log the exception that is being handled, record the failure, and return the client's error."""
         log.exception("pipeline.failed", request_id=self.entry.request_id)
         error = InternalError("The gateway failed to answer this request")
         self.fail(error)
@@ -182,7 +183,8 @@ class Recorder(msgspec.Struct, eq=False):
             tracer.end_trace(self.attempts.trace, entry, self.chat, settling_at, self.meter.used.service_tier)
 
     def _encode(self) -> bytes:
-        """Return the record as JSON, with what was asked and answered where that is retained: off the loop if large."""
+        """Return the record as JSON, with the request's and answer's content where it is retained: off the loop if
+        large."""
         if self.policy.retention != "retain":
             return record.encode(self.entry)
         size = self.attempts.size + self.meter.answer_bytes

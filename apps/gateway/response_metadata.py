@@ -1,7 +1,4 @@
-"""Response metadata: what a client is told beside the answer: how its request was routed, and what it cost.
-
-Knows names. Must never decide anything.
-"""
+"""Response metadata beside the answer: the routing of the request, and its cost."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.upstream.failover import Failover
 from apps.logs.entry import Entry
 
-# Parts of a cost that are told only where there is something to tell.
+# Parts of a cost that are shown only where they are not zero.
 _RARE_PARTS = ("cache_write", "image_input", "image_output", "web_search")
 
 

@@ -1,8 +1,8 @@
-"""Offline admission: let requests in during an outage of the store (fail open), within an allowance of what is known.
+"""Offline admission: lets requests in during an outage of the store (fail open), within an allowance.
 
-An organization may be served beyond what anybody can check by `OFFLINE_ALLOWANCE_USD` in each process and no more, and
-never beyond what it was last known to have; what was let through counts until the store has long answered again
-(docs/adr/0084). Knows this process's own requests. Must never take silence for a yes.
+Each process serves an organization unchecked for at most `OFFLINE_ALLOWANCE_USD`, and never beyond its last known
+balance; requests let through count until the store has long answered again (docs/adr/0084). Silence of the store never
+counts as consent.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ log = structlog.get_logger(__name__)
 _ALLOWANCE = CachedSetting("OFFLINE_ALLOWANCE_USD")
 # Seconds after an outage in which its records are settled and the copies moved; until then it counts on.
 SETTLED_AFTER = 30.0
-# Seconds after which the store no longer does what it was asked when nobody waited any more.
+# Seconds after which the store no longer runs a command whose caller has stopped waiting.
 _LATEST_EXECUTION = 3.0
-_MOST_ACCOUNTS, _MOST_UNHEARD = 20_000, 20_000
-# The balances that a request may count against, and what comes of one that does not cover it.
+_MAX_ACCOUNTS, _MAX_UNANSWERED = 20_000, 20_000
+# The balances that a request may count against, and the refusal where one does not cover it.
 _REFUSALS: tuple[tuple[Scope, ReservationOutcome], ...] = (
     ("key", ReservationOutcome.OVER_LIMIT),
     ("organization", ReservationOutcome.NO_CREDITS),
@@ -58,7 +58,7 @@ _accounts: dict[UUID, OfflineAccount] = defaultdict(OfflineAccount)
 # By bucket, when it will be full again; by the monotonic clock.
 _full_at: dict[str, float] = {}
 # Refused here, and perhaps reserved there: when, in which shard, who asked, and what for.
-_unanswered: deque[tuple[float, int, str, UUID]] = deque(maxlen=_MOST_UNHEARD)
+_unanswered: deque[tuple[float, int, str, UUID]] = deque(maxlen=_MAX_UNANSWERED)
 
 
 def decide(
@@ -66,7 +66,7 @@ def decide(
 ) -> tuple[ReservationResult, OfflineHold | None]:
     """Answer for the store, which did not; with what the request holds here when it is let in.
 
-    Raises Overloaded when that cannot be told, or what may be served unchecked is used up.
+    Raises Overloaded when that is unknown, or the allowance for unchecked requests is used up.
     """
     reason = outage_reason(error)
     OUTAGE.record_failure(reason)
@@ -80,7 +80,7 @@ def decide(
 
 
 def on_heartbeat() -> None:
-    """Note that a heartbeat came through: give back what was reserved for whom was refused, and forget what is settled.
+    """Note a heartbeat that succeeded: release reservations of refused requests, and forget settled ones.
 
     Raises RedisError.
     """
@@ -133,8 +133,8 @@ def _decide(request: ReservationRequest, policy: Policy) -> tuple[ReservationRes
     )
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
     _refresh_balances(OfflineHold(_accounts.get(request.organization_id) or OfflineAccount(), *counted), least)
-    # From here on nothing waits: what is looked at is what is then taken.
-    if len(_accounts) >= _MOST_ACCOUNTS and request.organization_id not in _accounts:
+    # From here on nothing waits, so the values that are checked are those that are then taken.
+    if len(_accounts) >= _MAX_ACCOUNTS and request.organization_id not in _accounts:
         _refuse_unknown()
     account = _accounts[request.organization_id]
     if (too_many := _too_many(request, account)) is not None:
@@ -196,7 +196,7 @@ def _grow(hold: OfflineHold, want: int, part: int, least: int) -> int:
 
 
 def _headroom(hold: OfflineHold) -> int:
-    """Return what may still be let through unchecked: of the allowance, and of what is known to be left."""
+    """Return what may still be let through unchecked, by the allowance and by the last known balances."""
     free = int(_ALLOWANCE.value * NANO) - hold.account.spent
     for scope, _ in _REFUSALS:
         identifier, limit, spent = hold.balance_of(scope)
@@ -216,7 +216,7 @@ def _too_many(request: ReservationRequest, account: OfflineAccount) -> Reservati
 
 
 def _refresh_balances(hold: OfflineHold, least: int) -> None:
-    """Ask the database where what is known here covers too little."""
+    """Query the database where the known balances cover too little."""
     for scope, _ in _REFUSALS:
         identifier, limit, spent = hold.balance_of(scope)
         if identifier is None:
@@ -227,7 +227,7 @@ def _refresh_balances(hold: OfflineHold, least: int) -> None:
 
 
 def _spendable(identifier: UUID, limit: int | None) -> int | None:
-    """Return what can be spent, as far as it is known here: credits, or a limit less what was used of it."""
+    """Return what can be spent, as far as this process knows: credits, or a limit less its usage."""
     known = last_balances.find(identifier)
     return known if known is None or limit is None else limit - known
 

@@ -1,7 +1,6 @@
 """Store outage: when the store stopped answering this process, why, and when the outage is over.
 
-Logged once at its beginning (an error: somebody should look) and once at its end. Knows moments. Must never decide what
-is done meanwhile.
+Logged once at its beginning (an error, which an operator should look at) and once at its end.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _CLASSES = ((OutOfMemoryError, "oom"), (ReadOnlyError, "readonly"), (BusyLoading
 def outage_reason(error: RedisError) -> str:
     """Return why there was no answer, in a word: `timeout`, `unreachable`, `refused` or the store's own in lower case.
 
-    All of them are the same to a request: nobody has said that it is covered.
+    All of them are the same to a request: it has no confirmation that it is covered.
     """
     for kind, word in _CLASSES:
         if isinstance(error, kind):

@@ -1,8 +1,8 @@
 """Worst-case cost: what to hold for a request before it is sent, and how many tokens the held amount covers.
 
 An answer is held whole, by the limit that the client or the model sets. Where less is granted, the tokens that it
-covers are the limit that the provider is given, for streams too: a provider may count what a stream never shows. Knows
-prices and limits. Must never ask a store.
+covers are the limit that the provider is given, for streams too: a provider may count what a stream never shows. It
+makes no query.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from apps.kernel.money import NANO, ZERO, nanos_up
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
-# Tokens that an answer is held for where nobody states how much the model writes: more than any does.
+# Tokens that an answer is held for where the model's output limit is unknown: more than any model writes.
 UNSTATED_LIMIT = 131_072
-# Of an answer of more tokens than these, these many are a useful part; where the model thinks unseen, more are.
+# The useful part of an answer of more tokens than these; larger where the model's thinking is not shown.
 USEFUL, USEFUL_WITH_THINKING = 4_096, 16_384
 # Formats whose providers write prompts to a cache unasked.
 _CACHES_UNASKED = frozenset({"openai", "responses"})
@@ -47,7 +47,7 @@ LEAST, LEAST_THINKING = 256, 1_024
 
 
 class Tariff(msgspec.Struct, frozen=True):
-    """What a candidate charges for a request: in USD before it writes, and for each token that it writes.
+    """A candidate's price for a request: in USD before it writes, and for each token that it writes.
 
     `max_tokens`, `useful_tokens` and `min_tokens` are those of all of its answers together; `is_visible` tells that all
     it writes is seen at once.
@@ -72,9 +72,9 @@ class Tariff(msgspec.Struct, frozen=True):
 class WorstCase(msgspec.Struct, frozen=True):
     """The worst case of a request: its prompt's tokens, and what the dearest candidate would charge.
 
-    Held is `cost`, which covers all that may be written; where that is much of what is left, about `part`, and never
-    less than `least`. `from_credits` is whether any candidate is paid from credits, and `hedge_cost` what of it is for
-    a second call.
+    The hold is `cost`, which covers all that may be written; where that is a large share of the balance, about `part`,
+    and never less than `least`. `from_credits` is whether any candidate is paid from credits, and `hedge_cost` what of
+    it is for a second call.
     """
 
     prompt_tokens: int
@@ -85,12 +85,12 @@ class WorstCase(msgspec.Struct, frozen=True):
     hedge_cost: Decimal = ZERO
 
 
-# What is free of charge.
+# The worst case of a free request.
 NO_COST: Final = WorstCase(prompt_tokens=0, cost=ZERO, from_credits=False, part=ZERO, least=ZERO)
 
 
 class SpendingAllowance(msgspec.Struct, frozen=True):
-    """What is held for a request, and what it may write for that."""
+    """The hold of a request, and how much it may write for that."""
 
     chat: Chat
     prompt_tokens: int
@@ -172,7 +172,7 @@ def estimate_least(chat: Chat, candidates: Candidates, prompt: int, retention: s
 def allowance_of(
     chat: Chat, worst: WorstCase, hold: Hold | OfflineHold | None, retention: str
 ) -> SpendingAllowance | None:
-    """Return what a request may write for what was granted; None where nothing has to be limited or watched."""
+    """Return how much a request may write for its grant; None where nothing has to be limited or watched."""
     if hold is None or not hold.balances:
         return None
     if hold.amount_nanos >= nanos_up(worst.cost) and not chat.stream:
@@ -200,7 +200,7 @@ def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> 
     answers = chat.answers
     most = _limit_of(chat, candidate) * answers
     if chat.max_tokens is not None and not chat.stream:
-        # What the client states itself is not lowered: it is refused, where it is not covered.
+        # The client's own limit is not lowered: the request is refused where it is not covered.
         return Tariff(base, per_token, most, most, most)
     thinks = candidate.offer.reasoning and _thinks_unseen(chat, candidate)
     seen = chat.stream and not thinks and not _holds_back(chat, candidate)

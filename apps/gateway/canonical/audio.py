@@ -1,7 +1,4 @@
-"""Canonical audio options: the parts of a chat that only a request for speech or for a transcript has.
-
-Knows what can be asked of a voice and of a recording. Must never know a wire format, a provider or a price.
-"""
+"""Canonical audio options: the parts of a chat that only a request for speech or for a transcript has."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transcription(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What is to be written down, and how; None is "not said" or "as the model likes".
+    """A request to transcribe audio; None is "not stated" or "as the model likes".
 
     Words that guide the model are the chat's one message, which has none where there are none.
     """

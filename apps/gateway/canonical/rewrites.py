@@ -1,7 +1,4 @@
-"""Rewrites of a request: what was changed in it for a provider, so that the answer can be changed back.
-
-Knows values. Must never know a wire format, a provider or a price.
-"""
+"""Rewrites of a request for a provider, recorded so that the answer can be changed back."""
 
 from __future__ import annotations
 

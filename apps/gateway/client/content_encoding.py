@@ -1,7 +1,7 @@
 """Content decoding (`Content-Encoding`): request bodies in gzip, deflate or zstd are unpacked, within bounds.
 
-What comes out is bounded by size and by how many times its packed form it is, and looked at piece by piece: a
-decompression bomb is refused once it has shown that it is one, and never held whole. Must never know what a body means.
+The output is bounded by its size and by its ratio to the compressed size, and checked piece by piece: a decompression
+bomb is refused as soon as it exceeds a bound, and never held whole.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def unpack(packed: bytes, content_encoding: str, limit: int) -> bytes:
     """Return a body without its content coding, of at most `limit` bytes; a large one is unpacked on a thread.
 
     Raises UnsupportedMediaType (415) for another coding or more than one, BodyTooLarge (413) for more than `limit`
-    bytes, InvalidRequest (400) for what is not of its coding and for one that is too many times its packed size.
+    bytes, InvalidRequest (400) for a corrupt body and for one that exceeds the allowed compression ratio.
     """
     coding = content_encoding.strip().lower()
     if coding in {"", "identity"}:
@@ -60,7 +60,7 @@ def unpack(packed: bytes, content_encoding: str, limit: int) -> bytes:
 
 
 class _UnpackedBody:
-    """What has come out of a body so far."""
+    """The decoded bytes of a body so far."""
 
     def __init__(self, pieces: Iterator[bytes], coding: str, packed: int, limit: int) -> None:
         self.parts: list[bytes] = []
@@ -102,7 +102,7 @@ def _inflated(packed: bytes, window: int) -> Iterator[bytes]:
             if inflate.unused_data or start + _PIECE < len(packed):
                 raise _MalformedBodyError
             return
-    # What the last call had no more room for.
+    # The rest that the last call had no room for.
     yield inflate.flush()
     if not inflate.eof or inflate.unused_data:
         raise _MalformedBodyError

@@ -26,11 +26,11 @@ from apps.gateway.endpoints.raw_predict import PUBLISHER, raw_predict
 from apps.kernel.errors import NotFound
 from apps.kernel.offload import offload
 
-# What Google calls its own publisher of models; any other is a provider here.
+# Google's own publisher of models; any other is a provider here.
 _GOOGLE = "google"
 _PREFIXES = ("models/", "tunedModels/")
 # Bytes of a path's method that an error repeats.
-_MOST_TOLD = 64
+_MAX_QUOTED = 64
 _ARRAY_TYPE = "application/json; charset=UTF-8"
 
 
@@ -39,7 +39,7 @@ _ARRAY = replace(CLIENT, write_events=write_array)
 
 
 def model_method(request: ClientRequest) -> ClientResponse:
-    """Answer what is asked of a model: `generateContent`, `embedContent`, `countTokens` …"""
+    """Answer a method of a model: `generateContent`, `embedContent`, `countTokens` …"""
     name, method = request.parameters["name"], request.route.path.rpartition(">:")[2]
     if method not in MODEL_METHODS:
         name, colon, method = name.rpartition(":")
@@ -64,7 +64,7 @@ def _refuse(method: str, token: str) -> ClientResponse:
     served = ", ".join(_METHODS)
     if not method:
         raise NotFound(f"There is nothing at this path; a model's methods are: {served}")
-    raise NotFound(f"`{method[:_MOST_TOLD]}` is no method of a model here; these are: {served}")
+    raise NotFound(f"`{method[:_MAX_QUOTED]}` is no method of a model here; these are: {served}")
 
 
 def _generate(request: ClientRequest, model: str) -> ClientResponse:

@@ -1,7 +1,6 @@
-"""Picture links: answers of the images endpoints that name addresses in the place of pictures.
+"""Image links: answers of the images endpoints with URLs instead of images.
 
-The seam between the endpoints and whoever keeps pictures for a while: nobody does until `install` is called. Knows what
-is asked of whoever does. Must never store anything.
+The interface between the endpoints and the app that stores images for a while, which calls `install`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ FIELD = "image_links"
 
 
 class PictureKeeper(Protocol):
-    """Whoever keeps pictures for a while."""
+    """Stores images for a while."""
 
     def check(self, policy: Policy) -> None:
         """Raise ApiError, which names the field, where no picture of a caller may be kept."""
@@ -33,7 +32,7 @@ class PictureKeeper(Protocol):
 
 
 class _Nobody:
-    """Nobody keeps pictures."""
+    """The default until `install` is called: no image is stored."""
 
     def check(self, policy: Policy) -> None:
         raise InvalidRequest(
@@ -53,7 +52,7 @@ def install(keeper: PictureKeeper) -> None:
 
 
 def wants_links(chat: Chat) -> bool:
-    """Return whether a request wants addresses in the place of pictures."""
+    """Return whether a request wants URLs instead of images."""
     return chat.drawing is not None and chat.drawing.as_links
 
 
@@ -63,8 +62,8 @@ def check_links(policy: Policy) -> None:
 
 
 def link_pictures(run: ChatRun, reply: Reply) -> None:
-    """Put addresses in the place of a reply's pictures. Where they cannot be kept the client gets the pictures, which
-    are paid, and a notice."""
+    """Replace a reply's images by URLs. Where they cannot be stored, the client gets the images, which are paid, and a
+    dropped field."""
     pictures = [url for choice in reply.choices for url in choice.images]
     try:
         links = {url: _installed[0].keep(run.recorder.policy, url) for url in dict.fromkeys(pictures)}

@@ -15,7 +15,7 @@ from apps.gateway.endpoints.messages import count_tokens, messages, read_betas
 
 # The publisher whose models are asked in this form.
 PUBLISHER: Final = "anthropic"
-# The name in the place of a model's when tokens are counted; the body names the model then.
+# The name in the path instead of a model's when tokens are counted; the body names the model then.
 _COUNTER: Final = "count-tokens"
 _VERSION, _BETAS, _MODEL = "anthropic_version", "anthropic_beta", "model"
 # Between the name of a model and the date of its version, which other clients write with a dash.

@@ -2,8 +2,8 @@
 
 All organizations that use the service's credentials share its accounts at providers. A request that names a container,
 a vector store, a file, a cache or a conversation there could reach another organization's, so such a request is for
-offers with a credential of the organization's own alone. What a provider makes for one answer (`container: auto`) names
-nothing. Pure; a plain chat is looked at part by part and costs no more.
+offers with a credential of the organization's own alone. An object that a provider creates for one answer (`container:
+auto`) is no reference. Pure; a plain chat is looked at part by part and costs no more.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _find_in_block(data: Any) -> str | None:
     """Look at a part that only its own format has."""
     kind = data.get("type") if isinstance(data, Mapping) else None
     if isinstance(kind, str) and kind.endswith("_tool_result"):
-        # What a tool once answered: the files it tells of are not opened by it.
+        # A tool's earlier answer: the files that it names are not opened by it.
         return None
     if kind == "image_generation_call" and not data.get("result"):
         # Its picture is looked up by its id.

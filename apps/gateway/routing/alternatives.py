@@ -1,6 +1,6 @@
 """Alternatives: models and providers that could do what the one that was asked for cannot, named in its refusal.
 
-Decides over values. Must never choose for a client, nor name what it may not use.
+Pure.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from apps.gateway.tasks import Requirement, task_of
 from apps.kernel.errors import InvalidRequest
 
 # Named in one refusal.
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 _UNSTABLE = {"unstable", "experimental"}
 
 
 def unsupported(
     chat: Chat, need: Requirement, policy: Policy, catalog: Catalog, today: date, is_allowed: Callable[[Offer], bool]
 ) -> InvalidRequest:
-    """Return the refusal of a requirement that nobody meets who may be asked, with the cheapest that do, if there are
-    any. `is_allowed` tells what the access rules leave."""
+    """Return the refusal of a requirement that no allowed offer meets, with the cheapest models that meet it, if any.
+    `is_allowed` applies the access rules."""
     message = f"{chat.model} does not support {need.name}"
     found = _alternatives(chat, policy, catalog, today, is_allowed)
     if found:
@@ -55,7 +55,7 @@ def _alternatives(
     named: dict[str, str] = {}
     for offer in usable:
         named.setdefault(offer.model_id, f"{offer.provider.id}/{offer.model_id}")
-    return list(named.values())[:_MOST_NAMED]
+    return list(named.values())[:_MAX_NAMED]
 
 
 def _offers(chat: Chat, catalog: Catalog) -> Iterator[Offer]:

@@ -1,6 +1,6 @@
 """Candidates: the offers that could answer this request for this caller; an error names what none can do.
 
-Decides over values. Must never open a socket, ask a store, or prefer one candidate to another.
+Pure; `ranking` orders the candidates.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Context windows: which candidates have room for a prompt and its answer.
 
-Decides over values. Must never open a socket, ask a store, or prefer one candidate to another.
+Pure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def filter_by_context_window(
     contexts = [one.offer.context_length for one in fitting]
     largest = None if None in contexts else max(one for one in contexts if one is not None)
     if largest is not None and prompt_tokens > 2 * largest:
-        # By these words agents know that they have to sum up what was said, and by how much (Claude Code, LiteLLM).
+        # Agents read these words, and compact their conversation by as much (Claude Code, LiteLLM).
         raise InvalidRequest(
             f"This model's maximum context length is {largest} tokens. "
             f"The prompt is too long: about {prompt_tokens} tokens > {largest} that {chat.model} takes",

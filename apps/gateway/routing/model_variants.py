@@ -1,7 +1,7 @@
 """Model variants: the endings of model names that say how to choose or ask, as OpenRouter's clients write them.
 
 `:free` only without a price, `:nitro` the fastest first, `:floor` the cheapest first, `:online` with a web search,
-`:thinking` with reasoning. Must never split a name that is a model's own.
+`:thinking` with reasoning. A model's own name is never split.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Routing preferences applied: which models are asked in which order, and which of their providers, sorted by what.
 
-A client that states none is routed as ever. Decides over values. Must never open a socket or ask a store.
+A client that states none gets the default routing. Pure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO, plain
 
 _NONE = RoutingPreferences()
-_LONGEST = CachedSetting("UPSTREAM_TOTAL_TIMEOUT")
+_TOTAL_TIMEOUT = CachedSetting("UPSTREAM_TOTAL_TIMEOUT")
 
 
 class ModelGroup(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class ModelGroup(msgspec.Struct, frozen=True):
 
 
 class PreferredCandidates(Candidates, frozen=True):
-    """The candidates of all models that are named, the first's first; `losses` tell what was passed over."""
+    """The candidates of all named models, the first's first; `dropped_fields` names the skipped models."""
 
     groups: tuple[ModelGroup, ...] = ()
     losses: tuple[DroppedField, ...] = ()
@@ -100,7 +100,8 @@ def choose_order(
     strict: bool,
     no_fallback: bool,
 ) -> tuple[Ranking, list[DroppedField]]:
-    """Return the order in which candidates are tried, and what of the client's preferences is not met, whoever answers.
+    """Return the order in which candidates are tried, and the client's preferences that are not met, whichever provider
+    answers.
 
     `strict` and `no_fallback` are the client's `X-Strict` and `X-No-Fallback`. Raises InvalidRequest where a strict
     client's preferences are not met.
@@ -205,7 +206,7 @@ def _is_named(candidate: Candidate, names: Sequence[str]) -> bool:
 
 
 def _position(provider: CatalogProvider, names: Sequence[str]) -> int:
-    """Return where a provider stands in a list of names, the list's length where it does not."""
+    """Return a provider's index in a list of names, the list's length where it is not in it."""
     own = _names_of(provider)
     return next((at for at, name in enumerate(names) if _slug(name) in own), len(names))
 
@@ -231,8 +232,8 @@ def _unknown_providers(catalog: Catalog, wishes: RoutingPreferences) -> Iterable
 
 
 def _bounded(wishes: RoutingPreferences) -> Iterable[DroppedField]:
-    if wishes.timeout is not None and wishes.timeout > _LONGEST.value:
-        yield DroppedField("timeout", f"a provider is given {plain(Decimal(str(_LONGEST.value)))} s at most")
+    if wishes.timeout is not None and wishes.timeout > _TOTAL_TIMEOUT.value:
+        yield DroppedField("timeout", f"a provider is given {plain(Decimal(str(_TOTAL_TIMEOUT.value)))} s at most")
 
 
 def _rank_group(
@@ -269,7 +270,7 @@ def _preference(
     """Return what orders candidates: those cut off last, then by the client's order, then by the figure it sorts by."""
     value = 0.0 if sort is None else figures[sort]
     if value is None:
-        # Nobody knows yet.
+        # No figures yet.
         value = float("-inf") if sort == "throughput" else float("inf")
     return "circuit" in figures, _position(one.offer.provider, wishes.order), -value if sort == "throughput" else value
 

@@ -1,7 +1,6 @@
 """Unavailable models: the refusals of a model that no provider can be asked for, each with what would help.
 
-Knows words, and who may be told which: names of environment variables are the operator's business. Must never decide
-who is asked.
+Names of environment variables are shown to the operator alone.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def not_at_provider(
     model_id = offers[0].model_id
     why = f"no longer serves it since {ended}" if ended is not None else f"is switched off for {model_id}"
     others = sorted({offer.provider.id for offer in offers if offer.is_live(today)})
-    # Nobody else: then it is gone, and said so before.
+    # No other provider has it: then it is gone, as announced.
     return _not_found(
         f"{name}: the provider {provider_id} {why}; these providers serve {model_id}: {', '.join(others)}"
     )

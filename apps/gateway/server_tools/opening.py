@@ -22,7 +22,7 @@ class ServerToolRequest:
     def __init__(self, request: ClientRequest, token: str, route: str) -> None:
         """Take the client's request. Raises InvalidRequest for one that has come through here before."""
         self._request, self._token, self._route = request, token, route
-        # A session of its own at each server: what a tool keeps is there for the next call, and for nobody else.
+        # A session of its own at each server: a tool's state is there for the next call of this answer only.
         self._caller: ToolCaller = caller_of(request, token, session_scope=f"answer:{new_id().hex}")
 
     def find_toolset(self, policy: Policy, wanted: Sequence[WantedServer], taken: frozenset[str]) -> Toolset:

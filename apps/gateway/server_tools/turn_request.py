@@ -1,6 +1,6 @@
 """Turn request: the request of a further turn, which the gateway makes for the client of the first.
 
-It has the client's headers, connection and request id, and a record of its own. Must never know what is in it.
+It has the client's headers, connection and request id, and a record of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from apps.gateway.client.http_request import ClientRequest
 
 
 class TurnRequest(ClientRequest):
-    """A client's request with another body: what it was answered with so far stands in it."""
+    """A client's request with another body, which contains the answer so far."""
 
     def __init__(self, first: ClientRequest, body: bytes) -> None:
         """Take the client's own request, and the body, which is JSON."""

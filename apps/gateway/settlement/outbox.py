@@ -1,8 +1,8 @@
 """Outbox: the Redis stream in which finished requests wait for settlement, and a disk spool while Redis accepts none.
 
 A record is in one of the two, or on its way to the stream and out of this process, before the last byte of its answer
-leaves (docs/adr/0079); one that neither accepts stays in memory and is retried until one does (docs/adr/0087). It may
-come to be in the stream twice; whoever settles writes each id once. Knows streams. Must never know what a record says.
+leaves (docs/adr/0079); one that neither accepts stays in memory and is retried until one does (docs/adr/0087). A record
+may be in the stream twice; settlement writes each id once.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _PUSH = LuaScript(
 _READ = LuaScript(
     "return redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', ARGV[3], 'STREAMS', KEYS[1], ARGV[4])"
 )
-# Who pushes what the store may not have got.
+# Greenlets that push records which the store may not have received.
 _RETRIES = Group()
 _WAIT_FOR_STORE = CachedSetting("RECORD_BEFORE_ANSWER")
 # A message that its reader has not finished with for so long (milliseconds) is handed to another.
@@ -101,7 +101,7 @@ def _push_again(worker: str, record: bytes, settled: SettledHold | None, error: 
 
 
 def _deliver(worker: str, record: bytes, settled: SettledHold | None) -> None:
-    """Push a record; one that nobody takes stays in memory and is tried again. Never fails."""
+    """Push a record; one that neither the store nor the disk takes stays in memory and is tried again. Never fails."""
     try:
         push_tracked(worker, record, settled)
     except Exception as error:  # noqa: BLE001 - whatever it is: the record must not go down with it
@@ -115,7 +115,7 @@ def push_tracked(worker: str, record: bytes, settled: SettledHold | None = None)
 
 
 def push(worker: str, record: bytes, settled: SettledHold | None = None) -> None:
-    """Put a record where it survives the death of any one process, and be told so.
+    """Put a record where it survives the death of any one process, and return once it is there.
 
     In the same step its request is no longer in flight, and holds no more than it cost (`settled`). Raises OSError when
     neither the store nor the disk takes it.
@@ -245,7 +245,7 @@ def depth_of(shard: int) -> tuple[int, float]:
 
 
 def replay_spool() -> int:
-    """Move spooled records, whoever spooled them, into the stream; return how many. Stops where Redis fails again."""
+    """Move spooled records of all processes into the stream; return how many. Stops where Redis fails again."""
     moved = 0
 
     def add(worker: str, record: bytes) -> None:

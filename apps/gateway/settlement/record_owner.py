@@ -1,7 +1,6 @@
 """Owner of a record: which organization it is of, read from the record itself, and so which shard gets it.
 
-For records without a reservation, which would tell: from the spool, sent again, or let in during an outage. Knows one
-field. Must never know what else a record says.
+For records without a reservation, which would name it: from the spool, sent again, or let in during an outage.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from apps.kernel.store_keys import SHARD_COUNT, shard_of
 
 
 class _Owned(msgspec.Struct):
-    """What is read of a record."""
+    """The fields read from a record."""
 
     organization_id: UUID
 

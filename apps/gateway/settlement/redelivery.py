@@ -1,8 +1,7 @@
 """Redelivery: claim messages that another consumer of the outbox has held for too long by this process's own clock.
 
 The store counts by a clock that may be set: one handed out before it was set back seems to be worked on for as long as
-it was set back by, though its reader is dead. Knows who has what, and since when it was seen there. Must never know
-what a message says.
+it was set back by, though its reader is dead. So each process notes since when it has seen a message at its reader.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 from apps.kernel.redis import client
 
 # Messages that are looked at, the oldest first.
-_MOST = 20
+_MAX_MESSAGES = 20
 # By stream; by message, reader and how often it was handed out: when it was first seen there, on the monotonic clock.
 _seen_in: defaultdict[str, dict[tuple[str, str, int], float]] = defaultdict(dict)
 
@@ -22,11 +21,11 @@ _seen_in: defaultdict[str, dict[tuple[str, str, int], float]] = defaultdict(dict
 def claim_pending(stream: str, group: str, reader: str, after: float) -> list[tuple[str, dict[str, str]]]:
     """Claim and return the messages that other consumers have held, unchanged, for so many seconds. Raises RedisError.
 
-    Whoever works on one of them after all does nothing that may not be done twice.
+    A reader that works on one of them after all does nothing that may not be done twice.
     """
     store: Any = client()
     now = time.monotonic()
-    pending = store.xpending_range(stream, group, "-", "+", _MOST)
+    pending = store.xpending_range(stream, group, "-", "+", _MAX_MESSAGES)
     others = {
         (str(one["message_id"]), str(one["consumer"]), int(one["times_delivered"]))
         for one in pending

@@ -1,6 +1,6 @@
 """Task `chat`: a conversation is answered with text and tool calls, sometimes with pictures or sound.
 
-Decides over values. Must never open a socket, ask a store, or choose.
+Pure.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _prices_tool(name: str) -> Callable[[Offer], bool]:
 
 
 def _tells_logprobs(offer: Offer) -> bool:
-    """Return whether the probabilities of tokens can be asked for, and are told."""
+    """Return whether the provider returns the probabilities of tokens on request."""
     dialect = find_dialect(offer.dialect)
     if dialect is None or not dialect.has_logprobs:
         return False

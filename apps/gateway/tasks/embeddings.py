@@ -1,7 +1,6 @@
 """Task `embeddings`: turns texts into vectors.
 
-A request of this kind is a chat of one message, each part of which is an input. Decides over values. Must never open a
-socket or ask a store.
+A request of this kind is a chat of one message, each part of which is an input. Pure.
 """
 
 from __future__ import annotations

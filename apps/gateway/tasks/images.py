@@ -1,7 +1,6 @@
 """Task `images`: generates or edits pictures, and nothing else.
 
-A request of this kind is a chat whose `drawing` says what the pictures are to be like. Decides over values. Must never
-open a socket or ask a store.
+A request of this kind is a chat whose `drawing` says what the pictures are to be like. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.errors import ApiError, InternalError, InvalidRequest
 from apps.kernel.usage import Usage
 
-# What a model that draws writes beside its pictures.
+# Tokens that an image model writes beside its images.
 TOKENS_BESIDE_PICTURES = 1_024
 # Source: https://platform.openai.com/docs/guides/image-generation, "Partial images cost", read 2026-11-23.
 TOKENS_OF_PARTIAL_IMAGE = 100

@@ -1,7 +1,6 @@
 """Task `moderations`: judges whether texts and pictures may be harmful.
 
-A request of this kind is a chat of one message, each part of which is an input, unless all are one. Decides over
-values. Must never open a socket or ask a store.
+A request of this kind is a chat of one message, each part of which is an input, unless all are one. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Task `rerank`: puts documents in the order of their relevance to a query.
 
 A request of this kind is a chat of one message, whose first part is the query and whose others are the documents.
-Decides over values. Must never open a socket or ask a store.
+Pure.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _usage_without_counts(chat: Chat, prompt: int, written: int, pictures: int, 
 
 
 def _used(chat: Chat, prompt_tokens: int, prices: PriceCard, *, estimated: bool = False) -> Usage:
-    """Return what is paid for: search units where they have a price, else tokens."""
+    """Return the paid usage: search units where they have a price, else tokens."""
     if prices.search_unit is None:
         return Usage(input=prompt_tokens, estimated=estimated)
     return Usage(search_units=search_units_of(chat), estimated=estimated)

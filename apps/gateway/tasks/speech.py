@@ -1,7 +1,7 @@
 """Task `speech`: reads a text aloud, and nothing else.
 
 A request of this kind is a chat whose first message is the text, and whose second, where there is one, says how to read
-it. Decides over values. Must never open a socket or ask a store.
+it. Pure.
 """
 
 from __future__ import annotations
@@ -67,23 +67,23 @@ def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     """Return the characters, where these are paid for, else the tokens of a text that is read slowly."""
     if offer.prices.characters is not None:
         return Usage(characters=len(text_of(chat)))
-    return Usage(input=prompt_tokens, audio_output=_most_sound(chat))
+    return Usage(input=prompt_tokens, audio_output=_max_audio_tokens(chat))
 
 
-def _most_sound(chat: Chat) -> int:
+def _max_audio_tokens(chat: Chat) -> int:
     speed = Decimal(str(min(speech_of(chat).speed or 1, 1)))
     return int(len(text_of(chat).encode("utf-8", "replace")) * _SOUND_OF_BYTE / speed) + 1
 
 
 def _usage_without_counts(chat: Chat, prompt: int, written: int, pictures: int, prices: PriceCard) -> Usage:
-    """Return the characters, which nobody has to count, else tokens by what was said so far, which is an estimate.
+    """Return the characters, which need no provider's count, else tokens estimated from the audio so far.
 
     `written` are tokens of sound as they weigh when compressed.
     """
     if prices.characters is not None:
         return Usage(characters=len(text_of(chat)))
     said = written // 2 if speech_of(chat).response_format in _UNCOMPRESSED else written
-    return Usage(input=prompt, audio_output=min(said, _most_sound(chat)), estimated=True)
+    return Usage(input=prompt, audio_output=min(said, _max_audio_tokens(chat)), estimated=True)
 
 
 def _path_for_client(path: str) -> str:

@@ -1,6 +1,6 @@
 """A call of a tool: found, admitted, screened, made, screened again, and recorded once. The story of one call.
 
-Knows the order. Must never send a server anything of the caller's but the arguments.
+A server gets nothing of the caller's but the arguments.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def call_tool(
 
 
 def _without_words(on_progress: OnProgress) -> OnProgress:
-    """Return who is told of progress without the server's words: they come before guardrails could read them."""
+    """Return a progress callback that drops the server's words: they come before guardrails could read them."""
     return lambda progress, total, _words: on_progress(progress, total, None)
 
 

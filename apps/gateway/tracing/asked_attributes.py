@@ -1,4 +1,4 @@
-"""Attributes of what was asked beside the record's columns, and what a provider says of its answer. Pure."""
+"""Attributes of the request beside the record's columns, and of the provider's answer. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Content of a trace: what was asked and answered as the conventions' messages, for organizations that retain content.
+"""Content of a trace: request and answer as the conventions' messages, for organizations that retain content.
 
 Asked for only where the deployment says so and the record keeps content. Files are named, never included. Pure.
 """
@@ -14,8 +14,8 @@ from apps.gateway.tracing.request_trace import AttributeValue
 from apps.logs.entry import Entry
 from apps.logs.genai_names import finish_reason_of
 
-# Characters of one attribute; what is longer is left out whole, as half of it could not be read.
-MOST_CHARACTERS = 65_536
+# Characters of one attribute; a longer one is left out whole, as half of it could not be read.
+MAX_CHARACTERS = 65_536
 RETAINED = "retain"
 
 
@@ -37,7 +37,7 @@ def content_attributes(entry: Entry, chat: Chat) -> dict[str, AttributeValue]:
 
 def _add(found: dict[str, AttributeValue], name: str, values: list[dict[str, Any]]) -> None:
     text = msgspec.json.encode(values).decode()
-    if len(text) <= MOST_CHARACTERS:
+    if len(text) <= MAX_CHARACTERS:
         found[name] = text
 
 

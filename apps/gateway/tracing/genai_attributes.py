@@ -1,7 +1,7 @@
 """GenAI attributes: a request's record in the names of OpenTelemetry's semantic conventions for generative AI. Pure.
 
 Words of operations and providers are those of `apps/logs/genai_names.py`; what the conventions have no name for is
-`gateway.*`. Must never see content: `content.py` does.
+`gateway.*`. Content is in `content.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def describe(trace: RequestTrace) -> None:
         one.name, one.attributes = _of_call(one.callee, one.status, trace.task)
         if one.status is not None and not one.error:
             answering = one
-    # The call whose answer the client got; there is none where nobody, or the cache, answered.
+    # The call whose answer the client got; there is none where no provider, or the cache, answered.
     if answering is not None:
         # Counted there alone: who sums up spans would count tokens twice.
         answering.attributes += _of_answer(entry, trace.answer) + trace.asked + trace.content

@@ -1,6 +1,6 @@
 """OTLP spans: a trace that has ended as bytes, and many of them as the message that a collector takes.
 
-Knows OTLP's numbers of fields.
+The numbers are OTLP's field numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NANOSECONDS = 1_000_000_000
 _SPANS = 2
 # A `Status` of the code for errors.
 _FAILED = wire.data(15, wire.integer(3, 2))
-# What each span has, as all of it has its size: ids of trace and span, the parent's where there is one, start and end.
+# Fields of every span, each of a fixed size: ids of trace and span, the parent's where there is one, start and end.
 _TRACE_ID, _SPAN_ID, _PARENT_ID = wire.head(1, 16), wire.head(2, 8), wire.head(4, 8)
 _START, _END = b"\x39", b"\x41"
 # The request's span, the same within a client's, and one within another of the request's.

@@ -2,7 +2,7 @@
 
 A trace by itself, between the steps of requests, takes twice as long as one of a hundred (docs/adr/0220). A thread
 sends, which is a greenlet in a web worker. While the collector is away traces are dropped and counted: telemetry never
-holds up a request, nor takes more than its room. Must never raise into a request.
+holds up a request, fails one, or takes more than its room.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 TOGETHER = 128
 # Bytes of traces that wait at most (some six thousand traces), and of one message but for its last trace; seconds from
 # one message to the next.
-MOST_WAITING, _BATCH, _EVERY = 8 << 20, 1 << 20, 2.0
+MAX_WAITING, _BATCH, _EVERY = 8 << 20, 1 << 20, 2.0
 
 
 class SpanExporter:
@@ -43,7 +43,7 @@ class SpanExporter:
         self._size = 0
         self._process = 0
         self._session = requests.Session()
-        # Of proxies and .netrc nobody has said anything.
+        # Proxies and .netrc of the environment do not apply.
         self._session.trust_env = False
 
     def add(self, trace: RequestTrace) -> None:
@@ -63,7 +63,7 @@ class SpanExporter:
         with suppress(IndexError):
             while True:
                 trace = self._ended.popleft()
-                if self._size >= MOST_WAITING:
+                if self._size >= MAX_WAITING:
                     add(TRACES_DROPPED)
                     continue
                 try:

@@ -1,6 +1,6 @@
 """Tracer: begins the trace of a request where tracing is on and the request is sampled, and ends it with its record.
 
-Off, which is the usual thing, a request costs one look at a setting. Knows the settings. Must never fail a request.
+While it is off, the default, a request costs one look at a setting. A failure of tracing never fails a request.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def end_trace(trace: RequestTrace, entry: Entry, chat: Chat, settling_at: float,
         trace.asked_tier, trace.used_tier = chat.service_tier or "", used_tier
         if retained and _TELEMETRY.value.content:
             trace.content = constant(*content_attributes(entry, chat).items())
-        # What was said can be large, and the trace waits for others.
+        # Content can be large, and the trace waits for others.
         trace.entry, trace.task = replace(entry, **_NO_CONTENT) if retained else entry, chat.task
         details = entry.error_details or {}
         trace.finish(_error_of(entry.status_code or 500, details.get("code") or details.get("type")))

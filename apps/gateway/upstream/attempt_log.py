@@ -1,7 +1,4 @@
-"""Attempt log: what the record, the metrics and the trace of a request say of each call of a provider.
-
-Knows their words. Must never decide what comes after a call.
-"""
+"""Attempt log: what the record, the metrics and the trace of a request say of each call of a provider."""
 
 from __future__ import annotations
 

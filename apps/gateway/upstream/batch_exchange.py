@@ -2,7 +2,7 @@
 
 A request passes the pipeline twice. The first time, `BatchHandover` takes what its first candidate would be sent and
 ends the run without a record. The second time, `BatchAnswer` gives the answer to the same candidate, at the batch
-API's prices. Knows candidates and answers. Must never know jobs, nor how one is sent.
+API's prices.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange, refusal_of
 from apps.kernel.errors import ClientGone, InvalidRequest
 
-# What each batch API takes, by the path below the provider's address.
+# The requests that each batch API takes, by the path below the provider's address.
 _TAKEN: Final = {
     "openai": re.compile("/chat/completions|/responses"),
     "anthropic": re.compile("/messages"),

@@ -1,6 +1,6 @@
 """Provider call: write the request, send it, and read the answer, held back until its first content.
 
-Knows the steps of a call and how it can fail. Must never know what comes after a failure.
+`failover` decides what follows a failure.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class ProviderCall(msgspec.Struct, eq=False):
     first_byte_timeout: float | None = None
     # The deployments that the request has passed (`loop_detection.py`).
     cdn_loop: str = ""
-    # The most tokens that each answer may have for what is held, None where nothing more has to be said of it.
+    # The tokens that each answer may have for its hold, None where no further limit is needed.
     token_limit: int | None = None
     # Whether it goes over a connection of its own.
     new_connection: bool = False
     # About how many tokens the prompt has, and the seconds that the client gives the call, None where it does not say.
     prompt_tokens: int = 0
     timeout: float | None = None
-    # Bytes of the client's body, and who is told of those of a large answer.
+    # Bytes of the client's body, and the callback for those of a large answer.
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
     part: CallPart | None = None
@@ -86,9 +86,9 @@ class ProviderCall(msgspec.Struct, eq=False):
     first_content_at: float | None = None
     status: int | None = None
     bytes_received: int = 0
-    # What was left out of the request.
+    # Fields left out of the request.
     losses: list[DroppedField] = []
-    # What was set that the client did not ask for.
+    # Fields set that the client did not send.
     notices: list[DroppedField] = []
     json_repair: JsonRepair | None = None
     # Where the request is traced: the attempt, and what tells the provider of it.
@@ -96,7 +96,7 @@ class ProviderCall(msgspec.Struct, eq=False):
     trace_headers: Mapping[str, str] = NO_HEADERS
 
     def __repr__(self) -> str:
-        """Show whom it asks, never what was presented."""
+        """Show the candidate, never a credential."""
         return f"ProviderCall({self.candidate.mapping})"
 
     @property
@@ -220,7 +220,7 @@ class ProviderCall(msgspec.Struct, eq=False):
                 opened.response.close()
 
     def _write(self, dialect: ProviderDialect, target: Target) -> ProviderRequest:
-        """Return the request as the provider is to get it. Raises InvalidRequest for what it cannot be told."""
+        """Return the request in the provider's format. Raises InvalidRequest for fields that the format lacks."""
         asked = self._at_usual_tier(self._without_reasoning_off(self._within_limits(target)))
         adapted = task_of(self.chat).adapt_request(asked, target)
         chat = self._with_media_and_thinking(adapted, dialect, target)
@@ -231,7 +231,7 @@ class ProviderCall(msgspec.Struct, eq=False):
     def _with_media_and_thinking(self, chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
         """Return the chat with what the target needs inside of it: files in place of addresses, its thinking back.
 
-        Raises InvalidRequest that names a part whose file cannot be had.
+        Raises InvalidRequest that names a part whose file cannot be fetched.
         """
         with self.client_disconnect.raise_while_waiting():
             chat = self.media.inline(chat, dialect, target.facts)
@@ -244,16 +244,17 @@ class ProviderCall(msgspec.Struct, eq=False):
         return emulate_tools(chat, dialect, target)
 
     def _within_limits(self, target: Target) -> Chat:
-        """Return the chat with a limit on its answer that the model can keep, and that what is held covers.
+        """Return the chat with a limit on its answer that the model can keep, and that the hold covers.
 
-        A client's that is larger than the model's is told as a loss, one that it did not set as a notice.
+        A client's limit above the model's is reported as a dropped field, and so is a limit that the client did not
+        set.
         """
         chat, most = self.chat, target.max_output
         if most is not None and chat.max_tokens is not None and chat.max_tokens > most:
             note_dropped(chat, target, "max_tokens", f"this model writes at most {most} tokens; that is the limit now")
             chat = replace(chat, max_tokens=most)
         if self.token_limit is not None and (chat.max_tokens is None or chat.max_tokens > self.token_limit):
-            words = f"what is left to spend covers an answer of {self.token_limit} tokens; that is the limit now"
+            words = f"the remaining balance covers an answer of {self.token_limit} tokens; that is the limit now"
             self.notices = [DroppedField(client_name_of(chat, "max_tokens"), words)]
             chat = replace(chat, max_tokens=self.token_limit)
         return chat
@@ -276,7 +277,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         return replace(chat, reasoning=None)
 
     def _take_losses(self, target: Target) -> None:
-        """Keep what was left out for this provider. Raises InvalidRequest when the client wants all or nothing."""
+        """Keep the fields dropped for this provider. Raises InvalidRequest when the client wants all or nothing."""
         self.losses = target.dropped_fields
         if self.strict and target.dropped_fields:
             raise strict_refusal(target.dropped_fields)
@@ -304,7 +305,7 @@ class ProviderCall(msgspec.Struct, eq=False):
 
 
 def target_of(candidate: Candidate) -> Target:
-    """Return what a dialect is told of a candidate."""
+    """Return a candidate's facts for its dialect."""
     offer = candidate.offer
     return Target(
         model_name=candidate.model_name,

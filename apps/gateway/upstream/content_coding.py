@@ -1,7 +1,4 @@
-"""Content decoding: decompress an answer in small bounded steps; a megabyte of gzip may hold a gigabyte.
-
-Knows gzip and zlib. Must never know where the bytes come from, nor what they mean.
-"""
+"""Content decoding: decompress an answer in small bounded steps; a megabyte of gzip may hold a gigabyte."""
 
 from __future__ import annotations
 
@@ -9,13 +6,13 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-# What `Content-Encoding` may say; nothing and `identity` mean that nothing is to be unpacked.
+# The supported values of `Content-Encoding`; an empty one and `identity` mean no encoding.
 CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate"})
-# Bytes that one step unpacks at most, and that it takes in: what is left of them is copied at every step.
+# Bytes that a step decodes at most, and that it takes in: the rest of them is copied at every step.
 STEP: Final = 64 * 1024
 _INTAKE: Final = 8 * 1024
 # Answers that begin with a megabyte or more become at most so many times as long; the densest text recorded, 60 times.
-_FREE, MOST_TIMES = 1024 * 1024, 200
+_FREE, MAX_RATIO = 1024 * 1024, 200
 
 
 class CorruptEncoding(Exception):
@@ -34,7 +31,7 @@ class ContentDecoder:
     def decode(self, data: bytes) -> Iterator[bytes]:
         """Yield a piece decompressed, at most STEP bytes at a time. Raises CorruptEncoding.
 
-        What it becomes is held against what has been taken in so far: how much has arrived says nothing yet.
+        The decoded size is compared with the bytes taken in so far, not with those that have arrived.
         """
         for start in range(0, len(data), _INTAKE):
             yield from self._decode_slice(data[start : start + _INTAKE])
@@ -52,8 +49,8 @@ class ContentDecoder:
             # All may have been taken in, and not yet all been given out.
             self._full = len(piece) == STEP and not self._stream.eof
             self.decoded_bytes += len(piece)
-            if self.decoded_bytes > _FREE and self.decoded_bytes > MOST_TIMES * self._encoded_bytes:
-                raise CorruptEncoding(f"becomes more than {MOST_TIMES} times as long when it is unpacked")
+            if self.decoded_bytes > _FREE and self.decoded_bytes > MAX_RATIO * self._encoded_bytes:
+                raise CorruptEncoding(f"becomes more than {MAX_RATIO} times as long when it is unpacked")
             if piece:
                 yield piece
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Image
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.gateway.upstream.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
+from apps.gateway.upstream.remote_file import MAX_INPUT_BYTES, UnfetchableError, fetch_picture
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
 
 # Bytes of all pictures of a request together, as data URLs.
@@ -22,9 +22,9 @@ def has_addresses(chat: Chat) -> bool:
 
 
 def fetch_addresses(chat: Chat, owner: UUID, client_disconnect: ClientDisconnect) -> Chat:
-    """Return the chat with pictures in the place of their addresses, fetched for an organization.
+    """Return the chat with images instead of their URLs, fetched for an organization.
 
-    Raises InvalidRequest naming the one that cannot be had, BodyTooLarge, RateLimited, ClientGone.
+    Raises InvalidRequest naming one that cannot be fetched, BodyTooLarge, RateLimited, ClientGone.
     """
     together = 0
     for message in chat.messages:
@@ -54,7 +54,7 @@ def _fetch(url: str, place: str, owner: UUID, client_disconnect: ClientDisconnec
         return url
     try:
         with client_disconnect.raise_while_waiting():
-            return fetch_picture(url, MOST_INPUT_BYTES, owner)
+            return fetch_picture(url, MAX_INPUT_BYTES, owner)
     except UnfetchableError as error:
         param = f"{place}.image_url"
         raise InvalidRequest(f"{param} is invalid: {error}", param=param) from None

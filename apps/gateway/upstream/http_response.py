@@ -1,7 +1,4 @@
-"""HTTP response of a provider: parsed by llhttp, bounded in size, with a timeout for every wait.
-
-Knows bytes and headers. Must never know what they mean, nor where the socket came from.
-"""
+"""HTTP response of a provider: parsed by llhttp, bounded in size, with a timeout for every wait."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _MAX_BESIDE, _MAX_BESIDE_PER_BYTE = 512 * 1024, 16
 _MAX_BODY_BYTES = 512 * 1024 * 1024
 # Unpacked bytes after which others have their turn.
 _FAIR_SHARE = 1024 * 1024
-# Bytes of an answer after which its reader is told how many there are so far. Digits of a length that is one.
+# Bytes of an answer after which its reader reports how many there are so far. Digits of a valid length.
 _REPORT_EVERY, _MAX_DIGITS = 256 * 1024, 16
 
 
@@ -76,11 +73,11 @@ class UpstreamResponse:
 
     # --- llhttp's callbacks
     def on_message_begin(self) -> None:
-        """Note what comes behind a complete answer: nobody asked for it, and its connection is not used again."""
+        """Note bytes behind a complete answer: they are unsolicited, and the connection is not used again."""
         self._surplus = self._complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; the last of a name wins. What comes behind the body (a trailer) is none."""
+        """Keep a header; the last of a name wins. A field behind the body (a trailer) is ignored."""
         if self._head_done:
             return
         self._headers += 1
@@ -149,7 +146,7 @@ class UpstreamResponse:
                 yield b""
 
     def read(self, limit: int, report_size: Callable[[int], object] | None = None) -> bytes:
-        """Return the whole body; `report_size` is told of every so many bytes more of a large one.
+        """Return the whole body; `report_size` is called after every so many bytes more of a large one.
 
         Raises UpstreamFailure, also when it is longer than `limit` bytes, and what `report_size` raises.
         """
@@ -187,7 +184,7 @@ class UpstreamResponse:
         try:
             decoder.finish()
         except CorruptEncoding as error:
-            # Whoever sends that is not asked again over the same connection.
+            # A connection that carried a corrupt body is not used again.
             self._kept_alive = False
             raise UpstreamFailure("network", f"the answer {error}") from error
 

@@ -1,7 +1,4 @@
-"""Made pictures: those that a provider leaves at an address, fetched for clients who ask for pictures.
-
-Knows events and addresses. Must never know a wire format.
-"""
+"""Made pictures: those that a provider leaves at an address, fetched for clients who ask for pictures."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from uuid import UUID
 from apps.gateway.canonical.events import Event, ImageMade
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.upstream.remote_file import MOST_OUTPUT_BYTES, UnfetchableError, fetch_picture
+from apps.gateway.upstream.remote_file import MAX_OUTPUT_BYTES, UnfetchableError, fetch_picture
 
 
 def fetch_pictures(events: Iterable[Event], client_disconnect: ClientDisconnect, owner: UUID) -> Iterator[Event]:
-    """Yield an answer's events with pictures in the place of their addresses, fetched for an organization.
+    """Yield an answer's events with images instead of their URLs, fetched for an organization.
 
     Raises UpstreamFailure, and RateLimited where the organization has too much under way.
     """
@@ -23,7 +20,7 @@ def fetch_pictures(events: Iterable[Event], client_disconnect: ClientDisconnect,
         if isinstance(event, ImageMade) and not event.url.startswith("data:"):
             try:
                 with client_disconnect.raise_while_waiting():
-                    event.url = fetch_picture(event.url, MOST_OUTPUT_BYTES, owner)
+                    event.url = fetch_picture(event.url, MAX_OUTPUT_BYTES, owner)
             except UnfetchableError as error:
-                raise UpstreamFailure("network", f"an image it made cannot be had: {error}") from error
+                raise UpstreamFailure("network", f"an image that it made cannot be fetched: {error}") from error
         yield event

@@ -2,8 +2,7 @@
 
 Each call's pictures are passed on as they come, under the numbers that they have in the whole. Where some calls fail,
 the answer is what the others made, is billed for that, and ends as one that was cut short; where all fail, another
-provider may be asked. Counts are added up, and estimated for a call without any. Knows events. Must never know a wire
-format.
+provider may be asked. Counts are added up, and estimated for a call without any.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from apps.gateway.canonical.events import (
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.token_estimate import token_weight, tokens_from_weight
-from apps.gateway.upstream.split_calls import MOST_AT_ONCE
+from apps.gateway.upstream.split_calls import MAX_AT_ONCE
 from apps.gateway.upstream.timeouts import default_timeouts
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage, total_usage
@@ -50,7 +49,7 @@ class _Branch(msgspec.Struct, eq=False):
     first: int
     pictures: int
     made: int = 0
-    # What was written beside them, as `token_weight` weighs it, and what the provider counted.
+    # The text beside them, by `token_weight`, and the provider's counts.
     written: int = 0
     usage: Usage | None = None
     failure: UpstreamFailure | InvalidRequest | None = None
@@ -105,7 +104,7 @@ def _arriving(branches: Sequence[_Branch], call: ProviderCall) -> Generator[tupl
                 arrived.put((branch, error))
             arrived.put((branch, None))
 
-    running = [gevent.spawn(work) for _ in range(min(len(branches), MOST_AT_ONCE))]
+    running = [gevent.spawn(work) for _ in range(min(len(branches), MAX_AT_ONCE))]
     left = len(branches)
     try:
         while left:
@@ -126,7 +125,7 @@ def _arriving(branches: Sequence[_Branch], call: ProviderCall) -> Generator[tupl
 
 
 def _events_of(branch: _Branch) -> Iterator[Event]:
-    """Yield a call's events, but for silence; it is made once more where nobody was at the end of its connection."""
+    """Yield a call's events, but for silence; a call over a closed kept-alive connection is repeated."""
     try:
         with closing(branch.call.events()) as events:
             yield from (event for event in events if type(event) is not Waiting)
@@ -138,7 +137,8 @@ def _events_of(branch: _Branch) -> Iterator[Event]:
 
 
 def _events_for_client(branch: _Branch, event: Event, *, begun: bool) -> list[Event]:
-    """Return what is told of a call's event: of what there is once an answer, that of the call that came first."""
+    """Return the client's events for a call's event; those that an answer has once are those of the first call to
+    begin."""
     kind = type(event)
     if isinstance(event, UsageReported):
         branch.usage = event.usage
@@ -153,7 +153,7 @@ def _events_for_client(branch: _Branch, event: Event, *, begun: bool) -> list[Ev
 
 
 def _ends_of_lost(branches: Sequence[_Branch]) -> Iterator[Event]:
-    """Yield the ends of the pictures that nobody made: an answer that lacks some is not kept for others."""
+    """Yield the ends of the missing images: an answer that lacks some is not cached."""
     for branch in branches:
         if branch.failure is not None:
             for number in range(branch.made, branch.pictures):

@@ -1,7 +1,4 @@
-"""Response bounds: the largest answer that a provider may send, in bytes, per event of a stream, and in JSON values.
-
-Knows what was asked for. Must never know a wire format.
-"""
+"""Response bounds: the largest answer that a provider may send, in bytes, per event of a stream, and in JSON values."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ _MIB: Final = 1024 * 1024
 # Texts of several choices, with all that searches cite; and what comes with pictures, ten of four megapixels, or sound.
 _REPLY, _REPLY_WITH_MEDIA = 32 * _MIB, 128 * _MIB
 _EVENT, _EVENT_WITH_MEDIA = 16 * _MIB, 64 * _MIB
-# Values of an answer; where the likeliest words are told with each, they are some 160 a token, and vectors of a
+# Values of an answer; where the likeliest alternatives come with each, they are some 160 a token, and vectors of a
 # batch have millions.
-_VALUES, _MOST_VALUES = 200_000, 3_000_000
+_VALUES, _MAX_VALUES = 200_000, 3_000_000
 _DEPTH: Final = 256
 
 
@@ -45,7 +42,7 @@ def bounds_of(chat: Chat, offer: Offer) -> ResponseBounds:
 
 
 def read_within(body: bytes, bounds: ResponseBounds, read: Callable[[bytes], Iterable[T]]) -> Iterable[T]:
-    """Return what is read of a whole answer, all at once of a large one. Raises UpstreamFailure."""
+    """Return the values read from a whole answer, all at once for a large one. Raises UpstreamFailure."""
     if len(body) > LONG:
         try:
             check(body, bounds.json)
@@ -64,4 +61,4 @@ def check_event(event: bytes, bounds: ResponseBounds) -> None:
 
 
 _USUAL: Final = ResponseBounds(_REPLY, _EVENT, Bounds(_VALUES, _DEPTH, LONG, LONG))
-_MANY_VALUES: Final = ResponseBounds(_REPLY_WITH_MEDIA, _EVENT, Bounds(_MOST_VALUES, _DEPTH, LONG, LONG))
+_MANY_VALUES: Final = ResponseBounds(_REPLY_WITH_MEDIA, _EVENT, Bounds(_MAX_VALUES, _DEPTH, LONG, LONG))

@@ -1,7 +1,5 @@
-"""Whole answer: read what a provider answers at once, after the job where it works in jobs, with its pictures brought.
-
-Knows the steps. Must never know a wire format, nor what comes after a failure.
-"""
+"""Whole answer: reads an answer that comes at once, after its job where the provider works in jobs; fetches its
+images."""
 
 from __future__ import annotations
 

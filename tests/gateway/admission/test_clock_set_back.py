@@ -12,7 +12,7 @@ from apps.billing import balances, reservations, worker_leases
 from apps.billing.balances import Balance
 from apps.billing.reservations import RateLimit, ReservationOutcome, ReservationRequest, flight_key
 from apps.gateway.routing import circuit_breaker
-from apps.gateway.routing.circuit_breaker import FIRST_PROBE, CircuitBreakers, OpenCircuit
+from apps.gateway.routing.circuit_breaker import FIRST_PROBE_PAUSE, CircuitBreakers, OpenCircuit
 from apps.gateway.routing.provider_stats import OutcomeCounts
 from apps.gateway.settlement import outbox, redelivery
 from apps.kernel import generation
@@ -132,8 +132,8 @@ def test_sign_ins_of_the_future_count_for_a_minute_and_not_for_an_hour() -> None
 
 def test_an_open_circuit_is_tried_though_its_time_is_an_hour_away() -> None:
     now = 1_800_000_000.0
-    circuit = OpenCircuit(next_probe=now + FIRST_PROBE, pause=FIRST_PROBE)
-    assert [circuit.is_due(now), circuit.is_due(now + FIRST_PROBE)] == [False, True]
+    circuit = OpenCircuit(next_probe=now + FIRST_PROBE_PAUSE, pause=FIRST_PROBE_PAUSE)
+    assert [circuit.is_due(now), circuit.is_due(now + FIRST_PROBE_PAUSE)] == [False, True]
     assert circuit.is_due(now - HOUR)
 
 
