@@ -318,8 +318,8 @@ class AnswerMeter(msgspec.Struct, eq=False):
         name = _TEXTS.get(type(event))
         text = "" if name is None else cut_to_weight(getattr(event, name), self._covered - before)
         self.written = before + token_weight(text)
-        self.attempts.notices = [
-            *self.attempts.notices,
+        self.attempts.changed_fields = [
+            *self.attempts.changed_fields,
             DroppedField(
                 client_name_of(self.attempts.chat, "max_tokens"),
                 f"the remaining balance covers no more than about {tokens_from_weight(self.written)} tokens",

@@ -48,7 +48,7 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
         policy, catalog = find_policy(token), catalog_cache.current()
     shared = shared_discounts(catalog.generation)
     preferred = preferences.resolve_preferred(policy, catalog, chat, profile.prompt_tokens, shared)
-    ranking, unmet = preferences.choose_order(
+    ranking, dropped_fields = preferences.choose_order(
         preferred,
         chat,
         profile,
@@ -71,8 +71,8 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
             for one in ranking.candidates
         ],
         "warnings": [
-            *msgspec.to_builtins(unmet),
-            *offload(len(body), lambda: _losses(chat, first, preferred.requested_provider)),
+            *msgspec.to_builtins(dropped_fields),
+            *offload(len(body), lambda: _dropped_fields(chat, first, preferred.requested_provider)),
         ],
         "excluded": _excluded(
             policy, catalog.models.get(first.model_id), chat, first, {one.mapping for one in preferred.eligible}
@@ -81,7 +81,7 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
     }
 
 
-def _losses(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[str, Any]]:
+def _dropped_fields(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[str, Any]]:
     """Return what would be left out for a candidate; all of it, where its format cannot say the request.
 
     Raises InvalidRequest where that is the provider that the client named.
@@ -95,7 +95,7 @@ def _losses(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[st
         if candidate.provider_id == named:
             raise
         target.note_dropped(error.param or "messages", error.message)
-    return [msgspec.to_builtins(loss) for loss in target.dropped_fields]
+    return [msgspec.to_builtins(one) for one in target.dropped_fields]
 
 
 def _excluded(

@@ -71,7 +71,7 @@ class _Admission(msgspec.Struct, frozen=True, kw_only=True):
     entry: Entry
     granted: AdmissionGrant
     # The client's preferences that are not met, whichever provider answers.
-    losses: list[DroppedField]
+    dropped_fields: list[DroppedField]
 
 
 def open_chat(call: ClientRequest, route: str, token: str, read_request: Callable[[bytes], Chat]) -> ChatRun:
@@ -127,7 +127,7 @@ def _open(
         limit_of=None if allowance is None else allowance.limit_of,
         size=len(body),
         hold_answer=body_hold.reserve_for_answer,
-        notices=admission.losses,
+        changed_fields=admission.dropped_fields,
         trace=trace,
     )
     meter = AnswerMeter(
@@ -138,7 +138,7 @@ def _open(
         allowance=allowance,
     )
     recorder = _build_recorder(chat, admission, attempts, meter, started_at)
-    find_entry = _find_nothing if _is_paid(call) else partial(_find_entry, policy, attempts, chat)
+    find_entry = _find_nothing if is_settled_batch_line(call) else partial(_find_entry, policy, attempts, chat)
     cache = _prepare(recorder, body, find_entry)
     if ranking.probe:
         CIRCUIT_BREAKERS.start_probe(attempts.latest_candidate.mapping)
@@ -161,7 +161,7 @@ def _bring_files(
 
     The caller's limits and credits are looked at first: who has none left has nothing fetched or read.
     """
-    if not _is_paid(call):
+    if not is_settled_batch_line(call):
         policy = _check(call, token, policy, chat)
     if has_addresses(chat):
         with closing(call.watch_disconnect()) as client_disconnect:
@@ -246,7 +246,7 @@ def _admit(
         if preferred is None:
             policy = find_policy(token)
             continue
-        ranking, losses = preferences.choose_order(
+        ranking, dropped_fields = preferences.choose_order(
             preferred,
             chat,
             profile,
@@ -260,7 +260,7 @@ def _admit(
         worst = estimate_worst_case(chat, preferred, profile.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.set_provider(entry, first, named)
-        if _is_paid(call):
+        if is_settled_batch_line(call):
             granted: AdmissionGrant | None = AdmissionGrant()
         else:
             granted = admit.admit(
@@ -281,7 +281,7 @@ def _admit(
                 worst=worst,
                 entry=entry,
                 granted=granted,
-                losses=losses,
+                dropped_fields=dropped_fields,
             )
         policy = find_policy(token)
     raise _changing()
@@ -301,10 +301,10 @@ def _find_entry(policy: Policy, attempts: Failover, chat: Chat) -> CacheEntry | 
     return find_embedding_entry(policy.project_id, share, policy.cache_seconds, *asked, is_of_one_model=is_of_one_model)
 
 
-def _is_paid(call: ClientRequest) -> bool:
-    """Return whether a provider's batch API has answered already: that was admitted, and is held for, when it was
+def is_settled_batch_line(call: ClientRequest) -> bool:
+    """Return whether a provider's batch API has answered already: the line was admitted, with its hold, when it was
     handed over."""
-    return call.batch_exchange is not None and call.batch_exchange.is_paid
+    return call.batch_exchange is not None and call.batch_exchange.is_settled
 
 
 def _find_nothing() -> None:

@@ -28,7 +28,7 @@ def build_metadata(
         "underlying_used_model": entry.underlying_model,
         "routing": attempts.attempt_log,
         **explanation,
-        **({"warnings": msgspec.to_builtins(attempts.losses)} if attempts.losses else {}),
+        **({"warnings": msgspec.to_builtins(attempts.dropped_fields)} if attempts.dropped_fields else {}),
         **({"healed": True} if attempts.json_repaired else {}),
         **({"estimated_cost": True} if entry.estimated_cost else {}),
         **kept,

@@ -34,7 +34,7 @@ EventWriter = Callable[[Iterable[Event], Chat], Iterator[bytes]]
 # Statuses that say that every provider has been tried.
 _EXHAUSTED = frozenset({502, 504})
 # Dropped fields that a header names, and the characters of each.
-_MAX_LOSSES, _MAX_PARAM, _PLAIN = 50, 100, "[]._-"
+_MAX_DROPPED, _MAX_PARAM, _PLAIN = 50, 100, "[]._-"
 
 EVENTS = "text/event-stream; charset=utf-8"
 _JSON = "application/json"
@@ -152,15 +152,15 @@ def stream_response(run: ChatRun | ToolLoop, write_events: EventWriter, content_
 
 def headers_about(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
     """Return the headers for dropped fields, the client's rate limits, and whether the answer is stored."""
-    return [*_loss_headers(run), *_state_headers(run)]
+    return [*_dropped_headers(run), *_state_headers(run)]
 
 
-def _loss_headers(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
+def _dropped_headers(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
     """Return the header that names the fields that were left out; a client's own names are made safe for a header."""
-    losses = run.attempts.losses
-    if not losses:
+    dropped_fields = run.attempts.dropped_fields
+    if not dropped_fields:
         return []
-    fields = ", ".join(quote(loss.param[:_MAX_PARAM], safe=_PLAIN) for loss in losses[:_MAX_LOSSES])
+    fields = ", ".join(quote(one.param[:_MAX_PARAM], safe=_PLAIN) for one in dropped_fields[:_MAX_DROPPED])
     return [("x-gateway-loss", fields)]
 
 

@@ -70,7 +70,7 @@ def link_pictures(run: ChatRun, reply: Reply) -> None:
     except DatabaseError as error:
         log.warning("images.not_kept", error=type(error).__name__)
         words = "the images cannot be kept right now; here they are"
-        run.attempts.notices = [*run.attempts.notices, DroppedField(FIELD, words)]
+        run.attempts.changed_fields = [*run.attempts.changed_fields, DroppedField(FIELD, words)]
     else:
         for choice in reply.choices:
             choice.images = [links[url] for url in choice.images]

@@ -42,7 +42,7 @@ class PreferredCandidates(Candidates, frozen=True):
     """The candidates of all named models, the first's first; `dropped_fields` names the skipped models."""
 
     groups: tuple[ModelGroup, ...] = ()
-    losses: tuple[DroppedField, ...] = ()
+    dropped_fields: tuple[DroppedField, ...] = ()
 
 
 def resolve_preferred(
@@ -59,7 +59,7 @@ def resolve_preferred(
     wishes = wishes or _NONE
     named += [read_alternative(catalog, name, f"models[{at}]") for at, name in enumerate(wishes.models)]
     ask_for_variants(chat, named)
-    losses = [*_unknown_providers(catalog, wishes), *_bounded(wishes)]
+    dropped_fields = [*_unknown_providers(catalog, wishes), *_bounded(wishes)]
     groups: list[ModelGroup] = []
     failed: ApiError | None = None
     for one in named:
@@ -69,11 +69,11 @@ def resolve_preferred(
             failed = failed or error
             # Near names are looked for where a request is refused, and for the first of those it names.
             words = error.statement if isinstance(error, UnknownModel) else error.message
-            losses.append(DroppedField(one.field, words))
+            dropped_fields.append(DroppedField(one.field, words))
     if not groups:
         raise failed or InvalidRequest("No model is named", param="model")
     eligible = tuple(candidate for group in groups for candidate in group.candidates.eligible)
-    return PreferredCandidates(groups[0].candidates.requested_provider, eligible, tuple(groups), tuple(losses))
+    return PreferredCandidates(groups[0].candidates.requested_provider, eligible, tuple(groups), tuple(dropped_fields))
 
 
 def requires_parameters(chat: Chat) -> bool:
@@ -81,13 +81,13 @@ def requires_parameters(chat: Chat) -> bool:
     return chat.preferences is not None and chat.preferences.require_parameters
 
 
-def strict_refusal(losses: Sequence[DroppedField]) -> InvalidRequest:
+def strict_refusal(dropped_fields: Sequence[DroppedField]) -> InvalidRequest:
     """Return the refusal of a request of which nothing may be left out (`X-Strict`), and this would be."""
-    left_out = "; ".join(f"{loss.param}: {loss.message}" for loss in losses)
+    left_out = "; ".join(f"{one.param}: {one.message}" for one in dropped_fields)
     return InvalidRequest(
         f"With X-Strict nothing may be left out, and this would be: {left_out}",
         code="unsupported_feature",
-        param=losses[0].param,
+        param=dropped_fields[0].param,
     )
 
 
@@ -106,10 +106,12 @@ def choose_order(
     `strict` and `no_fallback` are the client's `X-Strict` and `X-No-Fallback`. Raises InvalidRequest where a strict
     client's preferences are not met.
     """
-    unmet = [*(chat.unmet or ()), *(preferred.losses if isinstance(preferred, PreferredCandidates) else ())]
-    if unmet and strict:
-        raise strict_refusal(unmet)
-    return _rank_preferred(preferred, profile, stats_of, chat.preferences or _NONE, no_fallback=no_fallback), unmet
+    skipped = preferred.dropped_fields if isinstance(preferred, PreferredCandidates) else ()
+    dropped_fields = [*(chat.unmet or ()), *skipped]
+    if dropped_fields and strict:
+        raise strict_refusal(dropped_fields)
+    ranking = _rank_preferred(preferred, profile, stats_of, chat.preferences or _NONE, no_fallback=no_fallback)
+    return ranking, dropped_fields
 
 
 def _rank_preferred(

@@ -28,7 +28,7 @@ class ServerToolRequest:
     def find_toolset(self, policy: Policy, wanted: Sequence[WantedServer], taken: frozenset[str]) -> Toolset:
         """Return the tools of the servers that are named. Raises as `toolset.find_toolset` does."""
         # No provider's batch API calls tools: a batch's line is answered as a request of its own.
-        if self._request.batch_exchange is not None and not self._request.batch_exchange.is_paid:
+        if self._request.batch_exchange is not None and not self._request.batch_exchange.is_settled:
             self._request.batch_exchange = None
         return find_toolset(policy, self._caller, wanted, taken)
 

@@ -69,7 +69,7 @@ class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
 class BatchHandover:
     """Takes over what the first candidate would be sent, where its provider has a batch API that takes it."""
 
-    is_paid = False
+    is_settled = False
 
     def __init__(self, switch: ClientDisconnect) -> None:
         """`switch` ends the run, which leaves no record then."""
@@ -132,7 +132,7 @@ class BatchHandover:
 class BatchAnswer:
     """Gives what a provider's batch API answered to the candidate that was asked, at the prices it has there."""
 
-    is_paid = True
+    is_settled = True
 
     def __init__(self, handed_over: HandedOver, status: int, body: bytes) -> None:
         self._asked, self._status, self._body = handed_over, status, body

@@ -87,9 +87,9 @@ class ProviderCall(msgspec.Struct, eq=False):
     status: int | None = None
     bytes_received: int = 0
     # Fields left out of the request.
-    losses: list[DroppedField] = []
+    dropped_fields: list[DroppedField] = []
     # Fields set that the client did not send.
-    notices: list[DroppedField] = []
+    changed_fields: list[DroppedField] = []
     json_repair: JsonRepair | None = None
     # Where the request is traced: the attempt, and what tells the provider of it.
     span: AttemptSpan | None = None
@@ -147,7 +147,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             for event in answers:
                 if not self.has_content and type(event) is not Waiting:
                     # Each was sent as much, and each has begun to answer.
-                    self.losses, self.notices = branches[0].losses, branches[0].notices
+                    self.dropped_fields, self.changed_fields = branches[0].dropped_fields, branches[0].changed_fields
                     self.status, self.calls = branches[0].status, len(chats)
                     self.first_content_at = time.monotonic()
                 yield event
@@ -163,7 +163,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         try:
             for event in join_parts(calls, parts, self.client_disconnect, default_timeouts().tick):
                 if not self.has_content and type(event) is not Waiting:
-                    self.losses, self.notices = branches[0].losses, branches[0].notices
+                    self.dropped_fields, self.changed_fields = branches[0].dropped_fields, branches[0].changed_fields
                     self.status, self.first_content_at = branches[0].status, time.monotonic()
                 yield event
         finally:
@@ -225,7 +225,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         adapted = task_of(self.chat).adapt_request(asked, target)
         chat = self._with_media_and_thinking(adapted, dialect, target)
         body = offload(self.size, lambda: dialect.write_request(chat, target))
-        self._take_losses(target)
+        self._take_dropped_fields(target)
         return ProviderRequest(dialect, chat, target, body, lambda base_url: dialect.url_of(base_url, chat, target))
 
     def _with_media_and_thinking(self, chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
@@ -255,7 +255,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             chat = replace(chat, max_tokens=most)
         if self.token_limit is not None and (chat.max_tokens is None or chat.max_tokens > self.token_limit):
             words = f"the remaining balance covers an answer of {self.token_limit} tokens; that is the limit now"
-            self.notices = [DroppedField(client_name_of(chat, "max_tokens"), words)]
+            self.changed_fields = [DroppedField(client_name_of(chat, "max_tokens"), words)]
             chat = replace(chat, max_tokens=self.token_limit)
         return chat
 
@@ -276,9 +276,9 @@ class ProviderCall(msgspec.Struct, eq=False):
             return chat
         return replace(chat, reasoning=None)
 
-    def _take_losses(self, target: Target) -> None:
+    def _take_dropped_fields(self, target: Target) -> None:
         """Keep the fields dropped for this provider. Raises InvalidRequest when the client wants all or nothing."""
-        self.losses = target.dropped_fields
+        self.dropped_fields = target.dropped_fields
         if self.strict and target.dropped_fields:
             raise strict_refusal(target.dropped_fields)
 

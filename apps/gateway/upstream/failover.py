@@ -61,7 +61,7 @@ class Failover(msgspec.Struct, eq=False):
     # The limit of an answer that the hold covers, in tokens, by candidate; None where nothing has to be limited.
     limit_of: Callable[[Candidate], int | None] | None = None
     # Changes to the answer that the client should know of.
-    notices: list[DroppedField] = []
+    changed_fields: list[DroppedField] = []
     # Bytes of the client's body, and the callback for those of a large answer.
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
@@ -93,12 +93,12 @@ class Failover(msgspec.Struct, eq=False):
         return self.current_call.bytes_received if self.current_call else 0
 
     @property
-    def losses(self) -> list[DroppedField]:
+    def dropped_fields(self) -> list[DroppedField]:
         """The fields left out of the answered request, or set in it, and changes to the answer."""
         current = self.current_call
-        if current is None or not (current.notices or self.notices):
-            return current.losses if current else self.notices
-        return [*current.losses, *current.notices, *self.notices]
+        if current is None or not (current.changed_fields or self.changed_fields):
+            return current.dropped_fields if current else self.changed_fields
+        return [*current.dropped_fields, *current.changed_fields, *self.changed_fields]
 
     @property
     def json_repaired(self) -> bool:

@@ -69,7 +69,7 @@ def make_pictures(call: ProviderCall, parts: Sequence[CallPart]) -> Iterator[Eve
                 yield event
                 continue
             if not call.has_content:
-                call.losses, call.notices = branch.call.losses, branch.call.notices
+                call.dropped_fields, call.changed_fields = branch.call.dropped_fields, branch.call.changed_fields
                 call.status, call.calls = branch.call.status, len(branches)
                 call.first_content_at = branch.call.first_content_at
             for passed in _events_for_client(branch, event, begun=begun):
@@ -80,7 +80,8 @@ def make_pictures(call: ProviderCall, parts: Sequence[CallPart]) -> Iterator[Eve
             raise failures[0]
         if failures:
             lacking = sum(branch.pictures - branch.made for branch in branches if branch.failure is not None)
-            call.notices = [*call.notices, DroppedField("n", f"{lacking} images could not be made: {failures[0]}")]
+            words = f"{lacking} images could not be made: {failures[0]}"
+            call.changed_fields = [*call.changed_fields, DroppedField("n", words)]
             yield from _ends_of_lost(branches)
         yield UsageReported(usage=_total(branches, call))
     finally:

@@ -134,7 +134,8 @@ def test_every_client_gets_the_limit_that_is_covered(
     row = RequestLog.objects.get()
     assert row.unified_finish_reason == "length_limit"
     assert row.cost <= CENT / 4 + SLIP
-    assert "max_tokens" in [one["param"] for one in row.routing_metadata["warnings"]]
+    name = {"responses": "max_output_tokens", "google": "generationConfig.maxOutputTokens"}.get(spoken, "max_tokens")
+    assert name in [one["param"] for one in row.routing_metadata["warnings"]]
 
 
 def test_the_limit_of_a_stream_follows_the_price_of_who_answers(caller: Caller, backup: str) -> None:
