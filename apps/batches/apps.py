@@ -14,7 +14,7 @@ class BatchesConfig(AppConfig):
         it."""
         from apps.batches.kept_files import RequestFiles
         from apps.batches.kept_pictures import PictureStore
-        from apps.gateway.endpoints import picture_links
+        from apps.gateway.endpoints import image_links as picture_links
         from apps.gateway.upstream import kept_files
 
         kept_files.install(RequestFiles())

@@ -54,7 +54,7 @@ log = structlog.get_logger(__name__)
 
 # The least by which a hold grows, in tokens: where not even these are covered, the answer ends.
 LEAST_STEP = 64
-# Characters of base64, and bytes, that a token of sound comes to: a twentieth of a second, compressed.
+# Characters of base64, and bytes, that a token of audio comes to: a twentieth of a second, compressed.
 _SOUND, _SOUND_BYTES = 1_600, 1_200
 # Weight that is never reached: no further hold is needed.
 _ENDLESS = sys.maxsize
@@ -72,7 +72,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
     hold: Hold | OfflineHold | None = None
     allowance: SpendingAllowance | None = None
     written: int = 0
-    pictures: int = 0
+    images: int = 0
     _usage: Usage | None = None
     # The weight written when the latest counts came, and whether the answer came to its own end.
     _counted: int = 0
@@ -138,9 +138,9 @@ class AnswerMeter(msgspec.Struct, eq=False):
         """
         if self._usage is None:
             chat, prices = self.attempts.chat, self.attempts.latest_candidate.offer.prices
-            counts = (self.prompt_estimate, tokens_from_weight(self.written), self.pictures)
+            counts = (self.prompt_estimate, tokens_from_weight(self.written), self.images)
             return self._as_asked(task_of(chat).usage_without_counts(chat, *counts, prices))
-        usage = replace(self._usage, images=max(self._usage.images, self.pictures))
+        usage = replace(self._usage, images=max(self._usage.images, self.images))
         if usage.estimated:
             usage = self._with_estimates(usage)
         if self.written == self._counted or (self._complete and self._counted):
@@ -194,7 +194,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
     def _note_arguments(self, event: ToolCallDelta) -> None:
         self.written += token_weight(event.arguments)
 
-    def _note_sound(self, event: AudioDelta) -> None:
+    def _note_audio(self, event: AudioDelta) -> None:
         self.written += token_weight(event.transcript) + len(event.data) * WEIGHT_OF_TOKEN // _SOUND
 
     def _note_bytes(self, event: SoundDelta) -> None:
@@ -205,8 +205,8 @@ class AnswerMeter(msgspec.Struct, eq=False):
         if event.of == "stream" and isinstance(delta := event.data.get("delta"), dict):
             self.written += token_weight(str(delta.get("partial_json") or ""))
 
-    def _note_picture(self, event: ImageMade) -> None:
-        self.pictures += 1
+    def _note_image(self, event: ImageMade) -> None:
+        self.images += 1
 
     def _note_results(self, event: ResultsGiven) -> None:
         self.written += len(event.values)
@@ -337,10 +337,10 @@ _NOTES: dict[type[Event], Callable[[AnswerMeter, Any], None]] = {
     RefusalDelta: AnswerMeter._note_text,
     ToolCallDelta: AnswerMeter._note_arguments,
     ToolCallStarted: AnswerMeter._note_call,
-    AudioDelta: AnswerMeter._note_sound,
+    AudioDelta: AnswerMeter._note_audio,
     SoundDelta: AnswerMeter._note_bytes,
     OpaqueDelta: AnswerMeter._note_own,
-    ImageMade: AnswerMeter._note_picture,
+    ImageMade: AnswerMeter._note_image,
     ResultsGiven: AnswerMeter._note_results,
     UsageReported: AnswerMeter._note_usage,
 }

@@ -25,7 +25,7 @@ from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.routing import preferences
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream.call_provider import target_of
 from apps.gateway.upstream.http_response import Timeouts

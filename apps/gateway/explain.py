@@ -23,7 +23,8 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
 from apps.gateway.routing import preferences
-from apps.gateway.routing.candidates import AUTO, Candidate
+from apps.gateway.routing.candidate import Candidate
+from apps.gateway.routing.candidates import AUTO
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.request_profile import profile_request
 from apps.gateway.tasks import task_of

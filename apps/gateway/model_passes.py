@@ -15,7 +15,7 @@ import structlog
 from apps.catalog import catalog_cache
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat, OpaqueTool
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import ModelPass, Usage

@@ -44,10 +44,10 @@ from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.request_trace import RequestTrace
-from apps.gateway.upstream.edited_pictures import fetch_addresses, has_addresses
 from apps.gateway.upstream.failover import Failover
 from apps.gateway.upstream.hedge import Hedge, read_hedge
 from apps.gateway.upstream.kept_files import inline_kept_files, names_kept_files
+from apps.gateway.upstream.remote_images import fetch_addresses, has_addresses
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.cache_store import CacheShare

@@ -6,12 +6,14 @@ Also reports to the circuit breakers how the providers did.
 from __future__ import annotations
 
 import time
+from decimal import Decimal
 from functools import partial
+from typing import Any
 
 import msgspec
 import structlog
 
-from apps.billing.pricing import FREE, Bill, bill_at
+from apps.billing.pricing import FREE, Bill, Cost, bill_at
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
@@ -23,7 +25,6 @@ from apps.gateway.canonical.service_tier import USUAL
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.metrics.request_metrics import record_request_metrics
 from apps.gateway.model_passes import prices_of_passes
-from apps.gateway.response_metadata import build_metadata, cost_breakdown
 from apps.gateway.routing import failure_attribution
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.ranking import Ranking
@@ -97,8 +98,8 @@ class Recorder(msgspec.Struct, eq=False):
         if self.recorded or self.attempts.client_disconnect.is_abandoned:
             return
         record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
-        left = error.status == 499 and (self.meter.written or self.meter.pictures)
-        if left or (self.chat.stream and self.meter.pictures) or (came_whole and self.meter.is_counted):
+        left = error.status == 499 and (self.meter.written or self.meter.images)
+        if left or (self.chat.stream and self.meter.images) or (came_whole and self.meter.is_counted):
             record.set_usage_and_cost(self.entry, self._bill(self.meter.used))
         record.fail(self.entry, error, self.policy.retention)
         self._report_providers(None)
@@ -189,3 +190,42 @@ class Recorder(msgspec.Struct, eq=False):
             return record.encode(self.entry)
         size = self.attempts.size + self.meter.answer_bytes
         return offload_or_run(size, partial(record.encode_with_answer, self.entry, self.transcript.reply))
+
+
+# Parts of a cost that are shown only where they are not zero.
+_RARE_PARTS = ("cache_write", "image_input", "image_output", "web_search")
+
+
+def build_metadata(
+    entry: Entry, attempts: Failover, explanation: dict[str, Any], guard: RequestGuard | None, kept: dict[str, Any]
+) -> dict[str, object]:
+    """Return the answer's `metadata`, with what is `kept` of it; what there is nothing to say of is left out."""
+    return {
+        "requested_model": entry.requested_model,
+        "requested_provider": entry.requested_provider,
+        "used_model": entry.used_model,
+        "used_provider": entry.used_provider,
+        "underlying_used_model": entry.underlying_model,
+        "routing": attempts.attempt_log,
+        **explanation,
+        **({"warnings": msgspec.to_builtins(attempts.dropped_fields)} if attempts.dropped_fields else {}),
+        **({"healed": True} if attempts.json_repaired else {}),
+        **({"estimated_cost": True} if entry.estimated_cost else {}),
+        **kept,
+        **({"guardrails": guard.client_report} if guard is not None and guard.client_report else {}),
+    }
+
+
+def cost_breakdown(cost: Cost) -> dict[str, Decimal]:
+    """Return a cost in USD: the total, and its parts, which add up to it."""
+    parts = {
+        "total": cost.total,
+        "input": cost.input,
+        "output": cost.output,
+        "cached_input": cost.cached_input,
+        "request": cost.request,
+    }
+    if cost.total != cost.input + cost.output + cost.cached_input + cost.request:
+        more = {name: getattr(cost, name) for name in _RARE_PARTS}
+        parts |= {name: amount for name, amount in more.items() if amount}
+    return parts

@@ -165,7 +165,7 @@ def find_cache_entry(
     chat: Chat,
     client_disconnect: ClientDisconnect,
 ) -> CacheEntry | None:
-    """Return a chat's entry; None when the project keeps no answers, and for sound, which is never held as a whole.
+    """Return a chat's entry; None when the project keeps no answers, and for audio, which is never held as a whole.
 
     `provider` is the one that was named; where an edition was, with that.
     """

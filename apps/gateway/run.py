@@ -118,7 +118,7 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
 
     def _complete(self) -> Summary:
         """Cache and record an answer that came to its end. Raises ApiError where it lacks the requested result."""
-        missing = task_of(self.chat).find_missing_result(self.meter.pictures, self.transcript.finish)
+        missing = task_of(self.chat).find_missing_result(self.meter.images, self.transcript.finish)
         if missing is not None:
             self.recorder.fail(missing, came_whole=True)
             raise missing

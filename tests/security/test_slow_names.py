@@ -21,7 +21,7 @@ from apps.gateway.upstream.remote_file import (
     FetchTimeouts,
     UnfetchableError,
     fetch_file,
-    fetch_picture,
+    fetch_image,
 )
 from apps.kernel import name_lookup
 from apps.kernel.errors import RateLimited
@@ -82,7 +82,7 @@ class _Picture(BaseHTTPRequestHandler):
 
 def fetched(url: str, owner: object) -> str:
     try:
-        return fetch_picture(url, MAX_INPUT_BYTES, owner)  # type: ignore[arg-type] # any value tells owners apart
+        return fetch_image(url, MAX_INPUT_BYTES, owner)  # type: ignore[arg-type] # any value tells owners apart
     except (UnfetchableError, RateLimited) as error:
         return str(error.args[0])
 
@@ -135,7 +135,7 @@ def test_who_has_no_turn_is_told_to_come_again_and_not_that_the_address_is_wrong
     find = lookups.find
     monkeypatch.setattr(lookups, "find", lambda host, port, owner: find(host, port, owner, 0.01))
     with pytest.raises(RateLimited) as refused:
-        fetch_picture("https://pictures.example/cat.png", MAX_INPUT_BYTES, THEIRS)
+        fetch_image("https://pictures.example/cat.png", MAX_INPUT_BYTES, THEIRS)
     assert (refused.value.code, refused.value.retry_after) == ("too_many_outside_calls", 5.0)
     with pytest.raises(RateLimited) as refused:
         check_url_field("https://pictures.example/mcp", "url", THEIRS)

@@ -27,9 +27,10 @@ from apps.gateway.canonical.service_tier import AUTO, asked_region, asked_servic
 from apps.gateway.dialects import find_dialect
 from apps.gateway.model_passes import beside_answer
 from apps.gateway.parallel_calls import calls_of
-from apps.gateway.routing.candidates import Candidate, Candidates
+from apps.gateway.routing.candidate import Candidate
+from apps.gateway.routing.candidates import Candidates
 from apps.gateway.tasks import task_of
-from apps.gateway.token_estimate import TOKENS_PER_PICTURE_MADE
+from apps.gateway.token_estimate import TOKENS_PER_MADE_IMAGE
 from apps.gateway.upstream.hedge import Hedge, losing_cost
 from apps.gateway.upstream.json_repair import PLUGIN
 from apps.kernel.money import NANO, ZERO, nanos_up
@@ -113,8 +114,8 @@ class SpendingAllowance(msgspec.Struct, frozen=True):
         answers = self.chat.answers
         limit = max(covered // answers, 1)
         if candidate.offer.facts.get("images"):
-            # Tokens of pictures count against it, and are held beside it.
-            limit = min(limit + TOKENS_PER_PICTURE_MADE, tariff.max_tokens // answers)
+            # Tokens of images count against it, and are held beside it.
+            limit = min(limit + TOKENS_PER_MADE_IMAGE, tariff.max_tokens // answers)
         if candidate.offer.context_length is not None:
             # Not every provider takes a limit for which there is no room beside the prompt.
             limit = min(limit, max(candidate.offer.context_length - self.prompt_tokens * 5 // 4, LEAST))
@@ -237,7 +238,7 @@ def _dearest(candidate: Candidate, usage: Usage, served: Sequence[tuple[str, str
 
 
 def _prompt_counts(chat: Chat, candidate: Candidate, usage: Usage) -> Sequence[Usage]:
-    """Return the classes in which the whole prompt may be counted: text, what a cache keeps, pictures or sound."""
+    """Return the classes in which the whole prompt may be counted: text, what a cache keeps, images or audio."""
     card = candidate.offer.prices
     classes = []
     if _states(card, "cache_write") and (candidate.offer.dialect in _CACHES_UNASKED or chat.cache_lifetime):
@@ -259,7 +260,7 @@ def _states(card: PriceCard, name: str) -> bool:
 
 
 def _per_token(chat: Chat, candidate: Candidate, prompt: int, served: Sequence[tuple[str, str]]) -> Decimal:
-    """Return what a written token costs; as sound, where that is asked for."""
+    """Return what a written token costs; as audio, where that is asked for."""
     card = candidate.offer.prices
     if served:
         return max(_per_token_at(chat, candidate, prompt, way) for way in served)
@@ -271,8 +272,8 @@ def _per_token(chat: Chat, candidate: Candidate, prompt: int, served: Sequence[t
 def _per_token_at(chat: Chat, candidate: Candidate, prompt: int, served: tuple[str, str]) -> Decimal:
     prompt_only = Usage(input=prompt, service_tier=served[0], region=served[1])
     read = candidate.cost_of(prompt_only).total
-    text, sound = replace(prompt_only, output=1_000_000), replace(prompt_only, audio_output=1_000_000)
-    written = max(candidate.cost_of(usage).total for usage in (text, sound)[: 1 if chat.audio is None else 2])
+    text, audio = replace(prompt_only, output=1_000_000), replace(prompt_only, audio_output=1_000_000)
+    written = max(candidate.cost_of(usage).total for usage in (text, audio)[: 1 if chat.audio is None else 2])
     return (written - read) / MILLION
 
 

@@ -22,12 +22,12 @@ class Speech(msgspec.Struct, kw_only=True, omit_defaults=True):
     response_format: SoundFormat = "mp3"
     # 1 is the voice's own.
     speed: float | None = None
-    # Whether the client takes events with base64 in place of the sound's bytes.
+    # Whether the client takes events with base64 instead of the audio's bytes.
     events: bool = False
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of sound; `extension` tells its format, without a dot, `digest` is the SHA-256 of its bytes, in hex.
+    """A file of audio; `extension` tells its format, without a dot, `digest` is the SHA-256 of its bytes, in hex.
 
     `milliseconds` is about how long it is, and `most_milliseconds` how long it is at most: the same where its own head
     says it.

@@ -92,7 +92,7 @@ class ImageMade(Event):
 
 
 class PartialImage(Event):
-    """A picture while it is being made (a `data:` URL), the `index`-th of it, from 0: no part of the whole reply."""
+    """An image while it is being made (a `data:` URL), the `index`-th of it, from 0: no part of the whole reply."""
 
     url: str
     index: int = 0
@@ -127,7 +127,7 @@ class Logprobs(Event):
 
 
 class AudioDelta(Event):
-    """More sound: base64 (`data`) and the words in it; `id` can be referred to until `expires_at` (Unix seconds)."""
+    """More audio: base64 (`data`) and the words in it; `id` can be referred to until `expires_at` (Unix seconds)."""
 
     id: str | None = None
     data: str = ""
@@ -136,7 +136,7 @@ class AudioDelta(Event):
 
 
 class SoundDelta(Event):
-    """More sound of a text that is read aloud, as bytes of a file."""
+    """More audio of a text that is read aloud, as bytes of a file."""
 
     data: bytes
 

@@ -15,7 +15,7 @@ import msgspec
 from django.conf import settings
 
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.gateway.client.content_encoding import unpack
+from apps.gateway.content_decoding import unpack
 from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
 from apps.kernel.offload import offload

@@ -23,7 +23,7 @@ _SPEECH: Final = "audio_speech"
 
 
 def audio_speech(request: ClientRequest) -> ClientResponse:
-    """Answer a request to read a text aloud, with sound as it comes."""
+    """Answer a request to read a text aloud, with audio as it comes."""
 
     def read(body: bytes) -> Chat:
         return offload(len(body), partial(speech.read_request, body))

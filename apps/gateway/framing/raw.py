@@ -1,4 +1,4 @@
-"""Raw framing: bytes as they arrive are the frames, of answers that are sound, or one value as a whole."""
+"""Raw framing: bytes as they arrive are the frames, for audio, or for one value as a whole."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from apps.gateway.framing import LONG, BrokenFrames
 
-# One event may carry several pictures in base64.
+# One event may carry several images in base64.
 MAX_EVENT_BYTES = 128 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # As a number: `in` takes what it is given for one first, and to fail at that costs five times the search.

@@ -70,13 +70,13 @@ class _Choice:
     finished: bool = False
     calls: dict[int, tuple[ToolCallStarted, list[str]]] = field(default_factory=dict)
     logprobs: list[Logprobs] = field(default_factory=list)
-    sounds: list[AudioDelta] = field(default_factory=list)
+    audio_deltas: list[AudioDelta] = field(default_factory=list)
     timings: list[TranscriptTimed] = field(default_factory=list)
 
     def hold(self, event: AudioDelta | Logprobs | TranscriptTimed) -> None:
         """Keep an event that is sent only at the end."""
         if isinstance(event, AudioDelta):
-            self.sounds.append(event)
+            self.audio_deltas.append(event)
         elif isinstance(event, TranscriptTimed):
             self.timings.append(event)
         else:
@@ -230,11 +230,11 @@ class ResponseGuard:
 
     def _sound(self, choice: _Choice) -> Iterator[Event]:
         """Yield the audio, unless a rule finds something in its transcript: speech cannot be masked."""
-        transcript = "".join(delta.transcript for delta in choice.sounds)
+        transcript = "".join(delta.transcript for delta in choice.audio_deltas)
         if self._screened(choice, transcript) != transcript:
             choice.blocked = True
         if not choice.blocked:
-            yield from choice.sounds
+            yield from choice.audio_deltas
 
     def _search(self, choice: _Choice, event: Searched) -> Iterator[Event]:
         """Yield a search, masked: the model wrote what it was for."""

@@ -9,15 +9,13 @@ auto`) is no reference. Pure; a plain chat is looked at part by part and costs n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from apps.gateway.canonical.chat import Chat, File, Image, Opaque, OpaqueTool, Part, Text, ToolResult
 from apps.gateway.dialects.adapting.unsupported_fields import message_path
+from apps.gateway.routing.candidate import Candidate
 from apps.kernel.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from apps.gateway.routing.candidates import Candidate
 
 # Fields whose value, a text or texts, is the name of something in an account.
 _NAMES: Final = frozenset(
@@ -115,7 +113,7 @@ def _find_in_block(data: Any) -> str | None:
         # A tool's earlier answer: the files that it names are not opened by it.
         return None
     if kind == "image_generation_call" and not data.get("result"):
-        # Its picture is looked up by its id.
+        # Its image is looked up by its id.
         return "id"
     return _find_in(data)
 

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from apps.gateway.access.credentials import API_KEYS
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 
 # Unproven failures of one organization at one mapping that count, a minute and a worker; and only beside another's.

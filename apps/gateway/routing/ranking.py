@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from apps.gateway.routing.candidates import Candidate, Candidates
+from apps.gateway.routing.candidate import Candidate
+from apps.gateway.routing.candidates import Candidates
 from apps.gateway.routing.provider_stats import ProviderStats
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.usage import Usage
@@ -44,8 +45,8 @@ class RequestProfile(msgspec.Struct, frozen=True):
 
     prompt_tokens: int
     answer_tokens: int
-    # How many pictures are to be made.
-    pictures: int = 0
+    # How many images are to be made.
+    images: int = 0
     # At which the request asks to be served, empty for the usual one.
     service_tier: str = ""
     streaming: bool = False
@@ -221,10 +222,10 @@ def _rendezvous_score(one: str | None, other: str) -> int:
 
 
 def _price_of(one: Candidate, profile: RequestProfile) -> float:
-    """Return USD per million tokens of a request of this size; its pictures count as what they cost."""
+    """Return USD per million tokens of a request of this size; its images count as what they cost."""
     usage = Usage(input=profile.prompt_tokens, output=profile.answer_tokens, service_tier=profile.service_tier)
-    if profile.pictures:
-        usage = estimate_usage(profile.prompt_tokens, 0, profile.pictures, one.offer.prices)
+    if profile.images:
+        usage = estimate_usage(profile.prompt_tokens, 0, profile.images, one.offer.prices)
     tokens = max(profile.prompt_tokens + profile.answer_tokens, 1)
     return _rounded(float(one.cost_of(usage).total) / tokens * 1e6, 1_000_000)
 

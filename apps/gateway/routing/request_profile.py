@@ -27,7 +27,7 @@ def profile_request(request: ClientRequest, chat: Chat) -> RequestProfile:
     return RequestProfile(
         prompt_tokens=prompt,
         answer_tokens=min(usual, chat.max_tokens or usual),
-        pictures=task_of(chat).count_pictures(chat),
+        images=task_of(chat).count_images(chat),
         service_tier=asked_service_tier(chat),
         streaming=chat.stream,
         # Anthropic's format has the user's id nowhere but in `metadata`, and it is read as the user.

@@ -56,10 +56,10 @@ class CallOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return text if len(text) <= MAX_TEXT_LENGTH else text[:MAX_TEXT_LENGTH] + _CUT
 
     @property
-    def pictures(self) -> list[tuple[str, str]]:
-        """The pictures that a model is shown: media type and base64 of each."""
+    def images(self) -> list[tuple[str, str]]:
+        """The images that a model is shown: media type and base64 of each."""
         blocks = self.answer.content if self.answer is not None else []
-        return [picture for block in blocks if (picture := _picture_of(block)) is not None]
+        return [image for block in blocks if (image := _image_of(block)) is not None]
 
 
 def call(caller: ToolCaller, asked: ServerCall, watch: ClientDisconnect) -> Generator[Waiting, None, CallOutcome]:
@@ -122,7 +122,7 @@ def _text_of(block: dict[str, Any]) -> str:
     if kind == "text":
         text = block.get("text")
         return text if isinstance(text, str) else ""
-    if _picture_of(block) is not None:
+    if _image_of(block) is not None:
         return ""
     resource = block.get("resource")
     if isinstance(resource, dict) and isinstance(resource.get("text"), str):
@@ -133,7 +133,7 @@ def _text_of(block: dict[str, Any]) -> str:
     return msgspec.json.encode(description).decode()
 
 
-def _picture_of(block: dict[str, Any]) -> tuple[str, str] | None:
+def _image_of(block: dict[str, Any]) -> tuple[str, str] | None:
     kind, data = block.get("mimeType"), block.get("data")
     if block.get("type") == "image" and isinstance(kind, str) and kind.startswith("image/") and isinstance(data, str):
         return kind, data

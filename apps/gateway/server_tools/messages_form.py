@@ -185,6 +185,6 @@ def _function(one: OfferedTool) -> Record:
 def _given_result(asked: ServerCall, outcome: CallOutcome) -> Record:
     """Return a result as a client would give it."""
     text = [{"type": "text", "text": outcome.text}] if outcome.text else []
-    pictures = [write_image(f"data:{kind};base64,{data}") for kind, data in outcome.pictures]
+    images = [write_image(f"data:{kind};base64,{data}") for kind, data in outcome.images]
     failed = {"is_error": True} if outcome.is_error else {}
-    return {"type": "tool_result", "tool_use_id": asked.id, "content": [*text, *pictures], **failed}
+    return {"type": "tool_result", "tool_use_id": asked.id, "content": [*text, *images], **failed}

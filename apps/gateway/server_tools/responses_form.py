@@ -195,8 +195,8 @@ def _error_of(outcome: CallOutcome) -> Record:
 def _output(asked: ServerCall, outcome: CallOutcome) -> Record:
     """Return a result as a client would give it."""
     output: Any = f"Error: {outcome.text}" if outcome.is_error else outcome.text
-    if pictures := outcome.pictures:
-        shown = [{"type": "input_image", "image_url": f"data:{kind};base64,{data}"} for kind, data in pictures]
+    if images := outcome.images:
+        shown = [{"type": "input_image", "image_url": f"data:{kind};base64,{data}"} for kind, data in images]
         output = [*([{"type": "input_text", "text": output}] if output else []), *shown]
     return {"type": "function_call_output", "call_id": asked.id, "output": output}
 

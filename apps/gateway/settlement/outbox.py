@@ -7,13 +7,17 @@ may be in the stream twice; settlement writes each id once.
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import gevent
+import msgspec
 import structlog
 from gevent.pool import Group
 from redis.exceptions import RedisError, ResponseError
@@ -21,14 +25,13 @@ from redis.exceptions import RedisError, ResponseError
 from apps.billing.holds import SettledHold
 from apps.billing.worker_leases import notes_key
 from apps.gateway.metrics.definitions import RECORDS_SPOOLED
-from apps.gateway.settlement import redelivery, spool
+from apps.gateway.settlement import spool
 from apps.gateway.settlement.record_backlog import BACKLOG
-from apps.gateway.settlement.record_owner import shard_of_record
 from apps.gateway.settlement.retransmission_buffer import BUFFER
 from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.redis import LuaScript, client, flush, server_of_shard
 from apps.kernel.shards import ask_each
-from apps.kernel.store_keys import SHARD_COUNT, money_keys
+from apps.kernel.store_keys import SHARD_COUNT, money_keys, shard_of
 
 log = structlog.get_logger(__name__)
 
@@ -183,7 +186,7 @@ def read_batch(reader: str, count: int, wait_ms: int, *, left: bool = True, shar
     found: list[StreamEntry] = []
     if left:
         found = _stream().xautoclaim(stream, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
-        found = found or redelivery.claim_pending(stream, GROUP, reader, ABANDONED_AFTER / 1000)
+        found = found or claim_pending(stream, GROUP, reader, ABANDONED_AFTER / 1000)
         found = found or _read(stream, reader, "0", count)
     found = found or _read(stream, reader, ">", count, block=wait_ms or None)
     return [
@@ -263,3 +266,52 @@ def replay_spool() -> int:
     if moved:
         log.info("outbox.replayed", records=moved)
     return moved
+
+
+class _Owned(msgspec.Struct):
+    """The fields read from a record."""
+
+    organization_id: UUID
+
+
+_decode = msgspec.json.Decoder(_Owned).decode
+
+
+def shard_of_record(record: bytes | str) -> int:
+    """Return the shard of a record's organization; the first for one that cannot be read, which the settler puts
+    aside."""
+    if SHARD_COUNT == 1:
+        return 0
+    try:
+        return shard_of(_decode(record).organization_id)
+    except (msgspec.MsgspecError, UnicodeError):
+        return 0
+
+
+# Messages that are looked at, the oldest first.
+_MAX_MESSAGES = 20
+# By stream; by message, reader and how often it was handed out: when it was first seen there, on the monotonic clock.
+# The store's own clock may be set back: then it counts a dead reader's messages as in progress for as long.
+_seen_in: defaultdict[str, dict[tuple[str, str, int], float]] = defaultdict(dict)
+
+
+def claim_pending(stream: str, group: str, reader: str, after: float) -> list[tuple[str, dict[str, str]]]:
+    """Claim and return the messages that other consumers have held, unchanged, for so many seconds. Raises RedisError.
+
+    A reader that works on one of them after all does nothing that may not be done twice.
+    """
+    store: Any = client()
+    now = time.monotonic()
+    pending = store.xpending_range(stream, group, "-", "+", _MAX_MESSAGES)
+    others = {
+        (str(one["message_id"]), str(one["consumer"]), int(one["times_delivered"]))
+        for one in pending
+        if one["consumer"] != reader
+    }
+    seen = _seen_in[stream]
+    for one in seen.keys() - others:
+        del seen[one]
+    for one in others:
+        seen.setdefault(one, now)
+    stuck = sorted(one[0] for one, since in seen.items() if now - since >= after)
+    return list(store.xclaim(stream, group, reader, 0, stuck)) if stuck else []

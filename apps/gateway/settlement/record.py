@@ -20,7 +20,7 @@ from apps.gateway.canonical.chat import Chat, FunctionTool, ToolResult
 from apps.gateway.canonical.events import Reply
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects import ClientDialect, client_dialect_of
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard

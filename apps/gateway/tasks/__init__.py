@@ -68,8 +68,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     find_dialect: Callable[[Chat, Offer], ProviderDialect | None]
     # The price by which `auto` compares offers: USD for any one unit.
     list_price: Callable[[Chat, Offer], Decimal]
-    # How many pictures are to be made: offers that charge by the picture are ranked by what these cost.
-    count_pictures: Callable[[Chat], int]
+    # How many images are to be made: offers that charge by the image are ranked by what these cost.
+    count_images: Callable[[Chat], int]
     # Whether prompt and answer have to fit into a model's context window.
     fits_context: bool
 
@@ -92,13 +92,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     # The request in the form in which this target can be asked.
     adapt_request: Callable[[Chat, Target], Chat]
-    # The calls that it takes where one call gives no more than so many values (`ResultsGiven`) or pictures, none where
+    # The calls that it takes where one call gives no more than so many values (`ResultsGiven`) or images, none where
     # one call answers it as it is; None for a kind that is always one call here.
     split: Callable[[Chat, Offer], list[CallPart]] | None
-    # Whether an answer may hold pictures, sound or vectors, and so be large.
+    # Whether an answer may hold images, audio or vectors, and so be large.
     may_bring_media: Callable[[Chat, Offer], bool]
-    # Whether pictures that a provider leaves at an address are fetched for the client.
-    fetches_pictures: bool
+    # Whether images that a provider leaves at an address are fetched for the client.
+    fetches_images: bool
     # The error of an answer that ended with so many images and lacks the requested result, else None.
     find_missing_result: Callable[[int, Finished | None], ApiError | None]
     # The usage where the provider counted nothing: by tokens of the prompt, tokens written, and images.

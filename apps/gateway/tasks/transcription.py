@@ -27,7 +27,7 @@ from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
 _MODE: Final = ModelMode("audio_transcription", "transcription")
-# Tokens that a second of sound comes to where it is paid by the token, and that are said in it, both at most; and
+# Tokens that a second of audio comes to where it is paid by the token, and that are said in it, both at most; and
 # usually.
 _MAX_TOKENS_HEARD, _MAX_TOKENS_WRITTEN, _TOKENS_HEARD = 20, 8, 10
 
@@ -77,7 +77,7 @@ def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     return Usage(input=prompt_tokens, audio_input=seconds * _MAX_TOKENS_HEARD, output=said)
 
 
-def _usage_without_counts(chat: Chat, prompt: int, written: int, pictures: int, prices: PriceCard) -> Usage:
+def _usage_without_counts(chat: Chat, prompt: int, written: int, images: int, prices: PriceCard) -> Usage:
     milliseconds = transcription_of(chat).recording.milliseconds
     if prices.audio_minute is not None:
         return Usage(audio_milliseconds=milliseconds, estimated=True)
@@ -100,7 +100,7 @@ TASK = Task(
     is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
-    count_pictures=lambda chat: 0,
+    count_images=lambda chat: 0,
     fits_context=False,
     usage_before_answer=_usage_before_answer,
     writes_tokens=False,
@@ -109,8 +109,8 @@ TASK = Task(
     adapt_request=lambda chat, target: chat,
     split=None,
     may_bring_media=lambda chat, offer: False,
-    fetches_pictures=False,
+    fetches_images=False,
     # A transcript without speech is empty.
-    find_missing_result=lambda pictures, finish: None,
+    find_missing_result=lambda images, finish: None,
     usage_without_counts=_usage_without_counts,
 )

@@ -93,7 +93,7 @@ class ToolGuard:
 
 
 def _files_in(content: Sequence[dict[str, Any]]) -> list[ScannedFile]:
-    """Return the pictures, sounds and embedded files of a result."""
+    """Return the images, audio and embedded files of a result."""
     found = []
     for number, block in enumerate(content):
         resource = block.get("resource")

@@ -21,7 +21,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.ranking import Ranking
 from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange, refusal_of

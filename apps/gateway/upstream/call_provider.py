@@ -1,5 +1,6 @@
-"""Provider call: write the request, send it, and read the answer, held back until its first content.
+"""Provider call: writes the request, sends it, and reads the answer, held back until its first content.
 
+An answer that comes at once is read after its job, where the provider works in jobs, and gets its images fetched.
 `failover` decides what follows a failure.
 """
 
@@ -31,13 +32,15 @@ from apps.gateway.dialects.adapting.unsupported_fields import client_name_of, no
 from apps.gateway.failures import UpstreamFailure, failure_from_error
 from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.parallel_calls import parallel_chats
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.preferences import strict_refusal
 from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.tracing.request_trace import AttemptSpan
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out
 from apps.gateway.upstream.http_response import Timeouts
+from apps.gateway.upstream.image_calls import make_images
+from apps.gateway.upstream.jobs import check_made, follow_job
 from apps.gateway.upstream.json_repair import JsonRepair
 from apps.gateway.upstream.open_exchange import (
     NO_HEADERS,
@@ -46,13 +49,12 @@ from apps.gateway.upstream.open_exchange import (
     ProviderResponse,
     open_exchange,
 )
-from apps.gateway.upstream.picture_calls import make_pictures
+from apps.gateway.upstream.remote_images import fetch_images
 from apps.gateway.upstream.remote_media import RemoteMedia
-from apps.gateway.upstream.response_bounds import bounds_of, check_event
-from apps.gateway.upstream.split_calls import join_parts
+from apps.gateway.upstream.response_bounds import ResponseBounds, bounds_of, check_event, read_within
+from apps.gateway.upstream.split_calls import check_results, join_parts
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.gateway.upstream.timeouts import default_timeouts, timeouts_within
-from apps.gateway.upstream.whole_answer import read_whole_answer
 from apps.kernel.offload import offload
 
 
@@ -123,7 +125,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             raise UpstreamFailure("client_error", f"the wire format of {self.candidate.provider_id} is not spoken here")
         if task.split is not None and (parts := task.split(self.chat, self.candidate.offer)):
             if self.chat.drawing is not None:
-                return make_pictures(self, parts)
+                return make_images(self, [replace(self, chat=part.chat, calls=1) for part in parts], parts)
             if len(parts) > 1:
                 return self._answer_in_parts(parts, dialect)
             self.part = parts[0]
@@ -286,7 +288,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         """Yield what the provider says; every wait for it ends when the client leaves."""
         bounds = bounds_of(self.chat, self.candidate.offer)
         if not request.chat.stream:
-            yield from read_whole_answer(self, request, opened, bounds)
+            yield from _read_whole_answer(self, request, opened, bounds)
             return
         pieces, look = self._interruptible(opened.response), partial(check_event, bounds=bounds)
         try:
@@ -313,3 +315,27 @@ def target_of(candidate: Candidate) -> Target:
         max_output=offer.max_output,
         max_searches=DEFAULT_CALLS if offer.prices.web_search and candidate.credential.mode == CREDITS else None,
     )
+
+
+def _read_whole_answer(
+    call: ProviderCall, request: ProviderRequest, opened: OpenExchange, bounds: ResponseBounds
+) -> Iterator[Event]:
+    """Yield the events of an answer that is not streamed. Raises UpstreamFailure, and ClientGone when the client
+    leaves."""
+    dialect, leaving, jobs = request.dialect, call.client_disconnect, request.dialect.jobs
+    with leaving.raise_while_waiting():
+        body = opened.response.read(bounds.reply, call.hold_answer)
+    if jobs is not None:
+        # Its connection is of use to others while the job goes on.
+        opened.response.close()
+        until = call.started_at + call.timeouts.total
+        body = yield from follow_job(
+            jobs, body, request, opened, call.candidate, call.timeouts, until, leaving, call.cdn_loop
+        )
+    with leaving.raise_while_waiting():
+        events = offload(len(body), lambda: read_within(body, bounds, dialect.read_reply))
+    if call.part is not None:
+        events = check_results(events, call.part)
+    if jobs is not None:
+        events = check_made(jobs, events, request, opened)
+    yield from fetch_images(events, leaving, call.media.owner) if task_of(call.chat).fetches_images else events

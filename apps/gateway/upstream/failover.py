@@ -20,17 +20,49 @@ from apps.gateway.canonical.events import Event
 from apps.gateway.canonical.preferences import MAX_RETRIES
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.failures import StaleConnection, UpstreamFailure
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.metrics.buffer import add, labeled_child
+from apps.gateway.metrics.definitions import ATTEMPTS
+from apps.gateway.metrics.request_metrics import provider_label
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.failure_attribution import FailureEvidence, evidence_of
 from apps.gateway.tasks import task_of
-from apps.gateway.tracing.request_trace import RequestTrace
-from apps.gateway.upstream.attempt_log import attempt_entry, callee_of, count_attempt, end_attempt
+from apps.gateway.tracing.request_trace import Callee, RequestTrace
 from apps.gateway.upstream.call_provider import ProviderCall
 from apps.gateway.upstream.hedge import Hedge, race
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.errors import ApiError, InvalidRequest
+
+
+def count_attempt(candidate: Candidate, outcome: str) -> None:
+    """Count how a call of a provider ended."""
+    add(labeled_child(ATTEMPTS, provider_label(candidate.provider_id), outcome))
+
+
+def attempt_entry(candidate: Candidate, status: int | None, error_type: str, *, succeeded: bool) -> dict[str, Any]:
+    """Return the line of the log's routing metadata that tells of a call."""
+    return {
+        "provider": candidate.provider_id,
+        "model": candidate.model_name,
+        "status_code": status,
+        "error_type": error_type,
+        "succeeded": succeeded,
+    }
+
+
+def callee_of(candidate: Candidate) -> Callee:
+    """Return whom a trace names for a candidate."""
+    return Callee(
+        candidate.provider_id, candidate.model_name, candidate.credential.base_url or candidate.offer.provider.base_url
+    )
+
+
+def end_attempt(call: ProviderCall, error_type: str) -> None:
+    """End the span of a failed call, where the request is traced."""
+    if call.span is not None:
+        call.span.span.finish(error_type)
+
 
 _BACKOFF_BASE, _BACKOFF_CAP = 0.1, 2.0
 # Seconds that a provider has to show that it works again.

@@ -22,7 +22,7 @@ from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.upstream.call_provider import ProviderCall
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.usage import Usage

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import httptools
 import msgspec
 
+from apps.gateway.content_decoding import CODINGS, ContentDecoder, CorruptEncoding
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.upstream.content_coding import CODINGS, ContentDecoder, CorruptEncoding
 from apps.gateway.upstream.socket_wait import SocketWaiter
 from apps.kernel.green_socket import WOULD_BLOCK
 from apps.kernel.turn_queue import let_others_go_on

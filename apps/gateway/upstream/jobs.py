@@ -21,7 +21,7 @@ from apps.gateway.canonical.events import Event, ImageMade, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects import JobReader
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange
 

@@ -107,7 +107,7 @@ def _parts(chat: Chat) -> Iterator[tuple[str, Part]]:
 
 
 def _id_of(part: Part) -> str | None:
-    """Return the id of the kept file that a part names: a document's, or a picture's in the words of its format."""
+    """Return the id of the kept file that a part names: a document's, or an image's in the words of its format."""
     named: Any = None
     if isinstance(part, File):
         named = part.file_id
@@ -134,15 +134,15 @@ class _Inline:
             filename = part.filename or self._name
             return replace(part, file_id=None, data=self._data, filename=filename, media_type=self._type)
         if not self._type.startswith("image/"):
-            raise InvalidRequest("The file is no picture of a kind that can be sent", code="invalid_parameters")
+            raise InvalidRequest("The file is no image of a kind that can be sent", code="invalid_parameters")
         detail: Any = part.data.get("detail") if isinstance(part, Opaque) and isinstance(part.data, dict) else None
         return Image(url=f"data:{self._type};base64,{self._data}", detail=detail if isinstance(detail, str) else None)
 
 
 def _type_of(name: str, content: bytes) -> str:
     """Return a file's media type: what its first bytes tell, else its name, else that it is text or anything."""
-    if (picture := image_type_of(content[:HEAD])) is not None:
-        return picture
+    if (image_type := image_type_of(content[:HEAD])) is not None:
+        return image_type
     if content.startswith(b"%PDF-"):
         return "application/pdf"
     if (by_name := guess_type(name)[0]) is not None:

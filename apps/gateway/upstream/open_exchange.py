@@ -23,7 +23,7 @@ from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.reading.context_overflow import status_of
 from apps.gateway.failures import UpstreamFailure, error_type_for_status
 from apps.gateway.retry_after import first_of, retry_after_in, retry_after_of
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
 

@@ -69,8 +69,8 @@ def _fetch_within(seconds: float, url: str, most: int, patience: FetchTimeouts, 
         raise UnfetchableError("it could not be fetched") from None
 
 
-def fetch_picture(url: str, most: int, owner: UUID) -> str:
-    """Return the picture at an address as a data URL. Raises as `fetch_file` does."""
+def fetch_image(url: str, most: int, owner: UUID) -> str:
+    """Return the image at an address as a data URL. Raises as `fetch_file` does."""
     data, _ = fetch_file(url, most, _FOR_PICTURES, owner)
     found = data_url_of(data)
     if found is None:

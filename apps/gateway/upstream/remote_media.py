@@ -1,4 +1,4 @@
-"""Remote media: fetch pictures and documents given by address, for providers that accept only bytes, and inline them.
+"""Remote media: fetch images and documents given by address, for providers that accept only bytes, and inline them.
 
 It bounds the size and time of fetches, and finds a file's type by its first bytes.
 """
@@ -36,7 +36,7 @@ _OFFICE = "application/vnd.openxmlformats-officedocument."
 
 
 def has_addresses(chat: Chat) -> bool:
-    """Return whether a chat gives a picture or document by address."""
+    """Return whether a chat gives an image or document by address."""
     return next(_addresses(chat), None) is not None
 
 
@@ -47,14 +47,14 @@ class RemoteMedia(msgspec.Struct, eq=False):
     _fetched: dict[str, tuple[str, bytes]] = {}
 
     def inline(self, chat: Chat, dialect: ProviderDialect, facts: dict[str, object]) -> Chat:
-        """Return the chat with every picture and document in it inline where the target takes no addresses, which the
+        """Return the chat with every image and document in it inline where the target takes no addresses, which the
         fact `media_urls` says, else the format. Raises InvalidRequest that names the part, and RateLimited."""
         if facts.get("media_urls", dialect.takes_media_urls):
             return chat
         named = dict(_addresses(chat))
         wanted = {url: param for url, param in named.items() if url not in self._fetched}
         if len(named) > MAX_FILES:
-            raise _refused("messages", f"at most {MAX_FILES} pictures and documents by address can be sent")
+            raise _refused("messages", f"at most {MAX_FILES} images and documents by address can be sent")
         if wanted:
             pool = Pool(_AT_ONCE)
             try:
@@ -78,7 +78,7 @@ class RemoteMedia(msgspec.Struct, eq=False):
             return part
         media_type, data = self._fetched[url]
         if isinstance(part, Image) and not media_type.startswith("image/"):
-            raise _refused(param, "behind the address is no picture of a kind that can be sent")
+            raise _refused(param, "behind the address is no image of a kind that can be sent")
         written = b64encode(data).decode()
         if isinstance(part, File):
             return replace(part, url=None, data=written, media_type=media_type)
@@ -133,7 +133,7 @@ def _fetch(url: str, param: str, owner: UUID) -> tuple[str, bytes]:
         raise _refused(param, f"the file at the address cannot be fetched: {error}") from None
     media_type = sniff_media_type(data, stated.partition(";")[0].strip().lower())
     if media_type is None:
-        raise _refused(param, "behind the address is neither a picture nor a document of a kind that can be sent")
+        raise _refused(param, "behind the address is neither an image nor a document of a kind that can be sent")
     return media_type, data
 
 

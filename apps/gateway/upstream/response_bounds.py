@@ -16,7 +16,7 @@ from apps.kernel.offload import LARGE
 T = TypeVar("T")
 
 _MIB: Final = 1024 * 1024
-# Texts of several choices, with all that searches cite; and what comes with pictures, ten of four megapixels, or sound.
+# Texts of several choices, with all that searches cite; and what comes with images, ten of four megapixels, or audio.
 _REPLY, _REPLY_WITH_MEDIA = 32 * _MIB, 128 * _MIB
 _EVENT, _EVENT_WITH_MEDIA = 16 * _MIB, 64 * _MIB
 # Values of an answer; where the likeliest alternatives come with each, they are some 160 a token, and vectors of a

@@ -14,7 +14,7 @@ from apps.billing.reservations import RateLimit, ReservationOutcome, Reservation
 from apps.gateway.routing import circuit_breaker
 from apps.gateway.routing.circuit_breaker import FIRST_PROBE_PAUSE, CircuitBreakers, OpenCircuit
 from apps.gateway.routing.provider_stats import OutcomeCounts
-from apps.gateway.settlement import outbox, redelivery
+from apps.gateway.settlement import outbox
 from apps.kernel import generation
 from apps.kernel.errors import RateLimited
 from apps.kernel.ids import new_id
@@ -159,7 +159,7 @@ def test_a_record_of_a_vanished_settler_is_taken_over_whatever_the_store_thinks_
     (taken,) = outbox.read_batch("dead", 10, 1)
     assert outbox.read_batch("alive", 10, 1) == []
     now = time.monotonic()
-    monkeypatch.setattr(redelivery.time, "monotonic", lambda: now + outbox.ABANDONED_AFTER / 1000 + 1)
+    monkeypatch.setattr(outbox.time, "monotonic", lambda: now + outbox.ABANDONED_AFTER / 1000 + 1)
     assert outbox.read_batch("alive", 10, 1) == [taken]
     # It is this reader's own now, and nobody's else.
     assert [one["consumer"] for one in client().xpending_range(outbox.STREAMS[0], outbox.GROUP, "-", "+", 10)] == [

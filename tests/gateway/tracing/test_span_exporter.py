@@ -12,9 +12,8 @@ from prometheus_client import REGISTRY
 
 from apps.gateway.metrics.buffer import flush_to_prometheus
 from apps.gateway.tracing import otlp, span_exporter
-from apps.gateway.tracing.otlp_spans import encode_trace
 from apps.gateway.tracing.request_trace import MAX_SPANS, Callee, RequestTrace
-from apps.gateway.tracing.span_exporter import SpanExporter
+from apps.gateway.tracing.span_exporter import SpanExporter, encode_trace
 from gateway_project.telemetry_settings import TelemetrySettings
 from tests.support.otlp_collector import Collector, collector
 

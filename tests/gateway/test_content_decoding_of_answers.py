@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gateway.upstream.content_coding import MAX_RATIO, STEP, ContentDecoder, CorruptEncoding
+from apps.gateway.content_decoding import MAX_RATIO, STEP, ContentDecoder, CorruptEncoding
 
 MIB = 1024 * 1024
 

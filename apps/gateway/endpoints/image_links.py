@@ -21,14 +21,14 @@ log = structlog.get_logger(__name__)
 FIELD = "image_links"
 
 
-class PictureKeeper(Protocol):
+class ImageKeeper(Protocol):
     """Stores images for a while."""
 
     def check(self, policy: Policy) -> None:
-        """Raise ApiError, which names the field, where no picture of a caller may be kept."""
+        """Raise ApiError, which names the field, where no image of a caller may be kept."""
 
     def keep(self, policy: Policy, data_url: str) -> str:
-        """Keep a picture and return its address. Raises DatabaseError."""
+        """Keep an image and return its address. Raises DatabaseError."""
 
 
 class _Nobody:
@@ -43,11 +43,11 @@ class _Nobody:
         raise NotImplementedError
 
 
-_installed: list[PictureKeeper] = [_Nobody()]
+_installed: list[ImageKeeper] = [_Nobody()]
 
 
-def install(keeper: PictureKeeper) -> None:
-    """Have pictures kept from now on."""
+def install(keeper: ImageKeeper) -> None:
+    """Have images kept from now on."""
     _installed[0] = keeper
 
 
@@ -61,12 +61,12 @@ def check_links(policy: Policy) -> None:
     _installed[0].check(policy)
 
 
-def link_pictures(run: ChatRun, reply: Reply) -> None:
+def link_images(run: ChatRun, reply: Reply) -> None:
     """Replace a reply's images by URLs. Where they cannot be stored, the client gets the images, which are paid, and a
     dropped field."""
-    pictures = [url for choice in reply.choices for url in choice.images]
+    images = [url for choice in reply.choices for url in choice.images]
     try:
-        links = {url: _installed[0].keep(run.recorder.policy, url) for url in dict.fromkeys(pictures)}
+        links = {url: _installed[0].keep(run.recorder.policy, url) for url in dict.fromkeys(images)}
     except DatabaseError as error:
         log.warning("images.not_kept", error=type(error).__name__)
         words = "the images cannot be kept right now; here they are"
