@@ -1,4 +1,4 @@
-"""Offline admission: lets requests in during an outage of the store (fail open), within an allowance.
+"""Offline admission: lets requests in during a store outage (fail open), within an allowance.
 
 Each process serves an organization unchecked for at most `OFFLINE_ALLOWANCE_USD`, and never beyond its last known
 balance; requests let through count until the store has long answered again (docs/adr/0084). Silence of the store never

@@ -1,8 +1,8 @@
-"""Outbox: the Redis stream in which finished requests wait for settlement, and a disk spool while Redis accepts none.
+"""Outbox: the stream in which finished requests wait for settlement, with redelivery, and a disk spool beside it.
 
-A record is in one of the two, or on its way to the stream and out of this process, before the last byte of its answer
-leaves (docs/adr/0079); one that neither accepts stays in memory and is retried until one does (docs/adr/0087). A record
-may be in the stream twice; settlement writes each id once.
+The spool is for times when Redis accepts no record. A record is in one of the two, or on its way to the stream and out
+of this process, before the last byte of its answer leaves (docs/adr/0079); one that neither accepts stays in memory and
+is retried until one does (docs/adr/0087). A record may be in the stream twice; settlement writes each id once.
 """
 
 from __future__ import annotations

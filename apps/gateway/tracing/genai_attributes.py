@@ -1,7 +1,7 @@
 """GenAI attributes: a request's record in the names of OpenTelemetry's semantic conventions for generative AI. Pure.
 
 Words of operations and providers are those of `apps/logs/genai_names.py`; what the conventions have no name for is
-`gateway.*`. Content is in `content.py`.
+`gateway.*`.
 """
 
 from __future__ import annotations
