@@ -101,7 +101,7 @@ def count(token: str) -> list[dict[str, Any]]:
     """Return each request's name, files and functions, counted in this process, whose environment is the product's."""
     from gateway_project.wsgi import application
 
-    application.begin()
+    application.begin()  # type: ignore[attr-defined] # set in gateway_project/wsgi.py
     rows = []
     for request in REQUESTS:
         for _ in range(_WARM_REQUESTS):

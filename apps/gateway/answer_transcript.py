@@ -9,7 +9,7 @@ import msgspec
 
 from apps.gateway.canonical.events import Event, Finished, Reply, Started
 from apps.gateway.canonical.fold import ReplyBuilder
-from apps.gateway.tracing.asked_attributes import answer_of
+from apps.gateway.tracing.genai_attributes import answer_of
 from apps.gateway.upstream.failover import Failover
 
 

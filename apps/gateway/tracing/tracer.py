@@ -15,7 +15,7 @@ import structlog
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, FunctionTool, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from apps.gateway.tracing.asked_attributes import asked_attributes
+from apps.gateway.tracing.genai_attributes import asked_attributes
 from apps.gateway.tracing.request_trace import AttributeValue, RequestTrace
 from apps.gateway.tracing.span_attributes import constant
 from apps.gateway.tracing.span_exporter import SpanExporter

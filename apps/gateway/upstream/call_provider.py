@@ -1,18 +1,21 @@
 """Provider call: writes the request, sends it, and reads the answer, held back until its first content.
 
 An answer that comes at once is read after its job, where the provider works in jobs, and gets its images fetched.
+Answers are bounded in bytes, in bytes of an event of a stream, and in JSON values.
 `failover` decides what follows a failure.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from apps.catalog.offers import Offer
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.canonical.chat import Chat, DroppedField, Target
 from apps.gateway.canonical.events import Event, Failed, ReasoningDelta, Waiting, is_content
@@ -30,7 +33,7 @@ from apps.gateway.dialects.adapting.signature_owner import (
 from apps.gateway.dialects.adapting.undo_rewrites import undo_rewrites
 from apps.gateway.dialects.adapting.unsupported_fields import client_name_of, note_dropped
 from apps.gateway.failures import UpstreamFailure, failure_from_error
-from apps.gateway.framing import BrokenFrames, frames_of
+from apps.gateway.framing import LONG, BrokenFrames, frames_of
 from apps.gateway.parallel_calls import parallel_chats
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.preferences import strict_refusal
@@ -38,7 +41,7 @@ from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.tracing.request_trace import AttemptSpan
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out
-from apps.gateway.upstream.http_response import Timeouts
+from apps.gateway.upstream.http_response import Timeouts, default_timeouts, timeouts_within
 from apps.gateway.upstream.image_calls import make_images
 from apps.gateway.upstream.jobs import check_made, follow_job
 from apps.gateway.upstream.json_repair import JsonRepair
@@ -51,11 +54,10 @@ from apps.gateway.upstream.open_exchange import (
 )
 from apps.gateway.upstream.remote_images import fetch_images
 from apps.gateway.upstream.remote_media import RemoteMedia
-from apps.gateway.upstream.response_bounds import ResponseBounds, bounds_of, check_event, read_within
 from apps.gateway.upstream.split_calls import check_results, join_parts
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
-from apps.gateway.upstream.timeouts import default_timeouts, timeouts_within
-from apps.kernel.offload import offload
+from apps.kernel.json_bounds import Bounds, OutOfBounds, check
+from apps.kernel.offload import LARGE, offload
 
 
 class ProviderCall(msgspec.Struct, eq=False):
@@ -339,3 +341,54 @@ def _read_whole_answer(
     if jobs is not None:
         events = check_made(jobs, events, request, opened)
     yield from fetch_images(events, leaving, call.media.owner) if task_of(call.chat).fetches_images else events
+
+
+T = TypeVar("T")
+
+_MIB: Final = 1024 * 1024
+# Texts of several choices, with all that searches cite; and what comes with images, ten of four megapixels, or audio.
+_REPLY, _REPLY_WITH_MEDIA = 32 * _MIB, 128 * _MIB
+_EVENT, _EVENT_WITH_MEDIA = 16 * _MIB, 64 * _MIB
+# Values of an answer; where the likeliest alternatives come with each, they are some 160 a token, and vectors of a
+# batch have millions.
+_VALUES, _MAX_VALUES = 200_000, 3_000_000
+_DEPTH: Final = 256
+
+
+class ResponseBounds(NamedTuple):
+    """Bytes of a whole answer and of one event of a stream, and what JSON in them may hold."""
+
+    reply: int
+    event: int
+    json: Bounds
+
+
+def bounds_of(chat: Chat, offer: Offer) -> ResponseBounds:
+    """Return how much an offer may answer to a chat."""
+    bounds = _MANY_VALUES if chat.logprobs or chat.embedding is not None else _USUAL
+    if task_of(chat).may_bring_media(chat, offer):
+        return bounds._replace(reply=_REPLY_WITH_MEDIA, event=_EVENT_WITH_MEDIA)
+    return bounds
+
+
+def read_within(body: bytes, bounds: ResponseBounds, read: Callable[[bytes], Iterable[T]]) -> Iterable[T]:
+    """Return the values read from a whole answer, all at once for a large one. Raises UpstreamFailure."""
+    if len(body) > LONG:
+        try:
+            check(body, bounds.json)
+        except OutOfBounds as passed:
+            raise UpstreamFailure("network", f"the answer {passed}") from None
+    events = read(body)
+    return events if len(body) < LARGE else list(events)
+
+
+def check_event(event: bytes, bounds: ResponseBounds) -> None:
+    """Raise BrokenFrames where an event of a stream holds too much."""
+    try:
+        check(event, bounds.json)
+    except OutOfBounds as passed:
+        raise BrokenFrames(f"an event of the stream {passed}") from None
+
+
+_USUAL: Final = ResponseBounds(_REPLY, _EVENT, Bounds(_VALUES, _DEPTH, LONG, LONG))
+_MANY_VALUES: Final = ResponseBounds(_REPLY_WITH_MEDIA, _EVENT, Bounds(_MAX_VALUES, _DEPTH, LONG, LONG))

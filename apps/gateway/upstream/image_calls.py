@@ -35,8 +35,8 @@ from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.token_estimate import token_weight, tokens_from_weight
+from apps.gateway.upstream.http_response import default_timeouts
 from apps.gateway.upstream.split_calls import MAX_AT_ONCE
-from apps.gateway.upstream.timeouts import default_timeouts
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage, total_usage
 

@@ -14,8 +14,7 @@ from apps.gateway.canonical.chat import Chat, FunctionTool, Message, ResponseFor
 from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Started
 from apps.gateway.tracing import tracer
-from apps.gateway.tracing.asked_attributes import answer_of
-from apps.gateway.tracing.genai_attributes import describe
+from apps.gateway.tracing.genai_attributes import answer_of, describe
 from apps.gateway.tracing.request_trace import Callee, RequestTrace
 from apps.gateway.tracing.span_exporter import encode_trace
 from apps.logs.entry import Entry
