@@ -160,8 +160,8 @@ def test_a_chat_without_addresses_stays_as_it_is() -> None:
         ("/packed.png", "packed"),
         ("/page.png", "neither an image"),
         ("/program", "neither an image"),
-        ("/three.pdf", "no picture"),
-        ("/four.csv", "no picture"),
+        ("/three.pdf", "no image"),
+        ("/four.csv", "no image"),
     ],
 )
 @pytest.mark.usefixtures("inside")
