@@ -22,7 +22,7 @@ from apps.batches.access import insist_on_keeping
 from apps.batches.models import FilePurpose, StoredFile
 from apps.batches.stored_files import FileOwner, FileWriter, name_of
 from apps.gateway.access.policy import Policy
-from apps.gateway.endpoints.picture_links import FIELD
+from apps.gateway.endpoints.image_links import FIELD
 from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.postgres import database

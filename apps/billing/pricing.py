@@ -46,15 +46,16 @@ class Bill(PriceCard, frozen=True, omit_defaults=True, kw_only=True):
     """Everything that determines a request's cost, stored with its log row: the applied prices, and the usage.
 
     The prices are those of the service tier and region that served the answer; `models` has the prices of other models
-    that the answer called. `discount` is a share, `outrun` the cost of a hedged call that lost the race and
-    `outrun_saved` the discount on it, in USD; `waived` says why nothing is charged: `failed`, `empty` or `cached`.
+    that the answer called. `discount` is a share, `hedge_cost` the cost of a hedged call that lost the race and
+    `hedge_savings` the discount on it, in USD; `waived` says why nothing is charged: `failed`, `empty` or `cached`.
     `batch_share` is set if the provider's batch API answered: token prices are this share of the usual ones.
     """
 
     discount: Decimal = ZERO
     used: Usage = Usage()
-    outrun: Decimal = ZERO
-    outrun_saved: Decimal = ZERO
+    # Stored under their first names.
+    hedge_cost: Decimal = msgspec.field(default=ZERO, name="outrun")
+    hedge_savings: Decimal = msgspec.field(default=ZERO, name="outrun_saved")
     waived: str = ""
     batch_share: Decimal | None = None
     models: dict[str, PriceCard] = {}
@@ -81,13 +82,13 @@ def cost_by(bill: Bill) -> Cost:
     if bill.waived:
         return FREE
     cost = cost_of(bill.used, bill, bill.discount, bill.models)
-    if not (bill.outrun or bill.outrun_saved):
+    if not (bill.hedge_cost or bill.hedge_savings):
         return cost
     return msgspec.structs.replace(
         cost,
-        total=cost.total + bill.outrun,
-        input=cost.input + bill.outrun,
-        discount_savings=cost.discount_savings + bill.outrun_saved,
+        total=cost.total + bill.hedge_cost,
+        input=cost.input + bill.hedge_cost,
+        discount_savings=cost.discount_savings + bill.hedge_savings,
     )
 
 

@@ -1,6 +1,6 @@
 """Account reports: what an API key, its organization's credits and one of its requests come to, in OpenRouter's words.
 
-Knows those words. Must never know HTTP, nor decide what may be seen: a key sees its own project and organization.
+A key sees its own project and organization.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from apps.organizations.models import Plan
 
 Report = dict[str, Any]
 
-# Under which names the parts of `usage` of a key are told, and since which day each counts.
+# The names of a key's parts of `usage`, and the day since which each counts.
 _CREDITS = (Transaction.Type.CREDIT_TOPUP, Transaction.Type.CREDIT_GIFT, Transaction.Type.CREDIT_REFUND)
 _RESETS = {"hour": "hourly", "day": "daily", "week": "weekly", "month": "monthly"}
 # The end of an answer's id is its log entry's.
@@ -83,7 +83,8 @@ def report_key(key: ApiKey, now: datetime) -> Report:
 
 
 def _spent_since(key: ApiKey, now: datetime) -> dict[str, Decimal]:
-    """Return what was spent today, this week and this month, and with own credentials since activity is kept."""
+    """Return the spending of today, this week and this month, and that with own credentials since activity is
+    stored."""
     today = now.astimezone(UTC).date()
     begins = {
         "daily": today,
@@ -105,7 +106,7 @@ def _spent_since(key: ApiKey, now: datetime) -> dict[str, Decimal]:
 
 
 def _limit_of(key: ApiKey, now: datetime) -> tuple[Decimal | None, Decimal | None, str | None]:
-    """Return a key's limit, what is left of the tighter of its two, and how often the limit starts anew."""
+    """Return a key's limit, the remaining amount of the tighter of its two, and how often the limit resets."""
     left = [] if key.usage_limit is None else [key.usage_limit - key.usage]
     ceiling = find_usage_ceiling(key, key.project.organization_id, now)
     if ceiling is not None:

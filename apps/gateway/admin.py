@@ -1,4 +1,4 @@
-"""Reconciliation in the admin: what the nightly run found, and a button that replays records nobody could read."""
+"""Reconciliation in the admin: the findings of the nightly run, and a button that replays unreadable records."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class DifferenceAdmin(LongTableAdmin):
     owners = ("subject_id", "organization_id", "reconciliation_id")
     help_texts = {
         "reconciliation": "The run that found it.",
-        "kind": "What was compared with what.",
+        "kind": "The two values that were compared.",
         "subject_id": "The id of the organization, API key, request or log row that it is about.",
-        "expected": "What it should be; amounts in USD.",
-        "found": "What it is; amounts in USD.",
+        "expected": "The correct value; amounts in USD.",
+        "found": "The actual value; amounts in USD.",
     }

@@ -1,9 +1,9 @@
 """Answer meter: counts what an answer uses while it streams, and extends its hold before more of it is passed on.
 
-The provider was given the limit that is held for (`worst_case`). What it counts or writes past that is held for here as
-far as it can be; where no more can be held the answer ends as one that reached its limit. Stands right behind the
-provider, before anything holds text back. What was written but not yet counted is estimated: a count that came before
-it (Anthropic's formats begin with one) is not the last word. Knows events and amounts. Must never know a wire format.
+The provider got the limit that the hold covers (`worst_case`). The meter holds more for tokens past that limit as far
+as possible; where no more can be held, the answer ends as one that reached its limit. It reads the provider's events
+directly, before a guardrail holds text back. Text that the provider has not counted yet is estimated: a count that came
+before the text (Anthropic's formats begin with one) is not final.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ log = structlog.get_logger(__name__)
 
 # The least by which a hold grows, in tokens: where not even these are covered, the answer ends.
 LEAST_STEP = 64
-# Characters of base64, and bytes, that a token of sound comes to: a twentieth of a second, compressed.
+# Characters of base64, and bytes, that a token of audio comes to: a twentieth of a second, compressed.
 _SOUND, _SOUND_BYTES = 1_600, 1_200
-# Weight that is never reached: nothing has to be held for what is written.
+# Weight that is never reached: no further hold is needed.
 _ENDLESS = sys.maxsize
 # Where the text of an event stands that can be cut anywhere.
 _TEXTS = {TextDelta: "text", ReasoningDelta: "text", RefusalDelta: "text", ToolCallDelta: "arguments"}
@@ -68,16 +68,16 @@ class AnswerMeter(msgspec.Struct, eq=False):
     attempts: Failover
     policy: Policy
     prompt_estimate: int
-    # What is held, None for a request that holds nothing, and what it may write for it.
+    # The hold, None for a request without one, and how much the answer may write for it.
     hold: Hold | OfflineHold | None = None
     allowance: SpendingAllowance | None = None
     written: int = 0
-    pictures: int = 0
+    images: int = 0
     _usage: Usage | None = None
-    # What was written when the latest counts came, and whether the answer came to its own end.
+    # The weight written when the latest counts came, and whether the answer came to its own end.
     _counted: int = 0
     _complete: bool = False
-    # Whether what is written has to be held for, up to which weight it is, and at which prices.
+    # Whether the text needs a hold, the weight up to which it has one, and at which prices.
     _watching: bool = False
     _covered: int = _ENDLESS
     _tariff: Tariff | None = None
@@ -107,7 +107,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
         return self._count_and_hold(events)
 
     def _count_and_hold(self, events: Iterator[Event]) -> Iterator[Event]:
-        # Who answers, and at which price, is known once something is written.
+        # The answering provider and its price are known once something is written.
         self._complete, self._covered = False, 0
         for event in events:
             note = _NOTES.get(type(event))
@@ -127,15 +127,15 @@ class AnswerMeter(msgspec.Struct, eq=False):
 
     @property
     def used(self) -> Usage:
-        """What was used: as the provider counted it, and by an estimate, marked as one, what was written since.
+        """The usage: the provider's counts, plus an estimate (marked as one) of everything written since.
 
-        Of an answer that came to its own end the counts are the last word, unless they all came before it.
+        The counts of an answer that came to its own end are final, unless they all came before its text.
         """
         if self._usage is None:
             chat, prices = self.attempts.chat, self.attempts.latest_candidate.offer.prices
-            counts = (self.prompt_estimate, tokens_from_weight(self.written), self.pictures)
+            counts = (self.prompt_estimate, tokens_from_weight(self.written), self.images)
             return self._as_asked(task_of(chat).usage_without_counts(chat, *counts, prices))
-        usage = replace(self._usage, images=max(self._usage.images, self.pictures))
+        usage = replace(self._usage, images=max(self._usage.images, self.images))
         if usage.estimated:
             usage = self._with_estimates(usage)
         if self.written == self._counted or (self._complete and self._counted):
@@ -148,7 +148,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
             usage = replace(usage, passes=(*usage.passes, ModelPass(usage=Usage(output=since))))
         if self._counted:
             return replace(usage, output=usage.output + since, estimated=True)
-        # Counted before anything was written: only what was read is more than a beginning.
+        # Counted before anything was written: only the prompt's counts are final.
         return replace(usage, output=since, reasoning=0, image_output=0, audio_output=0, estimated=True)
 
     def _with_estimates(self, usage: Usage) -> Usage:
@@ -189,7 +189,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
     def _note_arguments(self, event: ToolCallDelta) -> None:
         self.written += token_weight(event.arguments)
 
-    def _note_sound(self, event: AudioDelta) -> None:
+    def _note_audio(self, event: AudioDelta) -> None:
         self.written += token_weight(event.transcript) + len(event.data) * WEIGHT_OF_TOKEN // _SOUND
 
     def _note_bytes(self, event: SoundDelta) -> None:
@@ -200,8 +200,8 @@ class AnswerMeter(msgspec.Struct, eq=False):
         if event.of == "stream" and isinstance(delta := event.data.get("delta"), dict):
             self.written += token_weight(str(delta.get("partial_json") or ""))
 
-    def _note_picture(self, event: ImageMade) -> None:
-        self.pictures += 1
+    def _note_image(self, event: ImageMade) -> None:
+        self.images += 1
 
     def _note_results(self, event: ResultsGiven) -> None:
         self.written += len(event.values)
@@ -217,7 +217,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
     # --- holding more
 
     def _tariff_now(self) -> Tariff | None:
-        """Return what whoever answers charges, None where nothing has to be held for it any more."""
+        """Return the answering provider's prices, None where no further hold is needed."""
         if self._tariff is None and self._watching and self.allowance is not None:
             self._tariff = self.allowance.tariff_of(self.attempts.latest_candidate)
             self._cover()
@@ -238,7 +238,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
             # From here on the provider's counts go before the estimate.
             self._tariff = replace(tariff, base=cost - tariff.per_token * tokens_from_weight(self.written))
             self._cover()
-        # What it may still write is held already, but for what its prompt costs beyond the estimate.
+        # The rest of the answer is held already, except for the prompt's cost beyond the estimate.
         needed = cost + (tariff.per_token * self._limit(tariff) if early else ZERO)
         missing = needed - self._held
         if missing > 0 and not self._extend(missing, missing, missing, 0) and early:
@@ -258,9 +258,9 @@ class AnswerMeter(msgspec.Struct, eq=False):
         return True
 
     def _extend(self, want: Decimal, part: Decimal, least: Decimal, tokens: int) -> bool:
-        """Hold more, in USD, for so many tokens; return False where what is left does not cover the least of it.
+        """Hold more, in USD, for so many tokens; return False where the balance does not cover the least of it.
 
-        Where nobody can tell, the answer goes on, and it is asked again after as much.
+        Where the balance is unknown, the answer goes on, and the next check comes after as many tokens.
         """
         if self.hold is None:
             return True
@@ -282,26 +282,26 @@ class AnswerMeter(msgspec.Struct, eq=False):
         return extended.growth is not ExtensionOutcome.SHORT
 
     def _cover(self) -> None:
-        """Work out what may be written for what is held."""
+        """Compute how much may be written for the hold."""
         tariff = self._tariff
         if tariff is None or not tariff.is_visible:
             self._covered = _ENDLESS
             return
         tokens = max(tariff.tokens_for(self._held) + self._trusted, 0)
         if self.attempts.chat.max_tokens is not None and tokens >= tariff.max_tokens:
-            # The provider was told where to stop: an estimate may be above its count.
+            # The provider has the limit too: an estimate may be above its count.
             tokens += tariff.max_tokens // 2
         self._covered = tokens * WEIGHT_OF_TOKEN if tariff.per_token else _ENDLESS
 
     @property
     def _held(self) -> Decimal:
-        """What is held for this answer, in USD."""
+        """The hold of this answer, in USD."""
         if self.hold is None or self.allowance is None:
             return ZERO
         return Decimal(self.hold.amount_nanos) / NANO - self.allowance.hedge_cost
 
     def _limit(self, tariff: Tariff) -> int:
-        """Return the tokens that its provider was told to write at most, or writes at most."""
+        """Return the token limit that was sent to its provider, or the model's own."""
         current, answers = self.attempts.current_call, self.attempts.chat.answers
         limit = current.token_limit if current is not None else None
         return tariff.max_tokens if limit is None else min(limit * answers, tariff.max_tokens)
@@ -313,11 +313,11 @@ class AnswerMeter(msgspec.Struct, eq=False):
         name = _TEXTS.get(type(event))
         text = "" if name is None else cut_to_weight(getattr(event, name), self._covered - before)
         self.written = before + token_weight(text)
-        self.attempts.notices = [
-            *self.attempts.notices,
+        self.attempts.changed_fields = [
+            *self.attempts.changed_fields,
             DroppedField(
                 client_name_of(self.attempts.chat, "max_tokens"),
-                f"what is left to spend covers no more than about {tokens_from_weight(self.written)} tokens",
+                f"the remaining balance covers no more than about {tokens_from_weight(self.written)} tokens",
             ),
         ]
         if text and name is not None:
@@ -332,10 +332,10 @@ _NOTES: dict[type[Event], Callable[[AnswerMeter, Any], None]] = {
     RefusalDelta: AnswerMeter._note_text,
     ToolCallDelta: AnswerMeter._note_arguments,
     ToolCallStarted: AnswerMeter._note_call,
-    AudioDelta: AnswerMeter._note_sound,
+    AudioDelta: AnswerMeter._note_audio,
     SoundDelta: AnswerMeter._note_bytes,
     OpaqueDelta: AnswerMeter._note_own,
-    ImageMade: AnswerMeter._note_picture,
+    ImageMade: AnswerMeter._note_image,
     ResultsGiven: AnswerMeter._note_results,
     UsageReported: AnswerMeter._note_usage,
 }

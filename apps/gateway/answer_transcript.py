@@ -1,7 +1,4 @@
-"""Answer transcript: what the client gets, behind guardrails: how it ended, and all of it where it is needed whole.
-
-Knows events. Must never know what an answer costs.
-"""
+"""Answer transcript: what the client gets, behind guardrails: how it ended, and all of it where it is needed whole."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import msgspec
 
 from apps.gateway.canonical.events import Event, Finished, Reply, Started
 from apps.gateway.canonical.fold import ReplyBuilder
-from apps.gateway.tracing.asked_attributes import answer_of
+from apps.gateway.tracing.genai_attributes import answer_of
 from apps.gateway.upstream.failover import Failover
 
 

@@ -1,6 +1,6 @@
 """Token counting: ask the provider that would answer for a prompt's token count, where it can; else estimate.
 
-Knows whom to ask and how long to wait. It costs nothing and leaves no record. Must never know a wire format.
+A count costs nothing and leaves no record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.routing import preferences
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream.call_provider import target_of
 from apps.gateway.upstream.http_response import Timeouts
@@ -52,13 +52,13 @@ def count_tokens(policy: Policy, chat: Chat, token: str, body: bytes, reserve: C
     if not admit.is_current(policy, catalog, token):
         policy, catalog = find_policy(token), catalog_cache.current()
     if policy.guardrails is not None:
-        # Who counts reads it all.
+        # The counting provider reads the whole chat.
         RequestGuard(policy.guardrails, policy.retention).screen(chat, body)
     try:
         preferred = preferences.resolve_preferred(policy, catalog, chat, estimate)
         asked = next((one for one in preferred.eligible if _counts(one)), None)
         if asked is not None and has_addresses(chat):
-            # Who could not ask a model has nothing fetched.
+            # A caller that could not ask a model gets no file fetched.
             least = estimate_least(chat, preferred, estimate, policy.retention)
             admit.check(policy, catalog, token, least, rate_family=None, free=False)
         with gevent.Timeout(PATIENCE, UpstreamFailure("timeout", f"no count within {PATIENCE:g} s")):
@@ -108,7 +108,7 @@ def _ask(candidate: Candidate, chat: Chat, size: int, owner: UUID) -> int | None
 def _open(candidate: Candidate, request: ProviderRequest, *, new_connection: bool = False) -> ProviderResponse:
     """Return the exchange once its head is there. Raises UpstreamFailure."""
     timeouts = Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE, total=PATIENCE, tick=PATIENCE)
-    # Who leaves meanwhile is not waited for long.
+    # A client that leaves meanwhile ends the wait soon.
     with closing(
         open_exchange(candidate, request, timeouts, ClientDisconnect(None), new_connection=new_connection)
     ) as opening:

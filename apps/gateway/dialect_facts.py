@@ -1,7 +1,4 @@
-"""Dialect facts of an offer: those of the data files, and those that follow from the catalog's features.
-
-Decides over values. Must never know a wire format.
-"""
+"""Dialect facts of an offer: those of the data files, and those that follow from the catalog's features."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Embedding cache: the vector of each input is kept for a project that asks for it; only missing ones are asked for.
 
-What the response cache promises holds here too: keys, encryption, life and bounds are its own. Must never join vectors
-of two models, nor give one project's vectors to another's client.
+Keys, encryption, time to live and bounds are those of the response cache. Vectors of two models are never mixed, and
+one project's vectors never reach another's client.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from apps.kernel.valkey.cache_store import CacheShare
 
 log = structlog.get_logger(__name__)
 
-# Bytes of all vectors that one request reads or keeps; whatever is beyond is asked for, and not kept.
-MOST_BYTES: Final = 16 * 1024 * 1024
+# Bytes of a request's vectors that are read or stored; vectors beyond are requested, and not stored.
+MAX_TOTAL_BYTES: Final = 16 * 1024 * 1024
 # Vectors that are read or written at a time, so that the store goes on with others in between.
 _AT_ONCE: Final = 64
 
@@ -51,7 +51,7 @@ class EmbeddingCacheEntry(CacheEntry):
 
     chat: Chat | None = None
     input_keys: list[str] = field(default_factory=list)
-    # Whether nobody but the model that was asked may answer: vectors of two models cannot be compared.
+    # Whether only the requested model may answer: vectors of two models cannot be compared.
     is_of_one_model: bool = True
     _found: list[_KeptVector | None] = field(default_factory=list)
     _given: list[Any] = field(default_factory=list)
@@ -97,7 +97,7 @@ class EmbeddingCacheEntry(CacheEntry):
         try:
             for start in range(0, len(keys), _AT_ONCE):
                 self._write(keys[start : start + _AT_ONCE], kept[start : start + _AT_ONCE])
-                if start * _size_of(kept[0]) > MOST_BYTES:
+                if start * _size_of(kept[0]) > MAX_TOTAL_BYTES:
                     break
         except RedisError as error:
             log.warning("cache.not_kept", error=type(error).__name__)
@@ -142,7 +142,7 @@ class EmbeddingCacheEntry(CacheEntry):
         total = 0
         for start in range(0, len(self.input_keys), _AT_ONCE):
             keys = self.input_keys[start : start + _AT_ONCE]
-            if total > MOST_BYTES:
+            if total > MAX_TOTAL_BYTES:
                 found += [None] * len(keys)
                 continue
             read = self.share.read_all(keys)
@@ -189,9 +189,9 @@ def _open_all(keys: Sequence[str], read: Sequence[Any]) -> list[_KeptVector | No
 
 
 def _opened(key: str, data: Any) -> _KeptVector | None:
-    """Return what was kept under a key; None for nothing, or what no key opens any more."""
+    """Return the vector stored under a key; None where there is none, or no key decrypts it any more."""
     if data is not None:
-        # What another version kept is no vector.
+        # A value that another version stored is no vector.
         with suppress(UnreadableSecretError, msgspec.MsgspecError):
             return msgspec.msgpack.decode(decrypt_content(data, key), type=_KeptVector)
     return None

@@ -1,6 +1,6 @@
 """Routing explanation: which providers would be tried for a chat, in which order, and which not; none is called.
 
-Reserves nothing, records nothing, costs nothing. Knows the order of decisions as the pipeline makes them.
+It reserves nothing, records nothing and costs nothing. Decisions come in the pipeline's order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
 from apps.gateway.routing import preferences
-from apps.gateway.routing.candidates import AUTO, Candidate
+from apps.gateway.routing.candidate import Candidate
+from apps.gateway.routing.candidates import AUTO
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.request_profile import profile_request
 from apps.gateway.tasks import task_of
@@ -34,7 +35,7 @@ from apps.kernel.money import plain
 from apps.keys.iam import first_refusal
 
 # Offers that are left out are named up to so many: `auto` leaves out nearly all there are.
-_MOST_NAMED = 50
+_MAX_NAMED = 50
 
 
 def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], Chat]) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
         policy, catalog = find_policy(token), catalog_cache.current()
     shared = shared_discounts(catalog.generation)
     preferred = preferences.resolve_preferred(policy, catalog, chat, profile.prompt_tokens, shared)
-    ranking, unmet = preferences.choose_order(
+    ranking, dropped_fields = preferences.choose_order(
         preferred,
         chat,
         profile,
@@ -71,8 +72,8 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
             for one in ranking.candidates
         ],
         "warnings": [
-            *msgspec.to_builtins(unmet),
-            *offload(len(body), lambda: _losses(chat, first, preferred.requested_provider)),
+            *msgspec.to_builtins(dropped_fields),
+            *offload(len(body), lambda: _dropped_fields(chat, first, preferred.requested_provider)),
         ],
         "excluded": _excluded(
             policy, catalog.models.get(first.model_id), chat, first, {one.mapping for one in preferred.eligible}
@@ -81,7 +82,7 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
     }
 
 
-def _losses(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[str, Any]]:
+def _dropped_fields(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[str, Any]]:
     """Return what would be left out for a candidate; all of it, where its format cannot say the request.
 
     Raises InvalidRequest where that is the provider that the client named.
@@ -95,7 +96,7 @@ def _losses(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[st
         if candidate.provider_id == named:
             raise
         target.note_dropped(error.param or "messages", error.message)
-    return [msgspec.to_builtins(loss) for loss in target.dropped_fields]
+    return [msgspec.to_builtins(one) for one in target.dropped_fields]
 
 
 def _excluded(
@@ -106,9 +107,7 @@ def _excluded(
         return []
     offers = [one.edition(first.model_name) for one in model.offers if f"{one.provider.id}/{one.model_id}" not in left]
     edition = first.model_name if first.offer.is_edition else ""
-    return [
-        {"provider": one.provider.id, "reason": _reason(policy, chat, one, edition)} for one in offers[:_MOST_NAMED]
-    ]
+    return [{"provider": one.provider.id, "reason": _reason(policy, chat, one, edition)} for one in offers[:_MAX_NAMED]]
 
 
 def _reason(policy: Policy, chat: Chat, offer: Offer, edition: str) -> str:

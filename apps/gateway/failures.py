@@ -54,7 +54,7 @@ class UpstreamFailure(Exception):
         return self.status >= 500 or self.status == 429 or self.status in _PROVIDERS_OWN or self.status == 402
 
     def as_error(self, provider: str) -> ApiError:
-        """Return what the client is told when nobody else can be tried."""
+        """Return the client's error when no other candidate can be tried."""
         if self.status is not None and not self.retryable:
             return UpstreamRefused(self.message, status=self.status, code=self.code, param=self.param)
         error = self._as_failure(provider)
@@ -72,7 +72,7 @@ class UpstreamFailure(Exception):
 
 
 class StaleConnection(UpstreamFailure):
-    """A kept connection had been closed before the request was there: nobody has read it, and it may be sent again."""
+    """A kept-alive connection was closed before the request arrived: it was not read, and may be sent again."""
 
 
 def failure_from_error(error: ApiError) -> UpstreamFailure:

@@ -1,7 +1,4 @@
-"""Model modes: what models of each mode are called, where they are asked, and the refusal of a model of another. Pure.
-
-Knows modes and paths. Must never know a model by its name.
-"""
+"""Model modes: the names and endpoints of each mode, and the refusal of a model of another mode. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ class ModelMode:
 
 
 def hint_of(mode: str) -> str:
-    """Return the end of an error's sentence that says where models of the mode are asked; empty where nobody knows."""
+    """Return the end of an error's sentence that names the endpoint for models of the mode; empty where unknown."""
     path = _PATHS.get(mode)
     if path is None:
         return ""

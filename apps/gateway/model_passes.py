@@ -1,7 +1,7 @@
 """Model passes: what an answer takes of models beside its own pass, and what that costs.
 
-Anthropic's compaction reads the conversation once more and writes a summary; its advisor tool asks another model, which
-reads all of it again; a request may name models to fall back to. None of that is in an answer's own counts.
+Anthropic's compaction reads the conversation a second time and writes a summary; its advisor tool asks another model,
+which reads all of it again; a request may name models to fall back to. None of that is in an answer's own counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import structlog
 from apps.catalog import catalog_cache
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat, OpaqueTool
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import ModelPass, Usage

@@ -1,6 +1,6 @@
-"""What the nightly reconciliation found: one row a run, one row a difference. Columns alone.
+"""The findings of the nightly reconciliation: one row a run, one row a difference. Columns alone.
 
-Rows keep plain ids: what they speak of may be gone.
+Rows keep plain ids: the objects may be gone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Difference(models.Model):
     """Two things that should be one and are not; amounts in USD. Only so many of a kind are kept of a run."""
 
     class Kind(models.TextChoices):
-        """What was compared."""
+        """The compared values."""
 
         CREDITS = "credits", "credits are not the sum of their ledger entries"
         USAGE = "usage", "a key's usage is not the sum of its ledger entries"
@@ -49,7 +49,7 @@ class Difference(models.Model):
         OPEN = "open", "a request was let in and never recorded"
         WAITING = "waiting", "a record has been waiting to be settled for too long"
         UNREADABLE = "unreadable", "a record could not be read and was put aside"
-        HELD = "held", "what is held on a balance is not what open requests hold"
+        HELD = "held", "a balance's holds differ from those of open requests"
         COPY = "copy", "the copy of a balance is not the balance"
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)

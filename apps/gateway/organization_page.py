@@ -1,4 +1,4 @@
-"""What the gateway brings to an organization's page in the admin: ways to its requests, logged and refused."""
+"""The gateway's links on an organization's page in the admin: its logged and refused requests."""
 
 from __future__ import annotations
 

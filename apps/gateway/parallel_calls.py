@@ -1,6 +1,6 @@
 """Parallel calls: as many calls of a provider as a client's `n`, or its several prompts, take.
 
-Decides over values. Must never open a socket or ask a store.
+Pure.
 """
 
 from __future__ import annotations

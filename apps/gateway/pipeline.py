@@ -1,6 +1,7 @@
 """Pipeline of a request to a model: authenticate it, read it, rank providers, reserve its worst case, screen it.
 
-Knows the order. Every decision lives in a module of its own; wire formats are the endpoint's; the answer is `run.py`'s.
+It holds the order of the steps: each decision has a module of its own, the endpoint has the wire format, and `run.py`
+the answer.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.request_trace import RequestTrace
-from apps.gateway.upstream.edited_pictures import fetch_addresses, has_addresses
 from apps.gateway.upstream.failover import Failover
 from apps.gateway.upstream.hedge import Hedge, read_hedge
 from apps.gateway.upstream.kept_files import inline_kept_files, names_kept_files
+from apps.gateway.upstream.remote_images import fetch_addresses, has_addresses
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.concurrency.offload import offload
@@ -60,7 +61,7 @@ _MAX_READINGS = 5
 
 
 class _Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted request, and what was decided for it under the policy and the catalog of that moment."""
+    """An admitted request, and the decisions for it under the policy and the catalog of that moment."""
 
     policy: Policy
     # The provider that the client named.
@@ -69,8 +70,8 @@ class _Admission(msgspec.Struct, frozen=True, kw_only=True):
     worst: WorstCase
     entry: Entry
     granted: AdmissionGrant
-    # What of the client's preferences is not met, whoever answers.
-    losses: list[DroppedField]
+    # The client's preferences that are not met, whichever provider answers.
+    dropped_fields: list[DroppedField]
 
 
 def open_chat(call: ClientRequest, route: str, token: str, read_request: Callable[[bytes], Chat]) -> ChatRun:
@@ -126,7 +127,7 @@ def _open(
         limit_of=None if allowance is None else allowance.limit_of,
         size=len(body),
         hold_answer=body_hold.reserve_for_answer,
-        notices=admission.losses,
+        changed_fields=admission.dropped_fields,
         trace=trace,
     )
     meter = AnswerMeter(
@@ -137,7 +138,7 @@ def _open(
         allowance=allowance,
     )
     recorder = _build_recorder(chat, admission, attempts, meter, started_at)
-    find_entry = _find_nothing if _is_paid(call) else partial(_find_entry, policy, attempts, chat)
+    find_entry = _find_nothing if is_settled_batch_line(call) else partial(_find_entry, policy, attempts, chat)
     cache = _prepare(recorder, body, find_entry)
     if ranking.probe:
         CIRCUIT_BREAKERS.start_probe(attempts.latest_candidate.mapping)
@@ -160,7 +161,7 @@ def _bring_files(
 
     The caller's limits and credits are looked at first: who has none left has nothing fetched or read.
     """
-    if not _is_paid(call):
+    if not is_settled_batch_line(call):
         policy = _check(call, token, policy, chat)
     if has_addresses(chat):
         with closing(call.watch_disconnect()) as client_disconnect:
@@ -169,8 +170,8 @@ def _bring_files(
 
 
 def _check(call: ClientRequest, token: str, policy: Policy, chat: Chat) -> Policy:
-    """Return the current policy. Raises ApiError for what would be refused whatever is in the files."""
-    # What needs no file to be known; without messages every provider is left that may be asked with them.
+    """Return the current policy. Raises ApiError for a request that is refused whatever its files contain."""
+    # This check needs no file; without messages every provider remains that may be asked with them.
     known = replace(chat, messages=[])
     for _ in range(_MAX_READINGS):
         catalog = catalog_cache.current()
@@ -245,7 +246,7 @@ def _admit(
         if preferred is None:
             policy = find_policy(token)
             continue
-        ranking, losses = preferences.choose_order(
+        ranking, dropped_fields = preferences.choose_order(
             preferred,
             chat,
             profile,
@@ -259,7 +260,7 @@ def _admit(
         worst = estimate_worst_case(chat, preferred, profile.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.set_provider(entry, first, named)
-        if _is_paid(call):
+        if is_settled_batch_line(call):
             granted: AdmissionGrant | None = AdmissionGrant()
         else:
             granted = admit.admit(
@@ -280,14 +281,14 @@ def _admit(
                 worst=worst,
                 entry=entry,
                 granted=granted,
-                losses=losses,
+                dropped_fields=dropped_fields,
             )
         policy = find_policy(token)
     raise _changing()
 
 
 def _find_entry(policy: Policy, attempts: Failover, chat: Chat) -> CacheEntry | None:
-    """Return what is kept for a request, input by input where it asks for embeddings; None where nothing ever is."""
+    """Return a request's cache entry, input by input for embeddings; None for a request that is never cached."""
     share = CacheShare.of(policy.organization_id, policy.plan)
     first, named = attempts.latest_candidate, attempts.requested_provider
     if first.offer.is_edition:
@@ -300,10 +301,10 @@ def _find_entry(policy: Policy, attempts: Failover, chat: Chat) -> CacheEntry | 
     return find_embedding_entry(policy.project_id, share, policy.cache_seconds, *asked, is_of_one_model=is_of_one_model)
 
 
-def _is_paid(call: ClientRequest) -> bool:
-    """Return whether a provider's batch API has answered already: that was admitted, and is held for, when it was
+def is_settled_batch_line(call: ClientRequest) -> bool:
+    """Return whether a provider's batch API has answered already: the line was admitted, with its hold, when it was
     handed over."""
-    return call.batch_exchange is not None and call.batch_exchange.is_paid
+    return call.batch_exchange is not None and call.batch_exchange.is_settled
 
 
 def _find_nothing() -> None:
@@ -311,8 +312,8 @@ def _find_nothing() -> None:
 
 
 def _prepare(recorder: Recorder, body: bytes, find_entry: Callable[[], CacheEntry | None]) -> CacheEntry | None:
-    """Scan a request with guardrails, which may mask it; keep what is left for the log; return its answer's cache
-    entry. Raises ApiError; then the request is recorded and its reservation settled."""
+    """Scan a request with guardrails, which may mask it; keep the result for the log; return its answer's cache entry.
+    Raises ApiError; then the request is recorded and its reservation settled."""
     try:
         if recorder.guard is not None:
             recorder.guard.screen(recorder.chat, body)

@@ -1,17 +1,19 @@
 """Recorder: ends a request exactly once: prices it, settles its reservation, puts its record into the outbox.
 
-Also reports to the circuit breakers how the providers did. Must never choose who answers, nor know a wire format.
+Also reports to the circuit breakers how the providers did.
 """
 
 from __future__ import annotations
 
 import time
+from decimal import Decimal
 from functools import partial
+from typing import Any
 
 import msgspec
 import structlog
 
-from apps.billing.pricing import FREE, Bill, bill_at
+from apps.billing.pricing import FREE, Bill, Cost, bill_at
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
@@ -23,7 +25,6 @@ from apps.gateway.canonical.service_tier import USUAL
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.metrics.request_metrics import record_request_metrics
 from apps.gateway.model_passes import prices_of_passes
-from apps.gateway.response_metadata import build_metadata, cost_breakdown
 from apps.gateway.routing import failure_attribution
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.ranking import Ranking
@@ -60,7 +61,7 @@ class Recorder(msgspec.Struct, eq=False):
     kept_inputs: int = 0
 
     def complete(self, *, cached: bool | None, kept_inputs: int = 0) -> Summary:
-        """Price and record an answer that came to its end; return what the client is told of it.
+        """Price and record an answer that came to its end; return the summary for the client.
 
         `cached`: whether the cache had all of it, None without a cache; of embeddings, `kept_inputs` tells of how many
         inputs. Raises RuntimeError if it has been recorded.
@@ -69,7 +70,8 @@ class Recorder(msgspec.Struct, eq=False):
             raise RuntimeError("The request has been recorded")
         self.kept_inputs = kept_inputs
         usage = self.meter.used
-        # An empty answer is free, whatever the provider counts; a recording in which nobody speaks was listened to.
+        # An empty answer is free, whatever the provider counts; a recording without speech was transcribed all the
+        # same.
         written = self.meter.written or usage.completion_tokens or usage.images
         empty = not written and not usage.audio_milliseconds
         record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
@@ -90,21 +92,20 @@ class Recorder(msgspec.Struct, eq=False):
     def fail(self, error: ApiError) -> None:
         """Record a request that did not come to its end.
 
-        A client that left pays what was produced for it, and so does one that was passed a picture before its stream
-        failed.
+        A client that left pays for its partial answer, and so does one that received an image before its stream failed.
         """
         if self.recorded or self.attempts.client_disconnect.is_abandoned:
             return
         record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
-        left = error.status == 499 and (self.meter.written or self.meter.pictures)
-        if left or (self.chat.stream and self.meter.pictures):
+        left = error.status == 499 and (self.meter.written or self.meter.images)
+        if left or (self.chat.stream and self.meter.images):
             record.set_usage_and_cost(self.entry, self._bill(self.meter.used))
         record.fail(self.entry, error, self.policy.retention)
         self._report_providers(None)
         self._settle_and_enqueue()
 
     def fail_unexpectedly(self) -> InternalError:
-        """Log the exception that is being handled, record the failure, and return what the client is told of it."""
+        """Log the exception that is being handled, record the failure, and return the client's error."""
         log.exception("pipeline.failed", request_id=self.entry.request_id)
         error = InternalError("The gateway failed to answer this request")
         self.fail(error)
@@ -129,8 +130,8 @@ class Recorder(msgspec.Struct, eq=False):
             used=usage,
             models=prices_of_passes(usage, latest.offer) if usage.passes else {},
             discount=latest.discount,
-            outrun=losers_cost.total,
-            outrun_saved=losers_cost.discount_savings,
+            hedge_cost=losers_cost.total,
+            hedge_savings=losers_cost.discount_savings,
             waived=waived,
             batch_share=latest.batch_share,
         )
@@ -166,7 +167,7 @@ class Recorder(msgspec.Struct, eq=False):
         entry.response_size = self.attempts.bytes_received
         entry.violations = self.guard.violations if self.guard is not None and self.guard.violations else None
         if self.policy.retention != "none":
-            warnings = {"warnings": self.attempts.losses} if self.attempts.losses else {}
+            warnings = {"warnings": self.attempts.dropped_fields} if self.attempts.dropped_fields else {}
             routing = {"routing": self.attempts.attempt_log, **warnings, **self._cached_inputs}
             entry.routing_metadata = {**self.ranking.explanation, **routing}
         settling_at = time.monotonic()
@@ -182,8 +183,48 @@ class Recorder(msgspec.Struct, eq=False):
             tracer.end_trace(self.attempts.trace, entry, self.chat, settling_at, self.meter.used.service_tier)
 
     def _encode(self) -> bytes:
-        """Return the record as JSON, with what was asked and answered where that is retained: off the loop if large."""
+        """Return the record as JSON, with the request's and answer's content where it is retained: off the loop if
+        large."""
         if self.policy.retention != "retain":
             return record.encode(self.entry)
         size = self.attempts.size + self.meter.answer_bytes
         return offload_or_run(size, partial(record.encode_with_answer, self.entry, self.transcript.reply))
+
+
+# Parts of a cost that are shown only where they are not zero.
+_RARE_PARTS = ("cache_write", "image_input", "image_output", "web_search")
+
+
+def build_metadata(
+    entry: Entry, attempts: Failover, explanation: dict[str, Any], guard: RequestGuard | None, kept: dict[str, Any]
+) -> dict[str, object]:
+    """Return the answer's `metadata`, with what is `kept` of it; what there is nothing to say of is left out."""
+    return {
+        "requested_model": entry.requested_model,
+        "requested_provider": entry.requested_provider,
+        "used_model": entry.used_model,
+        "used_provider": entry.used_provider,
+        "underlying_used_model": entry.underlying_model,
+        "routing": attempts.attempt_log,
+        **explanation,
+        **({"warnings": msgspec.to_builtins(attempts.dropped_fields)} if attempts.dropped_fields else {}),
+        **({"healed": True} if attempts.json_repaired else {}),
+        **({"estimated_cost": True} if entry.estimated_cost else {}),
+        **kept,
+        **({"guardrails": guard.client_report} if guard is not None and guard.client_report else {}),
+    }
+
+
+def cost_breakdown(cost: Cost) -> dict[str, Decimal]:
+    """Return a cost in USD: the total, and its parts, which add up to it."""
+    parts = {
+        "total": cost.total,
+        "input": cost.input,
+        "output": cost.output,
+        "cached_input": cost.cached_input,
+        "request": cost.request,
+    }
+    if cost.total != cost.input + cost.output + cost.cached_input + cost.request:
+        more = {name: getattr(cost, name) for name in _RARE_PARTS}
+        parts |= {name: amount for name, amount in more.items() if amount}
+    return parts

@@ -2,8 +2,8 @@
 
 An entry is keyed by its project and all of the request that can change the answer; it holds the answer's events. Equal
 requests at the same time in one process are sent once. Entries are encrypted: an answer is content, whatever the
-organization's retention. They lie in the cache store, within the organization's bytes. Must never give one project's
-answer to another's client.
+organization's retention. They lie in the cache store, within the organization's bytes. One project's answer never
+reaches another's client.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 MAX_BYTES = 1024 * 1024
 # Ends after which an answer is whole: not cut short, not filtered.
 _WHOLE = frozenset({"stop", "tool_calls"})
-# What a client says beside its question: who asks, how the answer is to arrive, how it is to be billed at the provider.
+# Fields beside the question: the end user, how the answer arrives, how the provider bills it.
 _BESIDE = {
     "source": None,
     "stream": False,
@@ -89,7 +89,7 @@ class CacheEntry:
     def take(self, event: Event) -> Event:
         """Return an event of an answer as it is to be passed on; remember it, as the answer may be kept."""
         if not isinstance(event, Waiting | PartialImage):
-            # What passes by is changed on its way: the copy is not.
+            # The event is changed further on: the copy is not.
             self._kept.append(msgspec.structs.replace(event))
         return event
 
@@ -138,7 +138,7 @@ class CacheEntry:
             return None
         if data is None:
             return None
-        # What another version kept is no answer, nor is what was encrypted with a key that is gone.
+        # A value that another version stored is no answer, nor is one encrypted with a key that is gone.
         with suppress(UnreadableSecretError, msgspec.MsgspecError, ValueError, KeyError, TypeError):
             return offload(len(data), partial(_open, data, self.key))
         return None
@@ -165,7 +165,7 @@ def find_cache_entry(
     chat: Chat,
     client_disconnect: ClientDisconnect,
 ) -> CacheEntry | None:
-    """Return a chat's entry; None when the project keeps no answers, and for sound, which is never held as a whole.
+    """Return a chat's entry; None when the project keeps no answers, and for audio, which is never held as a whole.
 
     `provider` is the one that was named; where an edition was, with that.
     """

@@ -1,6 +1,6 @@
 """Run of an admitted request: its answer is called for, metered, screened, cached and recorded, in that order.
 
-Knows the order. `answer_meter.py` counts what is produced, `recorder.py` prices and records it.
+`answer_meter.py` counts the output, `recorder.py` prices and records it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
                 yield cache.take(event)
 
     def _narrow_to(self, left: Chat) -> None:
-        """Have the providers asked for what is left of the request: no more is paid for."""
+        """Ask the providers for the remaining part of the request only: no more is paid for."""
         if left is not self.chat:
             self.attempts.chat = left
             self.meter.prompt_estimate = estimate_prompt_tokens(left)
@@ -117,8 +117,8 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
         return ResponseGuard(self.guard, self.chat.answers, whole=not self.chat.stream).screen(events)
 
     def _complete(self) -> Summary:
-        """Cache and record an answer that came to its end. Raises ApiError where it lacks what was asked for."""
-        missing = task_of(self.chat).find_missing_result(self.meter.pictures, self.transcript.finish)
+        """Cache and record an answer that came to its end. Raises ApiError where it lacks the requested result."""
+        missing = task_of(self.chat).find_missing_result(self.meter.images, self.transcript.finish)
         if missing is not None:
             raise missing
         if self.cache is None:

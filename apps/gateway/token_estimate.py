@@ -29,9 +29,10 @@ from apps.gateway.canonical.chat import (
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
-# What text weighs, in twelfths of a token: so much a byte, and so much more or less a character of other scripts, found
-# by its first byte. Measured with the o200k tokenizer: a letter of Greek, Cyrillic, Hebrew, Arabic, Indic scripts, Thai
-# or Georgian is about a third of a token, one of Han, Kana or Hangul four fifths, an emoji one and a half.
+# The weight of text in twelfths of a token: so much a byte, and so much more or less a character of other scripts,
+# found by its first byte. Measured with the o200k tokenizer: a letter of Greek, Cyrillic, Hebrew, Arabic, Indic
+# scripts, Thai or Georgian is about a third of a token, one of Han, Kana or Hangul four fifths, an emoji one and a
+# half.
 WEIGHT_OF_TOKEN = 12
 WEIGHT_OF_BYTE = 3
 _OF_SCRIPTS = (
@@ -44,17 +45,17 @@ _OTHERS = tuple((bytes(set(range(256)) - set(first)), more) for first, more in _
 # Characters that are weighed at a time: other threads go on in between.
 _STEP = 256 * 1024
 TOKENS_PER_MESSAGE = 4
-# A picture of 1024 x 1024 costs between 765 (OpenAI) and 1,600 (Anthropic) tokens at the vendors' own formulae.
+# An image of 1024 x 1024 costs between 765 (OpenAI) and 1,600 (Anthropic) tokens at the vendors' own formulae.
 TOKENS_PER_IMAGE = 1_600
 # A page of PDF is about 3 KB of base64 for text alone and some 2,000 tokens.
 BASE64_BYTES_PER_FILE_TOKEN = 8
-# A document that is only referred to: nobody has seen it yet.
+# A document that is only referred to, and not read yet.
 TOKENS_PER_UNSEEN_FILE = 4_000
 # Text with a blank less than every so many characters is no prose and no code but base64, hex or digits, of which a
 # token holds two or three characters; shorter texts are not looked at.
 _DENSE, _SHORTEST_DENSE = 64, 256
-# A picture in the best quality, not square, at OpenAI: the most that one costs where pictures are paid by the token.
-TOKENS_PER_PICTURE_MADE = 6_240
+# An image in the best quality, not square, at OpenAI: the highest price of one where images are paid by the token.
+TOKENS_PER_MADE_IMAGE = 6_240
 
 
 def token_weight(text: str) -> int:
@@ -108,15 +109,15 @@ def estimate_prompt_tokens(chat: Chat) -> int:
     return total
 
 
-def estimate_usage(prompt_tokens: int, answer_tokens: int, pictures: int, prices: PriceCard) -> Usage:
-    """Return what was used for an answer without counts, as an estimate; pictures that are paid each need none."""
-    if pictures and prices.image is not None and prices.input is None and prices.output is None:
-        return Usage(images=pictures)
+def estimate_usage(prompt_tokens: int, answer_tokens: int, images: int, prices: PriceCard) -> Usage:
+    """Return an estimate of the usage of an answer without counts; images with a price of their own need none."""
+    if images and prices.image is not None and prices.input is None and prices.output is None:
+        return Usage(images=images)
     return Usage(
         input=prompt_tokens,
         output=answer_tokens,
-        image_output=pictures * TOKENS_PER_PICTURE_MADE if prices.image is None else 0,
-        images=pictures,
+        image_output=images * TOKENS_PER_MADE_IMAGE if prices.image is None else 0,
+        images=images,
         estimated=True,
     )
 

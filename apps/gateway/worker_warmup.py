@@ -1,6 +1,6 @@
 """Worker warm-up: guardrails are loaded before a request needs them, and what stays is kept from garbage collection.
 
-Guardrails are loaded where any organization has some, or may switch them on. Knows when. Must never know a request.
+Guardrails are loaded where any organization has some, or may switch them on.
 Loading the rules holds the interpreter for up to a tenth of a second at a time (RE2 compiles without letting others
 run), so it is done while few wait. A worker of an installation without an organization that may have guardrails asks
 the database once a minute and loads nothing: the rules take 30 to 90 MB.
@@ -50,9 +50,9 @@ def _warm_up() -> None:
 
 
 def freeze_loaded_objects() -> None:
-    """Take what has been loaded so far as there to stay: nobody looks through it for garbage any more.
+    """Freeze all loaded objects, so that the garbage collector skips them.
 
-    To look through all modules takes some 80 ms, and nobody is answered meanwhile.
+    A collection of all modules takes some 80 ms, during which no request is answered.
     """
     gc.collect()
     gc.freeze()

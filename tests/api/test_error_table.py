@@ -150,17 +150,17 @@ class Test401:
 
 
 class Test402:
-    left = r" does not cover the request: it may cost up to 0\.\d+ USD and 0 USD is left; lower max_tokens or "
+    left = r"this request needs up to 0\.\d+ USD and 0 USD is left; lower max_tokens or "
 
     def test_no_credits(self, caller: Caller) -> None:
         change(caller.key.project.organization, credits=0)
-        words = "The organization's credits" + self.left.replace("does", "do") + "add credits"
+        words = "Insufficient credits: " + self.left + "add credits under Billing"
         refused_everywhere(caller, 402, "billing_error", "insufficient_credits", words, None)
         assert Organization.objects.get(pk=caller.organization_id).credits == 0
 
     def test_a_key_over_its_limit(self, caller: Caller) -> None:
         change(caller.key, usage_limit=Decimal("0.5"), usage=Decimal("0.5"))
-        words = r"The key's usage limit of 0\.5 USD" + self.left + "raise the key's limit"
+        words = r"The key's usage limit of 0\.5 USD is too low: " + self.left + "raise the key's limit"
         refused_everywhere(caller, 402, "billing_error", "usage_limit_exceeded", words, None)
         assert ApiKey.objects.get(pk=caller.key.pk).usage == Decimal("0.5")
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.gateway.endpoints.raw_predict import as_message, model_name
+from apps.gateway.endpoints.generate_content import as_message, model_name
 from tests.support.anthropic_requests import speak
 from tests.support.upstream import Caller, nothing_happened
 

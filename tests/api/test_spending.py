@@ -43,7 +43,7 @@ def forget(caller: Caller) -> None:
 def worst_of(caller: Caller, route: str) -> Decimal:
     """Return what a request may cost, as its refusal tells it."""
     credited(caller, Decimal(0))
-    found = re.search(r"it may cost up to ([\d.]+) USD and 0 USD is left", post(caller, route).json()["message"])
+    found = re.search(r"this request needs up to ([\d.]+) USD and 0 USD is left", post(caller, route).json()["message"])
     assert found is not None
     return Decimal(found[1])
 
@@ -53,10 +53,8 @@ def test_credits_must_cover_the_worst_case_and_no_more(caller: Caller, route: st
     worst = worst_of(caller, route)
     credited(caller, worst - NANO)
     answer = post(caller, route)
-    words = (
-        f"The organization's credits do not cover the request: it may cost up to {worst} USD and {worst - NANO} USD "
-    )
-    message = words + "is left; lower max_tokens or add credits"
+    words = f"Insufficient credits: this request needs up to {worst} USD and {worst - NANO} USD "
+    message = words + "is left; lower max_tokens or add credits under Billing"
     expected = error_of(route, 402, "billing_error", "insufficient_credits", message)
     assert (answer.status, answer.json()) == (402, expected)
     assert nothing_happened(caller)
@@ -70,9 +68,7 @@ def test_a_keys_limit_must_cover_the_worst_case_beside_what_was_spent(caller: Ca
     credited(caller, Decimal(100))
     limited(caller, spent + worst - NANO, spent)
     answer = post(caller, route)
-    words = (
-        f"The key's usage limit of {spent + worst - NANO} USD does not cover the request: it may cost up to {worst} "
-    )
+    words = f"The key's usage limit of {spent + worst - NANO} USD is too low: this request needs up to {worst} "
     message = words + f"USD and {worst - NANO} USD is left; lower max_tokens or raise the key's limit"
     expected = error_of(route, 402, "billing_error", "usage_limit_exceeded", message)
     assert (answer.status, answer.json()) == (402, expected)

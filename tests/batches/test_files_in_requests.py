@@ -75,7 +75,7 @@ def test_files_and_pictures_of_a_response_go_to_the_provider_in_full(openai: Ope
     counted = openai.responses.input_tokens.count(model="sandbox/echo", input=[{"role": "user", "content": parts}])
     assert counted.input_tokens > 0
     wrong: Any = [{"type": "input_image", "file_id": report, "detail": "auto"}]
-    with pytest.raises(sdk.BadRequestError, match="The file is no picture"):
+    with pytest.raises(sdk.BadRequestError, match="The file is no image"):
         openai.responses.create(model="sandbox/echo", input=[{"role": "user", "content": wrong}])
 
 

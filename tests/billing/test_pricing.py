@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.billing.pricing import FREE, Cost, at_share, cost_of
+from apps.billing.pricing import FREE, Bill, Cost, at_share, cost_of
 from apps.kernel.prices import PriceCard, PriceTier
 from apps.kernel.usage import COUNTS, TOKEN_COUNTS, Usage
 
@@ -240,3 +240,10 @@ def test_cached_tokens_have_a_share_of_their_own_where_a_batch_api_has_one() -> 
         cached_input=Decimal("0.2"),
         tiers=(PriceTier(above_input_tokens=10, input=Decimal(2), cached_input=Decimal("0.4")),),
     )
+
+
+def test_a_stored_bill_keeps_its_first_names_of_hedge_costs() -> None:
+    bill = Bill(hedge_cost=Decimal("1.5"), hedge_savings=Decimal(2))
+    stored = msgspec.json.encode(bill)
+    assert stored == b'{"outrun":"1.5","outrun_saved":"2"}'
+    assert msgspec.json.decode(stored, type=Bill) == bill

@@ -173,7 +173,7 @@ def test_the_task_keeps_its_run_and_the_metrics_show_it(world: World, key: ApiKe
 
 
 def test_more_than_can_be_kept_is_counted(world: World, key: ApiKey, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nightly, "MOST_KEPT", 2)
+    monkeypatch.setattr(nightly, "MAX_KEPT", 2)
     for _ in range(3):
         settled(key)
     unguarded("DELETE FROM billing_ledgerentry WHERE kind = 'usage'")

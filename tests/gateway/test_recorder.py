@@ -14,7 +14,7 @@ from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects.chat import openai
 from apps.gateway.endpoints.chat_completions import chat_completions
 from apps.gateway.pipeline import open_chat
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.run import ChatRun
 from apps.gateway.settlement import record
 from apps.gateway.upstream.failover import Failover

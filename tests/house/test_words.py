@@ -18,7 +18,7 @@ CEILINGS = {
     "apps/billing": 0,
     "apps/catalog": 0,
     "apps/console": 0,
-    "apps/gateway": 1724,
+    "apps/gateway": 881,
     "apps/guardrails": 0,
     "apps/kernel": 0,
     "apps/keys": 0,

@@ -17,11 +17,11 @@ from apps.gateway.access.pinned_address import pinned_ip
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.upstream import dns_cache, remote_file
 from apps.gateway.upstream.remote_file import (
-    MOST_INPUT_BYTES,
+    MAX_INPUT_BYTES,
     FetchTimeouts,
     UnfetchableError,
     fetch_file,
-    fetch_picture,
+    fetch_image,
 )
 from apps.kernel.concurrency import name_lookup
 from apps.kernel.concurrency.name_lookup import TENANT_SHARE, TenantLookups
@@ -82,7 +82,7 @@ class _Picture(BaseHTTPRequestHandler):
 
 def fetched(url: str, owner: object) -> str:
     try:
-        return fetch_picture(url, MOST_INPUT_BYTES, owner)  # type: ignore[arg-type] # any value tells owners apart
+        return fetch_image(url, MAX_INPUT_BYTES, owner)  # type: ignore[arg-type] # any value tells owners apart
     except (UnfetchableError, RateLimited) as error:
         return str(error.args[0])
 
@@ -110,7 +110,7 @@ def test_a_tenant_fetches_a_few_files_at_a_time_and_another_has_its_own_turns(
     wait_until(lambda: len(names.hanging) == 2)
     url, soon = f"http://pictures.example:{pictures}/cat.png", FetchTimeouts(5.0, 5.0, 0.01)
     with pytest.raises(RateLimited) as refused:
-        fetch_file(url, MOST_INPUT_BYTES, soon, THEIRS)
+        fetch_file(url, MAX_INPUT_BYTES, soon, THEIRS)
     assert refused.value.message == "Too many files by address are being fetched; send fewer at once"
     assert fetched(url, OURS) == data_url(PNG)
     assert names.asked == ["tar0.example", "tar1.example", "pictures.example"]
@@ -135,7 +135,7 @@ def test_who_has_no_turn_is_told_to_come_again_and_not_that_the_address_is_wrong
     find = lookups.find
     monkeypatch.setattr(lookups, "find", lambda host, port, owner: find(host, port, owner, 0.01))
     with pytest.raises(RateLimited) as refused:
-        fetch_picture("https://pictures.example/cat.png", MOST_INPUT_BYTES, THEIRS)
+        fetch_image("https://pictures.example/cat.png", MAX_INPUT_BYTES, THEIRS)
     assert (refused.value.code, refused.value.retry_after) == ("too_many_outside_calls", 5.0)
     with pytest.raises(RateLimited) as refused:
         check_url_field("https://pictures.example/mcp", "url", THEIRS)

@@ -23,8 +23,7 @@ from apps.gateway.access.schemes import SignableRequest, authorize, collect_secr
 from apps.gateway.failures import UpstreamFailure, error_type_for_status
 from apps.gateway.retry_after import retry_after_of
 from apps.gateway.upstream import connection_pool
-from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
-from apps.gateway.upstream.timeouts import default_timeouts
+from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse, default_timeouts
 from apps.kernel.errors import ApiError
 from apps.kernel.postgres import database
 from apps.kernel.secrets.encryption import UnreadableSecretError

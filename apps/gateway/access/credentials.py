@@ -1,7 +1,7 @@
 """Provider credentials: the service's or the organization's own (BYOK), by the project's mode; with cooldowns.
 
 Service credentials come from the environment variables that the catalog names; an organization's own are decrypted when
-they are used, never before. Must never log or return one.
+they are used, never before, and neither logged nor returned.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Credential:
 
     @property
     def name(self) -> str:
-        """What its health is kept under; never the secret."""
+        """The key under which its health is stored; never the secret."""
         return str(self.own.id) if self.own else self.label
 
     @property

@@ -1,6 +1,6 @@
 """Pinned IP address: call a tenant's own provider at the address that the guard checked, without a second DNS lookup.
 
-Defeats DNS rebinding. Must never let an address pass that `keys/ssrf_guard.py` refuses.
+Defeats DNS rebinding. An address that `keys/ssrf_guard.py` refuses never passes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from apps.gateway.failures import UpstreamFailure
 from apps.keys.ssrf_guard import BusyAddressError, SilentAddressError, UnsafeAddressError, resolve_safe_address
 
 # Seconds for which a name that was looked up keeps its address, and how many are remembered.
-_MAX_AGE, _MOST = 30.0, 10_000
-# Seconds for which it keeps it while it cannot be looked up again: what was checked is checked for good.
+_MAX_AGE, _MAX_NAMES = 30.0, 10_000
+# Seconds for which it keeps it while it cannot be looked up again: a checked address stays checked.
 _MAX_STALE = 600.0
 _pinned: dict[str, tuple[float, str]] = {}
 
@@ -36,12 +36,12 @@ def pinned_ip(url: str, owner: UUID | None) -> str:
     except UnsafeAddressError as error:
         _pinned.pop(url, None)
         raise UpstreamFailure("network", f"its address cannot be called: {error}") from error
-    if len(_pinned) >= _MOST:
+    if len(_pinned) >= _MAX_NAMES:
         _pinned.clear()
     _pinned[url] = (time.monotonic(), address.ip)
     return address.ip
 
 
 def forget_all() -> None:
-    """Look every name up anew."""
+    """Forget all names, so that each is looked up again."""
     _pinned.clear()

@@ -1,6 +1,6 @@
 """Access policy: what an API key may do, one frozen value per key, trusted while its organization's generation stands.
 
-Knows how to read a policy; when to is `policy_cache`'s. Must never know what a request asks for.
+`policy_cache` decides when to read one.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Policy:
     mode: str
     retention: str
     usage_limit: Decimal | None
-    # What it may have used until its present period ends.
+    # The usage that it may have reached when its present period ends.
     ceiling: UsageCeiling | None
     # Requests a minute, of the organization and of the key, and requests at a time; None is unlimited.
     requests_per_minute: int | None
     key_requests_per_minute: int | None
     concurrency: int | None
-    # What becomes of its requests while nobody can check them (`OutagePolicy`).
+    # How its requests are handled while the store cannot check them (`OutagePolicy`).
     outage_policy: str
     # Whether a late provider's streams are raced by a second one.
     hedging: bool
@@ -75,21 +75,21 @@ class Policy:
     # Its organization's own shares off the price.
     discounts: Shares
     own_credentials: Mapping[str, tuple[OwnCredential, ...]]
-    # What its requests are held against; None where nothing is in force.
+    # The guardrails for its requests; None where none are in force.
     guardrails: Guardrails | None
     gone_reason: str | None
     generation: str
     read_at: float
     # By the name of a model, the candidates it may use (`candidates.ReachableCandidates`): cached with the policy.
     reachable_models: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    # Of web pages that may use the key; empty where the deployment's list alone holds.
+    # Origins of web pages that may use the key; empty where the deployment's list alone holds.
     allowed_origins: frozenset[str] = frozenset()
     # Access rules about tools of MCP servers.
     tool_rules: tuple[AccessRule, ...] = ()
 
     @property
     def spending_limit(self) -> Decimal | None:
-        """What the key may have used in all, in USD, by the tighter of its limits; None is unlimited."""
+        """The total that the key may have used, in USD, by the tighter of its limits; None is unlimited."""
         if self.ceiling is None or self.usage_limit is None:
             return self.usage_limit if self.ceiling is None else self.ceiling.usage
         return min(self.usage_limit, self.ceiling.usage)
@@ -105,9 +105,9 @@ class Policy:
         return self.gone_reason is not None or (self.expires_at is not None and self.expires_at <= datetime.now(UTC))
 
     def is_current(self) -> bool:
-        """Ask whether nothing has changed since it was read; as far as anybody can tell without Redis.
+        """Return whether nothing has changed since it was read, as far as this is known without Redis.
 
-        Who is let in learns that on the way (`admission`); this is for who is not.
+        Admission checks this for requests that are let in; this is for requests that are refused.
         """
         try:
             return (
@@ -146,7 +146,7 @@ def find_current_policy(token: str) -> Policy:
     return find_policy(token)
 
 
-# Before a key's id: nothing that a client can send begins like this, nor can anybody guess it.
+# Before a key's id: no client can send a value that begins like this, nor guess it.
 _WITHIN = f"\0{secrets.token_hex(32)}:"
 
 

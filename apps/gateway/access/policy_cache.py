@@ -1,8 +1,7 @@
 """Policy cache: one copy per key and worker, read once for all who ask, renewed early, served stale in outages.
 
 A copy is trusted for MAX_AGE. Past that it is served only while the database is known to be away, up to
-POLICY_MAX_STALE; one whose generation has passed never (docs/adr/0088). Knows ages and digests. Must never know what a
-policy allows.
+POLICY_MAX_STALE; one whose generation has passed never (docs/adr/0088).
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ log = structlog.get_logger(__name__)
 # Seconds that a copy is trusted without asking the database, whatever its generation says: bounds what a lost
 # generation can cost. Served beyond it only while the database is away.
 MAX_AGE = 60.0
-# Seconds after which a copy that is in use is read anew in the background, and between two tries to.
+# Seconds after which a copy that is in use is read again in the background, and between two attempts.
 RENEWED_AFTER, RENEWED_AGAIN_AFTER = 48.0, 5.0
-# Seconds after which a copy is read anew where the store cannot confirm its generation.
+# Seconds after which a copy is read again where the store cannot confirm its generation.
 DOUBTED_AFTER = 1.0
 # Copies kept by a process, and tokens that are known to be refused; the least recently used goes first.
 MAX_POLICIES, MAX_REFUSALS = 10_000, 10_000
-# Seconds for which a token that nobody has is refused without asking: a key made meanwhile works that much later, and
-# only where somebody guessed it.
+# Seconds for which an unknown token is refused without a query: a key created meanwhile works that much later, and only
+# if its token was guessed before.
 UNKNOWN_FOR = 1.0
 # Seconds that others wait for the one who reads.
 PATIENCE = 10.0
-# What a client is told to wait, in seconds.
+# The `Retry-After` for a client, in seconds.
 RETRY_AFTER = 2.0
 INVALID_KEY = "Missing or invalid API key"
 _MAX_STALE = CachedSetting("POLICY_MAX_STALE")
 
 
 class CacheablePolicy(Protocol):
-    """What the cache needs to know of the values it keeps."""
+    """The part of a policy that the cache reads."""
 
     @property
     def organization_id(self) -> UUID: ...
@@ -65,7 +64,7 @@ class CacheablePolicy(Protocol):
 
 
 class NoLongerValid(Exception):
-    """The token is nobody's, or of a key that was switched off: then `organization_id` and its generation are known."""
+    """No key has the token, or the key is disabled: then `organization_id` and its generation are known."""
 
     def __init__(self, organization_id: UUID | None = None, generation_token: str | None = None) -> None:
         super().__init__()
@@ -74,7 +73,7 @@ class NoLongerValid(Exception):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing has changed since, as far as anybody can tell."""
+        """Whether nothing has changed since, as far as is known."""
         age = time.monotonic() - self.at
         if self.organization_id is None or age <= UNKNOWN_FOR:
             return age <= UNKNOWN_FOR
@@ -92,7 +91,7 @@ Policy = TypeVar("Policy", bound=CacheablePolicy)
 
 
 class _Copy(Generic[Policy]):
-    """A policy, and when to read it anew in the background."""
+    """A policy, and when to read it again in the background."""
 
     __slots__ = ("policy", "renew_at", "trusted_until")
 
@@ -111,8 +110,8 @@ class PolicyCache(Generic[Policy]):
         self._copies: OrderedDict[bytes, _Copy[Policy]] = OrderedDict()
         self._refusals: OrderedDict[bytes, NoLongerValid] = OrderedDict()
         self._flights: SingleFlight[bytes, Policy] = SingleFlight(PATIENCE)
-        # Under what a token's policy is kept: nobody else can know it, and it costs a third of the digest that is
-        # stored.
+        # The cache key of a token's policy: unknown outside of this process, at a third of the cost of the stored
+        # digest.
         self._key = secrets.token_bytes(32)
 
     def find(self, token: str) -> Policy:
@@ -131,12 +130,13 @@ class PolicyCache(Generic[Policy]):
         return self._find_anew(token, cache_key)
 
     def peek(self, token: str) -> Policy | None:
-        """Return the copy that there is, however old; nobody is asked."""
+        """Return the copy, however old, without a query; None where there is none."""
         copy = self._copies.get(self._cache_key(token))
         return None if copy is None else copy.policy
 
     def invalidate(self, token: str, known: Policy | None = None) -> None:
-        """Drop the copy: its generation has passed. With `known` only that one: another may have read a newer since."""
+        """Drop the copy: its generation has passed. With `known`, only that copy: another request may have read a newer
+        one since."""
         cache_key = self._cache_key(token)
         copy = self._copies.get(cache_key)
         if copy is not None and (known is None or copy.policy is known):
@@ -173,7 +173,7 @@ class PolicyCache(Generic[Policy]):
         except NoLongerValid as error:
             raise Unauthenticated(INVALID_KEY) from error
         except (DatabaseError, TimeoutError) as error:
-            # Not the one that somebody has found out meanwhile to be of an earlier generation.
+            # Not a copy that another request has meanwhile found to be of an earlier generation.
             if copy is not None and self._copies.get(cache_key) is copy and self._may_serve(copy):
                 return self._serve_stale(copy)
             raise Overloaded(
@@ -188,7 +188,7 @@ class PolicyCache(Generic[Policy]):
         return copy.policy
 
     def _renew(self, token: str, cache_key: bytes, copy: _Copy[Policy]) -> None:
-        """Have a copy that is about to expire read anew, without letting anybody wait."""
+        """Read a copy that is about to expire again in the background; no request waits for it."""
         copy.renew_at = time.monotonic() + RENEWED_AGAIN_AFTER
         if database.is_away() or self._flights.is_under_way(cache_key):
             return
@@ -198,7 +198,7 @@ class PolicyCache(Generic[Policy]):
                 self._read_once(token, cache_key, copy)
             except NoLongerValid:
                 log.info("policy.ended", organization=str(copy.policy.organization_id))
-            except Exception as error:  # noqa: BLE001 - the copy there is serves on, and who finds it expired is told
+            except Exception as error:  # noqa: BLE001 - the copy goes on serving until it expires
                 log.warning("policy.not_renewed", error=type(error).__name__)
 
         run_in_background(renew)

@@ -1,6 +1,6 @@
 """Refusals by key: whom an error that a client is answered is counted for.
 
-Knows errors and policies. Must never ask a store: a key that this process has not seen is not counted.
+It makes no query: a key that this process has not seen is not counted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Admission: check generations, limits and credits and reserve a request's worst-case cost, in one atomic round trip.
-
-Knows what a request may cost at most and who it counts against. Must never know how it will be answered.
-"""
+"""Admission: checks generations, limits and credits, and reserves the worst-case cost, in one atomic round trip."""
 
 from __future__ import annotations
 
@@ -36,17 +33,17 @@ from apps.kernel.valkey import generation
 from apps.kernel.valkey.store_keys import shard_of
 from apps.logs.entry import Entry
 
-# What is refused because of what others hold, and how many seconds they may take to give it back (docs/adr/0079).
+# Refusals that other requests' holds cause, and the seconds that these may take to release them (docs/adr/0079).
 _WORTH_A_RETRY = frozenset({ReservationOutcome.TOO_MANY, ReservationOutcome.OVER_LIMIT, ReservationOutcome.NO_CREDITS})
 _RETRY_PAUSE = 0.005
-# Seconds beyond the longest answer after which a request that nobody took out no longer counts as in flight.
+# Seconds beyond the longest answer after which a request that was never removed no longer counts as in flight.
 _FLIGHT_SLACK = 60
-_LONGEST = CachedSetting("UPSTREAM_TOTAL_TIMEOUT")
+_TOTAL_TIMEOUT = CachedSetting("UPSTREAM_TOTAL_TIMEOUT")
 _Question = Callable[[reservations.ReservationRequest], ReservationResult]
 
 
 class AdmissionGrant(msgspec.Struct, frozen=True):
-    """An admitted request: what is left of the tightest of its rate limits, None where there is none, and its hold.
+    """An admitted request: the rest of the tightest of its rate limits, None where there is none, and its hold.
 
     Where the store gave no answer it holds something in this process only.
     """
@@ -118,7 +115,7 @@ def _is_stale(answer: ReservationResult, policy: Policy, catalog: Catalog, token
 def _request_of(
     policy: Policy, catalog: Catalog, worst: WorstCase, identifier: UUID, note: str, rates: tuple[RateLimit, ...]
 ) -> reservations.ReservationRequest:
-    """Return what is asked of the store: amounts in nanos of a USD."""
+    """Return the request for the store: amounts in nanos of a USD."""
     want = nanos_up(worst.cost)
     return reservations.ReservationRequest(
         id=identifier,
@@ -136,12 +133,12 @@ def _request_of(
         payload=note,
         rates=rates,
         most_in_flight=policy.concurrency,
-        flight_seconds=int(_LONGEST.value) + _FLIGHT_SLACK,
+        flight_seconds=int(_TOTAL_TIMEOUT.value) + _FLIGHT_SLACK,
     )
 
 
 def _raise_refusal(answer: ReservationResult, policy: Policy, worst: WorstCase) -> None:
-    """Raise what a client is told whose request the store refused: RateLimited, PaymentRequired, Gone."""
+    """Raise the error for a request that the store refused: RateLimited, PaymentRequired, Gone."""
     match answer.outcome:
         case ReservationOutcome.TOO_FAST if answer.rate is not None:
             raise RateLimited(
@@ -157,14 +154,13 @@ def _raise_refusal(answer: ReservationResult, policy: Policy, worst: WorstCase) 
             )
         case ReservationOutcome.OVER_LIMIT:
             raise PaymentRequired(
-                f"The key's {_limit_of(policy)} does not cover the request: "
+                f"The key's {_limit_of(policy)} is too low: "
                 + _shortfall(worst, answer.left_nanos, "raise the key's limit"),
                 code="usage_limit_exceeded",
             )
         case ReservationOutcome.NO_CREDITS:
             raise PaymentRequired(
-                "The organization's credits do not cover the request: "
-                + _shortfall(worst, answer.left_nanos, "add credits")
+                "Insufficient credits: " + _shortfall(worst, answer.left_nanos, "add credits under Billing")
             )
         case ReservationOutcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
@@ -197,7 +193,7 @@ def _ask_with_balances(
 def extend(
     policy: Policy, hold: Hold | OfflineHold, want: Decimal, part: Decimal, least: Decimal
 ) -> HoldExtension[Hold | OfflineHold]:
-    """Hold more for a request under way, in USD: what is wanted, or a part of it, but no less than the least.
+    """Hold more for a request in progress, in USD: the wanted amount, or a part of it, but no less than the least.
 
     Where the store gives no answer this process decides. Raises Overloaded; then it may be asked for again.
     """
@@ -261,7 +257,7 @@ def _bucket(kind: str, identifier: UUID, word: str) -> str:
 def is_current(policy: Policy, catalog: Catalog, token: str) -> bool:
     """Return whether policy and catalog still stand; if not they will be read again. For requests refused by them.
 
-    Without Redis nobody can tell, and a refusal stands.
+    Without Redis this is unknown, and a refusal remains.
     """
     try:
         shard = shard_of(policy.organization_id)
@@ -295,5 +291,5 @@ def _limit_of(policy: Policy) -> str:
 def _shortfall(worst: WorstCase, left_nanos: int, remedy: str) -> str:
     left = plain(max(Decimal(left_nanos) / NANO, Decimal(0)))
     if worst.least < worst.cost:
-        return f"even a short answer may cost {plain(worst.least)} USD and {left} USD is left; {remedy}"
-    return f"it may cost up to {plain(worst.cost)} USD and {left} USD is left; lower max_tokens or {remedy}"
+        return f"this request needs at least {plain(worst.least)} USD and {left} USD is left; {remedy}"
+    return f"this request needs up to {plain(worst.cost)} USD and {left} USD is left; lower max_tokens or {remedy}"

@@ -1,7 +1,6 @@
 """Byte budget: shed load by the bytes of large requests and answers in flight, per worker and per organization in it.
 
-Small bodies are not counted: the number of connections bounds them. Knows sizes and whose they are. Must never know
-what is in them.
+Small bodies are not counted: the number of connections bounds them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _FOR_ANSWERS: Final = 2
 
 # Bytes from which it is worth a look whether they are garbage, some seconds after the request.
 _MUCH, _COLLECT_AFTER = 4 * 1024 * 1024, 2.0
-# Bytes that a body takes up which is read as it comes, however large it is: pieces, and what is made of them.
+# Bytes for a body that is read as it comes, however large it is: its pieces, and the values made from them.
 STREAMED_BYTES: Final = 4 * 1024 * 1024
 # Bytes of a piece of a body that had to be read whole.
 _PIECE: Final = 64 * 1024
@@ -72,7 +71,7 @@ class ByteReservation:
             raise Overloaded("Too many large answers are under way; try again shortly", retry_after=_RETRY_AFTER)
 
     def release(self) -> None:
-        """Give back all that is held; once more does nothing."""
+        """Release all that is held; a second call does nothing."""
         if self.size >= _MUCH:
             _collect_soon()
         self._add(-self.size)

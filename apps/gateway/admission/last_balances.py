@@ -1,6 +1,6 @@
 """Last known balances: what organizations and keys had at their latest reservation, for outages of the store.
 
-Knows amounts (1e-9 USD) and where else to ask. Must never be asked while the store answers.
+Amounts are in 1e-9 USD. Used only while the store does not answer.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from apps.kernel.postgres import database
 
 log = structlog.get_logger(__name__)
 
-# Organizations and keys that are remembered; who was heard of longest ago goes first.
-_MOST = 20_000
+# Organizations and keys that are remembered; the least recently updated goes first.
+_MAX_BALANCES = 20_000
 # Seconds for which the database is not asked again about the same one, nor about any after it failed.
 _RETRY_SECONDS = 2.0
-# What clients are told then, and after how many seconds they may come again.
+# The clients' error message then, and its `Retry-After` in seconds.
 _UNCHECKABLE = "The gateway cannot check credits right now; try again shortly"
 RETRY_AFTER = 2.0
 
-# By organization what it can spend, by key what it has used: both with what was held at the time.
+# The amount that each organization can spend, or each key has used; both include the holds of that time.
 _balances: dict[UUID, int] = {}
 _asked_at: dict[UUID, float] = {}
 _failed_until = 0.0
@@ -96,7 +96,7 @@ def find(identifier: UUID) -> int | None:
 def find_in_database(scope: Scope, identifier: UUID) -> None:
     """Ask the database, unless it was asked a moment ago, for what `find` returns then. One at a time asks it.
 
-    Ledger entries yet to be written and what is held are not in it: an organization may have less.
+    Pending ledger entries and holds are not in it: an organization may have less.
     """
     global _failed_until
     with _reading:
@@ -117,10 +117,10 @@ def _remember_balance(identifier: UUID, nanos: int) -> None:
     # Out and in again: the last one told is the last one to go.
     _balances.pop(identifier, None)
     _balances[identifier] = nanos
-    if len(_balances) > _MOST:
+    if len(_balances) > _MAX_BALANCES:
         del _balances[next(iter(_balances))]
 
 
 def _shorten(kept: dict[UUID, float]) -> None:
-    while len(kept) > _MOST:
+    while len(kept) > _MAX_BALANCES:
         del kept[next(iter(kept))]

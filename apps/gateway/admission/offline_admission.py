@@ -1,8 +1,8 @@
-"""Offline admission: let requests in during an outage of the store (fail open), within an allowance of what is known.
+"""Offline admission: lets requests in during a store outage (fail open), within an allowance.
 
-An organization may be served beyond what anybody can check by `OFFLINE_ALLOWANCE_USD` in each process and no more, and
-never beyond what it was last known to have; what was let through counts until the store has long answered again
-(docs/adr/0084). Knows this process's own requests. Must never take silence for a yes.
+Each process serves an organization unchecked for at most `OFFLINE_ALLOWANCE_USD`, and never beyond its last known
+balance; requests let through count until the store has long answered again (docs/adr/0084). Silence of the store never
+counts as consent. An outage is logged once at its beginning and once at its end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from uuid import UUID
 
 import msgspec
 import structlog
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import (
+    BusyLoadingError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from apps.billing import reservations
 from apps.billing.balances import Scope, is_of_credits
@@ -30,8 +37,7 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.admission import last_balances
 from apps.gateway.admission.last_balances import RETRY_AFTER
 from apps.gateway.admission.offline_hold import OfflineAccount, OfflineHold, add_to_gauge
-from apps.gateway.admission.store_outage import OUTAGE, OUTAGE_REASONS, outage_reason
-from apps.gateway.metrics.definitions import OFFLINE_DECISIONS, UNRESERVED
+from apps.gateway.metrics.definitions import OFFLINE_DECISIONS, STORE_SILENT, UNRESERVED
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.errors import Overloaded
 from apps.kernel.money import NANO
@@ -41,13 +47,17 @@ from apps.organizations.models import OutagePolicy
 
 log = structlog.get_logger(__name__)
 
+# The store's own words for refusing to work; whatever else it says is `refused`.
+_WORDS = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "BUSY", "MASTERDOWN", "NOPERM", "NOAUTH"})
+OUTAGE_REASONS = ("timeout", "unreachable", "refused", *(word.lower() for word in sorted(_WORDS)))
+_CLASSES = ((OutOfMemoryError, "oom"), (ReadOnlyError, "readonly"), (BusyLoadingError, "loading"))
 _ALLOWANCE = CachedSetting("OFFLINE_ALLOWANCE_USD")
 # Seconds after an outage in which its records are settled and the copies moved; until then it counts on.
 SETTLED_AFTER = 30.0
-# Seconds after which the store no longer does what it was asked when nobody waited any more.
+# Seconds after which the store no longer runs a command whose caller has stopped waiting.
 _LATEST_EXECUTION = 3.0
-_MOST_ACCOUNTS, _MOST_UNHEARD = 20_000, 20_000
-# The balances that a request may count against, and what comes of one that does not cover it.
+_MAX_ACCOUNTS, _MAX_UNANSWERED = 20_000, 20_000
+# The balances that a request may count against, and the refusal where one does not cover it.
 _REFUSALS: tuple[tuple[Scope, ReservationOutcome], ...] = (
     ("key", ReservationOutcome.OVER_LIMIT),
     ("organization", ReservationOutcome.NO_CREDITS),
@@ -58,7 +68,7 @@ _accounts: dict[UUID, OfflineAccount] = defaultdict(OfflineAccount)
 # By bucket, when it will be full again; by the monotonic clock.
 _full_at: dict[str, float] = {}
 # Refused here, and perhaps reserved there: when, in which shard, who asked, and what for.
-_unanswered: deque[tuple[float, int, str, UUID]] = deque(maxlen=_MOST_UNHEARD)
+_unanswered: deque[tuple[float, int, str, UUID]] = deque(maxlen=_MAX_UNANSWERED)
 
 
 def decide(
@@ -66,7 +76,7 @@ def decide(
 ) -> tuple[ReservationResult, OfflineHold | None]:
     """Answer for the store, which did not; with what the request holds here when it is let in.
 
-    Raises Overloaded when that cannot be told, or what may be served unchecked is used up.
+    Raises Overloaded when that is unknown, or the allowance for unchecked requests is used up.
     """
     reason = outage_reason(error)
     OUTAGE.record_failure(reason)
@@ -80,7 +90,7 @@ def decide(
 
 
 def on_heartbeat() -> None:
-    """Note that a heartbeat came through: give back what was reserved for whom was refused, and forget what is settled.
+    """Note a heartbeat that succeeded: release reservations of refused requests, and forget settled ones.
 
     Raises RedisError.
     """
@@ -133,8 +143,8 @@ def _decide(request: ReservationRequest, policy: Policy) -> tuple[ReservationRes
     )
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
     _refresh_balances(OfflineHold(_accounts.get(request.organization_id) or OfflineAccount(), *counted), least)
-    # From here on nothing waits: what is looked at is what is then taken.
-    if len(_accounts) >= _MOST_ACCOUNTS and request.organization_id not in _accounts:
+    # From here on nothing waits, so the values that are checked are those that are then taken.
+    if len(_accounts) >= _MAX_ACCOUNTS and request.organization_id not in _accounts:
         _refuse_unknown()
     account = _accounts[request.organization_id]
     if (too_many := _too_many(request, account)) is not None:
@@ -196,7 +206,7 @@ def _grow(hold: OfflineHold, want: int, part: int, least: int) -> int:
 
 
 def _headroom(hold: OfflineHold) -> int:
-    """Return what may still be let through unchecked: of the allowance, and of what is known to be left."""
+    """Return what may still be let through unchecked, by the allowance and by the last known balances."""
     free = int(_ALLOWANCE.value * NANO) - hold.account.spent
     for scope, _ in _REFUSALS:
         identifier, limit, spent = hold.balance_of(scope)
@@ -216,7 +226,7 @@ def _too_many(request: ReservationRequest, account: OfflineAccount) -> Reservati
 
 
 def _refresh_balances(hold: OfflineHold, least: int) -> None:
-    """Ask the database where what is known here covers too little."""
+    """Query the database where the known balances cover too little."""
     for scope, _ in _REFUSALS:
         identifier, limit, spent = hold.balance_of(scope)
         if identifier is None:
@@ -227,7 +237,7 @@ def _refresh_balances(hold: OfflineHold, least: int) -> None:
 
 
 def _spendable(identifier: UUID, limit: int | None) -> int | None:
-    """Return what can be spent, as far as it is known here: credits, or a limit less what was used of it."""
+    """Return what can be spent, as far as this process knows: credits, or a limit less its usage."""
     known = last_balances.find(identifier)
     return known if known is None or limit is None else limit - known
 
@@ -278,3 +288,59 @@ def _forget(kept: dict[UUID, OfflineAccount]) -> None:
     _accounts.update(kept)
     _full_at.clear()
     add_to_gauge(-gone)
+
+
+def outage_reason(error: RedisError) -> str:
+    """Return why there was no answer, in a word: `timeout`, `unreachable`, `refused` or the store's own in lower case.
+
+    All of them are the same to a request: it has no confirmation that it is covered.
+    """
+    for kind, word in _CLASSES:
+        if isinstance(error, kind):
+            return word
+    if isinstance(error, RedisTimeoutError):
+        return "timeout"
+    if isinstance(error, ResponseError):
+        word = str(error).partition(" ")[0]
+        return word.lower() if word in _WORDS else "refused"
+    return "unreachable"
+
+
+class StoreOutage:
+    """This process's view of it. One that flickers is one outage: it is over once a heartbeat came through and nothing
+    failed since the one before."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget any outage, as at the start."""
+        self.began_at: float | None = None
+        self.ended_at = 0.0
+        self.admitted = self.refused = 0
+        self._failed_since_beat = False
+
+    def record_failure(self, reason: str) -> None:
+        """Note that a request was not answered."""
+        self._failed_since_beat = True
+        if self.began_at is None:
+            self.began_at, self.admitted, self.refused = time.monotonic(), 0, 0
+            STORE_SILENT.set(1)
+            log.error("store.outage_began", reason=reason)
+
+    def record_heartbeat(self) -> None:
+        """Note that the store took a heartbeat, which it does where it takes reservations."""
+        failed, self._failed_since_beat = self._failed_since_beat, False
+        if failed or self.began_at is None:
+            return
+        self.ended_at = time.monotonic()
+        seconds, self.began_at = round(self.ended_at - self.began_at, 1), None
+        STORE_SILENT.set(0)
+        log.info("store.outage_ended", seconds=seconds, admitted=self.admitted, refused=self.refused)
+
+    def is_over_for(self, seconds: float) -> bool:
+        """Whether there is none, and was none for so long."""
+        return self.began_at is None and time.monotonic() - self.ended_at >= seconds
+
+
+OUTAGE = StoreOutage()

@@ -1,6 +1,6 @@
 """Offline hold: what a request counts for that was admitted during an outage of the store, in this process only.
 
-Knows amounts (1e-9 USD) and who they count against. Must never decide who is let in.
+Amounts are in 1e-9 USD.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _total = 0
 
 
 class OfflineAccount(msgspec.Struct, eq=False):
-    """What an organization was let through unchecked: in 1e-9 USD, all of it and by key, and how many are under way."""
+    """An organization's unchecked requests: their cost in 1e-9 USD, in all and by key, and how many are in progress."""
 
     spent: int = 0
     in_flight: int = 0
@@ -48,11 +48,11 @@ class OfflineHold(msgspec.Struct, eq=False):
 
     @property
     def balances(self) -> tuple[UUID, ...]:
-        """What it counts against."""
+        """The ids of the balances that it counts against."""
         return tuple(one for one in (self.organization_id, self.key) if one is not None)
 
     def balance_of(self, scope: Scope) -> tuple[UUID | None, int | None, int]:
-        """Return whose balance of a scope it counts against, its limit, and what was let through against it."""
+        """Return the owner of a scope's balance, its limit, and the amount let through against it."""
         if scope == "organization":
             return self.organization_id, None, self.account.spent
         return self.key, self.key_limit_nanos, 0 if self.key is None else self.account.keys[self.key]

@@ -1,8 +1,8 @@
 """Worst-case cost: what to hold for a request before it is sent, and how many tokens the held amount covers.
 
 An answer is held whole, by the limit that the client or the model sets. Where less is granted, the tokens that it
-covers are the limit that the provider is given, for streams too: a provider may count what a stream never shows. Knows
-prices and limits. Must never ask a store.
+covers are the limit that the provider is given, for streams too: a provider may count what a stream never shows. It
+makes no query.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from apps.gateway.canonical.service_tier import AUTO, asked_region, asked_servic
 from apps.gateway.dialects import find_dialect
 from apps.gateway.model_passes import beside_answer
 from apps.gateway.parallel_calls import calls_of
-from apps.gateway.routing.candidates import Candidate, Candidates
+from apps.gateway.routing.candidate import Candidate
+from apps.gateway.routing.candidates import Candidates
 from apps.gateway.tasks import task_of
-from apps.gateway.token_estimate import TOKENS_PER_PICTURE_MADE
+from apps.gateway.token_estimate import TOKENS_PER_MADE_IMAGE
 from apps.gateway.upstream.hedge import Hedge, losing_cost
 from apps.gateway.upstream.json_repair import PLUGIN
 from apps.kernel.money import NANO, ZERO, nanos_up
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
-# Tokens that an answer is held for where nobody states how much the model writes: more than any does.
+# Tokens that an answer is held for where the model's output limit is unknown: more than any model writes.
 UNSTATED_LIMIT = 131_072
-# Of an answer of more tokens than these, these many are a useful part; where the model thinks unseen, more are.
+# The useful part of an answer of more tokens than these; larger where the model's thinking is not shown.
 USEFUL, USEFUL_WITH_THINKING = 4_096, 16_384
 # Formats whose providers write prompts to a cache unasked.
 _CACHES_UNASKED = frozenset({"openai", "responses"})
@@ -47,7 +48,7 @@ LEAST, LEAST_THINKING = 256, 1_024
 
 
 class Tariff(msgspec.Struct, frozen=True):
-    """What a candidate charges for a request: in USD before it writes, and for each token that it writes.
+    """A candidate's price for a request: in USD before it writes, and for each token that it writes.
 
     `max_tokens`, `useful_tokens` and `min_tokens` are those of all of its answers together; `is_visible` tells that all
     it writes is seen at once.
@@ -72,9 +73,9 @@ class Tariff(msgspec.Struct, frozen=True):
 class WorstCase(msgspec.Struct, frozen=True):
     """The worst case of a request: its prompt's tokens, and what the dearest candidate would charge.
 
-    Held is `cost`, which covers all that may be written; where that is much of what is left, about `part`, and never
-    less than `least`. `from_credits` is whether any candidate is paid from credits, and `hedge_cost` what of it is for
-    a second call.
+    The hold is `cost`, which covers all that may be written; where that is a large share of the balance, about `part`,
+    and never less than `least`. `from_credits` is whether any candidate is paid from credits, and `hedge_cost` what of
+    it is for a second call.
     """
 
     prompt_tokens: int
@@ -85,12 +86,12 @@ class WorstCase(msgspec.Struct, frozen=True):
     hedge_cost: Decimal = ZERO
 
 
-# What is free of charge.
+# The worst case of a free request.
 NO_COST: Final = WorstCase(prompt_tokens=0, cost=ZERO, from_credits=False, part=ZERO, least=ZERO)
 
 
 class SpendingAllowance(msgspec.Struct, frozen=True):
-    """What is held for a request, and what it may write for that."""
+    """The hold of a request, and how much it may write for that."""
 
     chat: Chat
     prompt_tokens: int
@@ -113,8 +114,8 @@ class SpendingAllowance(msgspec.Struct, frozen=True):
         answers = self.chat.answers
         limit = max(covered // answers, 1)
         if candidate.offer.facts.get("images"):
-            # Tokens of pictures count against it, and are held beside it.
-            limit = min(limit + TOKENS_PER_PICTURE_MADE, tariff.max_tokens // answers)
+            # Tokens of images count against it, and are held beside it.
+            limit = min(limit + TOKENS_PER_MADE_IMAGE, tariff.max_tokens // answers)
         if candidate.offer.context_length is not None:
             # Not every provider takes a limit for which there is no room beside the prompt.
             limit = min(limit, max(candidate.offer.context_length - self.prompt_tokens * 5 // 4, LEAST))
@@ -172,7 +173,7 @@ def estimate_least(chat: Chat, candidates: Candidates, prompt: int, retention: s
 def allowance_of(
     chat: Chat, worst: WorstCase, hold: Hold | OfflineHold | None, retention: str
 ) -> SpendingAllowance | None:
-    """Return what a request may write for what was granted; None where nothing has to be limited or watched."""
+    """Return how much a request may write for its grant; None where nothing has to be limited or watched."""
     if hold is None or not hold.balances:
         return None
     if hold.amount_nanos >= nanos_up(worst.cost) and not chat.stream:
@@ -200,7 +201,7 @@ def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> 
     answers = chat.answers
     most = _limit_of(chat, candidate) * answers
     if chat.max_tokens is not None and not chat.stream:
-        # What the client states itself is not lowered: it is refused, where it is not covered.
+        # The client's own limit is not lowered: the request is refused where it is not covered.
         return Tariff(base, per_token, most, most, most)
     thinks = candidate.offer.reasoning and _thinks_unseen(chat, candidate)
     seen = chat.stream and not thinks and not _holds_back(chat, candidate)
@@ -237,7 +238,7 @@ def _dearest(candidate: Candidate, usage: Usage, served: Sequence[tuple[str, str
 
 
 def _prompt_counts(chat: Chat, candidate: Candidate, usage: Usage) -> Sequence[Usage]:
-    """Return the classes in which the whole prompt may be counted: text, what a cache keeps, pictures or sound."""
+    """Return the classes in which the whole prompt may be counted: text, what a cache keeps, images or audio."""
     card = candidate.offer.prices
     classes = []
     if _states(card, "cache_write") and (candidate.offer.dialect in _CACHES_UNASKED or chat.cache_lifetime):
@@ -259,7 +260,7 @@ def _states(card: PriceCard, name: str) -> bool:
 
 
 def _per_token(chat: Chat, candidate: Candidate, prompt: int, served: Sequence[tuple[str, str]]) -> Decimal:
-    """Return what a written token costs; as sound, where that is asked for."""
+    """Return what a written token costs; as audio, where that is asked for."""
     card = candidate.offer.prices
     if served:
         return max(_per_token_at(chat, candidate, prompt, way) for way in served)
@@ -271,8 +272,8 @@ def _per_token(chat: Chat, candidate: Candidate, prompt: int, served: Sequence[t
 def _per_token_at(chat: Chat, candidate: Candidate, prompt: int, served: tuple[str, str]) -> Decimal:
     prompt_only = Usage(input=prompt, service_tier=served[0], region=served[1])
     read = candidate.cost_of(prompt_only).total
-    text, sound = replace(prompt_only, output=1_000_000), replace(prompt_only, audio_output=1_000_000)
-    written = max(candidate.cost_of(usage).total for usage in (text, sound)[: 1 if chat.audio is None else 2])
+    text, audio = replace(prompt_only, output=1_000_000), replace(prompt_only, audio_output=1_000_000)
+    written = max(candidate.cost_of(usage).total for usage in (text, audio)[: 1 if chat.audio is None else 2])
     return (written - read) / MILLION
 
 

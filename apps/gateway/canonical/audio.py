@@ -1,7 +1,4 @@
-"""Canonical audio options: the parts of a chat that only a request for speech or for a transcript has.
-
-Knows what can be asked of a voice and of a recording. Must never know a wire format, a provider or a price.
-"""
+"""Canonical audio options: the parts of a chat that only a request for speech or for a transcript has."""
 
 from __future__ import annotations
 
@@ -25,12 +22,12 @@ class Speech(msgspec.Struct, kw_only=True, omit_defaults=True):
     response_format: SoundFormat = "mp3"
     # 1 is the voice's own.
     speed: float | None = None
-    # Whether the client takes events with base64 in place of the sound's bytes.
+    # Whether the client takes events with base64 instead of the audio's bytes.
     events: bool = False
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of sound; `extension` tells its format, without a dot, `digest` is the SHA-256 of its bytes, in hex.
+    """A file of audio; `extension` tells its format, without a dot, `digest` is the SHA-256 of its bytes, in hex.
 
     `milliseconds` is about how long it is, and `most_milliseconds` how long it is at most: the same where its own head
     says it.
@@ -45,7 +42,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transcription(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What is to be written down, and how; None is "not said" or "as the model likes".
+    """A request to transcribe audio; None is "not stated" or "as the model likes".
 
     Words that guide the model are the chat's one message, which has none where there are none.
     """

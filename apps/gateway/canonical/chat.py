@@ -1,7 +1,4 @@
-"""Canonical request: a chat of typed parts, with opaque provider data beside them so that nothing is lost.
-
-Knows what a conversation is. Must never know a wire format, a provider or a price.
-"""
+"""Canonical request: a chat of typed parts, with opaque provider data beside them so that nothing is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class CacheMark(msgspec.Struct, frozen=True):
 
 
 class Piece(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What every part may carry besides its meaning: a cache mark, and fields only its own wire format understands."""
+    """The base of all parts: a cache mark, and fields that only the part's own wire format understands."""
 
     cache: CacheMark | None = None
     extra: dict[str, Any] | None = None
@@ -68,7 +65,7 @@ class File(Piece):
 
 
 class Reasoning(Piece):
-    """What a model thought. `signature` proves it to its maker; `data` is thinking that only its maker can read.
+    """A model's thinking. `signature` proves it to its maker; `data` is thinking that only its maker can read.
 
     `summary` tells that the text only sums the thinking up; `format` names the maker's way of signing it.
     """
@@ -96,7 +93,7 @@ class ToolCall(Piece):
 
 
 class ToolResult(Piece):
-    """What a tool answered to the call `call_id`.
+    """A tool's answer to the call `call_id`.
 
     `json_field`: the tool answered with an object; the text is the JSON of its field of that name, "" of all of it.
     """
@@ -254,7 +251,7 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     transcription: Transcription | None = None
     # Previews of `dialect` that the client switched on beside the body; not part of what it said.
     betas: list[str] | None = None
-    # What the client says about who shall answer, where it says anything, and what of it nobody can be told here.
+    # The client's routing preferences, where it states any, and those of them that have no effect here.
     preferences: RoutingPreferences | None = None
     unmet: list[DroppedField] | None = None
     # Whether `usage` tells what makes up the cost.
@@ -290,7 +287,7 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return "1h" if "1h" in lifetimes else "5m" if lifetimes else ""
 
 
-# What is told of what a request lost: telling each apart of ten thousand would take seconds, and help nobody.
+# Dropped fields that are reported for a request: each of ten thousand would take seconds, and help no client.
 MAX_DROPPED_FIELDS = 200
 
 

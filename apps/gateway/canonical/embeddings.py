@@ -1,7 +1,4 @@
-"""Canonical embedding options: the part of a chat that only a request for embeddings has.
-
-Knows what vectors can be asked to be. Must never know a wire format, a provider or a price.
-"""
+"""Canonical embedding options: the part of a chat that only a request for embeddings has."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-# What the vectors are for: some models turn a question and the text that answers it into vectors in different ways.
+# The purpose of the vectors: some models turn a question and its answering text into vectors in different ways.
 InputType = Literal[
     "query",
     "document",

@@ -1,6 +1,6 @@
 """Canonical answer events: an answer as a sequence of small events while it streams; a whole one is their fold.
 
-The fold is in `fold.py`. Knows what happens while a model answers. Must never know a wire format.
+The fold is in `fold.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Started(Event):
     """The provider began to answer. `extra`: by wire format, top-level fields that only that format understands.
 
-    `prompt_estimate` is about how many tokens the prompt has, for formats that tell it before anybody has counted.
+    `prompt_estimate` is about how many tokens the prompt has, for formats that state it before the provider's count.
     `provider` answers, and `log_id` is the hexadecimal id of the request's log entry, by which it can be asked about.
     """
 
@@ -92,7 +92,7 @@ class ImageMade(Event):
 
 
 class PartialImage(Event):
-    """A picture while it is being made (a `data:` URL), the `index`-th of it, from 0: no part of the whole reply."""
+    """An image while it is being made (a `data:` URL), the `index`-th of it, from 0: no part of the whole reply."""
 
     url: str
     index: int = 0
@@ -101,8 +101,8 @@ class PartialImage(Event):
 class ResultsGiven(Event):
     """One value for each thing that was asked about, in order; what a value is depends on the kind of request.
 
-    Of embeddings it is a vector: its numbers, or base64 of them as float32, little-endian. A ranking has the documents
-    that are wanted, the most relevant first (`Ranked`), and moderation a `Judgement` of each input.
+    For embeddings it is a vector: its numbers, or base64 of them as float32, little-endian. A ranking has the wanted
+    documents, the most relevant first (`Ranked`), and moderation a `Judgement` of each input.
     """
 
     values: list[Any]
@@ -127,7 +127,7 @@ class Logprobs(Event):
 
 
 class AudioDelta(Event):
-    """More sound: base64 (`data`) and the words in it; `id` can be referred to until `expires_at` (Unix seconds)."""
+    """More audio: base64 (`data`) and the words in it; `id` can be referred to until `expires_at` (Unix seconds)."""
 
     id: str | None = None
     data: str = ""
@@ -136,13 +136,13 @@ class AudioDelta(Event):
 
 
 class SoundDelta(Event):
-    """More sound of a text that is read aloud, as bytes of a file."""
+    """More audio of a text that is read aloud, as bytes of a file."""
 
     data: bytes
 
 
 class TranscriptTimed(Event):
-    """When what was heard was said: segments and words as OpenAI writes them, more of them with each event.
+    """Times of segments and words in a recording, as OpenAI writes them, more of them with each event.
 
     `language` is the one that was spoken, `duration` the recording's in seconds.
     """
@@ -156,7 +156,8 @@ class TranscriptTimed(Event):
 class OpaqueDelta(Event):
     """Fields that only the wire format `dialect` understands: of the message, of the choice, or of the whole reply.
 
-    What is of the `stream` says how the answer arrives, in the format's own words: no part of the whole reply.
+    Fields of the `stream` describe how the answer arrives, in the format's own words; they are no part of the whole
+    reply.
     """
 
     dialect: str
@@ -241,13 +242,13 @@ class Reply(msgspec.Struct, kw_only=True):
     model: str = ""
     created: int = 0
     choices: list[Choice] = []
-    # What a request for values is answered with (`ResultsGiven`).
+    # The results of a request for values (`ResultsGiven`).
     results: list[Any] = []
     usage: Usage | None = None
     extra: dict[str, dict[str, Any]] = {}
 
 
-# What may come before an answer begins.
+# Events that may come before an answer begins.
 _BEFORE_CONTENT = frozenset({Started, UsageReported, Logprobs})
 
 

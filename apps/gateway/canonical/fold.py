@@ -84,7 +84,7 @@ class ReplyBuilder:
         raise event.error
 
     def _nothing(self, event: Event) -> None:
-        """Keep nothing: sound and unfinished pictures are passed on as they come, and never whole."""
+        """Keep nothing: audio and unfinished images are passed on as they come, and never whole."""
 
     def reply(self) -> Reply:
         """Return the reply so far."""
@@ -117,7 +117,7 @@ _HANDLERS: dict[type[Event], Callable[[ReplyBuilder, Any], None]] = {
 class _ChoiceBuilder:
     """One answer while it arrives: its texts in pieces."""
 
-    __slots__ = ("arguments", "blocks", "calls", "choice", "logprobs", "refusals", "sounds", "texts")
+    __slots__ = ("arguments", "audio_deltas", "blocks", "calls", "choice", "logprobs", "refusals", "texts")
 
     def __init__(self) -> None:
         self.choice = Choice()
@@ -126,7 +126,7 @@ class _ChoiceBuilder:
         self.blocks: dict[int, list[ReasoningDelta]] = {}
         self.calls: dict[int, WholeCall] = {}
         self.arguments: dict[int, list[str]] = {}
-        self.sounds: list[AudioDelta] = []
+        self.audio_deltas: list[AudioDelta] = []
         self.logprobs: list[dict[str, Any]] = []
 
     def add(self, event: Event) -> None:
@@ -142,7 +142,7 @@ class _ChoiceBuilder:
             case ImageMade():
                 choice.images.append(event.url)
             case AudioDelta():
-                self.sounds.append(event)
+                self.audio_deltas.append(event)
             case TranscriptTimed():
                 choice.timing = _joined_timing(choice.timing, event)
             case Annotated():
@@ -161,7 +161,7 @@ class _ChoiceBuilder:
         choice.text = "".join(self.texts) if self.texts else None
         choice.refusal = "".join(self.refusals) if self.refusals else None
         choice.reasoning = list(map(_joined_reasoning, self.blocks.values()))
-        choice.audio = _joined_audio(self.sounds) if self.sounds else None
+        choice.audio = _joined_audio(self.audio_deltas) if self.audio_deltas else None
         choice.logprobs = _joined_logprobs(self.logprobs) if self.logprobs else None
         choice.tool_calls = list(self.calls.values())
         for index, call in self.calls.items():

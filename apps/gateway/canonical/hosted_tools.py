@@ -1,8 +1,8 @@
 """Hosted tools: those that a provider runs itself and is paid for beside tokens, by the names that price cards know.
 
 A tool that the client runs, or that costs nothing but the tokens it brings (remote MCP servers, Gemini's code execution
-and URL context), is none of them. Searches of the web have prices of their own. Pure: it says how many calls are held
-for, which is what providers that take a limit are told.
+and URL context), is none of them. Searches of the web have prices of their own. Pure: it returns the number of calls to
+hold for, which is also the limit sent to providers that take one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Canonical image options: the part of a chat that only an image request has.
-
-Knows what an image can be asked to be. Must never know a wire format, a provider or a price.
-"""
+"""Canonical image options: the part of a chat that only an image request has."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class Drawing(msgspec.Struct, kw_only=True, omit_defaults=True):
     # Percent; of JPEG and WebP.
     output_compression: int | None = None
     moderation: str | None = None
-    # Of a stream: unfinished pictures that are sent ahead of each.
+    # The number of partial images that a stream sends ahead of each image.
     partial_images: int | None = None
-    # Whether the answer names addresses at which the gateway serves the pictures, in the place of the pictures.
+    # Whether the answer has URLs at which the gateway serves the images, instead of the images.
     as_links: bool = False

@@ -1,7 +1,4 @@
-"""Canonical moderation: the part of a chat that only a request to judge content has, and what it is answered with.
-
-Knows what can be judged. Must never know a wire format, a provider or a price.
-"""
+"""Canonical moderation: the part of a chat that only a request to judge content has, and what it is answered with."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import msgspec
 
 
 class Judgement(TypedDict):
-    """What a model thinks of one input, by its own names of categories."""
+    """A model's verdict on one input, by its own names of categories."""
 
     flagged: bool
     categories: dict[str, bool]
@@ -21,6 +18,6 @@ class Judgement(TypedDict):
 
 
 class Moderation(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What is to be judged: each part of the chat's one message by itself, or `together` as one input."""
+    """A moderation request: each part of the chat's one message is judged by itself, or `together` as one input."""
 
     together: bool = False

@@ -1,7 +1,4 @@
-"""Routing preferences: what a client says about which provider shall answer, at what price, and how often to try.
-
-Knows wishes. Must never know who sent them in which words, nor who could fulfil them.
-"""
+"""Routing preferences: what a client says about which provider shall answer, at what price, and how often to try."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Literal
 import msgspec
 
 # Retries after the first attempt: no client is given more.
-MOST_RETRIES = 3
+MAX_RETRIES = 3
 
 SortBy = Literal["price", "throughput", "latency"]
 
@@ -44,7 +41,7 @@ class RoutingPreferences(msgspec.Struct, frozen=True, kw_only=True, omit_default
     zero_data_retention: bool = False
     no_data_collection: bool = False
     max_price: MaxPrice | None = None
-    # Retries of a model, at most `MOST_RETRIES`; None is as many as usual.
+    # Retries of a model, at most `MAX_RETRIES`; None is as many as usual.
     retries: int | None = None
     # Seconds that each call of a provider may take; None is as long as usual.
     timeout: float | None = None

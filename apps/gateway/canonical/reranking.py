@@ -1,7 +1,4 @@
-"""Canonical reranking: the part of a chat that only a request to rank documents has, and what it is answered with.
-
-Knows what a ranking can be asked to be. Must never know a wire format, a provider or a price.
-"""
+"""Canonical reranking: the part of a chat that only a request to rank documents has, and what it is answered with."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ class Reranking(msgspec.Struct, kw_only=True, omit_defaults=True):
     top_n: int | None = None
     # Tokens of a document that are looked at.
     max_tokens_per_doc: int | None = None
-    # False: what is too long is to be refused, not cut.
+    # False: documents that are too long are refused, not cut.
     truncation: bool | None = None
     return_documents: bool = False
     # Whether the client reads `data`, as Voyage writes it.

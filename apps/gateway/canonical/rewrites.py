@@ -1,7 +1,4 @@
-"""Rewrites of a request: what was changed in it for a provider, so that the answer can be changed back.
-
-Knows values. Must never know a wire format, a provider or a price.
-"""
+"""Rewrites of a request for a provider, recorded so that the answer can be changed back."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ class EmulatedTool(msgspec.Struct, frozen=True):
 
 
 class Rewrites(msgspec.Struct):
-    """How a request was changed so that its answer has to be changed back (`adapting/undo_rewrites.py`).
+    """How a request was changed so that its answer has to be changed back (`dialects/adapting/undo_rewrites.py`).
 
     `tool_names`: a tool's name as it was sent -> the client's. `hidden_tool`: the tool whose arguments are the answer's
     text; where it is `wrapped_in_value`, only their field `value`. `healing`: JSON was asked for in words, so that it

@@ -13,8 +13,8 @@ AUTO: Final = "auto"
 USUAL: Final = "default"
 # Anthropic's `speed`: prices know it as a tier of service.
 FAST: Final = "fast"
-# Words for what happens anyway. Who pays for capacity in advance (Anthropic's `priority`, Google's provisioned
-# throughput) has no other price for a token, and a batch has its own share of all of them.
+# Words for the default. Capacity paid in advance (Anthropic's `priority`, Google's provisioned throughput) has no other
+# price for a token, and a batch has its own share of all of them.
 _USUAL_WORDS: Final = frozenset(
     {"default", "standard", "standard_only", "on_demand", "provisioned_throughput", "batch"}
 )

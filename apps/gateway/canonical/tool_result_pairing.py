@@ -1,7 +1,7 @@
 """Tool result pairing: exactly one result for each tool call, in the turn after it, and no id twice.
 
 Providers refuse anything else. Clients send it all the same: after an answer was stopped, when an old part of a
-conversation is cut away, when two of them write into one. Pure. Must never know who refuses what.
+conversation is cut away, when two of them write into one. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import DroppedField, Message, Text, ToolCall, ToolResult
 
-# What stands for a result that the client does not have.
+# The text of a result that the client does not have.
 MISSING = "The result of this call is not known."
 
 
@@ -62,7 +62,7 @@ def pair(messages: list[Message], *, runs: bool) -> tuple[list[Message], list[Dr
 
 @dataclass(slots=True)
 class _Call:
-    """A call: its id in the client's words and in what is sent, and its result."""
+    """A call: its id in the client's words and as sent, and its result."""
 
     said: str
     sent: str
@@ -81,7 +81,7 @@ class _Turn:
 
 
 class _Conversation:
-    """What has been read: turns, and the calls that the next results may belong to."""
+    """The turns read so far, and the calls that the next results may belong to."""
 
     def __init__(self, *, runs: bool) -> None:
         self.dropped_fields: list[DroppedField] = []

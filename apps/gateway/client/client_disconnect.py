@@ -1,8 +1,7 @@
 """Client disconnect: notice a client that hangs up, and end every wait on its behalf.
 
 Covers every phase: before the first byte, between chunks, and plain requests. Polls the clients' sockets while the
-gateway waits for providers; the exception that ends a wait also closes the provider's socket. Knows sockets and
-greenlets. Must never know what is being waited for.
+gateway waits for providers; the exception that ends a wait also closes the provider's socket.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class ClientDisconnect:
     The watch begins with the first wait and goes on until `close`.
     """
 
-    # Whether somebody else answers the request anew under the same id: then it leaves no record here.
+    # Whether another handler answers the request again under the same id: then it leaves no record here.
     is_abandoned = False
 
     def __init__(self, client: socket.socket | None) -> None:
@@ -128,7 +127,7 @@ def _is_closed(client: socket.socket) -> bool:
     try:
         return client.recv(1, socket.MSG_PEEK) == b""
     except (BlockingIOError, ValueError):
-        # Under TLS nobody can look ahead; sending tells that one is gone.
+        # TLS allows no look ahead; sending shows that a client is gone.
         return False
     except OSError:
         return True

@@ -1,7 +1,4 @@
-"""Client request and response: one HTTP call, read from a WSGI environment, with or without Django in front.
-
-Knows HTTP and WSGI. Must never know what the body means.
-"""
+"""Client request and response: one HTTP call, read from a WSGI environment, with or without Django in front."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ import msgspec
 from django.conf import settings
 
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.gateway.client.content_encoding import unpack
+from apps.gateway.content_decoding import unpack
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
@@ -42,20 +39,20 @@ _PIECE = 64 * 1024
 
 
 class Releasable(Protocol):
-    """What is held for a call until its answer has left."""
+    """A resource that a call holds until its answer has left."""
 
     def release(self) -> None:
-        """Give it back; once more does nothing."""
+        """Release it; a second call does nothing."""
 
 
 class ClientRequest:
     """A client's HTTP request."""
 
-    # What of the budget of bytes its body takes up, once that is read.
+    # The share of the byte budget that its body takes up, once it is read.
     byte_reservation: Releasable | None = None
     # The id of its record, where that was chosen before it came.
     log_id: UUID | None = None
-    # The state of a response that the gateway itself asks for, on somebody's behalf (`endpoints/response_state.py`).
+    # The state of a response that the gateway itself requests, on a client's behalf (`endpoints/response_state.py`).
     response_state: Any = None
     # The stored conversation that the request goes on with.
     conversation_id: str = ""
@@ -179,7 +176,7 @@ class ClientRequest:
         return {**environ, **own}
 
     def release_bytes(self) -> None:
-        """Give back what its body takes up of the budget of bytes; whoever made the request does so at its end."""
+        """Release its body's share of the byte budget; the creator of the request calls this at its end."""
         if self.byte_reservation is not None:
             self.byte_reservation.release()
 
@@ -280,5 +277,5 @@ class ClientResponse(msgspec.Struct, eq=False):
     status: int
     headers: list[tuple[str, str]] = []
     body: Iterable[bytes] = ()
-    # Who may keep it, and for how long; None where nobody may.
+    # The `Cache-Control` of the answer; None where no cache may store it.
     cache_control: str | None = None

@@ -1,7 +1,7 @@
 """Loop detection: recognize a request that a tenant's provider sends back here, by the `CDN-Loop` header (RFC 8586).
 
 The header goes to addresses that tenants give, and nowhere else. A token stands for a deployment: the deployment
-recognizes it, and it tells nobody else anything. Must never carry an address, a version, or what is asked.
+recognizes it, and it means nothing to others. It carries no address, version, or content of a request.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def append_own_token(cdn_loop: str) -> str:
 
 
 def own_token() -> str:
-    """Return this deployment's token: the same in all of its processes, and nobody else can make it."""
+    """Return this deployment's token: the same in all of its processes, and impossible to forge."""
     return _token_of(settings.SECRET_KEY)
 
 

@@ -1,6 +1,6 @@
 """Multipart form parser: a `multipart/form-data` body, whole or in pieces as it arrives, read strictly and bounded.
 
-What is not exactly a form is refused. Pieces may be cut anywhere: the parts are the same.
+A body that is not exactly a form is refused. Pieces may be cut anywhere: the parts are the same.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from apps.gateway.dialects.media.images.client.image_inputs import FormField
 from apps.kernel.errors import InvalidRequest
 
 MULTIPART = "multipart/form-data"
-# Parts of a form: sixteen pictures, a mask, and every option there is, twice.
-MOST_PARTS = 64
+# Parts of a form: sixteen images, a mask, and all options, twice.
+MAX_PARTS = 64
 _MAX_HEAD = 4_096
-# What follows the boundary behind the last part.
+# The end of the boundary behind the last part.
 _LAST = b"--"
 _CUT_SHORT, _HEADLESS = "it ends before its last boundary", "a part of it has no head"
 _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
@@ -56,7 +56,7 @@ class _Incoming:
 
 def read_form(body: bytes, content_type: str) -> list[FormField]:
     """Return the parts of a form in their order. Raises InvalidRequest."""
-    if body.count(b"\r\n--" + _boundary_of(content_type).encode()) > MOST_PARTS + 1:
+    if body.count(b"\r\n--" + _boundary_of(content_type).encode()) > MAX_PARTS + 1:
         raise _too_many_parts()
     return [FormField(*head, b"".join(data)) for head, data in parts_of((body,), content_type)]
 
@@ -68,17 +68,17 @@ def parts_of(pieces: Iterable[bytes], content_type: str) -> Iterator[tuple[PartH
     """
     boundary = b"\r\n--" + _boundary_of(content_type).encode()
     incoming = _Incoming(pieces)
-    # Whatever stands before the first boundary is no part of the form.
+    # Bytes before the first boundary are no part of the form.
     for _ in _data_of(incoming, boundary, "the boundary does not occur in it"):
         pass
     parts = 0
     while (head := _read_head(incoming, boundary)) is not None:
         parts += 1
-        if parts > MOST_PARTS:
+        if parts > MAX_PARTS:
             raise _too_many_parts()
         data = _data_of(incoming, boundary, _CUT_SHORT)
         yield head, data
-        # What nobody read of it is passed over.
+        # The unread rest of it is skipped.
         for _ in data:
             pass
     _pass_over_the_rest(incoming, boundary)
@@ -87,7 +87,7 @@ def parts_of(pieces: Iterable[bytes], content_type: str) -> Iterator[tuple[PartH
 def _data_of(incoming: _Incoming, boundary: bytes, without: str) -> Iterator[bytes]:
     """Yield what comes before the next boundary, and take that too. Raises InvalidRequest where there is none."""
     while (place := incoming.held.find(boundary)) < 0:
-        # The end of what is here may be the beginning of a boundary.
+        # The end of the received bytes may be the beginning of a boundary.
         if (ready := len(incoming.held) - len(boundary) + 1) > 0:
             yield incoming.take(ready)
         if not incoming.wait():
@@ -181,4 +181,4 @@ def _malformed(why: str) -> InvalidRequest:
 
 
 def _too_many_parts() -> InvalidRequest:
-    return InvalidRequest(f"The form has more than {MOST_PARTS} parts", code="invalid_parameters")
+    return InvalidRequest(f"The form has more than {MAX_PARTS} parts", code="invalid_parameters")

@@ -13,9 +13,9 @@ import msgspec
 
 # In this order; sources: Claude Code, opencode, Codex.
 HEADERS = ("x-claude-code-session-id", "x-session-id", "x-session-affinity", "session-id")
-_LONGEST = 512
+_MAX_LENGTH = 512
 # Characters of a user's id that are looked into: Claude Code's has some 200.
-_LONGEST_USER = 16_384
+_MAX_USER_LENGTH = 16_384
 
 
 def find_session_key(
@@ -25,19 +25,19 @@ def find_session_key(
     if session := session_id_of(headers):
         return session
     if prompt_cache_key:
-        return prompt_cache_key[:_LONGEST]
+        return prompt_cache_key[:_MAX_LENGTH]
     user = (metadata or {}).get("user_id")
-    return _session_within(user)[:_LONGEST] if isinstance(user, str) and user else None
+    return _session_within(user)[:_MAX_LENGTH] if isinstance(user, str) and user else None
 
 
 def session_id_of(headers: Mapping[str, str]) -> str:
     """Return the session that a client names in a header; empty where it names none."""
-    return next((value[:_LONGEST] for name in HEADERS if (value := headers.get(name))), "")
+    return next((value[:_MAX_LENGTH] for name in HEADERS if (value := headers.get(name))), "")
 
 
 def _session_within(user: str) -> str:
     """Return the session that Claude Code names inside its `metadata.user_id`, else all of it."""
-    if user.startswith("{") and len(user) <= _LONGEST_USER:
+    if user.startswith("{") and len(user) <= _MAX_USER_LENGTH:
         try:
             session = msgspec.json.decode(user, type=dict[str, Any]).get("session_id")
         except (msgspec.MsgspecError, UnicodeError, RecursionError):

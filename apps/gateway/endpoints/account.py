@@ -16,7 +16,7 @@ from apps.organizations.models import Project
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 # Characters of an id that may be one.
-_LONGEST_ID = 100
+_MAX_ID_LENGTH = 100
 
 
 @require_safe
@@ -38,7 +38,7 @@ def generation(request: HttpRequest) -> HttpResponse:
     name = request.GET.get("id", "")
     if not name:
         raise InvalidRequest("id: Required", code="invalid_parameters", param="id")
-    report = None if len(name) > _LONGEST_ID else find_generation(key, name, timezone.now())
+    report = None if len(name) > _MAX_ID_LENGTH else find_generation(key, name, timezone.now())
     if report is None:
         raise NotFound("Generation not found")
     return _answer(report)

@@ -33,8 +33,8 @@ EventWriter = Callable[[Iterable[Event], Chat], Iterator[bytes]]
 
 # Statuses that say that every provider has been tried.
 _EXHAUSTED = frozenset({502, 504})
-# Of the fields that were left out: how many a header names, with how many characters of each.
-_MAX_LOSSES, _MAX_PARAM, _PLAIN = 50, 100, "[]._-"
+# Dropped fields that a header names, and the characters of each.
+_MAX_DROPPED, _MAX_PARAM, _PLAIN = 50, 100, "[]._-"
 
 EVENTS = "text/event-stream; charset=utf-8"
 _JSON = "application/json"
@@ -82,7 +82,7 @@ def answer_with_errors(
         count_refusal(request, error)
         answer = _error_response(error, dialect)
     except DatabaseError as error:
-        # Of a process that has just started: it knows neither keys nor models yet.
+        # The process has just started, and has loaded neither keys nor models yet.
         log.warning("endpoint.without_database", route=route, error=type(error).__name__)
         answer = _error_response(
             Overloaded("The gateway cannot reach its database right now; try again shortly"), dialect
@@ -145,22 +145,22 @@ def stream_response(run: ChatRun | ToolLoop, write_events: EventWriter, content_
     if content_type == EVENTS:
         pieces = map(escape_separators, pieces)
     first = next(pieces, b"")
-    # Of a provider that was slow to begin nothing is known yet: the answer's `metadata` has it all the same.
+    # Nothing is known yet of a provider that is slow to begin: the answer's `metadata` has it all the same.
     headers = [("Content-Type", content_type), _UNBUFFERED, *headers_about(run)]
     return ClientResponse(200, headers, StreamBody(first, pieces, events))
 
 
 def headers_about(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
-    """Return the headers that say what was left out, how the client's rate stands, and whether the answer was kept."""
-    return [*_loss_headers(run), *_state_headers(run)]
+    """Return the headers for dropped fields, the client's rate limits, and whether the answer is stored."""
+    return [*_dropped_headers(run), *_state_headers(run)]
 
 
-def _loss_headers(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
+def _dropped_headers(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
     """Return the header that names the fields that were left out; a client's own names are made safe for a header."""
-    losses = run.attempts.losses
-    if not losses:
+    dropped_fields = run.attempts.dropped_fields
+    if not dropped_fields:
         return []
-    fields = ", ".join(quote(loss.param[:_MAX_PARAM], safe=_PLAIN) for loss in losses[:_MAX_LOSSES])
+    fields = ", ".join(quote(one.param[:_MAX_PARAM], safe=_PLAIN) for one in dropped_fields[:_MAX_DROPPED])
     return [("x-gateway-loss", fields)]
 
 
@@ -209,7 +209,7 @@ def _error_response(error: ApiError, dialect: ClientErrorWriter) -> ClientRespon
         # Every provider was tried: a client library that tries again at once would only do the same again.
         headers.append(NO_RETRY)
     if error.status in {408, 413}:
-        # What the client has not sent yet would be taken for its next request.
+        # The unsent rest of the body would be taken for the client's next request.
         headers.append(("Connection", "close"))
     if error.retry_after is not None:
         headers.append(("Retry-After", str(max(1, ceil(error.retry_after)))))

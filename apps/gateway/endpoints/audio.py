@@ -23,7 +23,7 @@ _SPEECH: Final = "audio_speech"
 
 
 def audio_speech(request: ClientRequest) -> ClientResponse:
-    """Answer a request to read a text aloud, with sound as it comes."""
+    """Answer a request to read a text aloud, with audio as it comes."""
 
     def read(body: bytes) -> Chat:
         return offload(len(body), partial(speech.read_request, body))
@@ -40,12 +40,12 @@ def audio_speech(request: ClientRequest) -> ClientResponse:
 
 
 def audio_transcriptions(request: ClientRequest) -> ClientResponse:
-    """Answer a request to write down what is said."""
+    """Answer a request to transcribe audio."""
     return _transcribe(request, "audio_transcriptions", transcription.read_transcription)
 
 
 def audio_translations(request: ClientRequest) -> ClientResponse:
-    """Answer a request to write down in English what is said."""
+    """Answer a request to translate audio into English text."""
     return _transcribe(request, "audio_translations", transcription.read_translation)
 
 

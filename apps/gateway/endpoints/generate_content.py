@@ -1,13 +1,16 @@
 """`POST /v1beta/models/{model}:generateContent` and its kin: Google's format in and out, for every model.
 
-The path says which model is asked, what of it (the word behind the colon), and its query whether a stream comes as
-events or as one JSON array. Google Cloud's longer paths lead here as well.
+The path names the model and, behind the colon, the method; its query says whether a stream comes as events or as one
+JSON array. Google Cloud's longer paths lead here as well, with Vertex AI's form of Anthropic's Messages
+(`…/anthropic/models/{model}:rawPredict`): the path names the model, the body has Vertex AI's version and previews, and
+all else is as at `/v1/messages`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -22,15 +25,15 @@ from apps.gateway.dialects.chat.google.client.read_request import read_prompt, r
 from apps.gateway.dialects.chat.google.client.write_reply import write_array
 from apps.gateway.endpoints.answering import answer_authenticated, answer_chat, json_response
 from apps.gateway.endpoints.embeddings import batch_embed_contents, embed_content
-from apps.gateway.endpoints.raw_predict import PUBLISHER, raw_predict
+from apps.gateway.endpoints.messages import count_tokens, messages, read_betas
 from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import NotFound
 
-# What Google calls its own publisher of models; any other is a provider here.
+# Google's own publisher of models; any other is a provider here.
 _GOOGLE = "google"
 _PREFIXES = ("models/", "tunedModels/")
 # Bytes of a path's method that an error repeats.
-_MOST_TOLD = 64
+_MAX_QUOTED = 64
 _ARRAY_TYPE = "application/json; charset=UTF-8"
 
 
@@ -39,7 +42,7 @@ _ARRAY = replace(CLIENT, write_events=write_array)
 
 
 def model_method(request: ClientRequest) -> ClientResponse:
-    """Answer what is asked of a model: `generateContent`, `embedContent`, `countTokens` …"""
+    """Answer a method of a model: `generateContent`, `embedContent`, `countTokens` …"""
     name, method = request.parameters["name"], request.route.path.rpartition(">:")[2]
     if method not in MODEL_METHODS:
         name, colon, method = name.rpartition(":")
@@ -64,7 +67,7 @@ def _refuse(method: str, token: str) -> ClientResponse:
     served = ", ".join(_METHODS)
     if not method:
         raise NotFound(f"There is nothing at this path; a model's methods are: {served}")
-    raise NotFound(f"`{method[:_MOST_TOLD]}` is no method of a model here; these are: {served}")
+    raise NotFound(f"`{method[:_MAX_QUOTED]}` is no method of a model here; these are: {served}")
 
 
 def _generate(request: ClientRequest, model: str) -> ClientResponse:
@@ -114,3 +117,58 @@ _METHODS: dict[str, Callable[[ClientRequest, str], ClientResponse]] = {
     "embedContent": embed_content,
     "batchEmbedContents": batch_embed_contents,
 }
+
+
+# The publisher whose models are asked in this form.
+PUBLISHER: Final = "anthropic"
+# The name in the path instead of a model's when tokens are counted; the body names the model then.
+_COUNTER: Final = "count-tokens"
+_VERSION, _BETAS, _MODEL = "anthropic_version", "anthropic_beta", "model"
+# Between the name of a model and the date of its version, which other clients write with a dash.
+_DATE_SIGN: Final = "@"
+_UNDATED: Final = frozenset({"default", "latest"})
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_read_names = msgspec.json.Decoder(list[str]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def raw_predict(request: ClientRequest, model: str) -> ClientResponse:
+    """Answer a chat request, whole or streamed as its body says, or tell how many tokens a prompt has."""
+    if model == _COUNTER:
+        return count_tokens(request, partial(as_message, None))
+    return messages(request, partial(as_message, model))
+
+
+def as_message(model: str | None, body: bytes) -> tuple[bytes, list[str]]:
+    """Return a body as `/v1/messages` takes it, and the previews that it switches on; `model` is the one of the path.
+
+    A body that is no object stays as it is: its reader refuses it.
+    """
+    try:
+        wire = _read_fields(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return body, []
+    wire.pop(_VERSION, None)
+    betas = _read_betas(wire.pop(_BETAS, None))
+    name = model
+    if name is None and _MODEL in wire:
+        try:
+            name = msgspec.json.decode(wire[_MODEL], type=str)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            name = None
+    if name is not None:
+        wire[_MODEL] = msgspec.Raw(_encode(model_name(name)))
+    return _encode(wire), betas
+
+
+def model_name(name: str) -> str:
+    """Return a model's name as all other clients write it: Vertex AI puts the version's date behind an `@`."""
+    base, sign, date = name.partition(_DATE_SIGN)
+    return base if not sign or date in _UNDATED else f"{base}-{date}"
+
+
+def _read_betas(words: msgspec.Raw | None) -> list[str]:
+    try:
+        return [] if words is None else read_betas(_read_names(words))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return []

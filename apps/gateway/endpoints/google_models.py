@@ -1,6 +1,6 @@
 """`GET /v1beta/models` and `/v1beta/models/{model}`: the models in Google's format, in pages.
 
-Public, but for wrong keys. Must never know what a model object says.
+Public, but a wrong key is refused.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from apps.keys.api_key_header import KEY_HEADERS
 Endpoint = Callable[[ClientRequest], ClientResponse]
 # Headers that only Google's clients send.
 _OF_GOOGLE = ("x-goog-api-key", "x-goog-api-client")
-# Models on a page: unless something is said, and at most.
-_USUAL, _MOST = 50, 1_000
+# Models on a page: by default, and at most.
+_DEFAULT_PAGE, _MAX_PAGE = 50, 1_000
 
 
 def list_models(request: ClientRequest) -> ClientResponse:
@@ -69,7 +69,7 @@ def read_model(request: ClientRequest) -> ClientResponse:
 
 
 def unless_google(view: Callable[..., HttpResponseBase], endpoint: Endpoint) -> Callable[..., HttpResponseBase]:
-    """Return a view of models in the format of whoever asks: some of Google's clients ask at OpenAI's path."""
+    """Return a view of models in the client's format: some of Google's clients use OpenAI's path."""
     in_googles_words = view_of([Route("v1/models", endpoint, Family.GOOGLE, method="GET")])
 
     def models(request: HttpRequest, **parameters: str) -> HttpResponseBase:
@@ -88,7 +88,7 @@ def _check(request: ClientRequest) -> None:
 def _page_size(request: ClientRequest) -> int:
     stated = request.query_parameter("pageSize")
     if not stated:
-        return _USUAL
+        return _DEFAULT_PAGE
     if not stated.isdecimal() or len(stated) > 9:
         raise InvalidRequest("pageSize must be a whole number", param="pageSize")
-    return min(int(stated), _MOST) or _USUAL
+    return min(int(stated), _MAX_PAGE) or _DEFAULT_PAGE

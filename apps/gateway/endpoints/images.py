@@ -13,20 +13,20 @@ from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.dialects.media.images.client import openai, openai_stream
 from apps.gateway.dialects.media.images.client.image_inputs import FormField
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
-from apps.gateway.endpoints.picture_links import check_links, link_pictures, wants_links
+from apps.gateway.endpoints.image_links import check_links, link_images, wants_links
 from apps.gateway.pipeline import open_chat
 from apps.kernel.concurrency.offload import offload
 
 
 def images_generations(request: ClientRequest) -> ClientResponse:
-    """Answer a request for new pictures."""
+    """Answer a request for new images."""
     return _answer(
         request, "images_generations", lambda body: offload(len(body), partial(openai.read_generation, body))
     )
 
 
 def images_edits(request: ClientRequest) -> ClientResponse:
-    """Answer a request to change pictures."""
+    """Answer a request to change images."""
     request.accepted_content_types = ("application/json", MULTIPART)
 
     def read(body: bytes) -> Chat:
@@ -48,7 +48,7 @@ def _answer(request: ClientRequest, route: str, read: Callable[[bytes], Chat]) -
         run = open_chat(request, route, token, read_with_links)
         if run.chat.stream:
             return stream_response(run, openai_stream.write_events)
-        change_reply = partial(link_pictures, run) if wants_links(run.chat) else None
+        change_reply = partial(link_images, run) if wants_links(run.chat) else None
         return complete_response(run, openai.write_reply, change_reply=change_reply)
 
     return answer_authenticated(request, route, OPENAI, answer)

@@ -27,10 +27,10 @@ from apps.gateway.server_tools.opening import ServerToolRequest
 from apps.gateway.server_tools.toolset import Toolset
 from apps.kernel.concurrency.offload import offload
 
-# What requests are logged as.
+# The route in the request log.
 ROUTE: Final = "messages"
 
-# What makes a body of the format of another form of it, with the previews that it switches on.
+# Translates another form of the format's body, and returns the previews that it enables.
 Translation = Callable[[bytes], tuple[bytes, list[str]]]
 
 # The preview under which Anthropic asks another model where one refuses. It answers as one request here, whose models
@@ -98,7 +98,7 @@ class _Asked:
         return chat
 
     def read_first(self, body: bytes) -> Chat:
-        """Return the chat of the client's own body, with functions in the place of servers. Raises ApiError."""
+        """Return the chat of the client's own body, with functions instead of servers. Raises ApiError."""
         if self._translate is not None:
             body, betas = offload(len(body), partial(self._translate, body))
             self._betas += [beta for beta in betas if beta not in self._betas]

@@ -1,4 +1,4 @@
-"""`POST /v1/moderations`, in OpenAI's format: whether texts and pictures may be harmful."""
+"""`POST /v1/moderations`, in OpenAI's format: whether texts and images may be harmful."""
 
 from __future__ import annotations
 

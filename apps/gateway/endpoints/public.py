@@ -1,7 +1,4 @@
-"""Public endpoints: readable without an API key, refused to a wrong one: who presents a key learns that it works.
-
-Knows whether a key is presented, and that it works. Must never know what is read.
-"""
+"""Public endpoints: readable without an API key, refused to a wrong one: who presents a key learns that it works."""
 
 from __future__ import annotations
 

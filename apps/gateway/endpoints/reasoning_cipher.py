@@ -1,4 +1,4 @@
-"""Reasoning cipher: encrypts thinking that travels with a client, for its organization and nobody else."""
+"""Reasoning cipher: encrypts the thinking that a client carries; only its organization can use it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Response state: what becomes of a response beside its answer: stored, resumed, continued by a later request.
 
-The seam between `POST /v1/responses` and whoever stores responses: nobody does until `install` is called. Knows what
-is asked of whoever does. Must never store anything.
+The interface between `POST /v1/responses` and the app that stores responses, which calls `install`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _STORED = ("previous_response_id", "conversation", "background", "prompt")
 class ResponseState:
     """One request's state. This one stores nothing."""
 
-    # Whether `event` wants to be told of every event of a stream.
+    # Whether `event` is to be called for every event of a stream.
     wants_events = False
 
     def __init__(self, response_id: str | None = None, echo: Record | None = None) -> None:
@@ -41,7 +40,7 @@ class ResponseState:
         """Take note of the final response object, once, before the last of the answer goes out."""
 
     def failed(self, error: ApiError) -> None:
-        """Take note of an error before anything was written, once, in the place of `finished`."""
+        """Take note of an error before anything was written, once, instead of `finished`."""
 
 
 class AnsweredElsewhere(Exception):
@@ -53,17 +52,18 @@ class AnsweredElsewhere(Exception):
 
 
 class ResponseStates(Protocol):
-    """Whoever stores responses."""
+    """Stores responses."""
 
     def open(self, request: ClientRequest, policy: Policy, wire: Record) -> ResponseState:
         """Return a request's state, with the earlier items that `wire` (its body) refers to put into `wire["input"]`.
 
-        Raises ApiError for what it refers to in vain, AnsweredElsewhere for what is to be answered in the background.
+        Raises ApiError for a reference to a missing response, AnsweredElsewhere for a request to answer in the
+        background.
         """
 
 
 class _Nobody:
-    """Nobody stores responses: whatever needs one is refused by its name."""
+    """The default until `install` is called: a request that needs a stored response is refused, naming the field."""
 
     def open(self, request: ClientRequest, policy: Policy, wire: Record) -> ResponseState:
         for name in _STORED:

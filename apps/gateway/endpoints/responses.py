@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 Record = dict[str, Any]
 
-# What requests are logged as.
+# The route in the request log.
 ROUTE: Final = "responses"
 # The code of a prompt that is longer than what the model reads.
 TOO_LONG: Final = "context_length_exceeded"
@@ -68,7 +68,7 @@ def answer(request: ClientRequest, token: str) -> ClientResponse:
     except ApiError as error:
         teller.fail(error)
         chat = teller.chat
-        # What is answered in the background has nobody who reads it now.
+        # A background response has no client that reads it now.
         if error.code == TOO_LONG and chat is not None and chat.stream and request.response_state is None:
             count_refusal(request, error)
             return _failed_stream(error, chat)
@@ -76,8 +76,8 @@ def answer(request: ClientRequest, token: str) -> ClientResponse:
 
 
 def _failed_stream(error: ApiError, chat: Chat) -> ClientResponse:
-    """Return a stream that fails at once. OpenAI fails a prompt that is too long in this way: Codex, which sums up
-    what was said when it learns of it, looks for it nowhere else."""
+    """Return a stream that fails at once. OpenAI fails a prompt that is too long in this way: Codex, which then
+    compacts its conversation, looks for it nowhere else."""
     return whole_response(b"".join(write_events([Failed(error=error)], chat)), EVENTS)
 
 
@@ -97,10 +97,10 @@ def count_input_tokens(request: ClientRequest) -> ClientResponse:
 def _read(request: ClientRequest, token: str, teller: _Teller, body: bytes, *, is_asked: bool = True) -> Chat:
     """Return the chat that a body asks for, with the earlier items that it refers to. Raises ApiError.
 
-    What is not asked, but only counted, is neither stored nor answered in the background.
+    A request whose tokens are only counted is neither stored nor answered in the background.
     """
     wire = offload(len(body), partial(fields.read_json, body))
-    # What is kept of an answer is decided here, before anything is admitted.
+    # Whether an answer is stored is decided here, before admission.
     policy, given = find_current_policy(token), dict(wire)
     if not is_asked:
         wire |= {"store": False, "background": False}
@@ -120,7 +120,7 @@ def _read(request: ClientRequest, token: str, teller: _Teller, body: bytes, *, i
 
 
 def _with_functions(request: ClientRequest, token: str, policy: Policy, wire: Record, teller: _Teller) -> Record:
-    """Return a body with functions in the place of MCP servers and of earlier calls of their tools. Raises ApiError."""
+    """Return a body with functions instead of MCP servers and of earlier calls of their tools. Raises ApiError."""
     if responses_request.names_servers(wire):
         wanted = responses_request.read_servers(wire)
         tools = ServerToolRequest(request, token, ROUTE)
@@ -158,7 +158,8 @@ class _Teller:
 
     def __init__(self) -> None:
         self.state: ResponseState | None = None
-        # What the response says of itself, and how the gateway calls tools for it; None where it does not.
+        # The request's fields that the response repeats, and how the gateway calls tools for it; None where it does
+        # not.
         self.asked: Asked | None = None
         self.chat: Chat | None = None
         self.tools: ServerToolRequest | None = None
@@ -179,7 +180,7 @@ class _Teller:
             _tell(self.state.finished, response)
 
     def fail(self, error: ApiError) -> None:
-        """Tell of an answer that never was, or that nobody waits for any more; once."""
+        """Report an answer that failed, or whose client has left; once."""
         if self.state is not None and not self._over:
             self._over = True
             _tell(self.state.failed, error)

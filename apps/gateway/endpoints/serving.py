@@ -18,7 +18,7 @@ from apps.kernel.rest.routes import Route
 # Statuses that HTTP's registry does not know.
 _REASONS = {499: "Client Closed Request", **{status.value: status.phrase for status in HTTPStatus}}
 
-# What Django's middleware says of every other answer (`kernel/rest/security_headers.py`).
+# The header that Django's middleware adds to every other answer (`kernel/rest/security_headers.py`).
 _NOT_KEPT = ("Cache-Control", "no-store")
 _SECURITY = [_NOT_KEPT, ("X-Content-Type-Options", "nosniff")]
 if settings.SECURE_HSTS_SECONDS:
@@ -62,6 +62,6 @@ def view_of(routes: Iterable[Route]) -> Callable[..., HttpResponseBase]:
 
     # By which metrics tell views apart.
     view.__name__ = next(iter(by_method.values())).endpoint.__name__
-    # What the middleware looks at before it refuses a body.
+    # The middleware reads this before it refuses a body.
     view.http_methods = frozenset(by_method)  # type: ignore[attr-defined] # a function takes any attribute
     return view

@@ -12,7 +12,7 @@ LONG = 64 * 1024
 
 
 class BrokenFrames(Exception):
-    """Bytes that are no frames, or a frame of more bytes than anybody should have to hold."""
+    """Bytes that are no frames, or a frame that is too large."""
 
 
 @cache

@@ -1,7 +1,7 @@
 """AWS event stream framing: binary frames to one JSON object each, under the name that the headers give it.
 
 A frame is: its length and its headers' length (4 bytes each, the highest first), the CRC32 of these 8 bytes, the
-headers, the payload, the CRC32 of all before. Knows headers. Must never know what a payload means.
+headers, the payload, the CRC32 of all before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from apps.gateway.framing import LONG, BrokenFrames
 
-# What AWS documents as the most that a frame may have is less: 24 MiB of payload, 128 KiB of headers.
+# AWS documents a lower maximum: 24 MiB of payload, 128 KiB of headers.
 MAX_FRAME_BYTES = 32 * 1024 * 1024
 _PRELUDE = Struct(">III")
 _CRC = Struct(">I")
@@ -33,8 +33,8 @@ def frames(
 
     `look` is called with each of LONG bytes and more before it is yielded, and may raise.
 
-    What is left of a frame when the bytes end is dropped: the stream was cut. Raises BrokenFrames for bytes that are no
-    frames, and for a frame of more than `max_bytes`.
+    An incomplete frame at the end of the bytes is dropped: the stream was cut. Raises BrokenFrames for bytes that are
+    no frames, and for a frame of more than `max_bytes`.
     """
     held = bytearray()
     for chunk in chunks:

@@ -1,7 +1,4 @@
-"""Raw framing: bytes as they arrive are the frames, of answers that are sound, or one value as a whole.
-
-Must never know what the bytes mean.
-"""
+"""Raw framing: bytes as they arrive are the frames, for audio, or for one value as a whole."""
 
 from __future__ import annotations
 
@@ -9,5 +6,5 @@ from collections.abc import Callable, Iterable, Iterator
 
 
 def frames(chunks: Iterable[bytes], max_bytes: int = 0, look: Callable[[bytes], object] = len) -> Iterator[bytes]:
-    """Yield the chunks as they are. An empty chunk means silence; none is longer than what is read at a time."""
+    """Yield the chunks as they are. An empty chunk means silence; none is longer than a single read."""
     yield from chunks

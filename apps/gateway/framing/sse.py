@@ -1,6 +1,6 @@
 """SSE framing (Server-Sent Events): bytes as they arrive to the data of whole events.
 
-Knows lines. Must never know what the data means. Names of events are left out: every format that providers speak over
+Names of events are left out: every format that providers speak over
 SSE repeats the name inside the data.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from apps.gateway.framing import LONG, BrokenFrames
 
-# One event may carry several pictures in base64.
+# One event may carry several images in base64.
 MAX_EVENT_BYTES = 128 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # As a number: `in` takes what it is given for one first, and to fail at that costs five times the search.
@@ -23,7 +23,7 @@ _ESCAPES = {"\x85": b"\\u0085", "\u2028": b"\\u2028", "\u2029": b"\\u2029"}
 
 
 class EventTooLong(BrokenFrames):
-    """An event of more bytes than anybody should have to hold."""
+    """An event that is too large."""
 
 
 def escape_separators(piece: bytes) -> bytes:
@@ -42,8 +42,8 @@ def frames(
 
     `look` is called with each event of LONG bytes and more before it is yielded, and may raise.
 
-    Lines end with LF, CR or CRLF. What is left when the bytes end counts as an event, for servers that forget the blank
-    line. Raises EventTooLong when an event has more than `max_bytes`.
+    Lines end with LF, CR or CRLF. A rest when the bytes end counts as an event, for servers that forget the blank line.
+    Raises EventTooLong when an event has more than `max_bytes`.
     """
     parts: list[bytes] = []  # of a line whose end has not come
     data: list[bytes] = []  # lines of an event whose end has not come

@@ -1,7 +1,6 @@
 """Chat texts: every text and file of a chat that a model will read, by the client's path to it, and how to redact each.
 
-Also what the client's own bytes say beyond what was understood of them, as they may be sent on as they are. Knows the
-canonical language. Must never know what texts are searched for.
+Also collects text of the client's own bytes beyond the understood fields, since the bytes may be sent unchanged.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _BESIDE: Final = frozenset({"metadata", "mcp_servers", "safety_identifier", "cac
 _WORD_OF_FORMAT: Final = re.compile("[a-z_/-]{1,24}")
 _TOOLS: Final = "tool"
 # Names, strings and numbers of JSON in all of a request: some 300 bytes each while they are looked at.
-MOST_VALUES: Final = 300_000
+MAX_VALUES: Final = 300_000
 RedactText = Callable[[Iterable[Redaction]], None]
 
 
@@ -72,9 +71,9 @@ class ChatTexts:
     def __init__(self, chat: Chat, files: Iterable[tuple[str, str]] = ()) -> None:
         self.texts: list[ChatText] = []
         self.files: list[AttachedDocument] = []
-        # What the client may have written for each file.
+        # The forms in which the client may have written each file.
         self.files_said: list[tuple[str, ...]] = []
-        self._left = MOST_VALUES
+        self._left = MAX_VALUES
         # Strings of the body that are texts here, or stand for something.
         self._seen_strings: set[str | None] = {chat.model, chat.user, chat.prompt_cache_key, *(chat.stop or ())}
         for number, message in enumerate(chat.messages):
@@ -95,7 +94,7 @@ class ChatTexts:
         for path, data_url in files:
             self._file(read_document(data_url).named("", path), path, "user", data_url)
         # The bytes that the chat was read from, each name in them once: a reader that takes the first of two, where
-        # this gateway takes the last, would be told something else than was looked at.
+        # this gateway takes the last, would read something that was not scanned.
         self.source: Source | None = None
         if chat.source is not None:
             body = msgspec.json.decode(chat.source.body)
@@ -189,13 +188,13 @@ class ChatTexts:
             self._enclosed(read.embedded_files, path, role)
 
     def _within(self, read: JsonText, path: str, *said: Any) -> JsonText:
-        """Return what was read of a JSON value. Raises UnreadableText where all values together are too many."""
+        """Return the text of a JSON value. Raises UnreadableText where all values together are too many."""
         self._left -= read.leaf_count
         if self._left < 0:
             raise UnreadableText(
                 path,
                 "the JSON values of the request, those within texts and files included, are more than"
-                f" {MOST_VALUES}, which is as many as guardrails look at",
+                f" {MAX_VALUES}, which is as many as guardrails look at",
                 said,
             )
         return read
@@ -272,7 +271,7 @@ class ChatTexts:
                     )
                 )
 
-        # What a user's file says, the user need not have written.
+        # The user need not have written the text of a file.
         said_by = DOCUMENT if role == "user" else role
         self._add(path, said_by, text if read is None else read.text, None if change is None else redact, *said)
 

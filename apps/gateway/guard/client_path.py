@@ -1,7 +1,7 @@
-"""Client path: where a text that a rule blocked stands in the body that the client sent, by the client's own names.
+"""Client path: the place of a blocked text in the body that the client sent, by the client's own names.
 
 A chat's own paths name parts that the client may have written otherwise: as one string, as instructions beside the
-conversation, in another format. Looked for only once something is blocked. Must never know a wire format. Pure.
+conversation, in another format. Searched only once something is blocked. Pure.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import msgspec
 
 from apps.kernel.errors import InvalidRequest
 
-# What comes first in a chat, wherever it stands in a body; the rest keeps its order.
+# Fields that come first in a chat, wherever they are in a body; the rest keeps its order.
 _INSTRUCTIONS: Final = frozenset({"system", "systemInstruction", "system_instruction", "instructions"})
 # Fields that say no text of the conversation, though they may say the same.
 _BESIDE: Final = frozenset({"metadata", "model", "user", "safety_identifier", "prompt_cache_key", "stop"})
-# Names that a path may have; what lies below another is told by the place of what it lies in.
+# Names that a path may have; a value below another name is reported by the place of the value around it.
 _NAME: Final = re.compile(r"[A-Za-z_$][\w$-]{0,63}", re.ASCII)
-_MOST_NAMES: Final = 16
+_MAX_NAMES: Final = 16
 
 
 class UnreadableText(InvalidRequest):
@@ -41,10 +41,10 @@ _Place = tuple[Any, str | int] | None
 
 
 def find_client_path(body: bytes, said: Sequence[Any], before: int, matched: str) -> str | None:
-    """Return the path of what was said (a text in one of these forms, or an object with at least these members), after
-    so many that say the same. Within an object it is the path of the string that has what matched.
+    """Return the path of a value (a text in one of these forms, or an object with at least these members), after so
+    many equal ones. Within an object it is the path of the string that contains the match.
 
-    Where nothing is known of what was said, any string that has what matched is taken. None where nothing is found.
+    Without forms, any string that contains the match is taken. None where nothing is found.
     """
     try:
         sent = msgspec.json.decode(body)
@@ -97,7 +97,7 @@ def _written(place: _Place) -> str | None:
         place, key = place
         keys.append(key)
     path = ""
-    for key in keys[: -_MOST_NAMES - 1 : -1]:
+    for key in keys[: -_MAX_NAMES - 1 : -1]:
         if isinstance(key, str) and not _NAME.fullmatch(key):
             break
         path += f"[{key}]" if isinstance(key, int) else f".{key}" if path else key

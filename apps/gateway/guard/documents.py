@@ -1,7 +1,7 @@
 """Attached documents: a file that came along with a request, as bytes, and as text where it is one.
 
-Knows data URLs, base64 and the encodings of texts. Must never fetch anything: of a file at an address no more than that
-is known. Pure.
+Reads data URLs, base64 and the encodings of texts. Nothing is fetched: of a file at an address only the address is
+known. Pure.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class AttachedDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_document(written: str, media_type: str = "") -> AttachedDocument:
-    """Return the file of a data URL, an address, or base64. What is wrong with base64 is passed over, as others do."""
+    """Return the file of a data URL, an address, or base64. Invalid base64 is skipped, as other readers do."""
     if head := _DATA_URL.match(written):
         kind, _, rest = head[1].partition(";")
         data = written[head.end() :]

@@ -1,7 +1,6 @@
 """JSON as text: write a JSON value as `name: value` lines for scanning, and map redactions of it back to the value.
 
-A model reads names and values together, without the marks of JSON and its escapes: so do those who search it. Pure.
-Must never know what is searched for, nor whose value it is.
+A model reads names and values together, without the marks of JSON and its escapes: so do the scanners. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from apps.kernel.json_bounds import Bounds, decode_text_within
 
 _LETTERS = re.compile(r"[A-Za-z0-9+/_-]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{200,}={0,2}")
-# What JSON within a text may hold, as a request may.
+# Bounds of JSON within a text, as of a request.
 _BOUNDS = Bounds(values=200_000, depth=128, name=64 * 1024, digits=64 * 1024)
 # Characters of base64 that are looked at to tell whether it is a text.
 _HEAD = 1024
@@ -40,7 +39,7 @@ class EmbeddedFile(NamedTuple):
 
 
 class _Leaf(NamedTuple):
-    """Where a name, a string or a number of the value stands in the text."""
+    """The place of a name, a string or a number of the value in the text."""
 
     start: int
     end: int
@@ -50,7 +49,7 @@ class _Leaf(NamedTuple):
 
 
 def apply_redactions(text: str, redactions: Iterable[Redaction]) -> str:
-    """Return the text with the words in the place of what is cut: from left to right, and nothing twice."""
+    """Return the text with the redactions applied, from left to right, each place once."""
     pieces, at = [], 0
     for redaction in redactions:
         pieces += [text[at : redaction.start], redaction.replacement]
@@ -133,7 +132,7 @@ class JsonText:
         return list(value)
 
     def _is_file(self, text: str) -> bool:
-        """Return whether a string is no text: a data URL, which is put aside, or bytes that somebody sealed."""
+        """Return whether a string is no text: a data URL, which is put aside, or encrypted bytes."""
         if text[:5].lower() == "data:" and "," in text:
             self.embedded_files.append(EmbeddedFile("", text))
             return True

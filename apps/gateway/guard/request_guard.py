@@ -1,6 +1,6 @@
 """Request guard: run an organization's guardrails on a request: refuse, redact or pass it, and record findings.
 
-Between the chat, which guardrails must never know, and the rules, which the gateway must never know.
+It connects the chat, which guardrails do not know, with the rules, which the rest of the gateway does not know.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from apps.kernel.zero_series import begin_at_zero
 from apps.keys.secrets import digest_of
 
 BLOCKED: Final = "guardrail_blocked"
-# What was found in the texts of requests that this process answered of late.
+# The findings in texts of recent requests of this process.
 _MEMORY: Final = ScanMemory()
 
 
 class _Read(NamedTuple):
-    """What a chat says, and what becomes of it."""
+    """A chat's text, and its verdict."""
 
     chat_texts: ChatTexts
     segments: list[Segment]
@@ -52,7 +52,7 @@ class _Read(NamedTuple):
 
 
 class RequestGuard:
-    """The guardrails of one request: what is in force, and what was found so far, to be recorded with it."""
+    """The guardrails of one request: the rules in force, and the findings so far, which are recorded with it."""
 
     def __init__(self, compiled: CompiledGuardrails, retention: str) -> None:
         self.compiled = compiled
@@ -62,7 +62,7 @@ class RequestGuard:
 
     @property
     def client_report(self) -> list[dict[str, str]]:
-        """What the client is told: which rules found something, and what was done about it."""
+        """The client's report: the rules that found something, and the action taken."""
         return [{"rule_id": rule_id, "action": taken} for rule_id, taken in self._reported]
 
     def screen(self, chat: Chat, body: bytes) -> None:
@@ -84,7 +84,7 @@ class RequestGuard:
             raise blocked_error(verdict.blocked, segments, files, place=place)
         if redactions:
             offload(size, partial(_redact, chat_texts, redactions))
-        # What the client sent says more than this, or says it twice: what was read is what may be sent.
+        # The client's bytes may say more than the chat, or repeat it: after a redaction only the chat may be sent.
         chat.source = None if redactions else chat_texts.source
 
     def screen_answer(self, segments: Sequence[Segment]) -> Verdict:
@@ -93,7 +93,7 @@ class RequestGuard:
         return offload(size, partial(engine.screen_answer, self.compiled, segments))
 
     def record_findings(self, verdict: Verdict, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> None:
-        """Take note of what was found, to be recorded and told."""
+        """Note the findings, for the record and the client's report."""
         left = MAX_VIOLATIONS - len(self.violations)
         self.violations += draft_violations(verdict, segments, files, _digest, with_content=self._with_content)[:left]
         for finding in verdict.findings:
@@ -105,7 +105,7 @@ class RequestGuard:
 
 
 def redactions_of(verdict: Verdict) -> dict[int, list[Redaction]]:
-    """Return what is to be masked, by the index of its segment."""
+    """Return the redactions by the index of their segment."""
     spans: dict[int, list[Span]] = {}
     for finding in filter(is_masked, verdict.findings):
         if finding.segment is not None:
@@ -120,7 +120,7 @@ def blocked_error(
     finding: Finding, segments: Sequence[Segment], files: Sequence[ScannedFile] = (), *, place: str | None = None
 ) -> InvalidRequest:
     """Return the answer to a request that a rule does not let pass: at a place of the client's body, where that is
-    known. It says what to do, never what was found."""
+    known. It names the next step, never the finding."""
     if place is None and finding.segment is not None:
         place = segments[finding.segment].place
     elif place is None and finding.file is not None:
@@ -135,7 +135,7 @@ def blocked_error(
 
 
 def _client_path(body: bytes, chat_texts: ChatTexts, finding: Finding) -> str | None:
-    """Return where the client's body has what was found; None where it has not, or is no JSON."""
+    """Return the finding's path in the client's body; None where it is not there, or the body is no JSON."""
     if finding.file is not None:
         return find_client_path(body, chat_texts.files_said[finding.file], 0, "")
     if finding.segment is None:
@@ -188,7 +188,7 @@ def _file_of(document: AttachedDocument) -> ScannedFile:
     )
 
 
-# What organizations' own rules are called together in metrics.
+# The label of all organizations' own rules in metrics.
 _CUSTOM: Final = "custom"
 begin_at_zero(FINDINGS, (*rules.system_rules(), _CUSTOM), ACTIONS_TAKEN)
 

@@ -1,7 +1,7 @@
 """Response guard: run guardrails on an answer as it streams: nothing that a rule finds reaches client or cache.
 
 Text goes on as soon as no rule can find anything in it any more; a tool call once it is whole. Where a rule blocks, the
-answer ends as one that a content filter ended. Knows events. Must never know a wire format or a rule.
+answer ends as one that a content filter ended.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ class _Choice:
     finished: bool = False
     calls: dict[int, tuple[ToolCallStarted, list[str]]] = field(default_factory=dict)
     logprobs: list[Logprobs] = field(default_factory=list)
-    sounds: list[AudioDelta] = field(default_factory=list)
+    audio_deltas: list[AudioDelta] = field(default_factory=list)
     timings: list[TranscriptTimed] = field(default_factory=list)
 
     def hold(self, event: AudioDelta | Logprobs | TranscriptTimed) -> None:
-        """Keep what is only told at the end."""
+        """Keep an event that is sent only at the end."""
         if isinstance(event, AudioDelta):
-            self.sounds.append(event)
+            self.audio_deltas.append(event)
         elif isinstance(event, TranscriptTimed):
             self.timings.append(event)
         else:
@@ -84,7 +84,7 @@ class _Choice:
 
 
 class ResponseGuard:
-    """What guardrails leave of an answer of so many choices; `whole` where it is not streamed."""
+    """The guardrails of an answer of so many choices; `whole` where it is not streamed."""
 
     def __init__(self, guard: RequestGuard, choices: int, *, whole: bool) -> None:
         self._guard = guard
@@ -162,7 +162,7 @@ class ResponseGuard:
                     yield event
 
     def _say(self, choice: _Choice, event: TextEvent) -> Iterator[Event]:
-        """Take in more text; another kind of text than before ends what was under way."""
+        """Take in more text; another kind of text than before ends the running one."""
         if choice.running is not None and _kind_of(event) != _kind_of(choice.running.latest):
             yield from self._pause(choice)
         running = choice.running = choice.running or _Running(StreamWindow(self._guard.compiled, PLACE), event)
@@ -229,12 +229,12 @@ class ResponseGuard:
             yield from (replace(timing, segments=[], words=[]) for timing in choice.timings)
 
     def _sound(self, choice: _Choice) -> Iterator[Event]:
-        """Yield the sound, unless there is anything in its words: what is said cannot be masked."""
-        transcript = "".join(delta.transcript for delta in choice.sounds)
+        """Yield the audio, unless a rule finds something in its transcript: speech cannot be masked."""
+        transcript = "".join(delta.transcript for delta in choice.audio_deltas)
         if self._screened(choice, transcript) != transcript:
             choice.blocked = True
         if not choice.blocked:
-            yield from choice.sounds
+            yield from choice.audio_deltas
 
     def _search(self, choice: _Choice, event: Searched) -> Iterator[Event]:
         """Yield a search, masked: the model wrote what it was for."""

@@ -1,7 +1,6 @@
 """Metrics buffer: add counts up in plain numbers, and flush them to Prometheus once a second.
 
-A metric's own count takes a lock and, with several workers, a file's page; a request adds to nine. Knows numbers. Must
-never know what they count.
+A metric's own count takes a lock and, with several workers, a file's page; a request adds to nine.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def observe(histogram: Histogram, value: float) -> None:
 
 
 def flush_to_prometheus() -> None:
-    """Let the metrics have what was added and seen."""
+    """Add the buffered counts and observations to the metrics."""
     while _seen:
         histogram, (buckets, total) = _seen.popitem()
         for at, number in buckets.items():

@@ -34,8 +34,8 @@ FIRST_TOKEN = Histogram(
 )
 TOKENS = Counter("gateway_tokens_total", "Tokens, by disjoint class", ["kind"])
 begin_at_zero(TOKENS, ("prompt", "completion", "cached", "reasoning"))
-COST = Counter("gateway_cost_usd_total", "What requests cost, in USD (approximate: the ledger is exact)")
-UNPRICED = Counter("gateway_unpriced_requests_total", "Answers that nobody knows a price of", ["provider", "model"])
+COST = Counter("gateway_cost_usd_total", "Cost of requests in USD (approximate: the ledger is exact)")
+UNPRICED = Counter("gateway_unpriced_requests_total", "Answers without a known price", ["provider", "model"])
 ATTEMPTS = Counter("gateway_upstream_attempts_total", "Calls to providers", ["provider", "outcome"])
 IN_FLIGHT = Gauge("gateway_in_flight", "Requests being answered", multiprocess_mode="livesum")
 BYTES_IN_FLIGHT = Gauge(
@@ -91,7 +91,9 @@ TRACES_EXPORTED = Counter("gateway_traces_exported_total", "Traces that the coll
 TRACES_DROPPED = Counter(
     "gateway_traces_dropped_total", "Traces that the collector did not take, or that there was no room for"
 )
-FINDINGS = Counter("gateway_guardrail_findings_total", "What guardrails found, and did about it", ["rule", "action"])
+FINDINGS = Counter(
+    "gateway_guardrail_findings_total", "Findings of guardrails, by the action taken", ["rule", "action"]
+)
 SCANNED = Counter(
     "gateway_guardrail_texts_total",
     "Texts of requests that system rules looked through, or whose findings were remembered",

@@ -1,4 +1,4 @@
-"""Request metrics: count a finished request. Knows a record and the metrics' names; decides nothing."""
+"""Request metrics: count a finished request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from apps.gateway.metrics.buffer import add, labeled_child, observe
 from apps.gateway.metrics.definitions import COST, DURATION, FIRST_TOKEN, REQUESTS, TOKENS, UNPRICED
 from apps.logs.entry import Entry
 
-# What stands before names that tenants give.
+# Prefixes of names that tenants give.
 _TENANTS_OWN = frozenset({"custom", "mcp"})
 _listeners: list[Callable[[Entry], None]] = []
 

@@ -2,22 +2,20 @@
 
 All organizations that use the service's credentials share its accounts at providers. A request that names a container,
 a vector store, a file, a cache or a conversation there could reach another organization's, so such a request is for
-offers with a credential of the organization's own alone. What a provider makes for one answer (`container: auto`) names
-nothing. Pure; a plain chat is looked at part by part and costs no more.
+offers with a credential of the organization's own alone. An object that a provider creates for one answer (`container:
+auto`) is no reference. Pure; a plain chat is looked at part by part and costs no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from apps.gateway.canonical.chat import Chat, File, Image, Opaque, OpaqueTool, Part, Text, ToolResult
 from apps.gateway.dialects.adapting.unsupported_fields import message_path
+from apps.gateway.routing.candidate import Candidate
 from apps.kernel.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from apps.gateway.routing.candidates import Candidate
 
 # Fields whose value, a text or texts, is the name of something in an account.
 _NAMES: Final = frozenset(
@@ -112,10 +110,10 @@ def _find_in_block(data: Any) -> str | None:
     """Look at a part that only its own format has."""
     kind = data.get("type") if isinstance(data, Mapping) else None
     if isinstance(kind, str) and kind.endswith("_tool_result"):
-        # What a tool once answered: the files it tells of are not opened by it.
+        # A tool's earlier answer: the files that it names are not opened by it.
         return None
     if kind == "image_generation_call" and not data.get("result"):
-        # Its picture is looked up by its id.
+        # Its image is looked up by its id.
         return "id"
     return _find_in(data)
 

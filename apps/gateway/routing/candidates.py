@@ -1,20 +1,18 @@
 """Candidates: the offers that could answer this request for this caller; an error names what none can do.
 
-Decides over values. Must never open a socket, ask a store, or prefer one candidate to another.
+Pure; `ranking` orders the candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from apps.billing.discounts import NOTHING_OFF, Discounts, Shares
-from apps.billing.pricing import Cost, cost_of
 from apps.catalog.catalog_cache import Catalog, CatalogModel, Offer
 from apps.catalog.resolve import resolve as resolve_name
 from apps.gateway.access.credentials import CREDITS, Credential, credentials_for
@@ -22,15 +20,13 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.access.schemes import can_fill_placeholders
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.routing.account_references import filter_by_account
-from apps.gateway.routing.alternatives import unsupported
-from apps.gateway.routing.context_window import filter_by_context_window
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.custom_providers import is_custom, resolve_custom
-from apps.gateway.routing.unavailable import not_at_provider, without_credential
+from apps.gateway.routing.unavailable import not_at_provider, unsupported, without_credential
 from apps.gateway.tasks import Requirement, Task, task_of
+from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
-from apps.kernel.prices import PriceCard
-from apps.kernel.usage import Usage
 from apps.keys.errors import refused_by
 from apps.keys.iam import first_refusal
 
@@ -39,53 +35,6 @@ AUTO = "auto"
 _UNSTABLE = {"unstable", "experimental"}
 # Names of models that a policy keeps the reach of.
 _MAX_REACHABLE_MODELS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An offer with a credential for its provider, the model's name there, and the discount off its price.
-
-    A discount is off what the service charges: a call with the organization's own credential has none.
-    """
-
-    offer: Offer
-    credential: Credential
-    model_name: str
-    discount: Decimal = ZERO
-    # Where its batch API answers: the share of the usual prices that `offer` has, and what carries the exchange
-    # (`upstream/batch_exchange.py`).
-    batch_share: Decimal | None = None
-    exchange: Any = field(default=None, compare=False)
-    # The provider's id, the catalog's id of the model, and the name under which their standing is kept.
-    provider_id: str = field(init=False, compare=False)
-    model_id: str = field(init=False, compare=False)
-    mapping: str = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Name it."""
-        provider, model = self.offer.provider.id, self.offer.model_id
-        for name, value in (("provider_id", provider), ("model_id", model), ("mapping", f"{provider}/{model}")):
-            object.__setattr__(self, name, value)
-
-    @property
-    def free(self) -> bool:
-        """Whether it costs nothing."""
-        return self.offer.prices.free
-
-    @property
-    def input_price(self) -> Decimal | None:
-        """USD per million prompt tokens."""
-        return self.offer.prices.input
-
-    @property
-    def output_price(self) -> Decimal | None:
-        """USD per million completion tokens."""
-        return self.offer.prices.output
-
-    def cost_of(self, usage: Usage, models: Mapping[str, PriceCard] | None = None) -> Cost:
-        """Return what it charges for `usage`, its discount taken off; `models` has the prices of other models that the
-        answer took passes over."""
-        return cost_of(usage, self.offer.prices, self.discount, models or {})
 
 
 class ReachableCandidates(msgspec.Struct, frozen=True):
@@ -297,3 +246,44 @@ def _list_price(chat: Chat, one: Candidate) -> tuple[Decimal, str]:
     Discounts are taken off.
     """
     return task_of(chat).list_price(chat, one.offer) * (1 - one.discount), one.model_id
+
+
+def filter_by_context_window(
+    chat: Chat, fitting: Sequence[Candidate], prompt_tokens: int, requested: str | None
+) -> tuple[Candidate, ...]:
+    """Return the candidates that have room for prompt and answer, and write as long an answer as asked if any does.
+
+    The prompt's tokens are estimated, so the one that the client named, and the roomiest of those that all seem too
+    small, may try; a prompt twice as large as the largest context is refused.
+    """
+    if not task_of(chat).fits_context:
+        return tuple(fitting)
+    if chat.task == "completions" and len(chat.messages) > 1:
+        # Each prompt is read by itself.
+        prompt_tokens = max(estimate_prompt_tokens(replace(chat, messages=[message])) for message in chat.messages)
+    wanted = chat.max_tokens or 0
+    needed = prompt_tokens + wanted
+    for one in fitting:
+        if not (_fits(one.offer.context_length, needed) and _fits(one.offer.max_output, wanted)):
+            break
+    else:
+        return tuple(fitting)
+    contexts = [one.offer.context_length for one in fitting]
+    largest = None if None in contexts else max(one for one in contexts if one is not None)
+    if largest is not None and prompt_tokens > 2 * largest:
+        # Agents read these words, and compact their conversation by as much (Claude Code, LiteLLM).
+        raise InvalidRequest(
+            f"This model's maximum context length is {largest} tokens. "
+            f"The prompt is too long: about {prompt_tokens} tokens > {largest} that {chat.model} takes",
+            code="context_length_exceeded",
+            param="messages",
+        )
+    roomy = [one for one in fitting if _fits(one.offer.context_length, needed)]
+    roomy = roomy or [one for one in fitting if one.offer.context_length == largest]
+    left = [one for one in roomy if _fits(one.offer.max_output, wanted)] or roomy
+    named = [one for one in fitting if one.provider_id == requested and one not in left]
+    return (*left, *named)
+
+
+def _fits(limit: int | None, tokens: int) -> bool:
+    return limit is None or tokens <= limit

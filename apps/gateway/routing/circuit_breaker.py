@@ -3,7 +3,7 @@
 A worker counts outcomes and, once a second, adds them to Valkey and reads what the others added; requests read this
 process's copy and never wait. The circuit of a mapping (`provider/model`) that keeps failing opens, and closes when a
 single probe request succeeds. The same counts give each mapping's statistics of the last five minutes
-(`provider_stats`). Knows counts and clocks. Must never know a tenant, a request or a price.
+(`provider_stats`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WINDOW_SECONDS, BUCKET_SECONDS, FRESH_SECONDS, SYNC_SECONDS = 300, 10, 30, 1.0
 # buckets so many failed, as all saw it, and they are so large a share.
 OPEN_AFTER, OPEN_SHARE = 5, 0.5
 # Seconds until an open circuit lets one request of each worker through: doubles with each that fails.
-FIRST_PROBE, LONGEST_PROBE = 5.0, 20.0
+FIRST_PROBE_PAUSE, MAX_PROBE_PAUSE = 5.0, 20.0
 CIRCUITS_KEY = "circuits"
 # Providers of tenants' own are not scored: name and model are whatever they write, any number of them, and two tenants
 # who use the same name would open each other's circuits.
@@ -44,7 +44,7 @@ class OpenCircuit(msgspec.Struct):
 
     def is_due(self, now: float) -> bool:
         """Whether it may be tried; also where that is farther off than any pause, for then the clock was set back."""
-        return not now < self.next_probe <= now + LONGEST_PROBE
+        return not now < self.next_probe <= now + MAX_PROBE_PAUSE
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class CircuitBreakers:
     _closed: set[str] = field(default_factory=set)
     _changed: set[str] = field(default_factory=set)
     _stats: dict[str, ProviderStats] = field(default_factory=dict)
-    # Mappings whose circuit has just closed, and what was seen of each since; older failures are forgiven.
+    # Mappings whose circuit has just closed, and the outcomes of each since; older failures are forgiven.
     _forgiven: dict[str, tuple[float, OutcomeCounts]] = field(default_factory=dict)
     # Failures since the last success.
     _consecutive_failures: dict[str, int] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class CircuitBreakers:
             self._forgiven[mapping][1].failed += 1
         circuit = self._circuits.get(mapping)
         if circuit is not None:
-            circuit.pause = min(circuit.pause * 2, LONGEST_PROBE)
+            circuit.pause = min(circuit.pause * 2, MAX_PROBE_PAUSE)
             circuit.next_probe = time.time() + circuit.pause
             self._changed.add(mapping)
         else:
@@ -133,7 +133,7 @@ class CircuitBreakers:
         now = time.time()
         newest = int(now // BUCKET_SECONDS)
         oldest = newest - WINDOW_SECONDS // BUCKET_SECONDS
-        # What is older than two buckets no longer changes.
+        # Buckets older than two no longer change.
         wanted = [one for one in range(oldest + 1, newest + 1) if one >= newest - 1 or one not in self._buckets]
         sent, self._unsent = self._unsent, defaultdict(OutcomeCounts)
         changed, closed = self._changed, self._closed
@@ -146,7 +146,7 @@ class CircuitBreakers:
             self._changed |= changed
             self._closed |= closed
             raise
-        # What seems to be of the future was seen before the clock was set back.
+        # Buckets of the future are from before the clock was set back.
         self._buckets = {one: counts for one, counts in self._buckets.items() if oldest < one <= newest}
         for one, fields in zip(wanted, answers, strict=False):
             self._buckets[one] = _counts_of(fields)
@@ -180,7 +180,7 @@ class CircuitBreakers:
         return list(pipe.execute()[writes:])
 
     def _merge_circuits(self, published: Mapping[str, str], now: float) -> None:
-        """Take over the circuits that others opened and closed; one that nobody has probed for long is dropped."""
+        """Take over the circuits that others opened and closed; a circuit without a recent probe is dropped."""
         circuits = {mapping: msgspec.json.decode(text, type=OpenCircuit) for mapping, text in published.items()}
         stale = [mapping for mapping, circuit in circuits.items() if now - circuit.next_probe > WINDOW_SECONDS]
         if stale:
@@ -200,12 +200,12 @@ class CircuitBreakers:
         many = recent.failed >= max(OPEN_AFTER, OPEN_SHARE * (recent.failed + recent.succeeded))
         if many or self._consecutive_failures.get(mapping, 0) >= OPEN_AFTER:
             self._consecutive_failures.pop(mapping, None)
-            self._circuits[mapping] = OpenCircuit(next_probe=time.time() + FIRST_PROBE, pause=FIRST_PROBE)
+            self._circuits[mapping] = OpenCircuit(next_probe=time.time() + FIRST_PROBE_PAUSE, pause=FIRST_PROBE_PAUSE)
             self._changed.add(mapping)
             log.warning("circuit.opened", mapping=mapping, failed=recent.failed, succeeded=recent.succeeded)
 
     def _recent(self, mapping: str) -> OutcomeCounts:
-        """Return what was seen of a mapping within two buckets, or since its circuit closed."""
+        """Return the outcomes of a mapping within two buckets, or since its circuit closed."""
         if mapping in self._forgiven:
             return self._forgiven[mapping][1]
         recent = OutcomeCounts()

@@ -1,7 +1,7 @@
 """Custom providers: an organization's own OpenAI-compatible endpoint, named `custom:<providerName>/<model>`. Pure.
 
-A provider that no data file describes can do everything, and its prices are unknown. One at the address of a catalog's
-provider demands what that one demands.
+A provider that no data file describes can do everything, and its prices are unknown. A server at the address of a
+catalog's provider has the same demands as that provider.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from apps.kernel.errors import InvalidRequest
 from apps.kernel.prices import PriceCard
 
 PREFIX = "custom:"
-_MOST_NAME = 255
+_MAX_NAME_LENGTH = 255
 # Every OpenAI-alike understands these; what else it takes cannot be known and is sent as the client wrote it.
 _FACTS: dict[str, object] = {
     "takes": ["reasoning_details", "images", "web_search_options", "extra_content"],
@@ -45,7 +45,7 @@ _FACTS: dict[str, object] = {
 }
 
 
-# What a provider refuses a conversation without, with whichever credential it is called.
+# Demands of a provider, without which it refuses a conversation whatever the credential.
 _DEMANDS = ("reasoning_field", "reasoning_required")
 
 
@@ -57,7 +57,7 @@ def is_custom(model: str) -> bool:
 def resolve_custom(policy: Policy, catalog: Catalog, requested: str) -> list[tuple[Offer, Credential]]:
     """Return the offer and each credential for it. Raises InvalidRequest (400 `model_not_found`)."""
     provider_id, slash, model_name = requested.partition("/")
-    if not slash or not model_name or len(requested) > _MOST_NAME:
+    if not slash or not model_name or len(requested) > _MAX_NAME_LENGTH:
         raise _not_found("A model of your own provider is named custom:<providerName>/<model>")
     credentials = policy.own_credentials.get(provider_id, ())
     if not credentials:
@@ -76,7 +76,7 @@ def _host(address: str) -> str | None:
 
 
 def _facts_at(base_url: str, catalog: Catalog) -> dict[str, object]:
-    """Return what is assumed of a server, with what the catalog's provider at the same host demands."""
+    """Return the assumed facts of a server, with the demands of the catalog's provider at the same host."""
     host = _host(base_url)
     for provider in catalog.providers.values():
         if "reasoning_required" in provider.facts and _host(provider.base_url) == host:

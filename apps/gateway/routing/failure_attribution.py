@@ -1,9 +1,9 @@
 """Failure attribution: decide which failures count against a provider, and which may be the request's own fault.
 
-A request that another provider answered was a good one, so whoever failed it before is to blame; a connection that
-broke is nobody else's doing. Failures without such proof count when more than one tenant has them, and of each only a
-few a minute, so that nobody's bad requests take a provider away from the others; the rest count in the uptime that
-everybody is shown, and open no circuit. Must never know what was asked.
+A request that another provider answered was valid, so the provider that failed it before is to blame; a broken
+connection is always the provider's failure. Failures without such proof count when more than one tenant has them, and
+only a few a minute of each, so a single tenant's bad requests do not take a provider away from the others; the rest
+count in the public uptime, and open no circuit.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from uuid import UUID
 
 from apps.gateway.access.credentials import API_KEYS
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 
 # Unproven failures of one organization at one mapping that count, a minute and a worker; and only beside another's.
 UNPROVEN_A_MINUTE = 3
-_RECENT, _MOST_REMEMBERED = 60.0, 10_000
+_RECENT, _MAX_REMEMBERED = 60.0, 10_000
 # Statuses that are about the credential, and say nothing of the provider when that is a tenant's own.
 _ABOUT_CREDENTIALS = frozenset({401, 402, 403, 404, 429})
 # Mapping -> organization -> since when (monotonic), and how many.
@@ -56,7 +56,7 @@ def record_failures(evidence: Iterable[FailureEvidence], *, answered: bool, orga
 def _is_allowed(mapping: str, organization_id: UUID) -> bool:
     """Note an unproven failure; return whether it counts: others had some too lately, and this one not too many."""
     now = time.monotonic()
-    if mapping not in _counted and len(_counted) >= _MOST_REMEMBERED:
+    if mapping not in _counted and len(_counted) >= _MAX_REMEMBERED:
         _counted.clear()
     recent = {one: seen for one, seen in _counted.get(mapping, {}).items() if now - seen[0] < _RECENT}
     since, count = recent.get(organization_id, (now, 0))

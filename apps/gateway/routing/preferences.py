@@ -1,6 +1,8 @@
 """Routing preferences applied: which models are asked in which order, and which of their providers, sorted by what.
 
-A client that states none is routed as ever. Decides over values. Must never open a socket or ask a store.
+A client that states none gets the default routing. The ending of a model's name may state some, as OpenRouter's clients
+write it: `:free` only without a price, `:nitro` the fastest first, `:floor` the cheapest first, `:online` with a web
+search, `:thinking` with reasoning. A model's own name is never split. Pure.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -16,19 +18,80 @@ from msgspec.structs import replace
 from apps.billing.discounts import NOTHING_OFF, Shares
 from apps.catalog.catalog_cache import Catalog, CatalogProvider
 from apps.catalog.resolve import UnknownModel
+from apps.catalog.resolve import resolve as resolve_name
 from apps.gateway.access.policy import Policy
-from apps.gateway.canonical.chat import Chat, DroppedField
+from apps.gateway.canonical.chat import Chat, DroppedField, ReasoningRequest
 from apps.gateway.canonical.preferences import MaxPrice, RoutingPreferences, SortBy
 from apps.gateway.canonical.service_tier import asked_service_tier
-from apps.gateway.routing.candidates import Candidate, Candidates, resolve_candidates
-from apps.gateway.routing.model_variants import Alternative, ask_for_variants, read_alternative, without_provider
+from apps.gateway.routing.candidate import Candidate
+from apps.gateway.routing.candidates import AUTO, Candidates, resolve_candidates
+from apps.gateway.routing.custom_providers import is_custom
 from apps.gateway.routing.ranking import Ranking, RequestProfile, StatsLookup, rank
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO, plain
 
+VARIANTS: Final = frozenset({"free", "nitro", "floor", "online", "thinking"})
+_SORTS: Final[dict[str, SortBy]] = {"nitro": "throughput", "floor": "price"}
+
+
+class Alternative(msgspec.Struct, frozen=True):
+    """A model to ask: its name in the catalog, and what the ending of the client's name said."""
+
+    model: str
+    field: str
+    sort: SortBy | None = None
+    free_only: bool = False
+    variants: frozenset[str] = frozenset()
+
+
+def read_alternative(catalog: Catalog, name: str, field: str) -> Alternative:
+    """Return what a client means by a model's name that it wrote in `field`."""
+    bare, variants = name, set[str]()
+    while ":" in bare and not _is_a_name(catalog, bare):
+        rest, _, ending = bare.rpartition(":")
+        if ending not in VARIANTS:
+            return Alternative(name, field)
+        bare = rest
+        variants.add(ending)
+    sort = next((_SORTS[variant] for variant in sorted(variants) if variant in _SORTS), None)
+    return Alternative(bare, field, sort, "free" in variants, frozenset(variants))
+
+
+def without_provider(catalog: Catalog, name: str) -> str:
+    """Return a model's name without the provider in it, for a client that names providers elsewhere."""
+    if name == AUTO or is_custom(name) or "/" not in name:
+        return name
+    try:
+        resolved = resolve_name(catalog, name)
+    except ApiError:
+        # Told where it is resolved.
+        return name
+    if resolved.provider is None:
+        return name
+    if resolved.name in catalog.models or resolved.name in catalog.aliases:
+        return resolved.name
+    # An edition's own name means nothing without its provider, and the model's id means another price.
+    return resolved.model.id if resolved.offers is resolved.model.offers else name
+
+
+def ask_for_variants(chat: Chat, alternatives: list[Alternative]) -> None:
+    """Make a chat ask for what the endings of its models' names ask for; what it says itself goes before."""
+    variants = frozenset().union(*(one.variants for one in alternatives))
+    if "online" in variants and not chat.web_search:
+        chat.web_search, chat.source = True, None
+    if "thinking" in variants:
+        asked = chat.reasoning or ReasoningRequest()
+        if asked.effort is None and asked.max_tokens is None:
+            chat.reasoning, chat.source = replace(asked, effort="medium"), None
+
+
+def _is_a_name(catalog: Catalog, name: str) -> bool:
+    return name in catalog.models or name in catalog.aliases or name in catalog.prefixed or is_custom(name)
+
+
 _NONE = RoutingPreferences()
-_LONGEST = CachedSetting("UPSTREAM_TOTAL_TIMEOUT")
+_TOTAL_TIMEOUT = CachedSetting("UPSTREAM_TOTAL_TIMEOUT")
 
 
 class ModelGroup(msgspec.Struct, frozen=True):
@@ -39,10 +102,10 @@ class ModelGroup(msgspec.Struct, frozen=True):
 
 
 class PreferredCandidates(Candidates, frozen=True):
-    """The candidates of all models that are named, the first's first; `losses` tell what was passed over."""
+    """The candidates of all named models, the first's first; `dropped_fields` names the skipped models."""
 
     groups: tuple[ModelGroup, ...] = ()
-    losses: tuple[DroppedField, ...] = ()
+    dropped_fields: tuple[DroppedField, ...] = ()
 
 
 def resolve_preferred(
@@ -59,7 +122,7 @@ def resolve_preferred(
     wishes = wishes or _NONE
     named += [read_alternative(catalog, name, f"models[{at}]") for at, name in enumerate(wishes.models)]
     ask_for_variants(chat, named)
-    losses = [*_unknown_providers(catalog, wishes), *_bounded(wishes)]
+    dropped_fields = [*_unknown_providers(catalog, wishes), *_bounded(wishes)]
     groups: list[ModelGroup] = []
     failed: ApiError | None = None
     for one in named:
@@ -69,11 +132,11 @@ def resolve_preferred(
             failed = failed or error
             # Near names are looked for where a request is refused, and for the first of those it names.
             words = error.statement if isinstance(error, UnknownModel) else error.message
-            losses.append(DroppedField(one.field, words))
+            dropped_fields.append(DroppedField(one.field, words))
     if not groups:
         raise failed or InvalidRequest("No model is named", param="model")
     eligible = tuple(candidate for group in groups for candidate in group.candidates.eligible)
-    return PreferredCandidates(groups[0].candidates.requested_provider, eligible, tuple(groups), tuple(losses))
+    return PreferredCandidates(groups[0].candidates.requested_provider, eligible, tuple(groups), tuple(dropped_fields))
 
 
 def requires_parameters(chat: Chat) -> bool:
@@ -81,13 +144,13 @@ def requires_parameters(chat: Chat) -> bool:
     return chat.preferences is not None and chat.preferences.require_parameters
 
 
-def strict_refusal(losses: Sequence[DroppedField]) -> InvalidRequest:
+def strict_refusal(dropped_fields: Sequence[DroppedField]) -> InvalidRequest:
     """Return the refusal of a request of which nothing may be left out (`X-Strict`), and this would be."""
-    left_out = "; ".join(f"{loss.param}: {loss.message}" for loss in losses)
+    left_out = "; ".join(f"{one.param}: {one.message}" for one in dropped_fields)
     return InvalidRequest(
         f"With X-Strict nothing may be left out, and this would be: {left_out}",
         code="unsupported_feature",
-        param=losses[0].param,
+        param=dropped_fields[0].param,
     )
 
 
@@ -100,15 +163,18 @@ def choose_order(
     strict: bool,
     no_fallback: bool,
 ) -> tuple[Ranking, list[DroppedField]]:
-    """Return the order in which candidates are tried, and what of the client's preferences is not met, whoever answers.
+    """Return the order in which candidates are tried, and the client's preferences that are not met, whichever provider
+    answers.
 
     `strict` and `no_fallback` are the client's `X-Strict` and `X-No-Fallback`. Raises InvalidRequest where a strict
     client's preferences are not met.
     """
-    unmet = [*(chat.unmet or ()), *(preferred.losses if isinstance(preferred, PreferredCandidates) else ())]
-    if unmet and strict:
-        raise strict_refusal(unmet)
-    return _rank_preferred(preferred, profile, stats_of, chat.preferences or _NONE, no_fallback=no_fallback), unmet
+    skipped = preferred.dropped_fields if isinstance(preferred, PreferredCandidates) else ()
+    dropped_fields = [*(chat.unmet or ()), *skipped]
+    if dropped_fields and strict:
+        raise strict_refusal(dropped_fields)
+    ranking = _rank_preferred(preferred, profile, stats_of, chat.preferences or _NONE, no_fallback=no_fallback)
+    return ranking, dropped_fields
 
 
 def _rank_preferred(
@@ -205,7 +271,7 @@ def _is_named(candidate: Candidate, names: Sequence[str]) -> bool:
 
 
 def _position(provider: CatalogProvider, names: Sequence[str]) -> int:
-    """Return where a provider stands in a list of names, the list's length where it does not."""
+    """Return a provider's index in a list of names, the list's length where it is not in it."""
     own = _names_of(provider)
     return next((at for at, name in enumerate(names) if _slug(name) in own), len(names))
 
@@ -231,8 +297,8 @@ def _unknown_providers(catalog: Catalog, wishes: RoutingPreferences) -> Iterable
 
 
 def _bounded(wishes: RoutingPreferences) -> Iterable[DroppedField]:
-    if wishes.timeout is not None and wishes.timeout > _LONGEST.value:
-        yield DroppedField("timeout", f"a provider is given {plain(Decimal(str(_LONGEST.value)))} s at most")
+    if wishes.timeout is not None and wishes.timeout > _TOTAL_TIMEOUT.value:
+        yield DroppedField("timeout", f"a provider is given {plain(Decimal(str(_TOTAL_TIMEOUT.value)))} s at most")
 
 
 def _rank_group(
@@ -269,7 +335,7 @@ def _preference(
     """Return what orders candidates: those cut off last, then by the client's order, then by the figure it sorts by."""
     value = 0.0 if sort is None else figures[sort]
     if value is None:
-        # Nobody knows yet.
+        # No figures yet.
         value = float("-inf") if sort == "throughput" else float("inf")
     return "circuit" in figures, _position(one.offer.provider, wishes.order), -value if sort == "throughput" else value
 

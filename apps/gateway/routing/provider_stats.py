@@ -84,7 +84,7 @@ class OutcomeCounts(msgspec.Struct):
             self.writing_ms += max(round(seconds * 1000), 1)
 
     def add(self, other: OutcomeCounts) -> None:
-        """Add what was seen elsewhere, or at another time."""
+        """Add the outcomes of another process, or of another time."""
         for name in ("succeeded", "failed", "unproven", "first_tokens", "first_token_ms", "tokens", "writing_ms"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.steps = [one + more for one, more in zip(self.steps, other.steps, strict=True)]

@@ -1,7 +1,6 @@
 """Ranking: order candidates by price, uptime, speed and session affinity (rendezvous hashing). Pure.
 
-A provider that the client named comes first and the others stand by. Must never ask a clock, a store or a random
-generator: current statistics and the random draw are given.
+A provider that the client named comes first and the others stand by. Current statistics and the random draw are given.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ from typing import Any
 
 import msgspec
 
-from apps.gateway.routing.candidates import Candidate, Candidates
+from apps.gateway.routing.candidate import Candidate
+from apps.gateway.routing.candidates import Candidates
 from apps.gateway.routing.provider_stats import ProviderStats
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.usage import Usage
 
-# What price, uptime, throughput and latency weigh in a score; of a plain answer nobody sees the first token.
+# The weights of price, uptime, throughput and latency in a score; latency is that of the first token of a stream.
 _WEIGHTS = (0.5, 0.3, 0.1, 0.1)
 _UNSEEN_WEIGHTS = (0.5 / 0.9, 0.3 / 0.9, 0.1 / 0.9, 0.0)
 # USD per million tokens below which prices are alike: keeps the shares finite beside free offers.
@@ -30,14 +30,14 @@ LOW_UPTIME, _WORST_UPTIME = 90.0, 80.0
 EXPLORATION, _FRESH, _DEARER = 0.01, 5, 2.0
 # A conversation stays with a provider, for its prompt cache, as long as that is about as good as the best.
 _AFFINITY_MARGIN, _AFFINITY_UPTIME = 0.05, 85.0
-# Milliseconds and tokens a second assumed where nobody has figures.
+# Milliseconds, and tokens a second, assumed where there are no figures.
 _USUAL_LATENCY, _USUAL_THROUGHPUT = 1_000.0, 50.0
 
 StatsLookup = Callable[[str], ProviderStats]
 
 
 class RequestProfile(msgspec.Struct, frozen=True):
-    """What of a request matters for ranking: its size in tokens, whether it streams, and the conversation it is of.
+    """The request's properties that matter for ranking: its size in tokens, whether it streams, and its conversation.
 
     `random_draw`, from 0 to 1, decides which requests explore: those below `exploration`. `is_credential_usable` tells
     whether a credential, by its name, may be used now.
@@ -45,8 +45,8 @@ class RequestProfile(msgspec.Struct, frozen=True):
 
     prompt_tokens: int
     answer_tokens: int
-    # How many pictures are to be made.
-    pictures: int = 0
+    # How many images are to be made.
+    images: int = 0
     # At which the request asks to be served, empty for the usual one.
     service_tier: str = ""
     streaming: bool = False
@@ -77,7 +77,7 @@ class _Score(msgspec.Struct, frozen=True):
 
     @property
     def low(self) -> bool:
-        """Whether it is hardly up."""
+        """Whether its uptime is low."""
         return self.stats.uptime < LOW_UPTIME
 
 
@@ -92,7 +92,7 @@ def rank(candidates: Candidates, profile: RequestProfile, stats_of: StatsLookup,
     scores = [one for one in scores if one.total > 0 or one.candidate.provider_id == requested] or scores
     first, reason = _choose_first(scores, requested, profile, no_fallback=no_fallback)
     rest = [score for score in scores if score is not first]
-    # Hardly up ones come late, cut off ones last: still better than nobody.
+    # Candidates with a low uptime come late, those with an open circuit last: still better than none.
     rest.sort(key=lambda score: (score.stats.open, score.low, -score.total, score.candidate.mapping))
     ordered = [first, *rest]
     explanation: dict[str, Any] = {
@@ -158,7 +158,7 @@ def _choose_named(scores: Sequence[_Score], requested: str, *, no_fallback: bool
     if no_fallback or (named.stats.uptime >= LOW_UPTIME and not named.stats.open):
         return named, "direct-provider-specified"
     working = [score for score in scores if not score.stats.open]
-    # A circuit opens before five minutes' figures tell why: whoever works is better then.
+    # A circuit opens before five minutes' figures show why: any working candidate is better then.
     better = _prefer_up([s for s in working if named.stats.open or s.stats.uptime > named.stats.uptime])
     if not better:
         return named, "direct-provider-specified"
@@ -176,7 +176,7 @@ def _scores(mappings: Sequence[Candidate], profile: RequestProfile, stats_of: St
     known = [(one, stats_of(one.mapping), _price_of(one, profile)) for one in mappings]
     if len(known) == 1:
         ((one, stats, price),) = known
-        # Nobody is cheaper or quicker.
+        # No other candidate is cheaper or quicker.
         plain = for_price + for_uptime * _health_of(stats) + for_speed + for_latency
         return [_Score(one, stats, price, plain * one.offer.priority * one.offer.provider.priority)]
     cheapest = min(price for _, _, price in known)
@@ -222,10 +222,10 @@ def _rendezvous_score(one: str | None, other: str) -> int:
 
 
 def _price_of(one: Candidate, profile: RequestProfile) -> float:
-    """Return USD per million tokens of a request of this size; its pictures count as what they cost."""
+    """Return USD per million tokens of a request of this size; its images count as what they cost."""
     usage = Usage(input=profile.prompt_tokens, output=profile.answer_tokens, service_tier=profile.service_tier)
-    if profile.pictures:
-        usage = estimate_usage(profile.prompt_tokens, 0, profile.pictures, one.offer.prices)
+    if profile.images:
+        usage = estimate_usage(profile.prompt_tokens, 0, profile.images, one.offer.prices)
     tokens = max(profile.prompt_tokens + profile.answer_tokens, 1)
     return _rounded(float(one.cost_of(usage).total) / tokens * 1e6, 1_000_000)
 

@@ -1,7 +1,4 @@
-"""Request profile: the properties of a request that matter for choosing its provider, read once.
-
-Knows a client's request, a chat and this process's random generator. Must never know a candidate.
-"""
+"""Request profile: the properties of a request that matter for choosing its provider, read once."""
 
 from __future__ import annotations
 
@@ -19,18 +16,18 @@ from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.concurrency.cached_setting import CachedSetting
 
 # The answer that is expected when ranking prices: a quarter of the prompt, within bounds, in tokens.
-USUAL_PROMPT_SHARE, SHORTEST_USUAL_ANSWER, LONGEST_USUAL_ANSWER = 4, 100, 2_000
+USUAL_PROMPT_SHARE, MIN_USUAL_ANSWER, MAX_USUAL_ANSWER = 4, 100, 2_000
 _EXPLORATION = CachedSetting("ROUTING_EXPLORATION")
 
 
 def profile_request(request: ClientRequest, chat: Chat) -> RequestProfile:
     """Return the profile of a request."""
     prompt = estimate_prompt_tokens(chat)
-    usual = min(max(prompt // USUAL_PROMPT_SHARE, SHORTEST_USUAL_ANSWER), LONGEST_USUAL_ANSWER)
+    usual = min(max(prompt // USUAL_PROMPT_SHARE, MIN_USUAL_ANSWER), MAX_USUAL_ANSWER)
     return RequestProfile(
         prompt_tokens=prompt,
         answer_tokens=min(usual, chat.max_tokens or usual),
-        pictures=task_of(chat).count_pictures(chat),
+        images=task_of(chat).count_images(chat),
         service_tier=asked_service_tier(chat),
         streaming=chat.stream,
         # Anthropic's format has the user's id nowhere but in `metadata`, and it is read as the user.

@@ -1,6 +1,6 @@
 """Calls of server tools: made one after the other for a model that asked for them; how each ended, in words for it.
 
-A call that fails is an answer too: the model is told why, and goes on. Must never know a wire format.
+A call that fails is an answer too: the model gets the reason, and goes on.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from apps.gateway.tool_calls.caller import ToolCaller
 from apps.kernel.errors import ApiError, ClientGone, InvalidRequest
 from apps.mcp_servers.upstream.tools import ToolAnswer
 
-# Characters of one result that a model is given.
-MOST_TEXT: Final = 200_000
+# Characters of one result that a model gets.
+MAX_TEXT_LENGTH: Final = 200_000
 _CUT: Final = "\n[The rest of this result was cut off: it is too long.]"
 
 
@@ -46,20 +46,20 @@ class CallOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """What a model is told in words."""
+        """The model's text of it."""
         if self.answer is None:
             return self.error.message if self.error is not None else ""
         said = [text for block in self.answer.content if (text := _text_of(block))]
         if not said and self.answer.structured is not None:
             said = [msgspec.json.encode(self.answer.structured).decode()]
         text = "\n".join(said)
-        return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + _CUT
+        return text if len(text) <= MAX_TEXT_LENGTH else text[:MAX_TEXT_LENGTH] + _CUT
 
     @property
-    def pictures(self) -> list[tuple[str, str]]:
-        """The pictures that a model is shown: media type and base64 of each."""
+    def images(self) -> list[tuple[str, str]]:
+        """The images that a model is shown: media type and base64 of each."""
         blocks = self.answer.content if self.answer is not None else []
-        return [picture for block in blocks if (picture := _picture_of(block)) is not None]
+        return [image for block in blocks if (image := _image_of(block)) is not None]
 
 
 def call(caller: ToolCaller, asked: ServerCall, watch: ClientDisconnect) -> Generator[Waiting, None, CallOutcome]:
@@ -79,7 +79,7 @@ def call(caller: ToolCaller, asked: ServerCall, watch: ClientDisconnect) -> Gene
             return error
         except ApiError as error:
             return CallOutcome(error=error)
-        except Exception as error:  # noqa: BLE001 - raised again by whoever waits for it
+        except Exception as error:  # noqa: BLE001 - raised again in the waiting greenlet
             return error
 
     outcome = yield from _with_signs_of_life(work)
@@ -91,7 +91,7 @@ def call(caller: ToolCaller, asked: ServerCall, watch: ClientDisconnect) -> Gene
 def _with_signs_of_life(
     work: Callable[[], CallOutcome | Exception],
 ) -> Generator[Waiting, None, CallOutcome | Exception]:
-    """Do the work in a greenlet of its own; whoever stops listening ends it as a client does that hangs up."""
+    """Do the work in a greenlet of its own, which closing the generator ends, as a client does that hangs up."""
     greenlet = gevent.spawn(work)
     try:
         while not greenlet.ready():
@@ -117,12 +117,12 @@ def _arguments_of(written: str) -> dict[str, Any]:
 
 
 def _text_of(block: dict[str, Any]) -> str:
-    """Return what a block of a result says in words; a block of another kind is told as it is, but for its bytes."""
+    """Return the text of a result's block; a block of another kind becomes JSON, without its bytes."""
     kind = block.get("type")
     if kind == "text":
         text = block.get("text")
         return text if isinstance(text, str) else ""
-    if _picture_of(block) is not None:
+    if _image_of(block) is not None:
         return ""
     resource = block.get("resource")
     if isinstance(resource, dict) and isinstance(resource.get("text"), str):
@@ -133,7 +133,7 @@ def _text_of(block: dict[str, Any]) -> str:
     return msgspec.json.encode(description).decode()
 
 
-def _picture_of(block: dict[str, Any]) -> tuple[str, str] | None:
+def _image_of(block: dict[str, Any]) -> tuple[str, str] | None:
     kind, data = block.get("mimeType"), block.get("data")
     if block.get("type") == "image" and isinstance(kind, str) and kind.startswith("image/") and isinstance(data, str):
         return kind, data

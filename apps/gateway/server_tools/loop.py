@@ -1,7 +1,7 @@
 """Tool loop: a model is asked, the server tools that it calls are called, and it is asked again, until it has answered.
 
-Stands above requests: each turn is one of its own, admitted, priced, logged and settled as any other, under the same
-request id. The client gets their answers as one, with the sum of what they used. Must never know a wire format.
+The loop is above requests: each turn is one of its own, admitted, priced, logged and settled as any other, under the
+same request id. The client gets their answers as one, with the sum of what they used.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from apps.kernel.usage import total_usage
 log = structlog.get_logger(__name__)
 
 # Turns of one answer, and calls of server tools in all of them. In the last turn the model may call none.
-MOST_TURNS: Final = 10
-MOST_CALLS: Final = 50
+MAX_TURNS: Final = 10
+MAX_CALLS: Final = 50
 
 Answered = Sequence[tuple[ServerCall, CallOutcome]]
 
 
 class ToolForm(Protocol):
-    """How a client's format speaks of server tools: one request's conversation in it, which grows turn by turn."""
+    """A client format's side of server tools: one request's conversation in it, which grows turn by turn."""
 
     toolset: Toolset
     # Calls that the client allows in all turns together; None where it does not say.
-    most_calls: int | None
+    max_calls: int | None
 
     def begin_turn(self, chat: Chat) -> TurnTranscript:
         """Return the transcript of a turn that begins."""
 
     def listed(self) -> list[Event]:
-        """Return what the client is told of the tools, before anything else."""
+        """Return the events that list the tools, which the client gets first."""
 
     def called(self, asked: ServerCall) -> list[Event]:
-        """Return what the client is told of a call that begins."""
+        """Return the client's events for a call that begins."""
 
     def answered(self, asked: ServerCall, outcome: CallOutcome) -> list[Event]:
-        """Return what the client is told of its end."""
+        """Return the client's events for the end of a call."""
 
     def end_turn(self, turn: ModelTurn, answered: Answered) -> None:
         """Take note of a turn and of the calls that it led to."""
@@ -80,16 +80,16 @@ class ToolLoop:
         self._log_ids: list[str] = []
         self._finish = Finished(reason="stop")
         self._made = 0
-        self._left = MOST_CALLS if form.most_calls is None else min(MOST_CALLS, form.most_calls)
+        self._left = MAX_CALLS if form.max_calls is None else min(MAX_CALLS, form.max_calls)
 
     @property
     def chat(self) -> Chat:
-        """What the client asks."""
+        """The client's request."""
         return self._first.chat
 
     @property
     def attempts(self) -> Failover:
-        """Who was asked in the first turn, and what of the request was left out."""
+        """The calls of the first turn, with the dropped fields of the request."""
         return self._first.attempts
 
     @property
@@ -104,7 +104,7 @@ class ToolLoop:
 
     @property
     def cache(self) -> CacheEntry | None:
-        """What was kept of the first turn's answer."""
+        """The cache entry of the first turn's answer."""
         return self._first.cache
 
     def events(self) -> Generator[Event, None, None]:
@@ -137,7 +137,7 @@ class ToolLoop:
 
     def _turns(self) -> Generator[Event, None, None]:
         run, characters, last = self._first, 0, False
-        for number in range(MOST_TURNS):
+        for number in range(MAX_TURNS):
             turn = ModelTurn(run, number, self._form.toolset, self._form.begin_turn(run.chat), characters)
             for event in turn.events():
                 yield event
@@ -150,7 +150,7 @@ class ToolLoop:
             if turn.asks_client or not answered or last:
                 self._finish = _end_of(turn)
                 break
-            last = number + 2 == MOST_TURNS or self._left <= 0
+            last = number + 2 == MAX_TURNS or self._left <= 0
             run = self._reopen(self._form.next_body(last=last))
         yield self._finish
         yield self._summary()
@@ -187,7 +187,7 @@ class ToolLoop:
         return Summary(usage=total_usage(one.usage for one in self._summaries), cost=cost, metadata=metadata)
 
 
-_TOO_MANY: Final = InvalidRequest("The limit of tool calls for this answer is reached: answer with what is known")
+_TOO_MANY: Final = InvalidRequest("The limit of tool calls for this answer is reached: answer without more tools")
 
 
 def _end_of(turn: ModelTurn) -> Finished:

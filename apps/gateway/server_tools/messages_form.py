@@ -1,7 +1,6 @@
 """Anthropic Messages: server tools in this format: sets of tools, blocks `mcp_tool_use` and `mcp_tool_result`.
 
-The next turn's request is what a client of this format would send: the messages so far, with results of tools. Must
-never know how a tool is called.
+The next turn's request is what a client of this format would send: the messages so far, with results of tools.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class MessagesForm:
     """A conversation of this format in which the gateway calls tools."""
 
     # The format has no word for it.
-    most_calls: int | None = None
+    max_calls: int | None = None
 
     def __init__(self, wire: Record, wanted: Sequence[WantedServer], toolset: Toolset) -> None:
         """Take a request's body, the servers that it names, and their tools."""
@@ -40,7 +39,7 @@ class MessagesForm:
         self._choice = wire.get("tool_choice")
         self._wire = {name: value for name, value in wire.items() if name not in (SERVERS, "tools", "tool_choice")}
         self._tools = self._functions(wire.get("tools") or [], wanted)
-        # What the client is told, block by block, and how each call is called there.
+        # The client's answer, block by block, and the id of each call in it.
         self._content: list[Any] = []
         self._ids: dict[str, str] = {}
         self._first: Reply | None = None
@@ -84,7 +83,7 @@ class MessagesForm:
         self._ids.clear()
 
     def next_body(self, *, last: bool) -> bytes:
-        """Return the body of the next turn's request. What the client wants called was called in the first."""
+        """Return the body of the next turn's request. The first turn called the tool that the client requires."""
         choice = self._choice
         if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
             choice = {**{name: value for name, value in choice.items() if name != "name"}, "type": "auto"}
@@ -109,7 +108,7 @@ class MessagesForm:
         return encode({**self._wire, **tools, **chosen, "messages": self._messages})
 
     def _functions(self, tools: Sequence[Any], wanted: Sequence[WantedServer]) -> list[Any]:
-        """Return the tools with functions in the place of each set; servers without a set come last."""
+        """Return the tools with functions instead of each set; servers without a set come last."""
         left = {one.label for one in wanted}
         found: list[Any] = []
         for tool in tools:
@@ -158,7 +157,7 @@ class MessagesTranscript:
         self._fold.add(event)
 
     def shown(self, event: Event) -> Iterable[Event]:
-        """Return what the client is told of a provider's own blocks: they follow one another anyway."""
+        """Return the client's events for a provider's own blocks: they follow one another anyway."""
         return [event]
 
     def reply(self) -> Reply:
@@ -186,6 +185,6 @@ def _function(one: OfferedTool) -> Record:
 def _given_result(asked: ServerCall, outcome: CallOutcome) -> Record:
     """Return a result as a client would give it."""
     text = [{"type": "text", "text": outcome.text}] if outcome.text else []
-    pictures = [write_image(f"data:{kind};base64,{data}") for kind, data in outcome.pictures]
+    images = [write_image(f"data:{kind};base64,{data}") for kind, data in outcome.images]
     failed = {"is_error": True} if outcome.is_error else {}
-    return {"type": "tool_result", "tool_use_id": asked.id, "content": [*text, *pictures], **failed}
+    return {"type": "tool_result", "tool_use_id": asked.id, "content": [*text, *images], **failed}

@@ -1,7 +1,6 @@
-"""Anthropic Messages: earlier calls of server tools, told to a model as uses of tools and their results.
+"""Anthropic Messages: earlier calls of server tools, which a model gets as uses of tools and their results.
 
-In an answer both stand in one message of the assistant's; a model's own format has results in the user's. Pure; must
-never know a server.
+In an answer both are in one message of the assistant's; a model's own format has results in the user's. Pure.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from apps.mcp_servers.tool_names import joined_name
 
 _USE, _RESULT = "mcp_tool_use", "mcp_tool_result"
 OURS: Final = frozenset({_USE, _RESULT})
-# Characters of a server's name that stand before a tool's where nobody offers it any more.
-_MOST_NAME: Final = 40
+# Characters of a server's name that precede the name of a tool that is no longer offered.
+_MAX_NAME_LENGTH: Final = 40
 
 
 def plain_messages(messages: list[Any], toolset: Toolset) -> list[Any]:
@@ -68,7 +67,7 @@ def _kind_of(block: Any) -> Any:
 
 def _use(block: Record, toolset: Toolset) -> Record:
     server, name = str(block.get("server_name") or ""), str(block.get("name") or "tool")
-    function = toolset.function_of(server, name) or joined_name(server[:_MOST_NAME], name)
+    function = toolset.function_of(server, name) or joined_name(server[:_MAX_NAME_LENGTH], name)
     return {**_kept(block, "id", "input", "cache_control"), "type": "tool_use", "name": function}
 
 

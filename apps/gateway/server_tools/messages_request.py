@@ -1,7 +1,6 @@
 """Anthropic Messages: reads which MCP servers a request names, with which of their tools; refusals name the field.
 
-Both forms are read: sets of tools among `tools`, and, of the first preview, `tool_configuration` with the server. Must
-never know which servers there are.
+Both forms are read: sets of tools among `tools`, and, of the first preview, `tool_configuration` with the server.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from apps.gateway.dialects.reading.fields import (
     required,
 )
 from apps.gateway.server_tools.messages_history import OURS
-from apps.gateway.server_tools.toolset import MOST_SERVERS, WantedServer
+from apps.gateway.server_tools.toolset import MAX_SERVERS, WantedServer
 from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool
 
 TOOLSET: Final = "mcp_toolset"
@@ -58,7 +57,7 @@ def speaks_of_servers(chat: Chat) -> bool:
 def read_servers(wire: Record) -> list[WantedServer]:
     """Return the servers that a request names. Raises InvalidRequest."""
     try:
-        servers = fields.within(SERVERS, list_of(_server, MOST_SERVERS), wire.get(SERVERS) or [])
+        servers = fields.within(SERVERS, list_of(_server, MAX_SERVERS), wire.get(SERVERS) or [])
         sets: dict[str, _IsWanted] = {}
         for number, tool in enumerate(wire.get("tools") or ()):
             if _is_toolset(tool):

@@ -1,7 +1,6 @@
 """OpenAI Responses: server tools in this format: tools of type `mcp`, items `mcp_list_tools` and `mcp_call`.
 
-The next turn's request is what a client of this format would send: the items so far, with results of functions. Must
-never know how a tool is called.
+The next turn's request is what a client of this format would send: the items so far, with results of functions.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class ResponsesForm:
         self._ids: dict[str, str] = {}
         self._at = 0
         try:
-            self.most_calls = fields.optional(wire, "max_tool_calls", fields.integer(1))
+            self.max_calls = fields.optional(wire, "max_tool_calls", fields.integer(1))
             choice = fields.within("tool_choice", lambda it: chosen_tools(it, toolset), wire.get("tool_choice"))
         except Malformed as refusal:
             raise refusal.as_error() from None
@@ -98,7 +97,7 @@ class ResponsesForm:
         self._items += [_output(asked, outcome) for asked, outcome in answered]
 
     def next_body(self, *, last: bool) -> bytes:
-        """Return the body of the next turn's request. What the client wants called was called in the first."""
+        """Return the body of the next turn's request. The first turn called the tool that the client requires."""
         return encode(self._with_choice("none" if last else open_choice(self._choice)))
 
     def reply(self, finish: Finished) -> Reply:
@@ -139,7 +138,7 @@ class ResponsesTranscript:
         self._writer.write(event)
 
     def shown(self, event: Event) -> Iterable[Event]:
-        """Return what the client is told of a provider's own items: their places are those of their turn."""
+        """Return the client's events for a provider's own items: their places are those of their turn."""
         if not isinstance(event, OpaqueDelta) or event.dialect != NAME:
             return [event]
         if event.of == "stream":
@@ -196,8 +195,8 @@ def _error_of(outcome: CallOutcome) -> Record:
 def _output(asked: ServerCall, outcome: CallOutcome) -> Record:
     """Return a result as a client would give it."""
     output: Any = f"Error: {outcome.text}" if outcome.is_error else outcome.text
-    if pictures := outcome.pictures:
-        shown = [{"type": "input_image", "image_url": f"data:{kind};base64,{data}"} for kind, data in pictures]
+    if images := outcome.images:
+        shown = [{"type": "input_image", "image_url": f"data:{kind};base64,{data}"} for kind, data in images]
         output = [*([{"type": "input_text", "text": output}] if output else []), *shown]
     return {"type": "function_call_output", "call_id": asked.id, "output": output}
 

@@ -1,6 +1,6 @@
 """OpenAI Responses: earlier calls of server tools in an input, told to a model as calls of functions and their results.
 
-Whichever model goes on understands them. Pure; must never know a server.
+Any model that goes on understands them. Pure.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from apps.mcp_servers.tool_names import joined_name
 
 _CALL: Final = "mcp_call"
 _LISTING: Final = "mcp_list_tools"
-# Characters of a label that stand before a tool's name where nobody offers it any more.
-_MOST_LABEL: Final = 40
+# Characters of a label that precede the name of a tool that is no longer offered.
+_MAX_LABEL_LENGTH: Final = 40
 
 
 def has_calls(items: Any) -> bool:
@@ -49,7 +49,7 @@ def _pair(item: Record, toolset: Toolset) -> tuple[Record, Record]:
     if not isinstance(call_id, str) or not 0 < len(call_id) <= MAX_ID:
         call_id = new_id("mcp_")
     label, name = str(label or ""), str(name or "tool")
-    function = toolset.function_of(label, name) or joined_name(label[:_MOST_LABEL], name)
+    function = toolset.function_of(label, name) or joined_name(label[:_MAX_LABEL_LENGTH], name)
     arguments = item.get("arguments")
     call = {
         "type": "function_call",

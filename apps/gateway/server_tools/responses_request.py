@@ -1,7 +1,7 @@
 """OpenAI Responses: reads which MCP servers a request names, with which of their tools; refusals name the field.
 
-What the gateway cannot honour is refused: nobody is asked for approval, and servers get the credentials that they were
-registered with. Must never know which servers there are.
+Fields that the gateway cannot honour are refused: there are no approvals, and servers get the credentials that they
+were registered with.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apps.gateway.dialects.reading.fields import (
     record,
     required,
 )
-from apps.gateway.server_tools.toolset import MOST_SERVERS, Toolset, WantedServer
+from apps.gateway.server_tools.toolset import MAX_SERVERS, Toolset, WantedServer
 from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool
 
 KIND: Final = "mcp"
@@ -57,8 +57,8 @@ def read_servers(wire: Record) -> list[WantedServer]:
             if isinstance(tool, dict) and tool.get("type") == KIND:
                 place = f"tools[{number}]"
                 found.append(fields.within(place, _reader(place), tool))
-        if len(found) > MOST_SERVERS:
-            raise Malformed(f"must name at most {MOST_SERVERS} MCP servers", "tools")
+        if len(found) > MAX_SERVERS:
+            raise Malformed(f"must name at most {MAX_SERVERS} MCP servers", "tools")
     except Malformed as refusal:
         raise refusal.as_error() from None
     return found
@@ -70,7 +70,7 @@ def own_names(wire: Record) -> frozenset[str]:
 
 
 def chosen_tools(choice: Any, toolset: Toolset) -> Any:
-    """Return `tool_choice` with functions in the place of servers. Raises Malformed."""
+    """Return `tool_choice` with functions instead of servers. Raises Malformed."""
     if not isinstance(choice, dict):
         return choice
     if choice.get("type") == KIND:
@@ -105,7 +105,7 @@ def _reader(place: str) -> Callable[[Any], WantedServer]:
     def read(value: Any) -> WantedServer:
         wire = record(value)
         if wire.get("require_approval") != "never":
-            raise Malformed("must be never: the gateway asks nobody for approval", "require_approval")
+            raise Malformed("must be never: the gateway does not ask for approval", "require_approval")
         for name in wire.keys() - _READ:
             if wire[name] is not None and wire[name] not in _USUAL.get(name, ()):
                 problem = _WHY_NOT.get(name, "is not honoured for tools that the gateway calls; leave it out")

@@ -1,6 +1,6 @@
-"""Toolset: the tools of registered MCP servers that one request offers to its model, as functions of its own names.
+"""Toolset: a request's tools of registered MCP servers, offered to its model as functions under names of its own.
 
-Knows which function means which tool of which server. Must never know a wire format, nor call a tool.
+It maps each function to its server's tool.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.tool_names import joined_names
 from apps.mcp_servers.upstream.tools import Tool
 
-# Servers that one request may name.
-MOST_SERVERS: Final = 20
+# Servers in one request.
+MAX_SERVERS: Final = 20
 
 
 class WantedServer(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Turn: one request to a model within an answer of several: its events, as they belong into the whole answer.
 
-Calls of server tools are withheld: the loop makes them, and tells of them itself. Numbers of calls and thoughts, which
-begin anew with each turn, are told apart. Must never know a wire format.
+Calls of server tools are withheld: the loop makes them, and reports them itself. Numbers of calls and thoughts, which
+restart with each turn, are made distinct.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _WHOLE: Final = frozenset({"stop", "tool_calls"})
 
 
 class TurnTranscript(Protocol):
-    """What a client's format keeps of a turn, to go on from."""
+    """A client format's transcript of a turn, from which the next goes on."""
 
     def add(self, event: Event) -> None:
         """Take note of an event, as the model's answer has it."""
 
     def shown(self, event: Event) -> Iterable[Event]:
-        """Return what the client is told where an event is of a wire format's own (`OpaqueDelta`)."""
+        """Return the client's events for an event of a wire format's own (`OpaqueDelta`)."""
 
 
 class ModelTurn:
@@ -63,7 +63,7 @@ class ModelTurn:
         self._calls: dict[int, tuple[ToolCallStarted, list[str]]] = {}
 
     def events(self) -> Generator[Event, None, None]:
-        """Yield what the client is told of the turn, without its end. It is recorded when this has come to its end.
+        """Yield the client's events of the turn, without its end. The turn is recorded when this has come to its end.
 
         Raises ApiError.
         """

@@ -1,6 +1,6 @@
 """Dead letters: records in the outbox that cannot be read, kept in a stream of their own for an operator.
 
-Knows the stream. Must never drop a record.
+A record is never dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def add(message: OutboxMessage) -> None:
 
 
 def replay() -> int:
-    """Put those that there are back into the outbox, and return how many: after an upgrade they may be readable.
+    """Put all of them back into the outbox, and return how many: after an upgrade they may be readable.
 
     One that still cannot be read comes back here. Each moves in one step, and is settled once. Raises RedisError.
     """

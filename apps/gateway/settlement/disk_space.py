@@ -1,7 +1,4 @@
-"""Disk space: a metric of the free space under the home and the embedded stores' data, and an alarm while it is low.
-
-Knows folders and thresholds. Must never free anything.
-"""
+"""Disk space: a metric of the free space under the home and the embedded stores' data, and an alarm while it is low."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ def is_low() -> bool:
 
 
 def read_free() -> dict[str, int]:
-    """Return the bytes that are free for those without privileges, by folder; of those that there are."""
+    """Return the bytes that are free for unprivileged processes, by folder, for the folders that exist."""
     home = Path(settings.GATEWAY_HOME)
     free: dict[str, int] = {}
     for name, folder in (("home", home), *((store, home / store) for store in _STORES)):

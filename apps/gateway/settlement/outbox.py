@@ -1,19 +1,23 @@
-"""Outbox: the Redis stream in which finished requests wait for settlement, and a disk spool while Redis accepts none.
+"""Outbox: the stream in which finished requests wait for settlement, with redelivery, and a disk spool beside it.
 
-A record is in one of the two, or on its way to the stream and out of this process, before the last byte of its answer
-leaves (docs/adr/0079); one that neither accepts stays in memory and is retried until one does (docs/adr/0079). It may
-come to be in the stream twice; whoever settles writes each id once. Knows streams. Must never know what a record says.
+The spool is for times when Redis accepts no record. A record is in one of the two, or on its way to the stream and out
+of this process, before the last byte of its answer leaves (docs/adr/0079); one that neither accepts stays in memory and
+is retried until one does (docs/adr/0087). A record may be in the stream twice; settlement writes each id once.
 """
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import gevent
+import msgspec
 import structlog
 from gevent.pool import Group
 from redis.exceptions import RedisError, ResponseError
@@ -21,14 +25,13 @@ from redis.exceptions import RedisError, ResponseError
 from apps.billing.holds import SettledHold
 from apps.billing.worker_leases import notes_key
 from apps.gateway.metrics.definitions import RECORDS_SPOOLED
-from apps.gateway.settlement import redelivery, spool
+from apps.gateway.settlement import spool
 from apps.gateway.settlement.record_backlog import BACKLOG
-from apps.gateway.settlement.record_owner import shard_of_record
 from apps.gateway.settlement.retransmission_buffer import BUFFER
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.valkey.redis import LuaScript, client, flush, server_of_shard
 from apps.kernel.valkey.shards import ask_each
-from apps.kernel.valkey.store_keys import SHARD_COUNT, money_keys
+from apps.kernel.valkey.store_keys import SHARD_COUNT, money_keys, shard_of
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +60,7 @@ _PUSH = LuaScript(
 _READ = LuaScript(
     "return redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', ARGV[3], 'STREAMS', KEYS[1], ARGV[4])"
 )
-# Who pushes what the store may not have got.
+# Greenlets that push records which the store may not have received.
 _RETRIES = Group()
 _WAIT_FOR_STORE = CachedSetting("RECORD_BEFORE_ANSWER")
 # A message that its reader has not finished with for so long (milliseconds) is handed to another.
@@ -101,7 +104,7 @@ def _push_again(worker: str, record: bytes, settled: SettledHold | None, error: 
 
 
 def _deliver(worker: str, record: bytes, settled: SettledHold | None) -> None:
-    """Push a record; one that nobody takes stays in memory and is tried again. Never fails."""
+    """Push a record; one that neither the store nor the disk takes stays in memory and is tried again. Never fails."""
     try:
         push_tracked(worker, record, settled)
     except Exception as error:  # noqa: BLE001 - whatever it is: the record must not go down with it
@@ -115,7 +118,7 @@ def push_tracked(worker: str, record: bytes, settled: SettledHold | None = None)
 
 
 def push(worker: str, record: bytes, settled: SettledHold | None = None) -> None:
-    """Put a record where it survives the death of any one process, and be told so.
+    """Put a record where it survives the death of any one process, and return once it is there.
 
     In the same step its request is no longer in flight, and holds no more than it cost (`settled`). Raises OSError when
     neither the store nor the disk takes it.
@@ -183,7 +186,7 @@ def read_batch(reader: str, count: int, wait_ms: int, *, left: bool = True, shar
     found: list[StreamEntry] = []
     if left:
         found = _stream().xautoclaim(stream, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
-        found = found or redelivery.claim_pending(stream, GROUP, reader, ABANDONED_AFTER / 1000)
+        found = found or claim_pending(stream, GROUP, reader, ABANDONED_AFTER / 1000)
         found = found or _read(stream, reader, "0", count)
     found = found or _read(stream, reader, ">", count, block=wait_ms or None)
     return [
@@ -245,7 +248,7 @@ def depth_of(shard: int) -> tuple[int, float]:
 
 
 def replay_spool() -> int:
-    """Move spooled records, whoever spooled them, into the stream; return how many. Stops where Redis fails again."""
+    """Move spooled records of all processes into the stream; return how many. Stops where Redis fails again."""
     moved = 0
 
     def add(worker: str, record: bytes) -> None:
@@ -263,3 +266,52 @@ def replay_spool() -> int:
     if moved:
         log.info("outbox.replayed", records=moved)
     return moved
+
+
+class _Owned(msgspec.Struct):
+    """The fields read from a record."""
+
+    organization_id: UUID
+
+
+_decode = msgspec.json.Decoder(_Owned).decode
+
+
+def shard_of_record(record: bytes | str) -> int:
+    """Return the shard of a record's organization; the first for one that cannot be read, which the settler puts
+    aside."""
+    if SHARD_COUNT == 1:
+        return 0
+    try:
+        return shard_of(_decode(record).organization_id)
+    except (msgspec.MsgspecError, UnicodeError):
+        return 0
+
+
+# Messages that are looked at, the oldest first.
+_MAX_MESSAGES = 20
+# By stream; by message, reader and how often it was handed out: when it was first seen there, on the monotonic clock.
+# The store's own clock may be set back: then it counts a dead reader's messages as in progress for as long.
+_seen_in: defaultdict[str, dict[tuple[str, str, int], float]] = defaultdict(dict)
+
+
+def claim_pending(stream: str, group: str, reader: str, after: float) -> list[tuple[str, dict[str, str]]]:
+    """Claim and return the messages that other consumers have held, unchanged, for so many seconds. Raises RedisError.
+
+    A reader that works on one of them after all does nothing that may not be done twice.
+    """
+    store: Any = client()
+    now = time.monotonic()
+    pending = store.xpending_range(stream, group, "-", "+", _MAX_MESSAGES)
+    others = {
+        (str(one["message_id"]), str(one["consumer"]), int(one["times_delivered"]))
+        for one in pending
+        if one["consumer"] != reader
+    }
+    seen = _seen_in[stream]
+    for one in seen.keys() - others:
+        del seen[one]
+    for one in others:
+        seen.setdefault(one, now)
+    stuck = sorted(one[0] for one, since in seen.items() if now - since >= after)
+    return list(store.xclaim(stream, group, reader, 0, stuck)) if stuck else []

@@ -1,7 +1,7 @@
 """Outbox reader: what a settler reads next, of all shards in turn, so that a busy one holds up no other.
 
-A cluster answers no question that waits on streams of several slots: which have anything is asked now and then. Knows
-streams and when they were searched. Must never know what a record says.
+A cluster has no command that waits on streams of several slots, so the reader searches now and then for the streams
+with entries.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class OutboxReader:
         self.search_again()
 
     def search_again(self) -> None:
-        """Search for what was left unfinished with the next look, as at first and after a failure."""
+        """Search for unfinished records with the next look, as at first and after a failure."""
         self._search_at = [0.0] * SHARD_COUNT
 
     def read(self, count: int, wait_ms: int) -> list[OutboxMessage]:
         """Return the next messages, at most so many, after a while where there are none.
 
-        What shards have that answer is returned. Raises RedisError where one does not and the others have nothing.
+        Returns the records of the shards that answer. Raises RedisError where one does not and the others have nothing.
         """
         if SHARD_COUNT == 1:
             return self._read(0, count, wait_ms)

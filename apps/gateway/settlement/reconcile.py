@@ -1,7 +1,7 @@
 """Nightly reconciliation: check that requests, log, ledger and balances agree; keep and report every difference.
 
-Stands above log and ledger, which do not know each other. A row and its charge are written in one transaction and a
-question is one statement, so what is being settled meanwhile is never half seen. Must never change a row, nor money.
+It reads both the log and the ledger, which do not know each other. A row and its charge are written in one transaction
+and each check is one statement, so a settlement in progress is never half seen. It changes no row and no money.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from apps.organizations.plans import PLANS
 
 log = structlog.get_logger(__name__)
 
-# Differences of a kind that one run keeps; all of them are counted, up to the second number.
-MOST_KEPT, MOST_COUNTED = 1_000, 100_000
+# Differences of a kind that a run keeps; all of them are counted, up to the second number.
+MAX_KEPT, MAX_COUNTED = 1_000, 100_000
 # Seconds beyond the longest answer after which a request should be in the log.
 PATIENCE = 3_600.0
 # How far back a late record may reach, in days.
@@ -52,7 +52,7 @@ _PARTS = f"""
     {_LOGGED} AND cost <> coalesce(input_cost, 0) + coalesce(output_cost, 0) + coalesce(cached_input_cost, 0)
             + coalesce(cache_write_cost, 0) + coalesce(request_cost, 0) + coalesce(web_search_cost, 0)
             + coalesce(image_input_cost, 0) + coalesce(image_output_cost, 0)
-    LIMIT {MOST_COUNTED}
+    LIMIT {MAX_COUNTED}
 """
 
 
@@ -88,7 +88,7 @@ def _difference_query(kind: str, paid: str, credits: str, usage: str) -> str:
                 OR charged.organization_id <> logged.organization_id
                 OR charged.api_key_id <> logged.api_key_id
             ))
-        LIMIT {MOST_COUNTED}
+        LIMIT {MAX_COUNTED}
     """  # noqa: S608 - made of constants
 
 
@@ -121,7 +121,7 @@ def reconcile(now: datetime) -> Reconciliation:
     counts: Counter[str] = Counter(dict.fromkeys(Difference.Kind.values, 0))
     for one in _all(days, now):
         counts[one.kind] += 1
-        if counts[one.kind] <= MOST_KEPT:
+        if counts[one.kind] <= MAX_KEPT:
             _keep(run, one)
     run.counts, run.compared, run.finished_at = dict(counts), sum(map(_rows_of, days)), timezone.now()
     run.save()
@@ -136,7 +136,7 @@ def days_to_compare(now: datetime) -> list[date]:
     with connection.cursor() as cursor:
         cursor.execute(_LATE_DAYS, [begun, begun, farthest])
         days = {day for (day,) in cursor.fetchall()} | {yesterday}
-    # Of a day that has moved to another store, what came late is all that is left here.
+    # A day that has moved to another store has only late rows left here.
     moved = archive.archived_before(now).date() if archive.find_archive() is not None else date.min
     return sorted(day for day in days if day >= moved)
 

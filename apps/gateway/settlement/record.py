@@ -1,6 +1,6 @@
-"""Request record: what is logged of a request, from its admission to its end, as far as retention allows.
+"""Request record: a request's log entry, from its admission to its end, as far as retention allows.
 
-Knows the names of what is logged and what each retention level forbids. Must never know where records go.
+Each retention level forbids some of its fields.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from apps.gateway.canonical.chat import Chat, FunctionTool, ToolResult
 from apps.gateway.canonical.events import Reply
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects import ClientDialect, client_dialect_of
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard
@@ -37,7 +37,7 @@ ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 
 
 def open_entry(identifier: UUID, route: str, policy: Policy, request: ClientRequest, chat: Chat) -> Entry:
-    """Return the record of a request that has just been admitted, as it stands should nobody ever finish it."""
+    """Return the record of a request that has just been admitted, valid even if it is never finished."""
     entry = Entry(
         id=identifier,
         request_id=request.request_id,
@@ -62,7 +62,7 @@ def open_entry(identifier: UUID, route: str, policy: Policy, request: ClientRequ
 
 
 def keep_request(entry: Entry, chat: Chat, retention: str) -> None:
-    """Keep what is asked, in the client's format, once nothing is in it any more that must not be kept."""
+    """Keep the request in the client's format, once everything that must not be stored is out of it."""
     if retention == "none":
         return
     # The images API is OpenAI's too.
@@ -93,7 +93,7 @@ def set_provider(entry: Entry, candidate: Candidate, requested_provider: str | N
 
 
 def set_usage_and_cost(entry: Entry, bill: Bill) -> Cost:
-    """Write down what was used, and what it costs by the prices that go with it; return the cost."""
+    """Record the usage, and its cost by the bill's prices; return the cost."""
     usage, cost = bill.used, cost_by(bill)
     entry.prices = bill
     if usage.passes:

@@ -2,8 +2,7 @@
 
 While any record waits here its worker takes no new request: what has been let in already bounds the memory. Other
 processes learn of it by an exclusive lock, which takes no room on a disk that has none, and goes with the process. They
-look with a shared lock, so that those who look never see one another. Knows callables and when to call them again. Must
-never know what a record says.
+look with a shared lock, so that they never see one another.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class RecordBacklog:
             self._greenlet = gevent.spawn(self._keep_trying)
 
     def retry(self) -> bool:
-        """Push what waits, in order, up to the first that nobody takes; tell whether nothing waits any more."""
+        """Push the waiting records, in order, up to the first that is not taken; return whether none waits any more."""
         while self.waiting:
             try:
                 self.waiting[0].push()

@@ -1,8 +1,7 @@
 """Retransmission: records that the store acknowledged and lost before they were settled are pushed again.
 
 A store loses data when it evicts keys, or when an older copy of it takes over. Each worker looks for that with its
-heartbeat; then it pushes again what has no row yet. Settlement writes each record once, however often it comes. Knows
-what a store says of itself. Must never know what a record says beyond its id.
+heartbeat; then it pushes again what has no row yet. Settlement writes each record once, however often it comes.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ _UNDER_WAY: Final = 2.0
 
 
 class _Identified(msgspec.Struct):
-    """What is read of a record."""
+    """The fields read from a record."""
 
     id: UUID
 
 
 class Retransmission:
-    """What one process knew of the store at its last look."""
+    """One process's state of the store at its last look."""
 
     def __init__(self, read_state: Callable[[], ServerState] = read_server_state) -> None:
         self._read_state = read_state
@@ -48,7 +47,7 @@ class Retransmission:
         Returns how many records were pushed. Raises RedisError, DatabaseError, OSError; then the next look does all.
         """
         began = time.monotonic()
-        # First: what is evicted after this is counted below, or at the next look.
+        # First: records evicted after this are counted below, or at the next look.
         age = outbox.depth()[1]
         state = self._read_state()
         if state == self._state:
@@ -78,7 +77,7 @@ class Retransmission:
 
 
 def _tell(before: ServerState | None, now: ServerState, pushed: int) -> None:
-    """Let the operator know of a store that evicts, or was started anew; nothing of the first look."""
+    """Log a store that evicts keys, or was restarted; nothing at the first look."""
     if before is None:
         return
     evicted = now.evicted_keys - (before.evicted_keys if before.run == now.run else 0)

@@ -1,7 +1,5 @@
 """Retransmission buffer: records that were pushed to the store and are not known to be settled.
 
-Knows records and when they were pushed. Must never know where they are pushed to, nor what a record says.
-
 Records are copied into one block of memory, used in turn: to keep each where it was made would give the next request
 new memory for its own, which took 1 to 5 % of a busy worker's time (measured twice).
 """
@@ -34,7 +32,7 @@ class RetransmissionBuffer:
         # When each was pushed, its worker, and its bytes' first and end, counted as if the block had no end.
         self._places: deque[tuple[float, str, int, int]] = deque()
         self._end = 0
-        # What was taken and put back, older than all that is in the block; and the bytes of both.
+        # Records taken and put back, older than all in the block; and the bytes of both.
         self._returned: deque[PushedRecord] = deque()
         self._size = 0
 
@@ -65,14 +63,14 @@ class RetransmissionBuffer:
             self._drop_oldest_returned()
 
     def drop_before(self, moment: float) -> None:
-        """Drop what was pushed before a moment of the monotonic clock."""
+        """Drop the records pushed before a moment of the monotonic clock."""
         while self._returned and self._returned[0].pushed_at < moment:
             self._drop_oldest_returned()
         while self._places and self._places[0][0] < moment:
             self._drop_oldest_place()
 
     def take(self) -> deque[PushedRecord]:
-        """Return what is kept, oldest first, and keep it no longer."""
+        """Remove and return all records, oldest first."""
         taken, self._returned = self._returned, deque()
         for pushed_at, worker, first, end in self._places:
             start = first % self._room
@@ -82,7 +80,7 @@ class RetransmissionBuffer:
         return taken
 
     def put_back(self, records: deque[PushedRecord]) -> None:
-        """Keep again what was taken and could not be dealt with."""
+        """Keep records again that were taken and could not be pushed."""
         self._returned.extendleft(reversed(records))
         self._size += sum(len(one.record) for one in records)
 

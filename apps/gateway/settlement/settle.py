@@ -1,7 +1,7 @@
 """Settlement: move records from the outbox to the log and the ledger, each once, in one transaction, whatever dies.
 
-Knows the order that makes it safe: commit, then publish balances, release reservations, and only then acknowledge the
-message. Everything after the commit may be repeated. Must never know HTTP.
+The order makes it safe: commit, then publish balances, release reservations, and only then acknowledge the
+message. Everything after the commit may be repeated.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _balances_of(seen_before: Sequence[Entry]) -> list[balances.Balance]:
 def sweep() -> int:
     """Turn what dead workers left into records that say so; return how many. Raises RedisError.
 
-    Each shard is swept by itself, so that one that is away keeps nothing from the others.
+    Each shard is swept by itself, so that an unavailable one does not delay the others.
     """
     return sum(ask_each(_sweep))
 
@@ -80,7 +80,7 @@ def _sweep(shard: int) -> int:
     """
     swept = 0
     for worker in worker_leases.find_expired_workers(shard):
-        # Nobody adds to what a dead worker pushed: where nothing waits, all of it has been settled or put aside.
+        # A dead worker pushes nothing more: where nothing waits, all its records have been settled or put aside.
         waiting, left = outbox.depth_of(shard)[0], []
         for identifier, note in reservations.notes_of(worker, shard).items():
             if not note.payload:

@@ -2,8 +2,7 @@
 
 Each process has one file, locked for as long as the process lives, whose blocks are allocated when it starts: on a full
 disk there is still that much room. Empty it lies in `spool-reserve/`, with records in `spool/`. A file that is not
-locked is a dead process's, and any other may empty it. Knows files, frames and locks. Must never know what a record
-says.
+locked is a dead process's, and any other may empty it.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from django.conf import settings
 
 log = structlog.get_logger(__name__)
 
-# A frame: its mark, the round it belongs to, length and checksum of what follows: the worker, a tab and the record. A
-# file is written anew from its beginning when it has been emptied; what is left of earlier rounds has their number.
+# A frame: its mark, the round it belongs to, length and checksum of what follows: the worker, a tab and the record. An
+# emptied file is written again from its beginning; the remains of earlier rounds have their number.
 _HEAD = struct.Struct("<4s8sII")
 _MARK = b"\xf7GR1"
 _NOTHING = bytes(_HEAD.size)
-# Room is told from text, which is how records were spooled before there were frames, by its first byte.
+# The first byte distinguishes a frame from text, the form of spooled records before there were frames.
 _FRAMED = (_MARK[:1], b"\0")
 # Bytes that are read of a file at a time.
 _CHUNK = 1 << 20
@@ -89,13 +88,13 @@ class SpoolFile:
         payload = worker.encode() + b"\t" + record
         frame = _HEAD.pack(_MARK, self._round, len(payload), crc32(payload)) + payload
         try:
-            # First where it is found, then what is to be found.
+            # First the place where it is found, then the record.
             self._rename(self._full)
             _write(self._descriptor, frame, self._written)
             os.fsync(self._descriptor)
         except OSError:
             with suppress(OSError):
-                # Half a frame is no record, and a whole one is pushed twice: whoever has it keeps it.
+                # Half a frame is no record, and a whole one is pushed twice, which settlement ignores.
                 os.ftruncate(self._descriptor, max(self._room, self._written))
                 if not self._written:
                     self._rename(self._empty)
@@ -181,7 +180,7 @@ def _own_file() -> SpoolFile:
 
 
 def move(push: Callable[[str, bytes], None]) -> int:
-    """Push what waits, whoever spooled it, and clear away the files of the dead; return how many records that were.
+    """Push the spooled records of all processes, and remove the files of dead ones; return the number of records.
 
     Raises what `push` raises.
     """
@@ -192,13 +191,13 @@ def move(push: Callable[[str, bytes], None]) -> int:
     for path in (*folder.glob("*.spool"), *folder.glob("*.replay")):
         moved += _move_abandoned(path, push)
     for path in reserve_folder.glob("*.reserve"):
-        # Nobody's any more: the room is the next process's.
+        # Its process is dead: the room is the next process's.
         _move_abandoned(path, push)
     return moved
 
 
 def _move_abandoned(path: Path, push: Callable[[str, bytes], None]) -> int:
-    """Push the records of a file that nobody holds, and remove it; return how many."""
+    """Push the records of a file without a lock, and remove it; return how many."""
     moved = 0
     with suppress(FileNotFoundError), path.open("rb") as file:
         try:

@@ -1,7 +1,4 @@
-"""Worker lease: the heartbeat that keeps a process's reservations its own, and its other periodic work.
-
-Knows the life of one process. Must never know a request.
-"""
+"""Worker lease: the heartbeat that keeps a process's reservations its own, and its other periodic work."""
 
 from __future__ import annotations
 
@@ -29,9 +26,9 @@ from apps.logs import refusals
 log = structlog.get_logger(__name__)
 
 BEAT_SECONDS, COUNT_SECONDS = 3.0, 1.0
-# Seconds that a process which ends waits for its records to have arrived, and for those that nobody took to be taken.
+# Seconds that a process which ends waits for its records to arrive, and for its backlog to be taken.
 _FLUSH_TIMEOUT, _BACKLOG_TIMEOUT = 5.0, 20.0
-# What the process ends with where it must not go on.
+# The exit status of a process that must not go on.
 _CANNOT_SERVE = 4
 _started = False
 
@@ -53,7 +50,7 @@ def start() -> None:
 
 
 def _begin_anew() -> None:
-    """Start anew in a forked child, which has none of its parent's greenlets."""
+    """Start again in a forked child, which has none of its parent's greenlets."""
     global _started
     _started = False
 
@@ -62,7 +59,7 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _beat_forever() -> None:
-    """Beat, and bring in what was spooled while the store was away, for as long as the process lives."""
+    """Beat, and replay records spooled while the store was unavailable, for as long as the process lives."""
     while True:
         gevent.sleep(BEAT_SECONDS)
         _reserve_disk_space()

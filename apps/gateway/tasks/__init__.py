@@ -1,7 +1,7 @@
 """Tasks: a request's kind (chat, images, …) as a value that says what differs from kind to kind. One module a kind.
 
-A kind answers every question of `Task`, or the process does not start. Decides over values. Must never know which kinds
-there are, beyond their names, nor open a socket or ask a store.
+A task fills every field of `Task`, or the process does not start. Its functions are pure: they open no socket and make
+no query.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AttachedFile(NamedTuple):
 
 
 class CallPart(NamedTuple):
-    """A part of a request that one call of a provider answers, and how many values or pictures it must answer with.
+    """A part of a request for one call of a provider, and how many values or images it must answer with.
 
     `find_fault` says what is wrong with that many values, None where nothing is; without it nothing can be.
     """
@@ -58,7 +58,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     # --- routing
 
-    # What an offer must be able to do for a request.
+    # The capabilities that a request requires of an offer.
     requirements_of: Callable[[Chat], list[Requirement]]
     # Raises InvalidRequest, which says where else to ask, unless a model that the client named is of this kind.
     check_model: Callable[[CatalogModel, Chat], None]
@@ -66,19 +66,19 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     is_served_by: Callable[[CatalogModel, Chat], bool]
     # The provider's half of the dialect in which an offer is asked, None where it is not spoken here.
     find_dialect: Callable[[Chat, Offer], ProviderDialect | None]
-    # What `auto` compares offers by: USD for any one unit.
+    # The price by which `auto` compares offers: USD for any one unit.
     list_price: Callable[[Chat, Offer], Decimal]
-    # How many pictures are to be made: offers that charge by the picture are ranked by what these cost.
-    count_pictures: Callable[[Chat], int]
+    # How many images are to be made: offers that charge by the image are ranked by what these cost.
+    count_images: Callable[[Chat], int]
     # Whether prompt and answer have to fit into a model's context window.
     fits_context: bool
 
     # --- admission
 
-    # What is used at most, beside the text of the answer, with a prompt of so many tokens.
+    # The maximal usage beside the text of the answer, with a prompt of so many tokens.
     usage_before_answer: Callable[[Chat, int, Offer], Usage]
-    # Whether the answer is text that is paid by the token. Then a stream's reservation grows in parts, and what is left
-    # to spend limits the answer; else all that `usage_before_answer` costs is reserved at once.
+    # Whether the answer is text that is paid by the token. Then a stream's reservation grows in parts, and the balance
+    # limits the answer; else all that `usage_before_answer` costs is reserved at once.
     writes_tokens: bool
 
     # --- guardrails
@@ -92,16 +92,16 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     # The request in the form in which this target can be asked.
     adapt_request: Callable[[Chat, Target], Chat]
-    # The calls that it takes where one call gives no more than so many values (`ResultsGiven`) or pictures, none where
+    # The calls that it takes where one call gives no more than so many values (`ResultsGiven`) or images, none where
     # one call answers it as it is; None for a kind that is always one call here.
     split: Callable[[Chat, Offer], list[CallPart]] | None
-    # Whether an answer may hold pictures, sound or vectors, and so be large.
+    # Whether an answer may hold images, audio or vectors, and so be large.
     may_bring_media: Callable[[Chat, Offer], bool]
-    # Whether pictures that a provider leaves at an address are fetched for the client.
-    fetches_pictures: bool
-    # The error of an answer that ended with so many pictures and lacks what was asked for, else None.
+    # Whether images that a provider leaves at an address are fetched for the client.
+    fetches_images: bool
+    # The error of an answer that ended with so many images and lacks the requested result, else None.
     find_missing_result: Callable[[int, Finished | None], ApiError | None]
-    # What was used where the provider counted nothing: tokens of the prompt, tokens that were written, pictures.
+    # The usage where the provider counted nothing: by tokens of the prompt, tokens written, and images.
     usage_without_counts: Callable[[Chat, int, int, int, PriceCard], Usage]
 
 

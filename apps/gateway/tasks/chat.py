@@ -1,6 +1,6 @@
-"""Task `chat`: a conversation is answered with text and tool calls, sometimes with pictures or sound.
+"""Task `chat`: a conversation is answered with text and tool calls, sometimes with images or audio.
 
-Decides over values. Must never open a socket, ask a store, or choose.
+Pure.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _prices_tool(name: str) -> Callable[[Offer], bool]:
 
 
 def _tells_logprobs(offer: Offer) -> bool:
-    """Return whether the probabilities of tokens can be asked for, and are told."""
+    """Return whether the provider returns the probabilities of tokens on request."""
     dialect = find_dialect(offer.dialect)
     if dialect is None or not dialect.has_logprobs:
         return False
@@ -103,7 +103,7 @@ def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
 
 
 def _accepts_input(model: CatalogModel, chat: Chat) -> bool:
-    """Return whether a model takes in what the conversation holds besides text; pictures are each offer's affair."""
+    """Return whether a model takes in what the conversation holds besides text; images are each offer's affair."""
     return Audio not in chat.kinds or "audio" in model.input_modalities
 
 
@@ -142,7 +142,7 @@ def _list_price(chat: Chat, offer: Offer) -> Decimal:
 
 def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     """Return the prompt, the searches, those too that a model makes unasked, and the calls of the provider's tools;
-    where a model draws in chats, an answer may bring a picture."""
+    where a model draws in chats, an answer may bring an image."""
     if offer.facts.get("images"):
         return estimate_usage(prompt_tokens, 0, chat.answers, offer.prices)
     card = offer.prices
@@ -167,7 +167,7 @@ TASK = Task(
     is_served_by=_is_served_by,
     find_dialect=_find_dialect,
     list_price=_list_price,
-    count_pictures=lambda chat: 0,
+    count_images=lambda chat: 0,
     fits_context=True,
     usage_before_answer=_usage_before_answer,
     writes_tokens=True,
@@ -176,8 +176,8 @@ TASK = Task(
     adapt_request=lambda chat, target: chat,
     split=None,
     may_bring_media=_may_bring_media,
-    fetches_pictures=False,
+    fetches_images=False,
     # An empty answer is an answer.
-    find_missing_result=lambda pictures, finish: None,
+    find_missing_result=lambda images, finish: None,
     usage_without_counts=lambda chat, *counts: estimate_usage(*counts),
 )

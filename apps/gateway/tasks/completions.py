@@ -1,6 +1,6 @@
 """Task `completions`: each prompt is answered as a chat of one message, as text alone (legacy completions).
 
-Decides over values. Must never open a socket or ask a store.
+Pure.
 """
 
 from __future__ import annotations

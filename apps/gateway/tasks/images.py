@@ -1,7 +1,6 @@
-"""Task `images`: generates or edits pictures, and nothing else.
+"""Task `images`: generates or edits images, and nothing else.
 
-A request of this kind is a chat whose `drawing` says what the pictures are to be like. Decides over values. Must never
-open a socket or ask a store.
+A request of this kind is a chat whose `drawing` says what the images are to be like. Pure.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.errors import ApiError, InternalError, InvalidRequest
 from apps.kernel.usage import Usage
 
-# What a model that draws writes beside its pictures.
-TOKENS_BESIDE_PICTURES = 1_024
+# Tokens that an image model writes beside its images.
+TOKENS_BESIDE_IMAGES = 1_024
 # Source: https://platform.openai.com/docs/guides/image-generation, "Partial images cost", read 2026-11-23.
 TOKENS_OF_PARTIAL_IMAGE = 100
 
 
 def draws(model: CatalogModel) -> bool:
-    """Return whether some offer of the model makes pictures."""
+    """Return whether some offer of the model makes images."""
     return any(abilities_of(offer.facts) is not None for offer in model.offers)
 
 
 def draws_in_chat(model: CatalogModel) -> bool:
-    """Return whether a model that makes pictures does it when it is chatted to."""
+    """Return whether a model that makes images does it when it is chatted to."""
     stated = [abilities for offer in model.offers if (abilities := abilities_of(offer.facts)) is not None]
     return any(abilities.dialect == IN_CHAT for abilities in stated)
 
 
 def _check_model(model: CatalogModel, chat: Chat) -> None:
-    """Raise InvalidRequest unless the model makes pictures in a way that is known here."""
+    """Raise InvalidRequest unless the model makes images in a way that is known here."""
     if not draws(model):
         raise InvalidRequest(
             f"{model.id} does not make images, or not in a way that is supported here",
@@ -58,22 +57,22 @@ def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
     needs = [Requirement(need.name, _test_for(need), need.param) for need in needs_of(chat, chat.drawing or Drawing())]
-    if (count := _count_pictures(chat)) > 1:
+    if (count := _count_images(chat)) > 1:
         needs.insert(0, Requirement(f"{count} images at a time", partial(_may_be_asked_together, chat), "n"))
     return needs
 
 
 def _may_be_asked_together(chat: Chat, offer: Offer) -> bool:
-    """Return whether all pictures can be had: by several calls only where their sum costs what its parts cost."""
+    """Return whether all images can be had: by several calls only where their sum costs what its parts cost."""
     return not _split(chat, offer) or not (offer.prices.request or offer.prices.tiers)
 
 
 def _split(chat: Chat, offer: Offer) -> list[CallPart]:
-    """Return the calls that it takes to make all pictures; none where one call makes them."""
+    """Return the calls that it takes to make all images; none where one call makes them."""
     abilities = abilities_of(offer.facts)
-    if abilities is None or (count := _count_pictures(chat)) == 1:
+    if abilities is None or (count := _count_images(chat)) == 1:
         return []
-    # Events of a stream do not say of which picture they are.
+    # Events of a stream do not say of which image they are.
     most = 1 if chat.stream and "stream" in abilities.takes else abilities.most
     if count <= most:
         return []
@@ -93,22 +92,22 @@ def _find_dialect(chat: Chat, offer: Offer) -> ProviderDialect | None:
     return find_image_dialect(offer.facts, offer.dialect)
 
 
-def _count_pictures(chat: Chat) -> int:
+def _count_images(chat: Chat) -> int:
     return chat.n or 1
 
 
 def _list_price(chat: Chat, offer: Offer) -> Decimal:
-    """Return what the pictures cost at most, in USD, their prompt aside."""
+    """Return what the images cost at most, in USD, their prompt aside."""
     return cost_of(_usage_before_answer(chat, 0, offer), offer.prices).total
 
 
 def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     calls = len(_split(chat, offer)) or 1
-    usage = estimate_usage(prompt_tokens * calls, TOKENS_BESIDE_PICTURES * calls, _count_pictures(chat), offer.prices)
+    usage = estimate_usage(prompt_tokens * calls, TOKENS_BESIDE_IMAGES * calls, _count_images(chat), offer.prices)
     partial_images = chat.drawing.partial_images or 0 if chat.drawing is not None and chat.stream else 0
     if not partial_images or not usage.image_output:
         return usage
-    tokens = partial_images * TOKENS_OF_PARTIAL_IMAGE * _count_pictures(chat)
+    tokens = partial_images * TOKENS_OF_PARTIAL_IMAGE * _count_images(chat)
     return replace(usage, image_output=usage.image_output + tokens)
 
 
@@ -118,9 +117,9 @@ def _files_to_screen(chat: Chat) -> Sequence[AttachedFile]:
     return (AttachedFile("mask", chat.drawing.mask),)
 
 
-def _find_missing_result(pictures: int, finish: Finished | None) -> ApiError | None:
-    """Return the error of an answer without a picture; the provider's own word may tell why it has none."""
-    if pictures:
+def _find_missing_result(images: int, finish: Finished | None) -> ApiError | None:
+    """Return the error of an answer without an image; the provider's own word may tell why it has none."""
+    if images:
         return None
     why = f" ({finish.native})" if finish is not None and finish.native else ""
     error = InternalError(f"The model generated no images{why}")
@@ -135,7 +134,7 @@ TASK = Task(
     is_served_by=_is_served_by,
     find_dialect=_find_dialect,
     list_price=_list_price,
-    count_pictures=_count_pictures,
+    count_images=_count_images,
     fits_context=False,
     usage_before_answer=_usage_before_answer,
     writes_tokens=False,
@@ -144,7 +143,7 @@ TASK = Task(
     adapt_request=prepare_for_target,
     split=_split,
     may_bring_media=lambda chat, offer: True,
-    fetches_pictures=True,
+    fetches_images=True,
     find_missing_result=_find_missing_result,
     usage_without_counts=lambda chat, *counts: estimate_usage(*counts),
 )

@@ -1,7 +1,6 @@
-"""Task `moderations`: judges whether texts and pictures may be harmful.
+"""Task `moderations`: judges whether texts and images may be harmful.
 
-A request of this kind is a chat of one message, each part of which is an input, unless all are one. Decides over
-values. Must never open a socket or ask a store.
+A request of this kind is a chat of one message, each part of which is an input, unless all are one. Pure.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ TASK = Task(
     is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
-    count_pictures=lambda chat: 0,
+    count_images=lambda chat: 0,
     fits_context=False,
     usage_before_answer=_usage_before_answer,
     writes_tokens=False,
@@ -77,9 +76,9 @@ TASK = Task(
     adapt_request=lambda chat, target: chat,
     split=_split,
     may_bring_media=lambda chat, offer: False,
-    fetches_pictures=False,
+    fetches_images=False,
     # An answer with fewer judgements than inputs has been refused where it was read.
-    find_missing_result=lambda pictures, finish: None,
+    find_missing_result=lambda images, finish: None,
     # Judgements are not paid for, whatever they weigh.
-    usage_without_counts=lambda chat, prompt, written, pictures, prices: estimate_usage(prompt, 0, 0, prices),
+    usage_without_counts=lambda chat, prompt, written, images, prices: estimate_usage(prompt, 0, 0, prices),
 )

@@ -1,7 +1,7 @@
 """Task `rerank`: puts documents in the order of their relevance to a query.
 
 A request of this kind is a chat of one message, whose first part is the query and whose others are the documents.
-Decides over values. Must never open a socket or ask a store.
+Pure.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     return _used(chat, prompt_tokens, offer.prices)
 
 
-def _usage_without_counts(chat: Chat, prompt: int, written: int, pictures: int, prices: PriceCard) -> Usage:
+def _usage_without_counts(chat: Chat, prompt: int, written: int, images: int, prices: PriceCard) -> Usage:
     return _used(chat, prompt, prices, estimated=True)
 
 
 def _used(chat: Chat, prompt_tokens: int, prices: PriceCard, *, estimated: bool = False) -> Usage:
-    """Return what is paid for: search units where they have a price, else tokens."""
+    """Return the paid usage: search units where they have a price, else tokens."""
     if prices.search_unit is None:
         return Usage(input=prompt_tokens, estimated=estimated)
     return Usage(search_units=search_units_of(chat), estimated=estimated)
@@ -98,7 +98,7 @@ TASK = Task(
     is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
-    count_pictures=lambda chat: 0,
+    count_images=lambda chat: 0,
     fits_context=False,
     usage_before_answer=_usage_before_answer,
     writes_tokens=False,
@@ -107,8 +107,8 @@ TASK = Task(
     adapt_request=lambda chat, target: chat,
     split=_split,
     may_bring_media=lambda chat, offer: False,
-    fetches_pictures=False,
+    fetches_images=False,
     # A ranking that lacks a document has been refused where it was read.
-    find_missing_result=lambda pictures, finish: None,
+    find_missing_result=lambda images, finish: None,
     usage_without_counts=_usage_without_counts,
 )

@@ -1,7 +1,7 @@
 """Task `speech`: reads a text aloud, and nothing else.
 
 A request of this kind is a chat whose first message is the text, and whose second, where there is one, says how to read
-it. Decides over values. Must never open a socket or ask a store.
+it. Pure.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
 _MODE: Final = ModelMode("audio_speech", "speech")
-# Tokens of sound that a byte of text comes to, slowly read: twenty a second, and eight letters.
+# Tokens of audio that a byte of text comes to, slowly read: twenty a second, and eight letters.
 _SOUND_OF_BYTE: Final = Decimal("2.5")
-# Formats whose sound is not compressed: twice the bytes of others, and more, for as much of it.
+# Formats whose audio is not compressed: twice the bytes of others, and more, for as much of it.
 _UNCOMPRESSED: Final = frozenset({"wav", "pcm"})
 _PATHS: Final = {"messages[0]": "input", "messages[1]": "instructions"}
 _PLACE: Final = re.compile(r"(messages\[[01]\])\.content\[0\]\.text")
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
-    """Return what an offer must take: the length of the text, the format of the sound, the voice and its speed."""
+    """Return what an offer must take: the length of the text, the format of the audio, the voice and its speed."""
     speech, count = speech_of(chat), len(text_of(chat))
     form = speech.response_format
     needs = [
         Requirement(f"texts of {count} characters", _can(lambda model: count <= model.most_characters), "input"),
-        Requirement(f"sound as {form}", _can(lambda model: form in model.formats), "response_format"),
+        Requirement(f"audio as {form}", _can(lambda model: form in model.formats), "response_format"),
     ]
     if speech.speed not in (None, 1):
         needs.append(Requirement("another speed", _can(lambda model: "speed" in model.takes), "speed"))
@@ -67,23 +67,23 @@ def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     """Return the characters, where these are paid for, else the tokens of a text that is read slowly."""
     if offer.prices.characters is not None:
         return Usage(characters=len(text_of(chat)))
-    return Usage(input=prompt_tokens, audio_output=_most_sound(chat))
+    return Usage(input=prompt_tokens, audio_output=_max_audio_tokens(chat))
 
 
-def _most_sound(chat: Chat) -> int:
+def _max_audio_tokens(chat: Chat) -> int:
     speed = Decimal(str(min(speech_of(chat).speed or 1, 1)))
     return int(len(text_of(chat).encode("utf-8", "replace")) * _SOUND_OF_BYTE / speed) + 1
 
 
-def _usage_without_counts(chat: Chat, prompt: int, written: int, pictures: int, prices: PriceCard) -> Usage:
-    """Return the characters, which nobody has to count, else tokens by what was said so far, which is an estimate.
+def _usage_without_counts(chat: Chat, prompt: int, written: int, images: int, prices: PriceCard) -> Usage:
+    """Return the characters, which need no provider's count, else tokens estimated from the audio so far.
 
-    `written` are tokens of sound as they weigh when compressed.
+    `written` are tokens of audio as they weigh when compressed.
     """
     if prices.characters is not None:
         return Usage(characters=len(text_of(chat)))
     said = written // 2 if speech_of(chat).response_format in _UNCOMPRESSED else written
-    return Usage(input=prompt, audio_output=min(said, _most_sound(chat)), estimated=True)
+    return Usage(input=prompt, audio_output=min(said, _max_audio_tokens(chat)), estimated=True)
 
 
 def _path_for_client(path: str) -> str:
@@ -97,7 +97,7 @@ TASK = Task(
     is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
-    count_pictures=lambda chat: 0,
+    count_images=lambda chat: 0,
     fits_context=False,
     usage_before_answer=_usage_before_answer,
     writes_tokens=False,
@@ -106,8 +106,8 @@ TASK = Task(
     adapt_request=lambda chat, target: chat,
     split=None,
     may_bring_media=lambda chat, offer: True,
-    fetches_pictures=False,
-    # An answer without sound has been refused where it was read.
-    find_missing_result=lambda pictures, finish: None,
+    fetches_images=False,
+    # An answer without audio has been refused where it was read.
+    find_missing_result=lambda images, finish: None,
     usage_without_counts=_usage_without_counts,
 )

@@ -1,7 +1,7 @@
-"""Task `transcription`: writes down what is said in a recording, in its own language or in English.
+"""Task `transcription`: transcribes a recording, in its own language or in English.
 
 A request of this kind is a chat whose one message holds the words that guide the model, if there are any. Decides over
-values. Must never open a socket or ask a store.
+values.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
 _MODE: Final = ModelMode("audio_transcription", "transcription")
-# Tokens that a second of sound comes to where it is paid by the token, and that are said in it, both at most; and
+# Tokens that a second of audio comes to where it is paid by the token, and that are said in it, both at most; and
 # usually.
-_MOST_HEARD, _MOST_SAID, _HEARD = 20, 8, 10
+_MAX_TOKENS_HEARD, _MAX_TOKENS_WRITTEN, _TOKENS_HEARD = 20, 8, 10
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
@@ -73,15 +73,15 @@ def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     if offer.prices.audio_minute is not None:
         return Usage(audio_milliseconds=milliseconds)
     seconds = -(-milliseconds // 1000)
-    said = min(seconds * _MOST_SAID, offer.max_output or seconds * _MOST_SAID)
-    return Usage(input=prompt_tokens, audio_input=seconds * _MOST_HEARD, output=said)
+    said = min(seconds * _MAX_TOKENS_WRITTEN, offer.max_output or seconds * _MAX_TOKENS_WRITTEN)
+    return Usage(input=prompt_tokens, audio_input=seconds * _MAX_TOKENS_HEARD, output=said)
 
 
-def _usage_without_counts(chat: Chat, prompt: int, written: int, pictures: int, prices: PriceCard) -> Usage:
+def _usage_without_counts(chat: Chat, prompt: int, written: int, images: int, prices: PriceCard) -> Usage:
     milliseconds = transcription_of(chat).recording.milliseconds
     if prices.audio_minute is not None:
         return Usage(audio_milliseconds=milliseconds, estimated=True)
-    return Usage(input=prompt, audio_input=-(-milliseconds * _HEARD // 1000), output=written, estimated=True)
+    return Usage(input=prompt, audio_input=-(-milliseconds * _TOKENS_HEARD // 1000), output=written, estimated=True)
 
 
 def _files_to_screen(chat: Chat) -> Sequence[AttachedFile]:
@@ -100,7 +100,7 @@ TASK = Task(
     is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
-    count_pictures=lambda chat: 0,
+    count_images=lambda chat: 0,
     fits_context=False,
     usage_before_answer=_usage_before_answer,
     writes_tokens=False,
@@ -109,8 +109,8 @@ TASK = Task(
     adapt_request=lambda chat, target: chat,
     split=None,
     may_bring_media=lambda chat, offer: False,
-    fetches_pictures=False,
-    # Where nobody speaks, a transcript is empty.
-    find_missing_result=lambda pictures, finish: None,
+    fetches_images=False,
+    # A transcript without speech is empty.
+    find_missing_result=lambda images, finish: None,
     usage_without_counts=_usage_without_counts,
 )

@@ -1,1 +1,1 @@
-"""Calls of tools at MCP servers that an organization registered: what is listed, what may pass, what is recorded."""
+"""Calls of tools at MCP servers that an organization registered: listings, guardrails and records."""

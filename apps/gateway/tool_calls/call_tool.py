@@ -1,6 +1,8 @@
 """A call of a tool: found, admitted, screened, made, screened again, and recorded once. The story of one call.
 
-Knows the order. Must never send a server anything of the caller's but the arguments.
+A server gets nothing of the caller's but the arguments. Sessions at servers are kept between the calls of one caller's
+session, in all workers, and never shared: a session is found by the server as of its last change, the API key, and the
+caller's own session. A lost session never fails a call: a new one begins.
 """
 
 from __future__ import annotations
@@ -9,9 +11,12 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from hashlib import sha256
+from typing import Any, Final
 
+import msgspec
 import structlog
+from redis.exceptions import RedisError
 
 from apps.catalog import catalog_cache
 from apps.gateway.access.policy import Policy, find_policy
@@ -20,15 +25,18 @@ from apps.gateway.admission.admit import AdmissionGrant
 from apps.gateway.admission.worst_case import NO_COST
 from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
-from apps.gateway.tool_calls import listings, server_sessions, tool_record
+from apps.gateway.tool_calls import listings, tool_record
 from apps.gateway.tool_calls.caller import RATE_FAMILY, Interruption, ToolCaller
 from apps.gateway.tool_calls.tool_guard import ToolGuard
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.kernel.ids import new_id
+from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content
+from apps.kernel.secrets.encryption import UnreadableSecretError
+from apps.kernel.valkey.cache_store import CacheShare
 from apps.logs.entry import Entry
 from apps.mcp_servers.actions import target_of
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.upstream.client import McpClient, OnProgress
+from apps.mcp_servers.upstream.client import McpClient, OnProgress, UpstreamSession
 from apps.mcp_servers.upstream.tools import ToolAnswer
 
 log = structlog.get_logger(__name__)
@@ -84,7 +92,7 @@ def call_tool(
 
 
 def _without_words(on_progress: OnProgress) -> OnProgress:
-    """Return who is told of progress without the server's words: they come before guardrails could read them."""
+    """Return a progress callback that drops the server's words: they come before guardrails could read them."""
     return lambda progress, total, _words: on_progress(progress, total, None)
 
 
@@ -113,10 +121,51 @@ def _admit(policy: Policy, server: McpServer, tool: str, caller: ToolCaller) -> 
 
 def _ask(policy: Policy, server: McpServer, caller: ToolCaller, work: Callable[[McpClient], ToolAnswer]) -> ToolAnswer:
     """Have a server work, in the caller's own session there where it has one."""
-    session = server_sessions.find_session(policy, server, caller)
+    session = find_session(policy, server, caller)
     with McpClient(target_of(server, cdn_loop=caller.cdn_loop), session) as client:
         try:
             return work(client)
         finally:
             if caller.session_scope and (kept := client.keep_session()) not in (None, session):
-                server_sessions.keep_session(policy, server, caller, kept)
+                keep_session(policy, server, caller, kept)
+
+
+# Seconds without a call after which a session is forgotten here.
+KEPT_FOR: Final = 1_800
+
+
+def find_session(policy: Policy, server: McpServer, caller: ToolCaller) -> UpstreamSession | None:
+    """Return the session to go on with at a server; None to begin another."""
+    if not caller.session_scope:
+        return None
+    name = _name_of(policy, server, caller)
+    try:
+        share = _share_of(policy)
+        kept = share.read(name)
+        if kept is None:
+            return None
+        share.prolong([name], KEPT_FOR)
+        return msgspec.json.decode(decrypt_content(kept, name), type=UpstreamSession)
+    except (RedisError, UnreadableSecretError, msgspec.MsgspecError) as error:
+        log.info("mcp.session_lost", error=type(error).__name__)
+        return None
+
+
+def keep_session(policy: Policy, server: McpServer, caller: ToolCaller, session: UpstreamSession) -> None:
+    """Keep a session for the caller's further calls."""
+    name = _name_of(policy, server, caller)
+    try:
+        _share_of(policy).keep([(name, encrypt_content(msgspec.json.encode(session), name))], KEPT_FOR)
+    except RedisError as error:
+        log.info("mcp.session_not_kept", error=type(error).__name__)
+
+
+def _share_of(policy: Policy) -> CacheShare:
+    return CacheShare.of(policy.organization_id, policy.plan)
+
+
+def _name_of(policy: Policy, server: McpServer, caller: ToolCaller) -> str:
+    which = f"{server.id}\n{server.updated_at.isoformat()}"
+    whose = f"{policy.organization_id}\n{policy.api_key_id}\n{caller.session_scope}"
+    digest = sha256("\n".join((which, whose)).encode()).hexdigest()
+    return f"mcp:session:{digest}"

@@ -15,18 +15,18 @@ RATE_FAMILY: Final = "mcp"
 
 
 class Interruption(Protocol):
-    """What ends waiting for a tool: a client that hung up, or said that it no longer wants the answer."""
+    """Ends the wait for a tool: the client hung up, or cancelled its request."""
 
     def raise_while_waiting(self) -> AbstractContextManager[Any]:
         """Within this block a wait ends with ClientGone."""
 
 
 class ToolCaller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls tools. The token decides everything here, and never leaves the gateway."""
+    """A caller of tools. Its token decides every permission, and never leaves the gateway."""
 
     token: str
     request_id: str
-    # What the servers are sent in the header `CDN-Loop`.
+    # The header `CDN-Loop` for the servers.
     cdn_loop: str
     source: str | None = None
     custom_headers: dict[str, str] | None = None

@@ -39,7 +39,7 @@ from apps.mcp_servers.upstream.tools import Tool
 
 log = structlog.get_logger(__name__)
 
-# Seconds for which a listing is kept, and after which one that lacks what is asked for is read anew.
+# Seconds for which a listing is kept, and after which one that lacks the requested tool is read again.
 MAX_AGE, RENEWED_AFTER = 60.0, 5.0
 # Listings that a process keeps, and bytes of the largest that is kept.
 MAX_KEPT, MAX_BYTES = 200, 256 * 1024
@@ -54,7 +54,7 @@ class ServerListing(msgspec.Struct, frozen=True):
 
     tools: dict[str, Tool]
     read_at: float
-    # What they were screened with; kept so that nothing else takes its place in memory.
+    # The guardrails that screened them; kept so that no other object gets their id.
     guardrails: CompiledGuardrails | None
     # Tools that are not as they were when they were allowed.
     changed: frozenset[str] = frozenset()
@@ -160,12 +160,12 @@ def _find(listing: ServerListing, server: McpServer, name: str, joined: bool) ->
 
 
 def forget_all() -> None:
-    """Read every listing anew."""
+    """Forget all listings, so that each is read again."""
     _kept.clear()
 
 
 def _read(policy: Policy, server: McpServer, caller: ToolCaller) -> ServerListing:
-    # Who may not ask now has no server asked; a policy that is older than its key is found out by what comes after.
+    # For a caller that is refused no server is called; the admission that follows detects an outdated policy.
     admit.check(policy, catalog_cache.current(), caller.token, NO_COST, rate_family=RATE_FAMILY, free=False)
     with McpClient(target_of(server, cdn_loop=caller.cdn_loop, at_most=PATIENCE)) as client:
         listed = client.list_tools()

@@ -1,7 +1,7 @@
-"""Tool guard: an organization's guardrails on what tools say of themselves, on what they are given, and on results.
+"""Tool guard: an organization's guardrails on tools' descriptions, arguments and results.
 
-A description is read by a model as an instruction: one that a rule blocks takes its tool out of the list. Between
-tools, which guardrails must never know, and the rules, which the gateway must never know.
+A description is read by a model as an instruction: one that a rule blocks takes its tool out of the list. It connects
+tools, which guardrails do not know, with the rules, which the rest of the gateway does not know.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 from apps.kernel.concurrency.offload import offload
 from apps.mcp_servers.upstream.tools import Tool, ToolAnswer
 
-# Who speaks, as rules are told: the model gives arguments, and neither operator nor user wrote anything else.
+# The roles for rules: the model writes arguments, and neither operator nor user wrote the rest.
 _MODEL, _TOOL = "assistant", TOOL_RESULT
 # Members of a block of content that hold bytes in base64.
 _BYTES: Final = ("data", "blob")
@@ -36,7 +36,7 @@ class ToolGuard:
 
     @property
     def violations(self) -> list[ViolationDraft] | None:
-        """What was found; None for nothing."""
+        """The findings; None where there are none."""
         return (self._guard.violations or None) if self._guard is not None else None
 
     def screen_tools(self, tools: Sequence[Tool]) -> list[Tool]:
@@ -55,7 +55,7 @@ class ToolGuard:
         for index, tool in enumerate(tools):
             if index not in left_out:
                 definition = read[index].redact(redactions.get(index, ()))
-                # What is called otherwise than the server calls it cannot be called.
+                # A tool under another name than the server's cannot be called.
                 if definition.get("name") == tool.name:
                     shown.append(Tool(tool.name, definition))
         return shown
@@ -93,7 +93,7 @@ class ToolGuard:
 
 
 def _files_in(content: Sequence[dict[str, Any]]) -> list[ScannedFile]:
-    """Return the pictures, sounds and embedded files of a result."""
+    """Return the images, audio and embedded files of a result."""
     found = []
     for number, block in enumerate(content):
         resource = block.get("resource")

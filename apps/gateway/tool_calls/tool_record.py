@@ -1,6 +1,6 @@
 """Tool record: the log row of a call of a tool, and of a listing in which guardrails found something; free of charge.
 
-Knows what each retention level forbids. Must never know how a server is asked.
+Each retention level forbids some of its fields.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ log = structlog.get_logger(__name__)
 
 # The routes of the log, and what stands before a server's name where a provider's would be.
 CALL, LISTING, PROVIDER = "mcp_tool_call", "mcp_tool_list", "mcp:"
-# Characters of what a tool is called by in the log.
-_LONGEST: Final = 255
+# Characters of a tool's name in the log.
+_MAX_NAME_LENGTH: Final = 255
 
 
 def open_call(identifier: UUID, policy: Policy, server: McpServer, tool: str, caller: ToolCaller) -> Entry:
-    """Return the record of a call that is being admitted, as it stands should nobody ever finish it."""
+    """Return the record of a call that is being admitted, valid even if it is never finished."""
     return _open(identifier, policy, server, f"{server.name}/{tool}", tool, CALL, caller)
 
 
@@ -83,7 +83,7 @@ def enqueue(
 
 
 def record_listing(policy: Policy, server: McpServer, caller: ToolCaller, violations: Sequence[ViolationDraft]) -> None:
-    """Record what guardrails found in what a server's tools say of themselves."""
+    """Record the findings of guardrails in the descriptions of a server's tools."""
     entry = _open(new_id(), policy, server, server.name, server.name, LISTING, caller)
     _answered(entry)
     enqueue(entry, AdmissionGrant(), violations, time.monotonic())
@@ -100,10 +100,10 @@ def _open(
         project_id=policy.project_id,
         api_key_id=policy.api_key_id,
         route=route,
-        requested_model=name[:_LONGEST],
-        used_model=name[:_LONGEST],
+        requested_model=name[:_MAX_NAME_LENGTH],
+        used_model=name[:_MAX_NAME_LENGTH],
         used_provider=f"{PROVIDER}{server.name}",
-        underlying_model=native[:_LONGEST],
+        underlying_model=native[:_MAX_NAME_LENGTH],
         mode=policy.mode,
         used_mode=mode,
         streamed=False,

@@ -1,6 +1,6 @@
 """GenAI metrics: durations and tokens of requests in the names of OpenTelemetry's conventions, where they are exported.
 
-Off, nothing is counted. Knows a record and the conventions' names; decides nothing.
+While it is off, nothing is counted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """OTLP over HTTP: values and resources as protocol buffers, and their delivery to a collector.
 
-Knows OTLP's messages and which answers mean that it may be tried again. Must never log a
-header: they hold the collector's credentials.
+OTLP states which answers allow a retry. Headers are never logged: they hold the collector's credentials.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ log = structlog.get_logger(__name__)
 # Seconds: to connect, and for an answer; pauses before each further try.
 _CONNECT, _ANSWER = 3.0, 10.0
 _PAUSES = (1.0, 2.0, 4.0)
-_LONGEST_PAUSE = 30.0
+_MAX_PAUSE = 30.0
 # By OTLP's rules, the statuses after which the same may be sent again.
 _RETRYABLE = frozenset({429, 502, 503, 504})
 _SCOPE = "model-gateway"
@@ -119,6 +118,6 @@ def deliver(
             if answer.status_code not in _RETRYABLE:
                 break
         if pause is not None:
-            sleep(min(float(asked) if asked.isdecimal() else pause, _LONGEST_PAUSE))
+            sleep(min(float(asked) if asked.isdecimal() else pause, _MAX_PAUSE))
     log.warning("telemetry.not_delivered", path=path, problem=problem)
     return False

@@ -1,8 +1,7 @@
 """Request trace: the spans of one request, from its first byte to its record: admission, attempts, providers, settle.
 
 Where a request is not traced there is no such object, and nothing is done. While it runs only names and times are
-noted; what else there is to say is in its record, and is said when the trace is encoded. Must never know a wire format,
-nor what is done with a trace that has ended.
+noted; the rest is in the request's record, and is added when the trace is encoded.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ AttributeValue = str | bool | int | float | tuple[str, ...]
 Item = TypeVar("Item")
 
 # Spans of one request; a request for many answers makes as many calls, each of which is one.
-MOST_SPANS = 128
+MAX_SPANS = 128
 # Numbers of the spans that a request has once; those of attempts and calls follow.
 _ADMISSION, _SETTLE, _FIRST = 1, 2, 3
 
@@ -52,7 +51,7 @@ class TraceSpan(msgspec.Struct, eq=False, gc=False):
     attributes: bytes = b""
 
     def finish(self, error: str = "", at: float | None = None) -> None:
-        """End it, now or at a time, in an error where one is named; once more does nothing."""
+        """End it, now or at a time, in an error where one is named; a second call does nothing."""
         if self.end is None:
             self.end = time.monotonic() if at is None else at
             self.error = error
@@ -67,7 +66,7 @@ class Callee(msgspec.Struct, frozen=True):
 
 
 class ProviderAnswer(msgspec.Struct, frozen=True):
-    """What a provider says of its own answer: its id, its model, and the fingerprint of what served it."""
+    """A provider's description of its answer: its id, its model, and the fingerprint of the serving system."""
 
     id: str
     model: str
@@ -75,7 +74,7 @@ class ProviderAnswer(msgspec.Struct, frozen=True):
 
 
 class TracedCall(Protocol):
-    """What a traced call of a provider is told, and tells: the headers to send, and the status of the answer."""
+    """A traced call of a provider: gives the headers to send, and takes the status of the answer."""
 
     trace_headers: Mapping[str, str]
 
@@ -92,10 +91,11 @@ class ProviderSpan(TraceSpan, eq=False, gc=False, kw_only=True):
 
 
 class RequestTrace(msgspec.Struct, eq=False):
-    """A traced request. `anchor` is wall-clock nanoseconds less monotonic ones; `ended` is told of it at its end."""
+    """A traced request. `anchor` is wall-clock nanoseconds less monotonic ones; `ended` is called with it at its
+    end."""
 
     trace_id: bytes
-    # What the ids of its spans begin with; and the id of the client's span, where it told of one.
+    # The beginning of its spans' ids; and the id of the client's span, where it sent one.
     span_ids: bytes
     parent_id: bytes
     state: str
@@ -116,9 +116,9 @@ class RequestTrace(msgspec.Struct, eq=False):
     content: bytes = b""
     # The client's own name of the conversation, where it has one.
     conversation_id: str = ""
-    # What the provider says of its answer; of several calls for one request, the first that answered.
+    # The provider's description of its answer; with several calls for one request, that of the first to answer.
     answer: ProviderAnswer | None = None
-    # The attributes of what was asked, encoded; and of the tiers of service that were asked for and used.
+    # The encoded attributes of the request; and those of the requested and used tiers of service.
     asked: bytes = b""
     asked_tier: str = ""
     used_tier: str = ""
@@ -172,12 +172,12 @@ class RequestTrace(msgspec.Struct, eq=False):
     def _next_number(self) -> int:
         """Return the number of a new span; all that are not recorded have one number."""
         number = self.count
-        if number < MOST_SPANS:
+        if number < MAX_SPANS:
             self.count = number + 1
         return number
 
     def _add(self, span: TraceSpan) -> None:
-        if span.number < MOST_SPANS:
+        if span.number < MAX_SPANS:
             self.spans.append(span)
 
     def end_attempts(self, at: float) -> None:
@@ -188,7 +188,7 @@ class RequestTrace(msgspec.Struct, eq=False):
                 span.end = at
 
     def finish(self, error: str = "") -> None:
-        """End the request, and with it every step that lasts; hand the trace over. Once more does nothing."""
+        """End the request, and with it every step that lasts; hand the trace over. A second call does nothing."""
         if self.is_over:
             return
         self.is_over = True
@@ -214,7 +214,7 @@ class AttemptSpan(msgspec.Struct, eq=False):
             error = failure.error_type
             raise
         except GeneratorExit:
-            # The client left, or another call was quicker; what was produced was produced.
+            # The client left, or another call was quicker; this is no failure.
             raise
         except Exception as failure:
             error = type(failure).__name__

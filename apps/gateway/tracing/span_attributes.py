@@ -1,6 +1,6 @@
 """Span attributes: encoded where they are known, what repeats from request to request once. Pure, and quick.
 
-Knows the number of attributes in OTLP's `Span`. Must never know which attributes there are.
+The numbers are OTLP's field numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import lru_cache
 from apps.gateway.tracing import otlp, wire
 from apps.gateway.tracing.request_trace import AttributeValue
 
-# Of `Span`, of `KeyValue` and of `AnyValue`.
+# Field numbers of `Span`, `KeyValue` and `AnyValue`.
 _ATTRIBUTES, _VALUE, _TEXT, _DOUBLE = 9, 2, 1, 4
 _BYTES_OF_DOUBLE = 8
 

@@ -1,6 +1,6 @@
 """Trace context: W3C's `traceparent` read and written, new ids, and whether a request is sampled. Pure but for chance.
 
-Knows the header's form. A client's header is hostile input: one that is not in its form counts as none.
+A client's header is hostile input: an invalid one counts as none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SAMPLED = 0x01
 # An id is no secret; looked up once.
 _random_bits = random.getrandbits
 # Characters of a `tracestate` that are passed on.
-_LONGEST_STATE = 512
+_MAX_STATE_LENGTH = 512
 
 
 class TraceContext(NamedTuple):
@@ -34,7 +34,7 @@ def read_traceparent(header: str | None, state: str | None = None) -> TraceConte
     version, trace_id, span_id, flags, more = found.groups()
     if version == "ff" or (version == "00" and more) or not int(trace_id, 16) or not int(span_id, 16):
         return None
-    kept = state if state and len(state) <= _LONGEST_STATE and state.isascii() and state.isprintable() else ""
+    kept = state if state and len(state) <= _MAX_STATE_LENGTH and state.isascii() and state.isprintable() else ""
     return TraceContext(bytes.fromhex(trace_id), bytes.fromhex(span_id), bool(int(flags, 16) & _SAMPLED), kept)
 
 

@@ -1,19 +1,22 @@
 """Tracer: begins the trace of a request where tracing is on and the request is sampled, and ends it with its record.
 
-Off, which is the usual thing, a request costs one look at a setting. Knows the settings. Must never fail a request.
+While it is off, the default, a request costs one look at a setting. A failure of tracing never fails a request.
+Request and answer are added, as the conventions' messages, only where the deployment wants content and the record keeps
+it; files are named, never included.
 """
 
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from typing import Any
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Chat
-from apps.gateway.tracing.asked_attributes import asked_attributes
-from apps.gateway.tracing.content import RETAINED, content_attributes
-from apps.gateway.tracing.request_trace import RequestTrace
+from apps.gateway.canonical.chat import Chat, FunctionTool, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from apps.gateway.tracing.genai_attributes import asked_attributes
+from apps.gateway.tracing.request_trace import AttributeValue, RequestTrace
 from apps.gateway.tracing.span_attributes import constant
 from apps.gateway.tracing.span_exporter import SpanExporter
 from apps.gateway.tracing.trace_context import is_sampled, read_traceparent
@@ -21,6 +24,7 @@ from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.routes import Route
 from apps.logs.entry import Entry
+from apps.logs.genai_names import finish_reason_of
 
 log = structlog.get_logger(__name__)
 
@@ -82,7 +86,7 @@ def end_trace(trace: RequestTrace, entry: Entry, chat: Chat, settling_at: float,
         trace.asked_tier, trace.used_tier = chat.service_tier or "", used_tier
         if retained and _TELEMETRY.value.content:
             trace.content = constant(*content_attributes(entry, chat).items())
-        # What was said can be large, and the trace waits for others.
+        # Content can be large, and the trace waits for others.
         trace.entry, trace.task = replace(entry, **_NO_CONTENT) if retained else entry, chat.task
         details = entry.error_details or {}
         trace.finish(_error_of(entry.status_code or 500, details.get("code") or details.get("type")))
@@ -93,3 +97,52 @@ def end_trace(trace: RequestTrace, entry: Entry, chat: Chat, settling_at: float,
 def _error_of(status: int, name: object) -> str:
     """Return a request's class of error; a client's own mistake, or leaving, is none of the server's."""
     return str(name or status) if status >= 500 else ""
+
+
+# Characters of one attribute; a longer one is left out whole, as half of it could not be read.
+MAX_CHARACTERS = 65_536
+RETAINED = "retain"
+
+
+def content_attributes(entry: Entry, chat: Chat) -> dict[str, AttributeValue]:
+    """Return a request's messages, tools and answer, as JSON; nothing unless the organization retains content."""
+    if entry.retention_level != RETAINED:
+        return {}
+    found: dict[str, AttributeValue] = {}
+    _add(found, "gen_ai.input.messages", [_message(one) for one in chat.messages])
+    if tools := [_definition(one) for one in chat.tools or () if isinstance(one, FunctionTool)]:
+        _add(found, "gen_ai.tool.definitions", tools)
+    if entry.content is not None:
+        parts = [{"type": "text", "content": entry.content}]
+        reason = finish_reason_of(entry.finish_reason, entry.unified_finish_reason)
+        said = {"role": "assistant", "parts": parts, "finish_reason": reason}
+        _add(found, "gen_ai.output.messages", [said])
+    return found
+
+
+def _add(found: dict[str, AttributeValue], name: str, values: list[dict[str, Any]]) -> None:
+    text = msgspec.json.encode(values).decode()
+    if len(text) <= MAX_CHARACTERS:
+        found[name] = text
+
+
+def _definition(tool: FunctionTool) -> dict[str, Any]:
+    told = {"description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "name": tool.name, **{name: value for name, value in told.items() if value is not None}}
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "parts": [_part(one) for one in message.parts]}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "content": part.text}
+    if isinstance(part, Reasoning):
+        return {"type": "reasoning", "content": part.text}
+    if isinstance(part, ToolCall):
+        return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": part.arguments}
+    if isinstance(part, ToolResult):
+        result = "".join(one.text for one in part.parts if isinstance(one, Text))
+        return {"type": "tool_call_response", "id": part.call_id, "result": result}
+    return {"type": type(part).__name__.lower()}

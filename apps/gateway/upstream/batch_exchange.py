@@ -2,7 +2,7 @@
 
 A request passes the pipeline twice. The first time, `BatchHandover` takes what its first candidate would be sent and
 ends the run without a record. The second time, `BatchAnswer` gives the answer to the same candidate, at the batch
-API's prices. Knows candidates and answers. Must never know jobs, nor how one is sent.
+API's prices.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.ranking import Ranking
 from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange, refusal_of
 from apps.kernel.errors import ClientGone, InvalidRequest
 
-# What each batch API takes, by the path below the provider's address.
+# The requests that each batch API takes, by the path below the provider's address.
 _TAKEN: Final = {
     "openai": re.compile("/chat/completions|/responses"),
     "anthropic": re.compile("/messages"),
@@ -69,7 +69,7 @@ class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
 class BatchHandover:
     """Takes over what the first candidate would be sent, where its provider has a batch API that takes it."""
 
-    is_paid = False
+    is_settled = False
 
     def __init__(self, switch: ClientDisconnect) -> None:
         """`switch` ends the run, which leaves no record then."""
@@ -132,7 +132,7 @@ class BatchHandover:
 class BatchAnswer:
     """Gives what a provider's batch API answered to the candidate that was asked, at the prices it has there."""
 
-    is_paid = True
+    is_settled = True
 
     def __init__(self, handed_over: HandedOver, status: int, body: bytes) -> None:
         self._asked, self._status, self._body = handed_over, status, body

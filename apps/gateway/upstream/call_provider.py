@@ -1,17 +1,21 @@
-"""Provider call: write the request, send it, and read the answer, held back until its first content.
+"""Provider call: writes the request, sends it, and reads the answer, held back until its first content.
 
-Knows the steps of a call and how it can fail. Must never know what comes after a failure.
+An answer that comes at once is read after its job, where the provider works in jobs, and gets its images fetched.
+Answers are bounded in bytes, in bytes of an event of a stream, and in JSON values.
+`failover` decides what follows a failure.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from apps.catalog.offers import Offer
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.canonical.chat import Chat, DroppedField, Target
 from apps.gateway.canonical.events import Event, Failed, ReasoningDelta, Waiting, is_content
@@ -29,15 +33,17 @@ from apps.gateway.dialects.adapting.signature_owner import (
 from apps.gateway.dialects.adapting.undo_rewrites import undo_rewrites
 from apps.gateway.dialects.adapting.unsupported_fields import client_name_of, note_dropped
 from apps.gateway.failures import UpstreamFailure, failure_from_error
-from apps.gateway.framing import BrokenFrames, frames_of
+from apps.gateway.framing import LONG, BrokenFrames, frames_of
 from apps.gateway.parallel_calls import parallel_chats
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.preferences import strict_refusal
 from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.tracing.request_trace import AttemptSpan
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out
-from apps.gateway.upstream.http_response import Timeouts
+from apps.gateway.upstream.http_response import Timeouts, default_timeouts, timeouts_within
+from apps.gateway.upstream.image_calls import make_images
+from apps.gateway.upstream.jobs import check_made, follow_job
 from apps.gateway.upstream.json_repair import JsonRepair
 from apps.gateway.upstream.open_exchange import (
     NO_HEADERS,
@@ -46,14 +52,12 @@ from apps.gateway.upstream.open_exchange import (
     ProviderResponse,
     open_exchange,
 )
-from apps.gateway.upstream.picture_calls import make_pictures
+from apps.gateway.upstream.remote_images import fetch_images
 from apps.gateway.upstream.remote_media import RemoteMedia
-from apps.gateway.upstream.response_bounds import bounds_of, check_event
-from apps.gateway.upstream.split_calls import join_parts
+from apps.gateway.upstream.split_calls import check_results, join_parts
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
-from apps.gateway.upstream.timeouts import default_timeouts, timeouts_within
-from apps.gateway.upstream.whole_answer import read_whole_answer
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.offload import LARGE, offload
+from apps.kernel.json_bounds import Bounds, OutOfBounds, check
 
 
 class ProviderCall(msgspec.Struct, eq=False):
@@ -69,14 +73,14 @@ class ProviderCall(msgspec.Struct, eq=False):
     first_byte_timeout: float | None = None
     # The deployments that the request has passed (`loop_detection.py`).
     cdn_loop: str = ""
-    # The most tokens that each answer may have for what is held, None where nothing more has to be said of it.
+    # The tokens that each answer may have for its hold, None where no further limit is needed.
     token_limit: int | None = None
     # Whether it goes over a connection of its own.
     new_connection: bool = False
     # About how many tokens the prompt has, and the seconds that the client gives the call, None where it does not say.
     prompt_tokens: int = 0
     timeout: float | None = None
-    # Bytes of the client's body, and who is told of those of a large answer.
+    # Bytes of the client's body, and the callback for those of a large answer.
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
     part: CallPart | None = None
@@ -86,17 +90,17 @@ class ProviderCall(msgspec.Struct, eq=False):
     first_content_at: float | None = None
     status: int | None = None
     bytes_received: int = 0
-    # What was left out of the request.
-    losses: list[DroppedField] = []
-    # What was set that the client did not ask for.
-    notices: list[DroppedField] = []
+    # Fields left out of the request.
+    dropped_fields: list[DroppedField] = []
+    # Fields set that the client did not send.
+    changed_fields: list[DroppedField] = []
     json_repair: JsonRepair | None = None
     # Where the request is traced: the attempt, and what tells the provider of it.
     span: AttemptSpan | None = None
     trace_headers: Mapping[str, str] = NO_HEADERS
 
     def __repr__(self) -> str:
-        """Show whom it asks, never what was presented."""
+        """Show the candidate, never a credential."""
         return f"ProviderCall({self.candidate.mapping})"
 
     @property
@@ -123,7 +127,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             raise UpstreamFailure("client_error", f"the wire format of {self.candidate.provider_id} is not spoken here")
         if task.split is not None and (parts := task.split(self.chat, self.candidate.offer)):
             if self.chat.drawing is not None:
-                return make_pictures(self, parts)
+                return make_images(self, [replace(self, chat=part.chat, calls=1) for part in parts], parts)
             if len(parts) > 1:
                 return self._answer_in_parts(parts, dialect)
             self.part = parts[0]
@@ -147,7 +151,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             for event in answers:
                 if not self.has_content and type(event) is not Waiting:
                     # Each was sent as much, and each has begun to answer.
-                    self.losses, self.notices = branches[0].losses, branches[0].notices
+                    self.dropped_fields, self.changed_fields = branches[0].dropped_fields, branches[0].changed_fields
                     self.status, self.calls = branches[0].status, len(chats)
                     self.first_content_at = time.monotonic()
                 yield event
@@ -163,7 +167,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         try:
             for event in join_parts(calls, parts, self.client_disconnect, default_timeouts().tick):
                 if not self.has_content and type(event) is not Waiting:
-                    self.losses, self.notices = branches[0].losses, branches[0].notices
+                    self.dropped_fields, self.changed_fields = branches[0].dropped_fields, branches[0].changed_fields
                     self.status, self.first_content_at = branches[0].status, time.monotonic()
                 yield event
         finally:
@@ -220,18 +224,18 @@ class ProviderCall(msgspec.Struct, eq=False):
                 opened.response.close()
 
     def _write(self, dialect: ProviderDialect, target: Target) -> ProviderRequest:
-        """Return the request as the provider is to get it. Raises InvalidRequest for what it cannot be told."""
+        """Return the request in the provider's format. Raises InvalidRequest for fields that the format lacks."""
         asked = self._at_usual_tier(self._without_reasoning_off(self._within_limits(target)))
         adapted = task_of(self.chat).adapt_request(asked, target)
         chat = self._with_media_and_thinking(adapted, dialect, target)
         body = offload(self.size, lambda: dialect.write_request(chat, target))
-        self._take_losses(target)
+        self._take_dropped_fields(target)
         return ProviderRequest(dialect, chat, target, body, lambda base_url: dialect.url_of(base_url, chat, target))
 
     def _with_media_and_thinking(self, chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
         """Return the chat with what the target needs inside of it: files in place of addresses, its thinking back.
 
-        Raises InvalidRequest that names a part whose file cannot be had.
+        Raises InvalidRequest that names a part whose file cannot be fetched.
         """
         with self.client_disconnect.raise_while_waiting():
             chat = self.media.inline(chat, dialect, target.facts)
@@ -244,17 +248,18 @@ class ProviderCall(msgspec.Struct, eq=False):
         return emulate_tools(chat, dialect, target)
 
     def _within_limits(self, target: Target) -> Chat:
-        """Return the chat with a limit on its answer that the model can keep, and that what is held covers.
+        """Return the chat with a limit on its answer that the model can keep, and that the hold covers.
 
-        A client's that is larger than the model's is told as a loss, one that it did not set as a notice.
+        A client's limit above the model's is reported as a dropped field, and so is a limit that the client did not
+        set.
         """
         chat, most = self.chat, target.max_output
         if most is not None and chat.max_tokens is not None and chat.max_tokens > most:
             note_dropped(chat, target, "max_tokens", f"this model writes at most {most} tokens; that is the limit now")
             chat = replace(chat, max_tokens=most)
         if self.token_limit is not None and (chat.max_tokens is None or chat.max_tokens > self.token_limit):
-            words = f"what is left to spend covers an answer of {self.token_limit} tokens; that is the limit now"
-            self.notices = [DroppedField(client_name_of(chat, "max_tokens"), words)]
+            words = f"the remaining balance covers an answer of {self.token_limit} tokens; that is the limit now"
+            self.changed_fields = [DroppedField(client_name_of(chat, "max_tokens"), words)]
             chat = replace(chat, max_tokens=self.token_limit)
         return chat
 
@@ -275,9 +280,9 @@ class ProviderCall(msgspec.Struct, eq=False):
             return chat
         return replace(chat, reasoning=None)
 
-    def _take_losses(self, target: Target) -> None:
-        """Keep what was left out for this provider. Raises InvalidRequest when the client wants all or nothing."""
-        self.losses = target.dropped_fields
+    def _take_dropped_fields(self, target: Target) -> None:
+        """Keep the fields dropped for this provider. Raises InvalidRequest when the client wants all or nothing."""
+        self.dropped_fields = target.dropped_fields
         if self.strict and target.dropped_fields:
             raise strict_refusal(target.dropped_fields)
 
@@ -285,7 +290,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         """Yield what the provider says; every wait for it ends when the client leaves."""
         bounds = bounds_of(self.chat, self.candidate.offer)
         if not request.chat.stream:
-            yield from read_whole_answer(self, request, opened, bounds)
+            yield from _read_whole_answer(self, request, opened, bounds)
             return
         pieces, look = self._interruptible(opened.response), partial(check_event, bounds=bounds)
         try:
@@ -304,7 +309,7 @@ class ProviderCall(msgspec.Struct, eq=False):
 
 
 def target_of(candidate: Candidate) -> Target:
-    """Return what a dialect is told of a candidate."""
+    """Return a candidate's facts for its dialect."""
     offer = candidate.offer
     return Target(
         model_name=candidate.model_name,
@@ -312,3 +317,78 @@ def target_of(candidate: Candidate) -> Target:
         max_output=offer.max_output,
         max_searches=DEFAULT_CALLS if offer.prices.web_search and candidate.credential.mode == CREDITS else None,
     )
+
+
+def _read_whole_answer(
+    call: ProviderCall, request: ProviderRequest, opened: OpenExchange, bounds: ResponseBounds
+) -> Iterator[Event]:
+    """Yield the events of an answer that is not streamed. Raises UpstreamFailure, and ClientGone when the client
+    leaves."""
+    dialect, leaving, jobs = request.dialect, call.client_disconnect, request.dialect.jobs
+    with leaving.raise_while_waiting():
+        body = opened.response.read(bounds.reply, call.hold_answer)
+    if jobs is not None:
+        # Its connection is of use to others while the job goes on.
+        opened.response.close()
+        until = call.started_at + call.timeouts.total
+        body = yield from follow_job(
+            jobs, body, request, opened, call.candidate, call.timeouts, until, leaving, call.cdn_loop
+        )
+    with leaving.raise_while_waiting():
+        events = offload(len(body), lambda: read_within(body, bounds, dialect.read_reply))
+    if call.part is not None:
+        events = check_results(events, call.part)
+    if jobs is not None:
+        events = check_made(jobs, events, request, opened)
+    yield from fetch_images(events, leaving, call.media.owner) if task_of(call.chat).fetches_images else events
+
+
+T = TypeVar("T")
+
+_MIB: Final = 1024 * 1024
+# Texts of several choices, with all that searches cite; and what comes with images, ten of four megapixels, or audio.
+_REPLY, _REPLY_WITH_MEDIA = 32 * _MIB, 128 * _MIB
+_EVENT, _EVENT_WITH_MEDIA = 16 * _MIB, 64 * _MIB
+# Values of an answer; where the likeliest alternatives come with each, they are some 160 a token, and vectors of a
+# batch have millions.
+_VALUES, _MAX_VALUES = 200_000, 3_000_000
+_DEPTH: Final = 256
+
+
+class ResponseBounds(NamedTuple):
+    """Bytes of a whole answer and of one event of a stream, and what JSON in them may hold."""
+
+    reply: int
+    event: int
+    json: Bounds
+
+
+def bounds_of(chat: Chat, offer: Offer) -> ResponseBounds:
+    """Return how much an offer may answer to a chat."""
+    bounds = _MANY_VALUES if chat.logprobs or chat.embedding is not None else _USUAL
+    if task_of(chat).may_bring_media(chat, offer):
+        return bounds._replace(reply=_REPLY_WITH_MEDIA, event=_EVENT_WITH_MEDIA)
+    return bounds
+
+
+def read_within(body: bytes, bounds: ResponseBounds, read: Callable[[bytes], Iterable[T]]) -> Iterable[T]:
+    """Return the values read from a whole answer, all at once for a large one. Raises UpstreamFailure."""
+    if len(body) > LONG:
+        try:
+            check(body, bounds.json)
+        except OutOfBounds as passed:
+            raise UpstreamFailure("network", f"the answer {passed}") from None
+    events = read(body)
+    return events if len(body) < LARGE else list(events)
+
+
+def check_event(event: bytes, bounds: ResponseBounds) -> None:
+    """Raise BrokenFrames where an event of a stream holds too much."""
+    try:
+        check(event, bounds.json)
+    except OutOfBounds as passed:
+        raise BrokenFrames(f"an event of the stream {passed}") from None
+
+
+_USUAL: Final = ResponseBounds(_REPLY, _EVENT, Bounds(_VALUES, _DEPTH, LONG, LONG))
+_MANY_VALUES: Final = ResponseBounds(_REPLY_WITH_MEDIA, _EVENT, Bounds(_MAX_VALUES, _DEPTH, LONG, LONG))

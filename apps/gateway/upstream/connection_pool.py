@@ -1,7 +1,6 @@
 """Connection pool: HTTP/1.1 to providers over keep-alive sockets, cooperative under gevent.
 
-The only file that opens sockets to providers. Knows addresses, headers and timeouts. Must never know a wire format, a
-provider or a price.
+The only module that opens sockets to providers.
 """
 
 from __future__ import annotations
@@ -30,9 +29,10 @@ from apps.kernel.concurrency.green_socket import send_all
 _POOL_SIZE = 512
 _POOL_AGE = 45.0
 # Addresses with kept connections, and URLs that are remembered in parts: tenants may name any number of both.
-_MOST_POOLS, _MOST_URLS = 1_024, 4_096
+_MAX_POOLS, _MAX_URLS = 1_024, 4_096
 # The end of a kept connection that comes within so many seconds of the request was on its way before: within two round
-# trips to the provider, as far as the kernel knows them, and within bounds. Whoever closes later may have read it.
+# trips to the provider, as far as the kernel knows them, and within bounds. A server that closes later may have read
+# it.
 _STALE_WITHIN, _STALE_WITHIN_FAR = 0.05, 0.25
 # Bytes that are one record of TLS at most.
 _ROUND_TRIP = struct.Struct("68xI")
@@ -55,7 +55,7 @@ class _PooledConnection:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        # Who reads has waited until there is something.
+        # A reader has waited until there is something.
         sock.settimeout(0.0)
         self.waiter = SocketWaiter(sock)
         self.reused = False
@@ -65,7 +65,7 @@ class _PooledConnection:
 
     @property
     def is_readable(self) -> bool:
-        """Whether an idle connection has something to read: its end, or what nobody has asked for."""
+        """Whether an idle connection has something to read: its end, or unsolicited bytes."""
         return bool(self._look.poll(0))
 
     @property
@@ -98,7 +98,7 @@ class _PoolsOfThread(get_original("_thread", "_local")):  # type: ignore[misc] #
 _pools = _PoolsOfThread()
 
 
-@lru_cache(maxsize=_MOST_URLS)
+@lru_cache(maxsize=_MAX_URLS)
 def split_url(url: str, ip: str | None = None) -> tuple[PoolKey, str, bytes]:
     """Return the address, the path with query, and the Host header's value of a URL."""
     parts = urlsplit(url)
@@ -199,7 +199,7 @@ def _release(address: PoolKey, connection: _PooledConnection) -> None:
     pools = _pools.by_address
     pool = pools.get(address)
     if pool is None:
-        if len(pools) >= _MOST_POOLS:
+        if len(pools) >= _MAX_POOLS:
             _forget_pools(pools, connection.idle_since - _POOL_AGE)
         pool = pools[address] = deque()
     pool.append(connection)
@@ -208,7 +208,7 @@ def _release(address: PoolKey, connection: _PooledConnection) -> None:
 
 
 def _forget_pools(pools: dict[PoolKey, deque[_PooledConnection]], oldest: float) -> None:
-    """Close the pools that nobody has used lately; where all were used, the one that was made first."""
+    """Close the pools without recent use; where all were used, the oldest one."""
     unused = [address for address, pool in pools.items() if not pool or pool[-1].idle_since < oldest]
     for address in unused or [next(iter(pools))]:
         for connection in pools.pop(address):

@@ -49,7 +49,7 @@ def connect(host: str, port: int, timeout: float) -> socket.socket:
             raise
         else:
             return sock
-    # Where nobody answers any more, the name may lead elsewhere by now.
+    # Where no server answers any more, the name may have another address by now.
     asked = _lookups.get((host, port))
     if asked is not None and asked[1].ready():
         _lookups.pop((host, port), None)

@@ -1,6 +1,6 @@
 """Failover: call one candidate after another, with retries and backoff, until one begins to answer.
 
-Knows the order of the calls within a request. Must never know a wire format by name, a price, or a client's format.
+It keeps the order of the calls within a request.
 """
 
 from __future__ import annotations
@@ -17,20 +17,52 @@ import msgspec
 from apps.gateway.access import credentials
 from apps.gateway.canonical.chat import Chat, DroppedField
 from apps.gateway.canonical.events import Event
-from apps.gateway.canonical.preferences import MOST_RETRIES
+from apps.gateway.canonical.preferences import MAX_RETRIES
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.failures import StaleConnection, UpstreamFailure
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.metrics.buffer import add, labeled_child
+from apps.gateway.metrics.definitions import ATTEMPTS
+from apps.gateway.metrics.request_metrics import provider_label
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.failure_attribution import FailureEvidence, evidence_of
 from apps.gateway.tasks import task_of
-from apps.gateway.tracing.request_trace import RequestTrace
-from apps.gateway.upstream.attempt_log import attempt_entry, callee_of, count_attempt, end_attempt
+from apps.gateway.tracing.request_trace import Callee, RequestTrace
 from apps.gateway.upstream.call_provider import ProviderCall
 from apps.gateway.upstream.hedge import Hedge, race
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.errors import ApiError, InvalidRequest
+
+
+def count_attempt(candidate: Candidate, outcome: str) -> None:
+    """Count how a call of a provider ended."""
+    add(labeled_child(ATTEMPTS, provider_label(candidate.provider_id), outcome))
+
+
+def attempt_entry(candidate: Candidate, status: int | None, error_type: str, *, succeeded: bool) -> dict[str, Any]:
+    """Return the line of the log's routing metadata that tells of a call."""
+    return {
+        "provider": candidate.provider_id,
+        "model": candidate.model_name,
+        "status_code": status,
+        "error_type": error_type,
+        "succeeded": succeeded,
+    }
+
+
+def callee_of(candidate: Candidate) -> Callee:
+    """Return whom a trace names for a candidate."""
+    return Callee(
+        candidate.provider_id, candidate.model_name, candidate.credential.base_url or candidate.offer.provider.base_url
+    )
+
+
+def end_attempt(call: ProviderCall, error_type: str) -> None:
+    """End the span of a failed call, where the request is traced."""
+    if call.span is not None:
+        call.span.span.finish(error_type)
+
 
 _BACKOFF_BASE, _BACKOFF_CAP = 0.1, 2.0
 # Seconds that a provider has to show that it works again.
@@ -38,7 +70,7 @@ PROBE_PATIENCE = 5.0
 
 
 class Failover(msgspec.Struct, eq=False):
-    """The calls of one request: who answered, what was tried, when the first content came."""
+    """The calls of one request: the answering candidate, the attempts, and the time of the first content."""
 
     chat: Chat
     candidates: tuple[Candidate, ...]
@@ -48,7 +80,8 @@ class Failover(msgspec.Struct, eq=False):
     strict: bool = False
     # The deployments that the request has passed (`loop_detection.py`).
     cdn_loop: str = ""
-    # The provider that the client named: what its format cannot say is refused, and answered by nobody else.
+    # The provider that the client named: a request that its format lacks fields for is refused, and not sent to
+    # another.
     requested_provider: str | None = None
     # Whether the first candidate is a circuit breaker's probe.
     probe: bool = False
@@ -57,11 +90,11 @@ class Failover(msgspec.Struct, eq=False):
     # Whether a second provider is asked when the first is late, for a prompt of about so many tokens.
     hedge: Hedge | None = None
     prompt_tokens: int = 0
-    # The limit that an answer is given for what is held, in tokens, by candidate; None where nothing has to be limited.
+    # The limit of an answer that the hold covers, in tokens, by candidate; None where nothing has to be limited.
     limit_of: Callable[[Candidate], int | None] | None = None
-    # What befell the answer that the client should know of.
-    notices: list[DroppedField] = []
-    # Bytes of the client's body, and who is told of those of a large answer.
+    # Changes to the answer that the client should know of.
+    changed_fields: list[DroppedField] = []
+    # Bytes of the client's body, and the callback for those of a large answer.
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
     # The candidate that lost a hedging race, whose call was closed.
@@ -73,7 +106,7 @@ class Failover(msgspec.Struct, eq=False):
 
     @property
     def latest_candidate(self) -> Candidate:
-        """Whoever answers, or was asked last, or would be asked first."""
+        """The candidate that answers, or was asked last, or would be asked first."""
         return self.current_call.candidate if self.current_call else self.candidates[0]
 
     @property
@@ -92,12 +125,12 @@ class Failover(msgspec.Struct, eq=False):
         return self.current_call.bytes_received if self.current_call else 0
 
     @property
-    def losses(self) -> list[DroppedField]:
-        """What was left out of the request that is being answered, or set in it, and what befell the answer."""
+    def dropped_fields(self) -> list[DroppedField]:
+        """The fields left out of the answered request, or set in it, and changes to the answer."""
         current = self.current_call
-        if current is None or not (current.notices or self.notices):
-            return current.losses if current else self.notices
-        return [*current.losses, *current.notices, *self.notices]
+        if current is None or not (current.changed_fields or self.changed_fields):
+            return current.dropped_fields if current else self.changed_fields
+        return [*current.dropped_fields, *current.changed_fields, *self.changed_fields]
 
     @property
     def json_repaired(self) -> bool:
@@ -112,7 +145,7 @@ class Failover(msgspec.Struct, eq=False):
         """Yield the events of the first candidate that answers. Raises ApiError when none does, ClientGone."""
         queue = deque(self.candidates)
         failed: ApiError | None = None
-        # Of all, and of the model that is asked now.
+        # Retries in all, and of the current model.
         retries = of_model = 0
         self.current_call = self._begin_call(queue, first_byte_timeout=PROBE_PATIENCE if self.probe else None)
         while True:
@@ -123,7 +156,7 @@ class Failover(msgspec.Struct, eq=False):
                 provider_call = self.current_call
                 self._log_failure(provider_call, failure)
                 if isinstance(failure, StaleConnection) and not provider_call.new_connection:
-                    # Nobody was at the end of a kept connection: neither the provider's fault nor one of the retries.
+                    # A kept-alive connection was closed: neither the provider's fault nor one of the retries.
                     self.current_call = self._begin_call(
                         deque((provider_call.candidate,)), provider_call.first_byte_timeout, new_connection=True
                     )
@@ -132,17 +165,17 @@ class Failover(msgspec.Struct, eq=False):
                 self._drop_provider(queue, provider_call.candidate, failure)
                 if not failure.retryable or of_model == self._retries_of_model:
                     _drop_model(queue, provider_call.candidate)
-                if provider_call.has_content or not queue or retries == MOST_RETRIES:
+                if provider_call.has_content or not queue or retries == MAX_RETRIES:
                     raise failed from failure
                 with self.client_disconnect.raise_while_waiting():
                     gevent.sleep(backoff(retries, failure.retry_after))
             except InvalidRequest:
-                # This provider's format cannot say what is asked, or all of it; it was not called. Another's may.
+                # This provider's format lacks a field of the request; it was not called. Another's may have it.
                 end_attempt(self.current_call, "not_expressible")
                 self._drop_provider(queue, self.current_call.candidate, None)
                 if self._is_named(self.current_call) or of_model == self._retries_of_model:
                     _drop_model(queue, self.current_call.candidate)
-                if not queue or retries == MOST_RETRIES:
+                if not queue or retries == MAX_RETRIES:
                     if failed is not None:
                         raise failed from None
                     raise
@@ -174,7 +207,7 @@ class Failover(msgspec.Struct, eq=False):
         )
 
     def _yield_current(self, queue: deque[Candidate]) -> Iterator[Event]:
-        """Yield the events of the current attempt, or of whoever is quicker, and write down when an answer begins."""
+        """Yield the events of the current attempt, or of a quicker hedged one, and record when an answer begins."""
         events = self._events(queue)
         for event in events:
             provider_call = self.current_call
@@ -198,7 +231,7 @@ class Failover(msgspec.Struct, eq=False):
         first = self.current_call
         is_hedged = self.chat.stream and self.chat.answers == 1 and task_of(self.chat).writes_tokens
         if first is None or self.hedge is None or not is_hedged:
-            # What a second call costs beyond the prompt's tokens is not held: that of several answers, or of sound.
+            # The cost of a second call beyond the prompt's tokens is not held: for several answers, or for audio.
             return iter(()) if first is None else first.events()
         delay = self.hedge.delay(CIRCUIT_BREAKERS.stats(first.candidate.mapping).p95_latency)
         if delay is None or not self.hedge.allows(first.candidate, self.prompt_tokens, self.chat):
@@ -245,7 +278,7 @@ class Failover(msgspec.Struct, eq=False):
     @property
     def _retries_of_model(self) -> int:
         wishes = self.chat.preferences
-        return MOST_RETRIES if wishes is None or wishes.retries is None else wishes.retries
+        return MAX_RETRIES if wishes is None or wishes.retries is None else wishes.retries
 
     def _is_named(self, provider_call: ProviderCall) -> bool:
         return provider_call.candidate.provider_id == self.requested_provider
@@ -276,7 +309,7 @@ class Failover(msgspec.Struct, eq=False):
 
 
 def _drop_model(queue: deque[Candidate], candidate: Candidate) -> None:
-    """Remove the model's other providers from the queue: what is left are models that the client named behind it."""
+    """Remove the model's other providers from the queue, which leaves the client's fallback models."""
     for one in [one for one in queue if one.model_id == candidate.model_id]:
         queue.remove(one)
 

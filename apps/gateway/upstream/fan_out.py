@@ -2,7 +2,7 @@
 
 Nothing is passed on until every call has begun to answer: until then the failure of one is that of all, and another
 provider may be asked; after that it ends the whole answer. Counts are added up, and estimated for a call that has not
-counted yet. Knows events. Must never know a wire format.
+counted yet.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from apps.gateway.token_estimate import token_weight, tokens_from_weight
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage, total_usage
 
-# Answers that one request may ask for in this way, and events of each that wait to be passed on.
-MAX_CALLS, _MOST_WAITING = 8, 64
+# Answers that a request may ask for in this way, and events of each that wait to be passed on.
+MAX_CALLS, _MAX_WAITING = 8, 64
 _TEXTS = {TextDelta: "text", ReasoningDelta: "text", RefusalDelta: "text", ToolCallDelta: "arguments"}
 
 Call = Callable[[], Iterator[Event]]
@@ -63,7 +63,7 @@ def fan_out(
     `read` is about how many tokens each of them reads, `answers` how many each gives. Raises what one of them raises.
     """
     branches = [_Branch(number * answers, answers, tokens) for number, tokens in enumerate(read)]
-    arrived: Queue[tuple[_Branch, Any]] = Queue(_MOST_WAITING * len(calls))
+    arrived: Queue[tuple[_Branch, Any]] = Queue(_MAX_WAITING * len(calls))
     greenlets = [gevent.spawn(_pass_on, call, branch, arrived) for call, branch in zip(calls, branches, strict=True)]
     held: list[Event] = []
     # Calls that have not ended, and those that have not begun to answer.
@@ -107,7 +107,7 @@ class _Branch(msgspec.Struct, eq=False):
 
     @property
     def used(self) -> Usage:
-        """What it used so far: as counted once it is finished, else as much as is seen."""
+        """Its usage so far: the provider's counts once it is finished, else an estimate."""
         written = tokens_from_weight(self.written)
         if self.usage is None:
             return Usage(input=self.prompt_tokens, output=written, estimated=True)
@@ -129,13 +129,13 @@ def _pass_on(call: Call, branch: _Branch, arrived: Queue[tuple[_Branch, Any]]) -
 
 
 def _events_of(branch: _Branch, event: Event, branches: Sequence[_Branch]) -> list[Event]:
-    """Return what is told of a call's event: of what there is once an answer, the first call's alone."""
+    """Return the client's events for a call's event; those that an answer has once are the first call's alone."""
     first = branch.first == 0
     if type(event) is UsageReported:
         branch.usage = event.usage
         return [UsageReported(usage=total_usage(one.used for one in branches))]
     if type(event) is Started:
-        # Whatever is counted later, as many prompts have been read.
+        # As many prompts have been read, whatever counts come later.
         return [event, UsageReported(usage=total_usage(one.used for one in branches))] if first else []
     if type(event) is OpaqueDelta and event.of == "reply":
         return [event] if first else []

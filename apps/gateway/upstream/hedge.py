@@ -1,7 +1,7 @@
 """Hedging: call a second provider when the first is later than usual; the first to answer wins, the other is closed.
 
-Opted in to by a client (`X-Hedge`) or a project, for streams. What the loser has read is paid for, so a second call is
-only made when that costs no more than a cap. Knows races. Must never know what an answer says.
+Opted in to by a client (`X-Hedge`) or a project, for streams. The loser's prompt is paid for, so a second call is only
+made when that costs no more than a cap.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.upstream.call_provider import ProviderCall
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.usage import Usage
@@ -43,7 +43,7 @@ class Hedge:
     max_cost: Decimal = USUAL_CAP
 
     def delay(self, p95_latency: float | None) -> float | None:
-        """Return the seconds to wait, given the first's usual latest in milliseconds; None when nobody knows."""
+        """Return the seconds to wait, given the first's usual latest in milliseconds; None when unknown."""
         if self.after is not None:
             return self.after
         return None if p95_latency is None else max(p95_latency / 1000, _SOONEST)
@@ -95,7 +95,7 @@ def race(
     client_disconnect: ClientDisconnect,
     on_failure: Callable[[ProviderCall, UpstreamFailure | InvalidRequest], None],
 ) -> Iterator[ProviderCall | Event]:
-    """Yield `Waiting` while nobody answers, then the attempt that won, then its events.
+    """Yield `Waiting` until an attempt answers, then the attempt that won, then its events.
 
     `on_failure` is called with one that fails while another runs. Raises what the last one running failed with.
     """
@@ -139,7 +139,7 @@ def _run_to_first_content(provider_call: ProviderCall) -> Iterator[Event] | Exce
                 return _prepend(event, events)
     except (UpstreamFailure, ApiError) as failure:
         return failure
-    except Exception as error:  # noqa: BLE001 - raised again by whoever waits for it
+    except Exception as error:  # noqa: BLE001 - raised again in the waiting greenlet
         return error
     return iter(())
 

@@ -1,7 +1,4 @@
-"""HTTP response of a provider: parsed by llhttp, bounded in size, with a timeout for every wait.
-
-Knows bytes and headers. Must never know what they mean, nor where the socket came from.
-"""
+"""HTTP response of a provider: parsed by llhttp, bounded in size, with a timeout for every wait, from the settings."""
 
 from __future__ import annotations
 
@@ -9,13 +6,18 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, Protocol
 
 import httptools
 import msgspec
+from django.conf import settings
+from django.core.signals import setting_changed
+from django.dispatch import receiver
+from msgspec.structs import replace
 
+from apps.gateway.content_decoding import CODINGS, ContentDecoder, CorruptEncoding
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.upstream.content_coding import CODINGS, ContentDecoder, CorruptEncoding
 from apps.gateway.upstream.socket_wait import SocketWaiter
 from apps.kernel.concurrency.green_socket import WOULD_BLOCK
 from apps.kernel.concurrency.turn_queue import let_others_go_on
@@ -30,7 +32,7 @@ _MAX_BESIDE, _MAX_BESIDE_PER_BYTE = 512 * 1024, 16
 _MAX_BODY_BYTES = 512 * 1024 * 1024
 # Unpacked bytes after which others have their turn.
 _FAIR_SHARE = 1024 * 1024
-# Bytes of an answer after which its reader is told how many there are so far. Digits of a length that is one.
+# Bytes of an answer after which its reader reports how many there are so far. Digits of a valid length.
 _REPORT_EVERY, _MAX_DIGITS = 256 * 1024, 16
 
 
@@ -76,11 +78,11 @@ class UpstreamResponse:
 
     # --- llhttp's callbacks
     def on_message_begin(self) -> None:
-        """Note what comes behind a complete answer: nobody asked for it, and its connection is not used again."""
+        """Note bytes behind a complete answer: they are unsolicited, and the connection is not used again."""
         self._surplus = self._complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; the last of a name wins. What comes behind the body (a trailer) is none."""
+        """Keep a header; the last of a name wins. A field behind the body (a trailer) is ignored."""
         if self._head_done:
             return
         self._headers += 1
@@ -149,7 +151,7 @@ class UpstreamResponse:
                 yield b""
 
     def read(self, limit: int, report_size: Callable[[int], object] | None = None) -> bytes:
-        """Return the whole body; `report_size` is told of every so many bytes more of a large one.
+        """Return the whole body; `report_size` is called after every so many bytes more of a large one.
 
         Raises UpstreamFailure, also when it is longer than `limit` bytes, and what `report_size` raises.
         """
@@ -187,7 +189,7 @@ class UpstreamResponse:
         try:
             decoder.finish()
         except CorruptEncoding as error:
-            # Whoever sends that is not asked again over the same connection.
+            # A connection that carried a corrupt body is not used again.
             self._kept_alive = False
             raise UpstreamFailure("network", f"the answer {error}") from error
 
@@ -266,3 +268,28 @@ def network_failure(error: OSError) -> UpstreamFailure:
     if isinstance(error, ConnectionRefusedError):
         return UpstreamFailure("network", "the connection was refused")
     return UpstreamFailure("network", "the connection was lost")
+
+
+@cache
+def default_timeouts() -> Timeouts:
+    """Return the timeouts that hold for every call."""
+    return Timeouts(
+        connect=settings.UPSTREAM_CONNECT_TIMEOUT,
+        first_byte=settings.UPSTREAM_FIRST_BYTE_TIMEOUT,
+        idle=settings.UPSTREAM_IDLE_TIMEOUT,
+        total=settings.UPSTREAM_TOTAL_TIMEOUT,
+        tick=settings.HEARTBEAT_INTERVAL,
+    )
+
+
+def timeouts_within(first_byte: float | None, total: float | None) -> Timeouts:
+    """Return the timeouts of a call, which may be shorter than usual until its first byte, and altogether."""
+    usual = default_timeouts()
+    if total is not None:
+        usual = replace(usual, first_byte=min(usual.first_byte, total), total=min(usual.total, total))
+    return usual if first_byte is None else replace(usual, first_byte=min(usual.first_byte, first_byte))
+
+
+@receiver(setting_changed)
+def _forget(**_: object) -> None:
+    default_timeouts.cache_clear()

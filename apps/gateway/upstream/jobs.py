@@ -3,7 +3,7 @@
 A dialect whose provider works in this way has `read_job(body)`, the address at which a job is asked after (None where
 the body is the answer already), `is_pending(body)`, and `provider_hosts(target)`. Only addresses of the provider's own
 are called, with its credential: those of the host that took the job, and over TLS those of the hosts that the catalog
-states. Knows addresses and times. Must never know a wire format, nor send a request twice.
+states. A request is never sent twice.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from apps.gateway.canonical.events import Event, ImageMade, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects import JobReader
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange
 
 # Seconds between two looks: at first, how they grow, and at most.
-_FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 0.5, 1.25, 2.0
-# Looks in a row that may fail: a job that was taken is paid for, and nobody else is asked because of a hiccup.
-_MOST_FAILED: Final = 3
-_MOST_BYTES: Final = 1024 * 1024
-_LONGEST_ADDRESS: Final = 2_000
+_FIRST_PAUSE, _GROWTH, _MAX_PAUSE = 0.5, 1.25, 2.0
+# Looks in a row that may fail: an accepted job is paid for, and no other provider is asked because of a hiccup.
+_MAX_FAILURES: Final = 3
+_MAX_BYTES: Final = 1024 * 1024
+_MAX_URL_LENGTH: Final = 2_000
 
 
 def follow_job(
@@ -47,7 +47,7 @@ def follow_job(
     """Return what a provider says of a job once it is over; `body` is what it said when it took the job.
 
     Yields `Waiting` while it goes on. Raises UpstreamFailure, also when it is not over `until` then (monotonic), and
-    ClientGone: a client that leaves ends the looks, not the job, which no such provider can be told to drop.
+    ClientGone: a client that leaves ends the looks, not the job, which no such provider can cancel.
     """
     address = jobs.read_address(body)
     if address is None:
@@ -60,7 +60,7 @@ def follow_job(
             raise UpstreamFailure("timeout", f"its job was not done within {timeouts.total:g} s")
         with client_disconnect.raise_while_waiting():
             gevent.sleep(pause)
-        pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+        pause = min(pause * _GROWTH, _MAX_PAUSE)
         if time.monotonic() - told_at >= timeouts.tick:
             told_at = time.monotonic()
             yield Waiting()
@@ -68,8 +68,8 @@ def follow_job(
             answer = yield from _look(look, candidate, _left(timeouts, until), client_disconnect, cdn_loop)
         except UpstreamFailure as failure:
             failed += 1
-            if failed >= _MOST_FAILED or not failure.retryable:
-                # As a failure of any kind: the job was taken, so the request may not be sent once more by itself.
+            if failed >= _MAX_FAILURES or not failure.retryable:
+                # Final, whatever its kind: the job was accepted, so the request may not be sent a second time.
                 raise _as_final(failure) from failure
             continue
         failed = 0
@@ -80,7 +80,7 @@ def follow_job(
 def check_made(
     jobs: JobReader, events: Iterable[Event], request: ProviderRequest, opened: OpenExchange
 ) -> Iterator[Event]:
-    """Yield an answer's events. Raises UpstreamFailure where an image is said to lie at a host of somebody else's."""
+    """Yield an answer's events. Raises UpstreamFailure where an image's URL has a foreign host."""
     hosts = jobs.hosts(request.target)
     for event in events:
         if type(event) is ImageMade and not event.url.startswith("data:"):
@@ -94,7 +94,7 @@ def check_address(address: str, asked: str, hosts: Collection[str]) -> None:
         there, port = urlsplit(address), urlsplit(address).port
     except ValueError:
         raise _foreign() from None
-    if len(address) > _LONGEST_ADDRESS or not (address.isascii() and address.isprintable()):
+    if len(address) > _MAX_URL_LENGTH or not (address.isascii() and address.isprintable()):
         raise _foreign()
     if "@" in there.netloc or " " in address or "\\" in address:
         raise _foreign()
@@ -112,7 +112,7 @@ def _look(
 ) -> Generator[Event, None, bytes]:
     opened = yield from open_exchange(candidate, look, timeouts, client_disconnect, cdn_loop=cdn_loop)
     with closing(opened.response), client_disconnect.raise_while_waiting():
-        return opened.response.read(_MOST_BYTES)
+        return opened.response.read(_MAX_BYTES)
 
 
 def _left(timeouts: Timeouts, until: float) -> Timeouts:

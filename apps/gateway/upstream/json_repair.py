@@ -1,8 +1,8 @@
-"""JSON repair: make a model's almost valid JSON valid; strip code fences and prose around it, close what was cut off.
+"""JSON repair: make a model's almost valid JSON valid; strip code fences and prose around it, close truncated JSON.
 
 Only an answer's text, and only where JSON was asked for and the client wants repair or the gateway itself asked for
 JSON in words. The text of a stream is held back for it, with heartbeats meanwhile; everything else passes at once.
-Tools' arguments are never touched. Must never know a wire format.
+Tools' arguments are never touched.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from apps.gateway.canonical.events import Annotated, Event, Finished, TextDelta,
 
 PLUGIN = "response-healing"
 # Characters beyond which an answer is left as it is.
-LONGEST = 200_000
-# Thorough repair takes time that grows with the square of what is open at once: it is for answers up to this many
-# characters and opening brackets. Longer ones are only cut out of what stands around them, and closed.
-LONGEST_THOROUGH, MOST_OPEN = 8_000, 100
+MAX_LENGTH = 200_000
+# The time of a thorough repair grows with the square of the open brackets: it is for answers up to this many characters
+# and opening brackets. Longer ones are only cut out of the surrounding text, and closed.
+MAX_THOROUGH_LENGTH, MAX_OPEN = 8_000, 100
 _FENCE = re.compile(r"```[a-zA-Z]*[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
 _STRUCTURE = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 _MENDABLE = frozenset({"stop", "length"})
@@ -31,7 +31,7 @@ _MENDABLE = frozenset({"stop", "length"})
 
 def repair_json_text(text: str) -> str | None:
     """Return the JSON that a text was meant to be; None for one that is valid, or that cannot be put right."""
-    if len(text) > LONGEST or _is_json(text):
+    if len(text) > MAX_LENGTH or _is_json(text):
         return None
     fenced = _FENCE.search(text)
     inner = fenced[1].strip() if fenced else text.strip()
@@ -43,7 +43,7 @@ def repair_json_text(text: str) -> str | None:
     closed = _closed(inner[begins:])
     if _is_json(closed):
         return closed
-    if len(inner) > LONGEST_THOROUGH or sum(map(inner.count, "{[(")) > MOST_OPEN:
+    if len(inner) > MAX_THOROUGH_LENGTH or sum(map(inner.count, "{[(")) > MAX_OPEN:
         return None
     try:
         repaired_text = repair_json(inner[begins:], ensure_ascii=False, skip_json_loads=True)
@@ -131,7 +131,7 @@ class JsonRepair:
             case TextDelta() | Annotated() if event.choice not in self._called and self._is_wanted():
                 self._texts.setdefault(event.choice, []).append(event)
             case ToolCallStarted() if event.choice not in self._called:
-                # What stands beside a call is no answer yet.
+                # Text beside a call is no answer yet.
                 self._called.add(event.choice)
                 yield from self._texts.pop(event.choice, ())
                 yield event

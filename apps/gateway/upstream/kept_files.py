@@ -1,7 +1,7 @@
-"""Kept files: parts of a request that name a file kept here by its id get what is in it, whoever answers.
+"""Stored files: replaces a part that names a stored file's id by the file's content, for any provider.
 
-The seam between requests and whoever keeps files: nobody does until `install` is called, and an id that is not of ours
-goes to the provider as it is. Knows parts and sizes. Must never store anything, nor decide who may read what.
+The interface between requests and the app that stores files, which calls `install`. A foreign id goes to the provider
+unchanged.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
 
-# What one request may name.
-MOST_FILES: Final = 20
+# Files in one request.
+MAX_FILES: Final = 20
 _BYTES: Final = CachedSetting("BODY_LIMIT")
 _ID: Final = re.compile(r"file-[0-9a-f]{48}")
 _HOLDING: Final = (File, Opaque, ToolResult)
@@ -36,11 +36,11 @@ class KeptFile(Protocol):
     size: int
 
     def read(self) -> bytes:
-        """Return what is in it. Raises DatabaseError."""
+        """Return its content. Raises DatabaseError."""
 
 
 class FileKeeper(Protocol):
-    """Whoever keeps files."""
+    """Stores files."""
 
     def find(self, policy: Policy, file_id: str, param: str) -> KeptFile:
         """Return a file that a caller reaches. Raises NotFound, which names the field, and DatabaseError."""
@@ -62,18 +62,18 @@ def names_kept_files(chat: Chat) -> bool:
 
 
 def inline_kept_files(chat: Chat, policy: Policy, reserve: Callable[[int], None]) -> Chat:
-    """Return the chat with what is in the kept files that it names; one that names none is returned as it is.
+    """Return the chat with the content of the stored files that it names; one that names none is returned unchanged.
 
-    `reserve` is told of the bytes before they are read. Raises ApiError: NotFound for a file that the caller does not
-    reach, InvalidRequest and BodyTooLarge beyond the bounds, and what `reserve` raises.
+    `reserve` is called with the number of bytes before they are read. Raises ApiError: NotFound for a file that the
+    caller does not reach, InvalidRequest and BodyTooLarge beyond the bounds, and what `reserve` raises.
     """
     if not _installed or chat.kinds.isdisjoint(_HOLDING):
         return chat
     named = {file_id: place for place, part in _parts(chat) if (file_id := _id_of(part)) is not None}
     if not named:
         return chat
-    if len(named) > MOST_FILES:
-        raise InvalidRequest(f"A request may name at most {MOST_FILES} files", param="messages")
+    if len(named) > MAX_FILES:
+        raise InvalidRequest(f"A request may name at most {MAX_FILES} files", param="messages")
     found = {file_id: _installed[0].find(policy, file_id, place) for file_id, place in named.items()}
     size = sum(file.size for file in found.values())
     if size > _BYTES.value:
@@ -107,7 +107,7 @@ def _parts(chat: Chat) -> Iterator[tuple[str, Part]]:
 
 
 def _id_of(part: Part) -> str | None:
-    """Return the id of the kept file that a part names: a document's, or a picture's in the words of its format."""
+    """Return the id of the kept file that a part names: a document's, or an image's in the words of its format."""
     named: Any = None
     if isinstance(part, File):
         named = part.file_id
@@ -121,7 +121,7 @@ def _id_of(part: Part) -> str | None:
 
 
 class _Inline:
-    """What is in a file, as a part says it."""
+    """A file's content, as a part has it."""
 
     def __init__(self, name: str, content: bytes) -> None:
         self._name = name
@@ -129,20 +129,20 @@ class _Inline:
         self._data = offload(len(content), lambda: b64encode(content).decode())
 
     def in_place_of(self, part: Part) -> Part:
-        """Return a part with the content in the place of its id. Raises InvalidRequest for a picture that is none."""
+        """Return a part with the content instead of its id. Raises InvalidRequest for an image that is none."""
         if isinstance(part, File):
             filename = part.filename or self._name
             return replace(part, file_id=None, data=self._data, filename=filename, media_type=self._type)
         if not self._type.startswith("image/"):
-            raise InvalidRequest("The file is no picture of a kind that can be sent", code="invalid_parameters")
+            raise InvalidRequest("The file is no image of a kind that can be sent", code="invalid_parameters")
         detail: Any = part.data.get("detail") if isinstance(part, Opaque) and isinstance(part.data, dict) else None
         return Image(url=f"data:{self._type};base64,{self._data}", detail=detail if isinstance(detail, str) else None)
 
 
 def _type_of(name: str, content: bytes) -> str:
     """Return a file's media type: what its first bytes tell, else its name, else that it is text or anything."""
-    if (picture := image_type_of(content[:HEAD])) is not None:
-        return picture
+    if (image_type := image_type_of(content[:HEAD])) is not None:
+        return image_type
     if content.startswith(b"%PDF-"):
         return "application/pdf"
     if (by_name := guess_type(name)[0]) is not None:

@@ -1,8 +1,7 @@
 """HTTP exchange with a provider: the credential (BYOK or the service's), URL, headers, and what a refusal means.
 
 The only way to call a provider, one exchange for each attempt: nothing is retried here. A tenant's own address is
-pinned to the IP that passed the SSRF guard, and gets the header of loop detection. Must never know what is asked, nor
-who is next.
+pinned to the IP that passed the SSRF guard, and gets the header of loop detection.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.reading.context_overflow import status_of
 from apps.gateway.failures import UpstreamFailure, error_type_for_status
 from apps.gateway.retry_after import first_of, retry_after_in, retry_after_of
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
 
@@ -33,7 +32,7 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class ProviderRequest(msgspec.Struct, frozen=True):
-    """What is sent to a provider: a body in its dialect, and `url_for`, which returns the URL below a base URL."""
+    """A request for a provider: a body in its dialect, and `url_for`, which returns the URL below a base URL."""
 
     dialect: ProviderDialect
     chat: Chat
@@ -44,7 +43,7 @@ class ProviderRequest(msgspec.Struct, frozen=True):
 
 
 class ProviderResponse(Protocol):
-    """What a provider answered, whatever way it came."""
+    """A provider's answer, from a connection or a batch."""
 
     status: int
     headers: dict[str, str]
@@ -74,7 +73,7 @@ class OpenExchange(msgspec.Struct, frozen=True):
         return f"OpenExchange({self.response.status})"
 
     def redact(self, failure: UpstreamFailure) -> None:
-        """Redact what was presented from a failure: a provider's message may quote what it was sent."""
+        """Redact the credential from a failure: a provider's message may quote it."""
         failure.redact(collect_secrets(self.secret, self.presented))
 
 

@@ -1,4 +1,4 @@
-"""Remote file: fetch what is at an address: files that clients name, and pictures that providers leave at one.
+"""Remote file: fetches the file at a URL: one that a client names, or an image that a provider made.
 
 Every address passes the guard and is called at the very IP that was checked; redirects are not followed; size, time and
 an organization's share of a process are bounded. Only the client that sent an address may see it.
@@ -19,8 +19,8 @@ from apps.kernel.concurrency.owner_slots import OwnerSlots
 from apps.kernel.errors import RateLimited
 from apps.keys.ssrf_guard import BUSY, RETRY_AFTER, BusyAddressError, UnsafeAddressError, resolve_safe_address
 
-# Bytes of a client's picture, and of one that a provider made.
-MOST_INPUT_BYTES, MOST_OUTPUT_BYTES = 20 * 1024 * 1024, 100 * 1024 * 1024
+# Bytes of a client's image, and of one that a provider made.
+MAX_INPUT_BYTES, MAX_OUTPUT_BYTES = 20 * 1024 * 1024, 100 * 1024 * 1024
 _PIECE = 65_536
 # Files of one organization that a process fetches at a time; further ones wait within their time.
 _SLOTS: Final = OwnerSlots(10)
@@ -29,7 +29,7 @@ _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "model-gateway"}
 
 
 class UnfetchableError(Exception):
-    """A file that cannot be had; the message is for whoever gave the address."""
+    """A file that cannot be fetched; the message is for the client or provider that named the URL."""
 
 
 class FetchTimeouts(NamedTuple):
@@ -40,7 +40,7 @@ class FetchTimeouts(NamedTuple):
     total: float
 
 
-# Pictures are large, and whoever asks for them waits long anyway.
+# Images are large, and their clients wait long anyway.
 _FOR_PICTURES: Final = FetchTimeouts(5.0, 15.0, 60.0)
 
 
@@ -69,8 +69,8 @@ def _fetch_within(seconds: float, url: str, most: int, patience: FetchTimeouts, 
         raise UnfetchableError("it could not be fetched") from None
 
 
-def fetch_picture(url: str, most: int, owner: UUID) -> str:
-    """Return the picture at an address as a data URL. Raises as `fetch_file` does."""
+def fetch_image(url: str, most: int, owner: UUID) -> str:
+    """Return the image at an address as a data URL. Raises as `fetch_file` does."""
     data, _ = fetch_file(url, most, _FOR_PICTURES, owner)
     found = data_url_of(data)
     if found is None:

@@ -1,6 +1,6 @@
-"""Remote media: fetch pictures and documents given by address, for providers that accept only bytes, and inline them.
+"""Remote media: fetch images and documents given by address, for providers that accept only bytes, and inline them.
 
-Knows how much may be fetched, for how long, and what a file is by its first bytes. Must never call an address itself.
+It bounds the size and time of fetches, and finds a file's type by its first bytes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from apps.gateway.upstream.remote_file import FetchTimeouts, UnfetchableError, f
 from apps.kernel.errors import ApiError, InvalidRequest
 
 # How many addresses a request may have, and bytes of one file and of all together.
-MOST_FILES: Final = 20
-MOST_BYTES: Final = 20 * 1024 * 1024
-MOST_BYTES_TOGETHER: Final = 32 * 1024 * 1024
+MAX_FILES: Final = 20
+MAX_BYTES: Final = 20 * 1024 * 1024
+MAX_TOTAL_BYTES: Final = 32 * 1024 * 1024
 _PATIENCE = FetchTimeouts(5.0, 5.0, 10.0)
 _AT_ONCE = 5
 _REMOTE = ("https://", "http://")
@@ -36,7 +36,7 @@ _OFFICE = "application/vnd.openxmlformats-officedocument."
 
 
 def has_addresses(chat: Chat) -> bool:
-    """Return whether a chat gives a picture or document by address."""
+    """Return whether a chat gives an image or document by address."""
     return next(_addresses(chat), None) is not None
 
 
@@ -47,14 +47,14 @@ class RemoteMedia(msgspec.Struct, eq=False):
     _fetched: dict[str, tuple[str, bytes]] = {}
 
     def inline(self, chat: Chat, dialect: ProviderDialect, facts: dict[str, object]) -> Chat:
-        """Return the chat with every picture and document in it inline where the target takes no addresses, which the
+        """Return the chat with every image and document in it inline where the target takes no addresses, which the
         fact `media_urls` says, else the format. Raises InvalidRequest that names the part, and RateLimited."""
         if facts.get("media_urls", dialect.takes_media_urls):
             return chat
         named = dict(_addresses(chat))
         wanted = {url: param for url, param in named.items() if url not in self._fetched}
-        if len(named) > MOST_FILES:
-            raise _refused("messages", f"at most {MOST_FILES} pictures and documents by address can be sent")
+        if len(named) > MAX_FILES:
+            raise _refused("messages", f"at most {MAX_FILES} images and documents by address can be sent")
         if wanted:
             pool = Pool(_AT_ONCE)
             try:
@@ -65,8 +65,8 @@ class RemoteMedia(msgspec.Struct, eq=False):
                     self._fetched[url] = found
             finally:
                 pool.kill(block=False)
-        if sum(len(data) for _, data in self._fetched.values()) > MOST_BYTES_TOGETHER:
-            raise _refused("messages", f"the files by address are larger than {MOST_BYTES_TOGETHER} bytes together")
+        if sum(len(data) for _, data in self._fetched.values()) > MAX_TOTAL_BYTES:
+            raise _refused("messages", f"the files by address are larger than {MAX_TOTAL_BYTES} bytes together")
         if not named:
             return chat
         messages = [_with_bytes(message, number, self._inlined) for number, message in enumerate(chat.messages)]
@@ -78,7 +78,7 @@ class RemoteMedia(msgspec.Struct, eq=False):
             return part
         media_type, data = self._fetched[url]
         if isinstance(part, Image) and not media_type.startswith("image/"):
-            raise _refused(param, "behind the address is no picture of a kind that can be sent")
+            raise _refused(param, "behind the address is no image of a kind that can be sent")
         written = b64encode(data).decode()
         if isinstance(part, File):
             return replace(part, url=None, data=written, media_type=media_type)
@@ -128,12 +128,12 @@ def _fetch(url: str, param: str, owner: UUID) -> tuple[str, bytes]:
     if not url.startswith("https://") and not settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES:
         raise _refused(param, "only https addresses are fetched")
     try:
-        data, stated = fetch_file(url, MOST_BYTES, _PATIENCE, owner)
+        data, stated = fetch_file(url, MAX_BYTES, _PATIENCE, owner)
     except UnfetchableError as error:
-        raise _refused(param, f"what is at the address cannot be had: {error}") from None
+        raise _refused(param, f"the file at the address cannot be fetched: {error}") from None
     media_type = sniff_media_type(data, stated.partition(";")[0].strip().lower())
     if media_type is None:
-        raise _refused(param, "behind the address is neither a picture nor a document of a kind that can be sent")
+        raise _refused(param, "behind the address is neither an image nor a document of a kind that can be sent")
     return media_type, data
 
 

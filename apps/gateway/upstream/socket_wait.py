@@ -1,7 +1,7 @@
 """Socket wait: wait until a socket is readable, without allocating anything for each wait.
 
 gevent's own way tries to read first, which fails on a socket that has just been asked something, and times each wait
-with an object and a timer made for it: some 4 µs more a wait. Knows the event loop. Must never read.
+with an object and a timer made for it: some 4 µs more a wait.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `Task.split` says which calls. So many of them are made at a time, and nothing is passed on until all have answered: the
 failure of one is that of all, and another provider may be asked. Counts are added up, and estimated for a call without
-any. Knows events. Must never know a wire format.
+any.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.usage import Usage, total_usage
 
 # Calls of one request that are under way at a time.
-MOST_AT_ONCE = 8
+MAX_AT_ONCE = 8
 
 Call = Callable[[], Iterator[Event]]
 
@@ -63,7 +63,7 @@ def join_parts(
                 return
             arrived.put((number, answer))
 
-    running = [gevent.spawn(work) for _ in range(min(len(calls), MOST_AT_ONCE))]
+    running = [gevent.spawn(work) for _ in range(min(len(calls), MAX_AT_ONCE))]
     left = len(calls)
     try:
         while left:

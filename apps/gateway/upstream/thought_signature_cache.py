@@ -4,8 +4,7 @@ A vendor accepts thinking back only with its own signature, and some models do n
 the ids of tool calls and nothing else: the thinking is found again under the first call's id. A request that needs none
 of it costs nothing.
 
-Knows keys, sizes and time to live. What is kept is encrypted, so that no content lies in the store in clear. Must never
-know a wire format, nor let a failing store fail a request.
+Entries are encrypted, so that no content lies in the store in clear. A failing store never fails a request.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ log = structlog.get_logger(__name__)
 
 # Seconds that thinking is kept; bytes of one answer's; answers looked up for a request, the latest ones.
 TIME_TO_LIVE: Final = 3_600
-MOST_BYTES: Final = 256 * 1024
-MOST_ANSWERS: Final = 32
+MAX_BYTES: Final = 256 * 1024
+MAX_ANSWERS: Final = 32
 _PREFIX: Final = "thinking:"
 
 _encode = msgspec.json.Encoder().encode
@@ -69,21 +68,21 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
     def _watch(self, event: Event) -> None:
         """Take note of an answer's thinking and of its first call."""
         if isinstance(event, ReasoningDelta):
-            if event.choice == 0 and self._size <= MOST_BYTES:
+            if event.choice == 0 and self._size <= MAX_BYTES:
                 self._size += len(event.text) + len(event.signature or "") + len(event.data or "")
                 self._deltas.append(event)
         elif isinstance(event, ToolCallStarted) and event.choice == 0 and self._call_id is None:
             self._call_id = event.id
 
     def _keep(self) -> None:
-        """Keep what was noted, where there is sealed thinking before a call and it is not too much."""
-        if self._call_id is None or not self._deltas or self._size > MOST_BYTES:
+        """Store the noted deltas, where there is sealed thinking before a call and it is not too large."""
+        if self._call_id is None or not self._deltas or self._size > MAX_BYTES:
             return
         blocks = _blocks_of(self._deltas)
         if not any(block.format == self._format and _is_sealed(block) for block in blocks):
             return
         content = _encode(blocks)
-        if len(content) > MOST_BYTES:
+        if len(content) > MAX_BYTES:
             return
         try:
             self.share.keep([(cache_key_of(self.project_id, self._call_id), encrypt(content))], TIME_TO_LIVE)
@@ -98,7 +97,7 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
         self._format = form
         if form is None:
             return chat
-        indexes = list(_lacking(chat.messages, form))[-MOST_ANSWERS:]
+        indexes = list(_lacking(chat.messages, form))[-MAX_ANSWERS:]
         if not indexes:
             return chat
         found = self._found.get(form)
@@ -110,7 +109,7 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
             replace(message, parts=[*found[index], *message.parts]) if index in found else message
             for index, message in enumerate(chat.messages)
         ]
-        # What the client sent lacks it: its bytes no longer say what is sent.
+        # The client's bytes lack it, so they may not be sent unchanged.
         return replace(chat, messages=messages, source=None)
 
     def _look_up(self, messages: list[Message], indexes: list[int], form: str) -> dict[int, list[Reasoning]]:

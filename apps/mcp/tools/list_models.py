@@ -16,7 +16,7 @@ from apps.catalog.model_listing import build_entry
 from apps.catalog.offers import Offer
 from apps.gateway.access.credentials import credentials_for
 from apps.gateway.access.policy import Policy
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.keys.iam import first_refusal
 from apps.mcp.protocol.toolbox import Caller, CallResult, text_block
 

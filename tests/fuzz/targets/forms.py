@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from apps.gateway.client.multipart import MOST_PARTS, read_form
+from apps.gateway.client.multipart import MAX_PARTS, read_form
 from apps.gateway.dialects.media.images.client.openai import read_edit, read_edit_form, read_generation
 from apps.kernel.errors import InvalidRequest
 from tests.fuzz.target import Target
@@ -30,7 +30,7 @@ def run_form(data: bytes) -> None:
         form = read_form(body, content_type.decode("latin-1"))
     except InvalidRequest:
         return
-    assert len(form) <= MOST_PARTS
+    assert len(form) <= MAX_PARTS
     assert sum(len(field.data) for field in form) <= len(body)
     with contextlib.suppress(InvalidRequest):
         read_edit_form(form)

@@ -12,9 +12,9 @@ from apps.billing import balances, reservations, worker_leases
 from apps.billing.balances import Balance
 from apps.billing.reservations import RateLimit, ReservationOutcome, ReservationRequest, flight_key
 from apps.gateway.routing import circuit_breaker
-from apps.gateway.routing.circuit_breaker import FIRST_PROBE, CircuitBreakers, OpenCircuit
+from apps.gateway.routing.circuit_breaker import FIRST_PROBE_PAUSE, CircuitBreakers, OpenCircuit
 from apps.gateway.routing.provider_stats import OutcomeCounts
-from apps.gateway.settlement import outbox, redelivery
+from apps.gateway.settlement import outbox
 from apps.kernel.errors import RateLimited
 from apps.kernel.ids import new_id
 from apps.kernel.valkey import generation
@@ -132,8 +132,8 @@ def test_sign_ins_of_the_future_count_for_a_minute_and_not_for_an_hour() -> None
 
 def test_an_open_circuit_is_tried_though_its_time_is_an_hour_away() -> None:
     now = 1_800_000_000.0
-    circuit = OpenCircuit(next_probe=now + FIRST_PROBE, pause=FIRST_PROBE)
-    assert [circuit.is_due(now), circuit.is_due(now + FIRST_PROBE)] == [False, True]
+    circuit = OpenCircuit(next_probe=now + FIRST_PROBE_PAUSE, pause=FIRST_PROBE_PAUSE)
+    assert [circuit.is_due(now), circuit.is_due(now + FIRST_PROBE_PAUSE)] == [False, True]
     assert circuit.is_due(now - HOUR)
 
 
@@ -159,7 +159,7 @@ def test_a_record_of_a_vanished_settler_is_taken_over_whatever_the_store_thinks_
     (taken,) = outbox.read_batch("dead", 10, 1)
     assert outbox.read_batch("alive", 10, 1) == []
     now = time.monotonic()
-    monkeypatch.setattr(redelivery.time, "monotonic", lambda: now + outbox.ABANDONED_AFTER / 1000 + 1)
+    monkeypatch.setattr(outbox.time, "monotonic", lambda: now + outbox.ABANDONED_AFTER / 1000 + 1)
     assert outbox.read_batch("alive", 10, 1) == [taken]
     # It is this reader's own now, and nobody's else.
     assert [one["consumer"] for one in client().xpending_range(outbox.STREAMS[0], outbox.GROUP, "-", "+", 10)] == [

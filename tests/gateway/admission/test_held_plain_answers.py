@@ -35,7 +35,7 @@ def test_a_plain_answer_is_given_the_limit_that_is_covered_and_says_so(caller: C
     assert body["metadata"]["warnings"] == [
         {
             "param": "max_tokens",
-            "message": f"what is left to spend covers an answer of {limit} tokens; that is the limit now",
+            "message": f"the remaining balance covers an answer of {limit} tokens; that is the limit now",
         }
     ]
     assert answer.headers["x-gateway-loss"] == "max_tokens"
@@ -83,7 +83,7 @@ def test_an_explicit_limit_of_a_plain_request_is_covered_or_refused(caller: Call
     credited(caller, CENT / 2)
     answer = post(caller, "chat", "hi", max_tokens=16_384)
     assert (answer.status, answer.json()["error"]["code"]) == (402, "insufficient_credits")
-    assert answer.json()["message"].endswith("is left; lower max_tokens or add credits")
+    assert answer.json()["message"].endswith("is left; lower max_tokens or add credits under Billing")
 
 
 def test_too_little_for_even_a_short_answer_is_refused(caller: Caller) -> None:
@@ -91,7 +91,7 @@ def test_too_little_for_even_a_short_answer_is_refused(caller: Caller) -> None:
     for stream in (False, True):
         answer = post(caller, "chat", "hi", max_tokens=None, stream=stream)
         assert answer.status == 402
-        assert "even a short answer may cost" in answer.json()["message"]
+        assert "this request needs at least" in answer.json()["message"]
     assert held(caller) == 0
 
 

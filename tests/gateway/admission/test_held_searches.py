@@ -18,7 +18,7 @@ from apps.gateway.access.credentials import API_KEYS, CREDITS, Credential
 from apps.gateway.admission.worst_case import tariff_of
 from apps.gateway.canonical.chat import Chat, FunctionTool, OpaqueTool, Target, WebSearchTool
 from apps.gateway.dialects.chat import anthropic, responses
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.upstream.call_provider import target_of
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage

@@ -85,7 +85,7 @@ def test_many_streams_at_once_that_count_unseen_never_pass_the_credits(caller: C
     assert held(caller) == 0
     for row in RequestLog.objects.all():
         (warning,) = row.routing_metadata["warnings"]
-        told = f"what is left to spend covers an answer of {row.completion_tokens} tokens; that is the limit now"
+        told = f"the remaining balance covers an answer of {row.completion_tokens} tokens; that is the limit now"
         assert (warning["message"], row.unified_finish_reason) == (told, "length_limit")
 
 
@@ -134,8 +134,8 @@ def test_every_client_gets_the_limit_that_is_covered(
     row = RequestLog.objects.get()
     assert row.unified_finish_reason == "length_limit"
     assert row.cost <= CENT / 4 + SLIP
-    own = {"google": "generationConfig.maxOutputTokens", "responses": "max_output_tokens"}.get(spoken, "max_tokens")
-    assert own in [one["param"] for one in row.routing_metadata["warnings"]]
+    name = {"responses": "max_output_tokens", "google": "generationConfig.maxOutputTokens"}.get(spoken, "max_tokens")
+    assert name in [one["param"] for one in row.routing_metadata["warnings"]]
 
 
 def test_the_limit_of_a_stream_follows_the_price_of_who_answers(caller: Caller, backup: str) -> None:

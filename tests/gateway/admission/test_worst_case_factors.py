@@ -16,7 +16,7 @@ from apps.catalog.price_cards import read_card
 from apps.gateway.access.credentials import Credential
 from apps.gateway.admission.worst_case import tariff_of
 from apps.gateway.canonical.chat import Audio, CacheMark, Chat, Message, OpaqueTool, Text
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.kernel.prices import PriceCard, ServiceTier
 from apps.kernel.usage import ModelPass, Usage
 from tests.billing.test_price_factors import NAMES, whole_cards

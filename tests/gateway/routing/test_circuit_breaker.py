@@ -9,7 +9,13 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from apps.gateway.routing import circuit_breaker, failure_attribution
-from apps.gateway.routing.circuit_breaker import FIRST_PROBE, LONGEST_PROBE, OPEN_AFTER, WINDOW_SECONDS, CircuitBreakers
+from apps.gateway.routing.circuit_breaker import (
+    FIRST_PROBE_PAUSE,
+    MAX_PROBE_PAUSE,
+    OPEN_AFTER,
+    WINDOW_SECONDS,
+    CircuitBreakers,
+)
 from apps.gateway.routing.failure_attribution import FailureEvidence
 from apps.gateway.routing.provider_stats import NO_TRAFFIC, OutcomeCounts, ProviderStats, compute_stats
 from apps.kernel.ids import new_id
@@ -157,7 +163,7 @@ class TestCircuits:
     def test_one_request_is_let_through_after_a_while_and_no_second_beside_it(
         self, board: CircuitBreakers, clock: Clock
     ) -> None:
-        clock.now += FIRST_PROBE
+        clock.now += FIRST_PROBE_PAUSE
         assert board.stats(FOX).probe_due
         board.start_probe(FOX)
         assert not board.stats(FOX).probe_due
@@ -168,7 +174,7 @@ class TestCircuits:
         other = CircuitBreakers()
         board.sync()
         other.sync()
-        clock.now += FIRST_PROBE
+        clock.now += FIRST_PROBE_PAUSE
         answer(board)
         assert not board.stats(FOX).open
         board.sync()
@@ -189,11 +195,11 @@ class TestCircuits:
             board.start_probe(FOX)
             board.record_failure(FOX)
             board.sync()
-        assert waits == [FIRST_PROBE, 2 * FIRST_PROBE, LONGEST_PROBE, LONGEST_PROBE]
+        assert waits == [FIRST_PROBE_PAUSE, 2 * FIRST_PROBE_PAUSE, MAX_PROBE_PAUSE, MAX_PROBE_PAUSE]
 
     def test_one_that_nobody_tries_any_more_is_forgotten(self, board: CircuitBreakers, clock: Clock) -> None:
         board.sync()
-        clock.now += WINDOW_SECONDS + FIRST_PROBE + 1
+        clock.now += WINDOW_SECONDS + FIRST_PROBE_PAUSE + 1
         board.sync()
         assert board.stats(FOX) == NO_TRAFFIC
 

@@ -11,7 +11,7 @@ from apps.catalog import catalog_cache
 from apps.gateway.access.credentials import CREDITS, Credential
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects.chat import anthropic, google, openai
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.tasks import task_of
 from apps.gateway.upstream.call_provider import target_of
 

@@ -32,7 +32,7 @@ def told(caller: Caller, given: Any, **fields: Any) -> Any:
 def test_in_the_last_turn_no_tool_may_be_called(
     caller: Caller, mcp_server: StandIn, tickets: McpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "MOST_TURNS", 2)
+    monkeypatch.setattr(loop, "MAX_TURNS", 2)
     response = told(caller, f"[[sandbox tag=last]] {CALL}").json()
     assert text_of(response) == "tickets__echo answered: hello"
     first, last = (request["body"] for request in caller.sent("last"))
@@ -127,7 +127,7 @@ def test_an_error_before_anything_was_told_is_raised() -> None:
             yield
 
     class Form:
-        toolset, most_calls = None, None
+        toolset, max_calls = None, None
 
         def begin_turn(self, chat: Any) -> Any:
             return None

@@ -79,14 +79,14 @@ def test_each_kind_answers_each_question(name: TaskName) -> None:
     assert isinstance(kind.is_served_by(model("m", one), chat), bool)
     assert kind.find_dialect(chat, one) is not None
     assert kind.list_price(chat, one) > 0
-    assert kind.count_pictures(chat) >= 0
+    assert kind.count_images(chat) >= 0
     heard = 9 * 20 if name == "transcription" else 0
     assert kind.usage_before_answer(chat, 7, one).prompt_tokens == 7 + heard
     assert isinstance(kind.adapt_request(chat, target), Chat)
     assert kind.find_missing_result(1, Finished(reason="stop")) is None
     assert (kind.split is None) == (name in {"chat", "completions", "speech", "transcription"})
     assert kind.usage_without_counts(chat, 7, 3, 0, PriceCard(input=Decimal(1))).estimated is True
-    assert {type(answer) for answer in (kind.fits_context, kind.writes_tokens, kind.fetches_pictures)} == {bool}
+    assert {type(answer) for answer in (kind.fits_context, kind.writes_tokens, kind.fetches_images)} == {bool}
 
 
 def test_what_a_chat_and_a_request_for_pictures_answer_differently() -> None:
@@ -101,7 +101,7 @@ def test_what_a_chat_and_a_request_for_pictures_answer_differently() -> None:
     assert chat.find_dialect(asked, polyglot) is find_dialect("responses")
     assert chat.find_dialect(asked, talker) is find_dialect("openai")
     assert chat.find_dialect(CHAT, polyglot) is find_dialect("openai")
-    assert (chat.count_pictures(CHAT), images.count_pictures(IMAGES)) == (0, 2)
+    assert (chat.count_images(CHAT), images.count_images(IMAGES)) == (0, 2)
     assert (chat.list_price(CHAT, talker), images.list_price(IMAGES, painter)) == (Decimal(3), Decimal("0.08"))
     assert chat.usage_before_answer(CHAT, 7, talker) == Usage(input=7)
     assert images.usage_before_answer(IMAGES, 7, painter) == Usage(images=2)
@@ -109,7 +109,7 @@ def test_what_a_chat_and_a_request_for_pictures_answer_differently() -> None:
     assert [need.name for need in chat.requirements_of(CHAT)] == []
     assert (chat.fits_context, images.fits_context) == (True, False)
     assert (chat.writes_tokens, images.writes_tokens) == (True, False)
-    assert (chat.fetches_pictures, images.fetches_pictures) == (False, True)
+    assert (chat.fetches_images, images.fetches_images) == (False, True)
     assert (chat.may_bring_media(CHAT, talker), images.may_bring_media(IMAGES, talker)) == (False, True)
     assert chat.may_bring_media(CHAT, painter)
     assert (list(chat.files_to_screen(CHAT)), list(images.files_to_screen(IMAGES))) == ([], [("mask", PIXEL)])

@@ -14,10 +14,9 @@ from apps.gateway.canonical.chat import Chat, FunctionTool, Message, ResponseFor
 from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Started
 from apps.gateway.tracing import tracer
-from apps.gateway.tracing.asked_attributes import answer_of
-from apps.gateway.tracing.genai_attributes import describe
-from apps.gateway.tracing.otlp_spans import encode_trace
+from apps.gateway.tracing.genai_attributes import answer_of, describe
 from apps.gateway.tracing.request_trace import Callee, RequestTrace
+from apps.gateway.tracing.span_exporter import encode_trace
 from apps.logs.entry import Entry
 from gateway_project.configuration.telemetry_settings import TelemetrySettings
 from tests.support.otlp_collector import values_of

@@ -12,9 +12,8 @@ from prometheus_client import REGISTRY
 
 from apps.gateway.metrics.buffer import flush_to_prometheus
 from apps.gateway.tracing import otlp, span_exporter
-from apps.gateway.tracing.otlp_spans import encode_trace
-from apps.gateway.tracing.request_trace import MOST_SPANS, Callee, RequestTrace
-from apps.gateway.tracing.span_exporter import SpanExporter
+from apps.gateway.tracing.request_trace import MAX_SPANS, Callee, RequestTrace
+from apps.gateway.tracing.span_exporter import SpanExporter, encode_trace
 from gateway_project.configuration.telemetry_settings import TelemetrySettings
 from tests.support.otlp_collector import Collector, collector
 
@@ -105,7 +104,7 @@ def test_a_trace_that_cannot_be_encoded_takes_no_other_with_it(collected: Collec
 
 def test_no_more_traces_wait_than_there_is_room_for(collected: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(span_exporter, "TOGETHER", 1)
-    monkeypatch.setattr(span_exporter, "MOST_WAITING", 2 * len(encode_trace(ended_trace())))
+    monkeypatch.setattr(span_exporter, "MAX_WAITING", 2 * len(encode_trace(ended_trace())))
     exporter, before = SpanExporter(every=3600), counted("gateway_traces_dropped_total")
     for _ in range(5):
         exporter.add(ended_trace())
@@ -119,7 +118,7 @@ def test_a_message_has_so_many_bytes_and_room_is_free_again_once_it_is_taken(
 ) -> None:
     size = len(encode_trace(ended_trace()))
     monkeypatch.setattr(span_exporter, "_BATCH", 2 * size)
-    monkeypatch.setattr(span_exporter, "MOST_WAITING", 5 * size)
+    monkeypatch.setattr(span_exporter, "MAX_WAITING", 5 * size)
     exporter = SpanExporter(every=3600)
     for _ in range(2):
         for _ in range(5):
@@ -151,7 +150,7 @@ def test_each_span_has_an_id_of_its_own_and_a_parent_that_is_there(collected: Co
     exporter.flush()
     by_id = {span.span_id: span for span in collected.spans}
     # The request, its admission, an attempt, its settlement, and as many calls as there is room for.
-    assert len(by_id) == len(collected.spans) == MOST_SPANS
+    assert len(by_id) == len(collected.spans) == MAX_SPANS
     [request] = [span for span in collected.spans if span.name == "POST /x"]
     parents = {span.name: by_id[span.parent_id].name for span in collected.spans if span is not request}
     assert parents == {"admission": "POST /x", "attempt": "POST /x", "settle": "POST /x", "provider": "attempt"}

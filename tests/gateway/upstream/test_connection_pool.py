@@ -308,7 +308,7 @@ def test_any_number_of_addresses_takes_bounded_connections(monkeypatch: pytest.M
     """Connections that tenants' servers keep open are not kept for ever."""
     connection_pool.close_idle()
     connection_pool._pools.by_address.clear()
-    monkeypatch.setattr(connection_pool, "_MOST_POOLS", 2)
+    monkeypatch.setattr(connection_pool, "_MAX_POOLS", 2)
     closed: list[int] = []
 
     class Kept:

@@ -126,13 +126,13 @@ class TestCircuits:
         add_provider("second")
         for _ in range(5):
             ask_echo(caller, "status=503 times=1")
-        clock.now += circuit_breaker.FIRST_PROBE + 0.1
+        clock.now += circuit_breaker.FIRST_PROBE_PAUSE + 0.1
         answer, _ = ask_echo(caller, "status=503 times=1")
         assert answer.json()["metadata"]["selectionReason"] == "circuit-probe"
         assert tried(answer) == [("sandbox", 503, False), ("second", 200, True)]
-        clock.now += circuit_breaker.FIRST_PROBE + 0.1
+        clock.now += circuit_breaker.FIRST_PROBE_PAUSE + 0.1
         assert tried(ask_echo(caller)[0]) == [("second", 200, True)], "the pause has doubled"
-        clock.now += circuit_breaker.FIRST_PROBE + 0.1
+        clock.now += circuit_breaker.FIRST_PROBE_PAUSE + 0.1
         answer, _ = ask_echo(caller)
         assert answer.json()["metadata"]["selectionReason"] == "circuit-probe"
         assert tried(answer) == [("sandbox", 200, True)]

@@ -19,8 +19,8 @@ from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects.media.images.provider import bfl
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.upstream import jobs
+from apps.gateway.upstream.http_response import default_timeouts
 from apps.gateway.upstream.jobs import check_address
-from apps.gateway.upstream.timeouts import default_timeouts
 from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
 from tests.support.image_requests import PNG, edit, generate, size_of

@@ -18,7 +18,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     Waiting,
 )
-from apps.gateway.upstream.json_repair import LONGEST, JsonRepair, repair_json_text
+from apps.gateway.upstream.json_repair import MAX_LENGTH, JsonRepair, repair_json_text
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ from apps.gateway.upstream.json_repair import LONGEST, JsonRepair, repair_json_t
         ('{"a": NaN}', '{"a": "NaN"}'),
         ("No.", None),
         ("", None),
-        ('{"a": "' + "x" * LONGEST, None),
+        ('{"a": "' + "x" * MAX_LENGTH, None),
     ],
 )
 def test_what_was_meant(text: str, healed: str | None) -> None:

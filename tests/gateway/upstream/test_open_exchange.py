@@ -16,7 +16,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects.chat import openai
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange
 from tests.catalog.small import offer, provider

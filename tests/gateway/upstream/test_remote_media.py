@@ -158,10 +158,10 @@ def test_a_chat_without_addresses_stays_as_it_is() -> None:
         ("/gone.png", "answered with status 404"),
         ("/moved.png", "answered with status 302"),
         ("/packed.png", "packed"),
-        ("/page.png", "neither a picture"),
-        ("/program", "neither a picture"),
-        ("/three.pdf", "no picture"),
-        ("/four.csv", "no picture"),
+        ("/page.png", "neither an image"),
+        ("/program", "neither an image"),
+        ("/three.pdf", "no image"),
+        ("/four.csv", "no image"),
     ],
 )
 @pytest.mark.usefixtures("inside")
@@ -177,20 +177,20 @@ def test_what_is_no_picture_is_refused_by_the_name_of_its_part(
 
 @pytest.mark.usefixtures("inside")
 def test_a_file_beyond_the_size_is_refused(files: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_media, "MOST_BYTES", 4_000)
+    monkeypatch.setattr(remote_media, "MAX_BYTES", 4_000)
     with pytest.raises(InvalidRequest, match="larger than 4000 bytes"):
         inlined(chat_with(Image(url=f"{files}/huge.png")))
 
 
 @pytest.mark.usefixtures("inside")
 def test_files_beyond_the_size_together_are_refused(files: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_media, "MOST_BYTES_TOGETHER", 8_000)
+    monkeypatch.setattr(remote_media, "MAX_TOTAL_BYTES", 8_000)
     with pytest.raises(InvalidRequest, match="together"):
         inlined(chat_with(*(Image(url=f"{files}/huge.png@{number}") for number in range(2))))
 
 
 def test_more_than_so_many_are_refused_before_any_is_fetched() -> None:
-    pictures = [Image(url=f"https://127.0.0.1/{number}.png") for number in range(remote_media.MOST_FILES + 1)]
+    pictures = [Image(url=f"https://127.0.0.1/{number}.png") for number in range(remote_media.MAX_FILES + 1)]
     with pytest.raises(InvalidRequest, match="at most 20"):
         inlined(chat_with(*pictures))
 
@@ -209,7 +209,7 @@ def test_more_than_so_many_are_refused_before_any_is_fetched() -> None:
 )
 def test_addresses_within_are_not_called(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("somebody was called"))
-    with pytest.raises(InvalidRequest, match="cannot be had") as refusal:
+    with pytest.raises(InvalidRequest, match="cannot be fetched") as refusal:
         inlined(chat_with(Image(url=url)))
     assert refusal.value.param == "messages[1].content[1]"
 

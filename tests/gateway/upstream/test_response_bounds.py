@@ -14,7 +14,7 @@ from apps.gateway.failures import UpstreamFailure
 from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream import http_response as exchanges
-from apps.gateway.upstream.response_bounds import ResponseBounds, check_event, read_within
+from apps.gateway.upstream.call_provider import ResponseBounds, check_event, read_within
 from apps.kernel.json_bounds import Bounds
 from tests.gateway.upstream.test_connection_pool import BUDGET, OK, send, server
 

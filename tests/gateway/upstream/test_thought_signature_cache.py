@@ -12,7 +12,12 @@ from redis.exceptions import ConnectionError as RedisGone
 from apps.gateway.canonical.chat import Chat, Message, Reasoning, Source, Text, ToolCall, ToolResult
 from apps.gateway.canonical.events import ReasoningDelta, ToolCallStarted
 from apps.gateway.dialects.adapting.signed_call_ids import join_signature
-from apps.gateway.upstream.thought_signature_cache import MOST_BYTES, TIME_TO_LIVE, ThoughtSignatureCache, cache_key_of
+from apps.gateway.upstream.thought_signature_cache import (
+    MAX_BYTES,
+    TIME_TO_LIVE,
+    ThoughtSignatureCache,
+    cache_key_of,
+)
 from apps.kernel.valkey import cache_store
 from apps.kernel.valkey import redis as kernel_redis
 from apps.kernel.valkey.cache_store import CacheShare
@@ -92,8 +97,8 @@ def test_another_project_does_not_get_it() -> None:
         [called("nothing-sealed")],
         [ReasoningDelta(text="in the open", format=OURS), called("nothing-sealed")],
         [ReasoningDelta(text="x", signature="s", format="another-v1"), called("nothing-sealed")],
-        [ReasoningDelta(text="x" * (MOST_BYTES + 1), signature="s", format=OURS), called("nothing-sealed")],
-        [ReasoningDelta(text="\x01" * (MOST_BYTES // 3), signature="s", format=OURS), called("nothing-sealed")],
+        [ReasoningDelta(text="x" * (MAX_BYTES + 1), signature="s", format=OURS), called("nothing-sealed")],
+        [ReasoningDelta(text="\x01" * (MAX_BYTES // 3), signature="s", format=OURS), called("nothing-sealed")],
     ],
 )
 def test_nothing_is_kept_without_a_call_or_a_seal_or_beyond_the_size(

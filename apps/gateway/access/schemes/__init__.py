@@ -21,7 +21,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 class SignableRequest(msgspec.Struct, frozen=True):
-    """What is about to be sent, for schemes that sign it."""
+    """A request before it is sent, for schemes that sign it."""
 
     method: str
     url: str
@@ -53,7 +53,7 @@ def authorize(kind: str, secret: str, request: SignableRequest) -> dict[str, str
 
 
 def collect_secrets(secret: str, presented: Mapping[str, str]) -> list[str]:
-    """Return what must not be told of a credential: itself, and what was made of it and presented (an access token)."""
+    """Return the secrets of a credential, which no error may quote: itself, and an access token made from it."""
     found = [secret]
     for name, value in presented.items():
         scheme, _, rest = value.partition(" ")

@@ -1,6 +1,6 @@
 """API key scheme: the key of an Azure resource in Azure's own header, and for Anthropic's models in Anthropic's, too.
 
-Knows which paths are Anthropic's. Must never log a credential, nor put one into a URL.
+A credential is never logged or put into a URL.
 """
 
 from __future__ import annotations

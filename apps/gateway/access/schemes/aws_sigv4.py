@@ -1,7 +1,7 @@
 """AWS Signature Version 4 (SigV4), by botocore; or an API key of Bedrock's as a bearer token.
 
 The secret is one word without a colon (the API key), or `ACCESS_KEY_ID:SECRET_ACCESS_KEY`, perhaps with
-`:SESSION_TOKEN`; no part of either has colons of its own. Must never send a key that signs, nor log a token.
+`:SESSION_TOKEN`; no part of either has colons of its own. A signing key is never sent, and a token never logged.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 A credential is the JSON of a service account, an access token (`ya29.…`), or an API key. A file's path is accepted only
 from the operator's own environment: for a tenant's credential no file is read, and no address but Google's is called.
 
-Knows Google's token endpoint, and keeps tokens until shortly before they expire. Must never log a key or a token, nor
-let a refusal quote one.
+Tokens are kept until shortly before they expire. Keys and tokens are never logged, nor quoted in an error.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 TOKEN_ADDRESS: Final = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address, not a secret
 SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
-# What a credential of this kind says by itself: the address need not.
+# Placeholders of an address that a credential of this kind fills by itself.
 FILLED_PLACEHOLDERS: Final = frozenset({"project"})
 
 # Seconds before its end at which a token is renewed, and below which it is of no use any more.
@@ -43,7 +42,7 @@ RENEW_BEFORE, LEAST_LEFT = 300.0, 30.0
 # Seconds for one answer of the endpoint, for all tries together, and for which a failure is remembered.
 _TIMEOUT, _TOTAL_TIMEOUT, _FAILED_FOR = 5.0, 15.0, 5.0
 # Accounts remembered; the least recently used goes first.
-_MOST = 1_000
+_MAX_TOKENS = 1_000
 _MAX_FILE = 64 * 1024
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9.:-]{3,62}")
 _PROJECT_IN_ADDRESS = re.compile(r"(?<=/projects/)[^/]+")
@@ -62,7 +61,7 @@ class _Account(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _CachedToken:
-    """An account's access token, when it expires (monotonic), and the lock of whoever renews it."""
+    """An account's access token, when it expires (monotonic), and the lock for its renewal."""
 
     lock: BoundedSemaphore = field(default_factory=BoundedSemaphore)
     token: str = ""
@@ -72,7 +71,7 @@ class _CachedToken:
 
 
 _tokens: OrderedDict[bytes, _CachedToken] = OrderedDict()
-# Path -> when it was written, and what is in it. Digests of what the operator's own environment says.
+# Path -> the file's modification time and its content. Digests of accounts from the operator's own environment.
 _files: dict[str, tuple[int, str]] = {}
 _operators: set[bytes] = set()
 
@@ -105,7 +104,7 @@ def fill_base_url(secret: str, base_url: str, *, own: bool) -> str:
 
 
 def forget_all() -> None:
-    """Ask for every token anew."""
+    """Forget all tokens, so that each is requested again."""
     _tokens.clear()
 
 
@@ -147,7 +146,7 @@ def _token_of(secret: str) -> str:
     kept = _tokens.get(digest)
     if kept is None:
         kept = _tokens[digest] = _CachedToken()
-        while len(_tokens) > _MOST:
+        while len(_tokens) > _MAX_TOKENS:
             _tokens.popitem(last=False)
     else:
         _tokens.move_to_end(digest)

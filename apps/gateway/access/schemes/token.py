@@ -1,6 +1,6 @@
 """Token scheme: an API key as `Authorization: Token …`, as Deepgram takes it.
 
-Must never log a credential, nor put one into a URL.
+A credential is never logged or put into a URL.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`manage.py demo`: an operator, an owner, an organization with credits, and an API key, to begin with at once.
 
-Knows how to make them once and to show the same ones ever after. Their clear values are kept beside the development
+Creates them once, and shows the same ones ever after. Their clear values are kept beside the development
 secrets, for the database has only digests; so this is for development alone.
 """
 
@@ -73,7 +73,7 @@ class Command(BaseCommand):
         form.add_argument("--organization", action="store_true", help="print the organization's id alone")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Make what is missing, and show it."""
+        """Create the missing parts, and show them."""
         if not settings.DEVELOPMENT:
             raise CommandError("demo keeps passwords in clear, so it runs in development mode only")
         with _kept(settings.GATEWAY_HOME / "demo.json") as kept, transaction.atomic():
@@ -87,7 +87,7 @@ class Command(BaseCommand):
 
 
 def _made(kept: dict[str, Any]) -> dict[str, Any]:
-    """Return the account: what is kept as far as the database still knows it, and new things for the rest."""
+    """Return the account: the stored values as far as the database still has them, and new ones for the rest."""
     operator_password = _operator_password(kept.get("operator", {}).get("password"))
     owner, owner_password = _owner(kept.get("owner", {}).get("password"))
     organization = _organization_of(owner, kept.get("organizationId"))
@@ -155,7 +155,7 @@ def _api_key(owner: User, project: Project, known: str) -> str:
     key = find_api_key(known)
     if key is not None and works(key) and key.project == project:
         return known
-    # Nobody has the token of an earlier one any more.
+    # The tokens of earlier ones are lost.
     for lost in ApiKey.objects.filter(project=project, description=KEY).exclude(status=ApiKey.Status.DELETED):
         lost.status = ApiKey.Status.DELETED
         lost.save(update_fields=["status", "updated_at"])

@@ -37,7 +37,7 @@ def table_of(name: str) -> str:
     if declared is None:
         raise ValueError(f"no dialect declares facts under the name {name!r}")
     hints = get_type_hints(declared, include_extras=True)
-    # What a dialect adds to another's facts has a table of its own; the rest stands in the other's.
+    # Facts that a dialect adds to another's have a table of their own; the rest is in the other's.
     others = {name for base in declared.__bases__ for name in getattr(base, "__struct_fields__", ())}
     rows = [_row(field, hints[field.name]) for field in msgspec.structs.fields(declared) if field.name not in others]
     return "\n".join(("| key | default | meaning |", "|---|---|---|", *rows, ""))

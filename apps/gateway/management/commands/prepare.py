@@ -1,6 +1,6 @@
 """`manage.py prepare`: bring the database to where this version of the product needs it, before anything is served.
 
-Knows the steps and their order. Each is safe to repeat, by several machines at once, and quick when nothing changed.
+Each step is safe to repeat, by several machines at once, and quick when nothing changed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Command(BaseCommand):
                 return
 
     def _refuse_unfit_stores(self) -> None:
-        """Raise CommandError when a store says that it would lose what it is given; tell what is doubtful."""
+        """Raise CommandError when a store's settings would lose data; print warnings."""
         found = run_checks(tags=["store"], include_deployment_checks=True)
         errors = [message for message in found if message.is_serious()]
         if errors:

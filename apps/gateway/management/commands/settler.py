@@ -43,7 +43,7 @@ WATCH_SECONDS = 5.0
 SHOW_SECONDS = 60.0
 MAX_PAUSE = 5.0
 # After an outage the workers' heartbeats come back one by one, and one from before the store's clock was set forward is
-# an old one; nobody is declared dead before they had time to beat again.
+# an old one; no worker is declared dead before it had time to beat again.
 STEADY_SECONDS = 10.0
 
 
@@ -88,9 +88,9 @@ class Command(BaseCommand):
                 pause = 0.0
             except OtherShards as error:
                 raise CommandError(str(error)) from error
-            # OSError: neither the store nor the disk took what was swept, whose notes stay.
+            # OSError: neither the store nor the disk took the swept records, whose notes stay.
             except (RedisError, DatabaseError, InterfaceError, OSError) as error:
-                # What was taken stays ours in the stream and is taken again.
+                # Entries already taken stay assigned to this reader in the stream, and are taken again.
                 pause = min(max(pause * 2, 0.1), MAX_PAUSE)
                 log.warning("settler.waiting", **_awaited(error), seconds=round(pause, 1))
                 connection.close()

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from apps.gateway.canonical.chat import ReasoningRequest
-from apps.gateway.canonical.preferences import MOST_RETRIES, RoutingPreferences
+from apps.gateway.canonical.preferences import MAX_RETRIES, RoutingPreferences
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,
@@ -135,9 +135,9 @@ def _take_include_reasoning(reading: RouterReading, value: Any) -> None:
 
 def _take_retries(reading: RouterReading, value: Any) -> None:
     retries = integer(0, 1_000)(value)
-    if retries > MOST_RETRIES:
-        reading.drop("num_retries", f"a model is tried again {MOST_RETRIES} times at most")
-    reading.want(retries=min(retries, MOST_RETRIES))
+    if retries > MAX_RETRIES:
+        reading.drop("num_retries", f"a model is tried again {MAX_RETRIES} times at most")
+    reading.want(retries=min(retries, MAX_RETRIES))
 
 
 def _take_timeout(reading: RouterReading, value: Any) -> None:

@@ -190,6 +190,6 @@ def test_a_picture_that_is_not_there_is_a_failure_and_free(caller: Caller, studi
     generation.bump(generation.CATALOG)
     response = generate(caller, model="painter-flat")
     assert (response.status_code, response.json()["error"]["code"]) == (502, "all_providers_failed")
-    assert "an image it made cannot be had: it answered with status 404" in response.json()["message"]
+    assert "an image that it made cannot be fetched: it answered with status 404" in response.json()["message"]
     settle_all()
     assert RequestLog.objects.get().cost == Decimal(0)

@@ -1,5 +1,5 @@
 """Names of functions where Google does not take them as they are: escaped, so that the answer's name alone says which
-function is meant. One that is too long even for that is sent as another one (`adapting/tool_names.py`).
+function is meant. One that is too long even for that is sent as another one (`dialects/adapting/tool_names.py`).
 
 Knows Google's rule for names. Must never keep a table: answers are read without the request.
 """

@@ -1,8 +1,8 @@
 """OpenAI Responses, client side: reads tools and the choice among them.
 
 Functions and web searches are canonical. Custom tools and namespaces travel as they are and are emulated where a format
-lacks them (`adapting/emulated_tools.py`); tools that a provider runs itself are only for providers of this format. Must
-never know which provider has which.
+lacks them (`dialects/adapting/emulated_tools.py`); tools that a provider runs itself are only for providers of this
+format.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 import zstandard
 
-from apps.gateway.client.content_encoding import MAX_RATIO, RATIO_FREE, unpack
+from apps.gateway.content_decoding import MAX_RATIO, RATIO_FREE, unpack
 from apps.kernel.concurrency.offload import LARGE
 from apps.kernel.errors import ApiError, BodyTooLarge, InvalidRequest, UnsupportedMediaType
 

@@ -1,9 +1,8 @@
-"""Picture calls: more pictures than one call of a provider makes, by several calls at once, joined in order.
+"""Image calls: more images than one call of a provider makes, by several calls at once, joined in order.
 
-Each call's pictures are passed on as they come, under the numbers that they have in the whole. Where some calls fail,
+Each call's images are passed on as they come, under the numbers that they have in the whole. Where some calls fail,
 the answer is what the others made, is billed for that, and ends as one that was cut short; where all fail, another
-provider may be asked. Counts are added up, and estimated for a call without any. Knows events. Must never know a wire
-format.
+provider may be asked. Counts are added up, and estimated for a call without any.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import gevent
 import msgspec
 from gevent.queue import Empty, Queue
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import DroppedField
+from apps.gateway.canonical.chat import Chat, DroppedField
 from apps.gateway.canonical.events import (
     Event,
     Finished,
@@ -31,38 +30,57 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
+from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.failures import StaleConnection, UpstreamFailure
+from apps.gateway.routing.candidate import Candidate
 from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.token_estimate import token_weight, tokens_from_weight
-from apps.gateway.upstream.split_calls import MOST_AT_ONCE
-from apps.gateway.upstream.timeouts import default_timeouts
+from apps.gateway.upstream.http_response import default_timeouts
+from apps.gateway.upstream.split_calls import MAX_AT_ONCE
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage, total_usage
 
-if TYPE_CHECKING:
-    from apps.gateway.upstream.call_provider import ProviderCall
+
+class ImageCall(Protocol):
+    """The part of a `ProviderCall` that several calls for images share."""
+
+    chat: Chat
+    candidate: Candidate
+    client_disconnect: ClientDisconnect
+    prompt_tokens: int
+    calls: int
+    status: int | None
+    first_content_at: float | None
+    bytes_received: int
+    dropped_fields: list[DroppedField]
+    changed_fields: list[DroppedField]
+
+    @property
+    def has_content(self) -> bool:
+        """Whether content has come."""
 
 
 class _Branch(msgspec.Struct, eq=False):
-    """One call: the number of its first picture in the whole, how many it is to make, and what came of it."""
+    """One call: the number of its first image in the whole, the number of its images, and its result so far."""
 
+    # A `ProviderCall`.
     call: Any
     first: int
-    pictures: int
+    images: int
     made: int = 0
-    # What was written beside them, as `token_weight` weighs it, and what the provider counted.
+    # The text beside them, by `token_weight`, and the provider's counts.
     written: int = 0
     usage: Usage | None = None
     failure: UpstreamFailure | InvalidRequest | None = None
 
 
-def make_pictures(call: ProviderCall, parts: Sequence[CallPart]) -> Iterator[Event]:
-    """Yield the answers to all parts as one. Raises what the first call raised where no call made a picture."""
+def make_images(call: ImageCall, calls: Sequence[Any], parts: Sequence[CallPart]) -> Iterator[Event]:
+    """Yield the answers of the provider calls to all parts as one, into `call`.
+
+    Raises the first call's error where no call made an image.
+    """
     firsts = accumulate((part.results for part in parts), initial=0)
-    branches = [
-        _Branch(replace(call, chat=part.chat, calls=1), first, part.results)
-        for part, first in zip(parts, firsts, strict=False)
-    ]
+    branches = [_Branch(one, first, part.results) for one, part, first in zip(calls, parts, firsts, strict=False)]
     begun = False
     try:
         for branch, event in _arriving(branches, call):
@@ -70,7 +88,7 @@ def make_pictures(call: ProviderCall, parts: Sequence[CallPart]) -> Iterator[Eve
                 yield event
                 continue
             if not call.has_content:
-                call.losses, call.notices = branch.call.losses, branch.call.notices
+                call.dropped_fields, call.changed_fields = branch.call.dropped_fields, branch.call.changed_fields
                 call.status, call.calls = branch.call.status, len(branches)
                 call.first_content_at = branch.call.first_content_at
             for passed in _events_for_client(branch, event, begun=begun):
@@ -80,15 +98,16 @@ def make_pictures(call: ProviderCall, parts: Sequence[CallPart]) -> Iterator[Eve
         if failures and not any(branch.made for branch in branches):
             raise failures[0]
         if failures:
-            lacking = sum(branch.pictures - branch.made for branch in branches if branch.failure is not None)
-            call.notices = [*call.notices, DroppedField("n", f"{lacking} images could not be made: {failures[0]}")]
+            lacking = sum(branch.images - branch.made for branch in branches if branch.failure is not None)
+            words = f"{lacking} images could not be made: {failures[0]}"
+            call.changed_fields = [*call.changed_fields, DroppedField("n", words)]
             yield from _ends_of_lost(branches)
         yield UsageReported(usage=_total(branches, call))
     finally:
         call.bytes_received += sum(branch.call.bytes_received for branch in branches)
 
 
-def _arriving(branches: Sequence[_Branch], call: ProviderCall) -> Generator[tuple[_Branch | None, Event], None, None]:
+def _arriving(branches: Sequence[_Branch], call: ImageCall) -> Generator[tuple[_Branch | None, Event], None, None]:
     """Yield the events of all calls, each with the call that it is of, `Waiting` with none, until all have ended."""
     arrived: Queue[tuple[_Branch, Event | Exception | None]] = Queue()
     waiting = deque(branches)
@@ -105,7 +124,7 @@ def _arriving(branches: Sequence[_Branch], call: ProviderCall) -> Generator[tupl
                 arrived.put((branch, error))
             arrived.put((branch, None))
 
-    running = [gevent.spawn(work) for _ in range(min(len(branches), MOST_AT_ONCE))]
+    running = [gevent.spawn(work) for _ in range(min(len(branches), MAX_AT_ONCE))]
     left = len(branches)
     try:
         while left:
@@ -126,7 +145,7 @@ def _arriving(branches: Sequence[_Branch], call: ProviderCall) -> Generator[tupl
 
 
 def _events_of(branch: _Branch) -> Iterator[Event]:
-    """Yield a call's events, but for silence; it is made once more where nobody was at the end of its connection."""
+    """Yield a call's events, but for silence; a call over a closed kept-alive connection is repeated."""
     try:
         with closing(branch.call.events()) as events:
             yield from (event for event in events if type(event) is not Waiting)
@@ -138,7 +157,8 @@ def _events_of(branch: _Branch) -> Iterator[Event]:
 
 
 def _events_for_client(branch: _Branch, event: Event, *, begun: bool) -> list[Event]:
-    """Return what is told of a call's event: of what there is once an answer, that of the call that came first."""
+    """Return the client's events for a call's event; those that an answer has once are those of the first call to
+    begin."""
     kind = type(event)
     if isinstance(event, UsageReported):
         branch.usage = event.usage
@@ -153,14 +173,14 @@ def _events_for_client(branch: _Branch, event: Event, *, begun: bool) -> list[Ev
 
 
 def _ends_of_lost(branches: Sequence[_Branch]) -> Iterator[Event]:
-    """Yield the ends of the pictures that nobody made: an answer that lacks some is not kept for others."""
+    """Yield the ends of the missing images: an answer that lacks some is not cached."""
     for branch in branches:
         if branch.failure is not None:
-            for number in range(branch.made, branch.pictures):
+            for number in range(branch.made, branch.images):
                 yield Finished(choice=branch.first + number, reason="length")
 
 
-def _total(branches: Sequence[_Branch], call: ProviderCall) -> Usage:
+def _total(branches: Sequence[_Branch], call: ImageCall) -> Usage:
     """Return what the calls used that made anything, or failed in nothing."""
     estimate, prices = task_of(call.chat).usage_without_counts, call.candidate.offer.prices
     return total_usage(

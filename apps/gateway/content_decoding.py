@@ -1,7 +1,8 @@
-"""Content decoding (`Content-Encoding`): request bodies in gzip, deflate or zstd are unpacked, within bounds.
+"""Content decoding (`Content-Encoding`) of requests' and answers' bodies in gzip and deflate, requests' in zstd too.
 
-What comes out is bounded by size and by how many times its packed form it is, and looked at piece by piece: a
-decompression bomb is refused once it has shown that it is one, and never held whole. Must never know what a body means.
+The output is bounded by its size and by its ratio to the compressed size, and checked piece by piece: a decompression
+bomb is refused as soon as it exceeds a bound, and never held whole. A request's body is decoded at once; an answer's
+piece by piece, as it comes (`ContentDecoder`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from apps.kernel.concurrency.offload import LARGE, offload
 from apps.kernel.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
 
 HEADER: Final = "Content-Encoding"
-# How many times its packed size a body may be, once it is larger than so many bytes: text that repeats itself is packed
-# to a fiftieth, a bomb to a thousandth.
+# How many times its compressed size a body may have, once it is larger than so many bytes: the densest text recorded
+# has 60 times, a bomb a thousand times.
 MAX_RATIO: Final = 200
 RATIO_FREE: Final = 1024 * 1024
 # Bytes that go in and come out of zlib at a time.
@@ -33,7 +34,7 @@ def unpack(packed: bytes, content_encoding: str, limit: int) -> bytes:
     """Return a body without its content coding, of at most `limit` bytes; a large one is unpacked on a thread.
 
     Raises UnsupportedMediaType (415) for another coding or more than one, BodyTooLarge (413) for more than `limit`
-    bytes, InvalidRequest (400) for what is not of its coding and for one that is too many times its packed size.
+    bytes, InvalidRequest (400) for a corrupt body and for one that exceeds the allowed compression ratio.
     """
     coding = content_encoding.strip().lower()
     if coding in {"", "identity"}:
@@ -60,7 +61,7 @@ def unpack(packed: bytes, content_encoding: str, limit: int) -> bytes:
 
 
 class _UnpackedBody:
-    """What has come out of a body so far."""
+    """The decoded bytes of a body so far."""
 
     def __init__(self, pieces: Iterator[bytes], coding: str, packed: int, limit: int) -> None:
         self.parts: list[bytes] = []
@@ -102,7 +103,7 @@ def _inflated(packed: bytes, window: int) -> Iterator[bytes]:
             if inflate.unused_data or start + _PIECE < len(packed):
                 raise _MalformedBodyError
             return
-    # What the last call had no more room for.
+    # The rest that the last call had no room for.
     yield inflate.flush()
     if not inflate.eof or inflate.unused_data:
         raise _MalformedBodyError
@@ -126,3 +127,55 @@ def _is_zlib(packed: bytes) -> bool:
 
 def _malformed(message: str) -> InvalidRequest:
     return InvalidRequest(message, code="invalid_content_encoding", param=HEADER)
+
+
+# The supported values of `Content-Encoding`; an empty one and `identity` mean no encoding.
+CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate"})
+# Bytes that a step decodes at most, and that it takes in: the rest of them is copied at every step.
+STEP: Final = 64 * 1024
+_INTAKE: Final = 8 * 1024
+
+
+class CorruptEncoding(Exception):
+    """Bytes that are not what their coding says, or become too many."""
+
+
+class ContentDecoder:
+    """Decompresses one body, which comes in pieces."""
+
+    def __init__(self) -> None:
+        # Whichever of the two it is: servers mean either by `deflate`.
+        self._stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        self._encoded_bytes = self.decoded_bytes = 0
+        self._full = False
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """Yield a piece decompressed, at most STEP bytes at a time. Raises CorruptEncoding.
+
+        The decoded size is compared with the bytes taken in so far, not with those that have arrived.
+        """
+        for start in range(0, len(data), _INTAKE):
+            yield from self._decode_slice(data[start : start + _INTAKE])
+
+    def _decode_slice(self, data: bytes) -> Iterator[bytes]:
+        self._encoded_bytes += len(data)
+        while data or self._full:
+            if self._stream.eof:
+                raise CorruptEncoding("goes on behind its compressed end")
+            try:
+                piece = self._stream.decompress(data, STEP)
+            except zlib.error:
+                raise CorruptEncoding("is not compressed as it says") from None
+            data = self._stream.unconsumed_tail or self._stream.unused_data
+            # All may have been taken in, and not yet all been given out.
+            self._full = len(piece) == STEP and not self._stream.eof
+            self.decoded_bytes += len(piece)
+            if self.decoded_bytes > RATIO_FREE and self.decoded_bytes > MAX_RATIO * self._encoded_bytes:
+                raise CorruptEncoding(f"becomes more than {MAX_RATIO} times as long when it is unpacked")
+            if piece:
+                yield piece
+
+    def finish(self) -> None:
+        """Raise CorruptEncoding where the compressed bytes were cut off; none at all are an empty body."""
+        if self._encoded_bytes and not self._stream.eof:
+            raise CorruptEncoding("was cut off before its compressed end")

@@ -1,7 +1,6 @@
-"""Picture links: answers of the images endpoints that name addresses in the place of pictures.
+"""Image links: answers of the images endpoints with URLs instead of images.
 
-The seam between the endpoints and whoever keeps pictures for a while: nobody does until `install` is called. Knows what
-is asked of whoever does. Must never store anything.
+The interface between the endpoints and the app that stores images for a while, which calls `install`.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ log = structlog.get_logger(__name__)
 FIELD = "image_links"
 
 
-class PictureKeeper(Protocol):
-    """Whoever keeps pictures for a while."""
+class ImageKeeper(Protocol):
+    """Stores images for a while."""
 
     def check(self, policy: Policy) -> None:
-        """Raise ApiError, which names the field, where no picture of a caller may be kept."""
+        """Raise ApiError, which names the field, where no image of a caller may be kept."""
 
     def keep(self, policy: Policy, data_url: str) -> str:
-        """Keep a picture and return its address. Raises DatabaseError."""
+        """Keep an image and return its address. Raises DatabaseError."""
 
 
 class _Nobody:
-    """Nobody keeps pictures."""
+    """The default until `install` is called: no image is stored."""
 
     def check(self, policy: Policy) -> None:
         raise InvalidRequest(
@@ -44,16 +43,16 @@ class _Nobody:
         raise NotImplementedError
 
 
-_installed: list[PictureKeeper] = [_Nobody()]
+_installed: list[ImageKeeper] = [_Nobody()]
 
 
-def install(keeper: PictureKeeper) -> None:
-    """Have pictures kept from now on."""
+def install(keeper: ImageKeeper) -> None:
+    """Have images kept from now on."""
     _installed[0] = keeper
 
 
 def wants_links(chat: Chat) -> bool:
-    """Return whether a request wants addresses in the place of pictures."""
+    """Return whether a request wants URLs instead of images."""
     return chat.drawing is not None and chat.drawing.as_links
 
 
@@ -62,16 +61,16 @@ def check_links(policy: Policy) -> None:
     _installed[0].check(policy)
 
 
-def link_pictures(run: ChatRun, reply: Reply) -> None:
-    """Put addresses in the place of a reply's pictures. Where they cannot be kept the client gets the pictures, which
-    are paid, and a notice."""
-    pictures = [url for choice in reply.choices for url in choice.images]
+def link_images(run: ChatRun, reply: Reply) -> None:
+    """Replace a reply's images by URLs. Where they cannot be stored, the client gets the images, which are paid, and a
+    dropped field."""
+    images = [url for choice in reply.choices for url in choice.images]
     try:
-        links = {url: _installed[0].keep(run.recorder.policy, url) for url in dict.fromkeys(pictures)}
+        links = {url: _installed[0].keep(run.recorder.policy, url) for url in dict.fromkeys(images)}
     except DatabaseError as error:
         log.warning("images.not_kept", error=type(error).__name__)
         words = "the images cannot be kept right now; here they are"
-        run.attempts.notices = [*run.attempts.notices, DroppedField(FIELD, words)]
+        run.attempts.changed_fields = [*run.attempts.changed_fields, DroppedField(FIELD, words)]
     else:
         for choice in reply.choices:
             choice.images = [links[url] for url in choice.images]

@@ -1,30 +1,33 @@
-"""Edited pictures: those that a client gives by address, fetched before any provider is asked to change them."""
+"""Remote images: fetches the images that a client wants edited, before any provider is asked, and those that a provider
+leaves at a URL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Image
+from apps.gateway.canonical.events import Event, ImageMade
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.gateway.upstream.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
+from apps.gateway.failures import UpstreamFailure
+from apps.gateway.upstream.remote_file import MAX_INPUT_BYTES, MAX_OUTPUT_BYTES, UnfetchableError, fetch_image
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
 
-# Bytes of all pictures of a request together, as data URLs.
+# Bytes of all images of a request together, as data URLs.
 _MAX_TOGETHER = 128 * 1024 * 1024
 
 
 def has_addresses(chat: Chat) -> bool:
-    """Return whether a request to change pictures gives one of them by address."""
+    """Return whether a request to change images gives one of them by address."""
     return chat.drawing is not None and any(not url.startswith("data:") for url in _urls(chat))
 
 
 def fetch_addresses(chat: Chat, owner: UUID, client_disconnect: ClientDisconnect) -> Chat:
-    """Return the chat with pictures in the place of their addresses, fetched for an organization.
+    """Return the chat with images instead of their URLs, fetched for an organization.
 
-    Raises InvalidRequest naming the one that cannot be had, BodyTooLarge, RateLimited, ClientGone.
+    Raises InvalidRequest naming one that cannot be fetched, BodyTooLarge, RateLimited, ClientGone.
     """
     together = 0
     for message in chat.messages:
@@ -54,7 +57,22 @@ def _fetch(url: str, place: str, owner: UUID, client_disconnect: ClientDisconnec
         return url
     try:
         with client_disconnect.raise_while_waiting():
-            return fetch_picture(url, MOST_INPUT_BYTES, owner)
+            return fetch_image(url, MAX_INPUT_BYTES, owner)
     except UnfetchableError as error:
         param = f"{place}.image_url"
         raise InvalidRequest(f"{param} is invalid: {error}", param=param) from None
+
+
+def fetch_images(events: Iterable[Event], client_disconnect: ClientDisconnect, owner: UUID) -> Iterator[Event]:
+    """Yield an answer's events with images instead of their URLs, fetched for an organization.
+
+    Raises UpstreamFailure, and RateLimited where the organization has too much under way.
+    """
+    for event in events:
+        if isinstance(event, ImageMade) and not event.url.startswith("data:"):
+            try:
+                with client_disconnect.raise_while_waiting():
+                    event.url = fetch_image(event.url, MAX_OUTPUT_BYTES, owner)
+            except UnfetchableError as error:
+                raise UpstreamFailure("network", f"an image that it made cannot be fetched: {error}") from error
+        yield event

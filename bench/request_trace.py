@@ -1,0 +1,155 @@
+"""Counts the files and functions of the product that a warm request passes through, in a process with its settings.
+
+`python -m bench.request_trace` starts the product in a temporary home with a fixed upstream, and a second process that
+serves the same requests through its WSGI application under a profile hook. It prints a row for a chat completion and
+one for a streamed message; `--files` lists the files too. A file counts once a function of it has run, imports aside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+PROJECT = Path(__file__).resolve().parents[1]
+_PRODUCT = tuple(f"{PROJECT / folder}{os.sep}" for folder in ("apps", "gateway_project"))
+# Requests of each kind before the one that is counted: caches, pools and statistics are filled then.
+_WARM_REQUESTS = 5
+
+
+class Request(NamedTuple):
+    """A request that is counted: its name in the table, its path and the fields of its body."""
+
+    name: str
+    path: str
+    fields: dict[str, Any]
+
+
+REQUESTS = (
+    Request("chat completion", "/v1/chat/completions", {}),
+    Request("messages, streamed", "/v1/messages", {"max_tokens": 100, "stream": True}),
+)
+
+
+class Passed:
+    """The functions of the product that ran while it was recording, in all greenlets of its thread."""
+
+    def __init__(self) -> None:
+        self.functions: set[CodeType] = set()
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of the functions' files below the project, sorted."""
+        return sorted({os.path.relpath(code.co_filename, PROJECT) for code in self.functions})
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record until the block ends. Functions of modules and classes, which run on import, do not count."""
+        sys.setprofile(self._note)
+        threading.setprofile(self._note)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(_PRODUCT) and code.co_name != "<module>":
+            self.functions.add(code)
+
+
+def serve(application: Callable[..., Any], request: Request, token: str) -> None:
+    """Send one request through a WSGI application and read its answer to the end. Raises AssertionError unless 200."""
+    body = json.dumps({"model": "sandbox/echo-fast", "messages": [{"role": "user", "content": "hi"}], **request.fields})
+    statuses: list[str] = []
+    environ = {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": request.path,
+        "QUERY_STRING": "",
+        "SERVER_NAME": "127.0.0.1",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": "127.0.0.1",
+        "HTTP_AUTHORIZATION": f"Bearer {token}",
+        "CONTENT_TYPE": "application/json",
+        "CONTENT_LENGTH": str(len(body)),
+        "wsgi.input": io.BytesIO(body.encode()),
+        "wsgi.errors": sys.stderr,
+        "wsgi.url_scheme": "http",
+    }
+    answer = application(environ, lambda status, headers, *_: statuses.append(status))
+    try:
+        content = b"".join(answer)
+    finally:
+        if hasattr(answer, "close"):
+            answer.close()
+    assert statuses == ["200 OK"], (statuses, content[:500])
+
+
+def count(token: str) -> list[dict[str, Any]]:
+    """Return each request's name, files and functions, counted in this process, whose environment is the product's."""
+    from gateway_project.wsgi import application
+
+    application.begin()  # type: ignore[attr-defined] # set in gateway_project/wsgi.py
+    rows = []
+    for request in REQUESTS:
+        for _ in range(_WARM_REQUESTS):
+            serve(application, request, token)
+        passed = Passed()
+        with passed.recording():
+            serve(application, request, token)
+        rows.append({"name": request.name, "files": passed.files, "functions": len(passed.functions)})
+    return rows
+
+
+def trace() -> list[dict[str, Any]]:
+    """Return the rows of `count`, from a process beside a product that runs in a temporary home."""
+    from bench.subjects import gateway, upstream
+
+    with tempfile.TemporaryDirectory() as home, upstream() as fixed, gateway(fixed.port, Path(home)) as subject:
+        assert subject.product is not None
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.request_trace", "--count", subject.product.demo["apiKey"]],
+            cwd=PROJECT,
+            env=subject.product.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+    rows: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return rows
+
+
+def main() -> None:
+    """Print the table."""
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--files", action="store_true", help="list the files of each request")
+    words.add_argument("--count", metavar="KEY", help=argparse.SUPPRESS)
+    chosen = words.parse_args()
+    if chosen.count:
+        print(json.dumps(count(chosen.count)))
+        return
+    print("| request | files | functions |\n|---|---|---|")
+    for row in trace():
+        print(f"| {row['name']} | {len(row['files'])} | {row['functions']} |")
+        if chosen.files:
+            print(*(f"    {path}" for path in row["files"]), sep="\n")
+
+
+if __name__ == "__main__":
+    from gevent import monkey
+
+    monkey.patch_all()
+    main()
