@@ -16,9 +16,8 @@ from apps.gateway.dialects.adapting.configuration_updates import apply_updates
 from apps.gateway.dialects.adapting.document_citations import wants_citations
 from apps.gateway.dialects.adapting.tool_changes import ANTHROPIC, apply_tool_changes
 from apps.gateway.dialects.adapting.unsupported_fields import content_path, kind_of, message_path
+from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
-
-Record = dict[str, Any]
 
 # Parts that may be, or hold, blocks that not every format has.
 _HOLDING = (Opaque, ToolResult)

@@ -29,9 +29,8 @@ from apps.gateway.canonical.chat import (
 from apps.gateway.canonical.tool_result_pairing import has_paired_results, pair
 from apps.gateway.dialects import ClientDialect, find_client_dialect
 from apps.gateway.dialects.adapting.document_citations import wants_citations
+from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
-
-Record = dict[str, Any]
 
 # Kinds of thinking that are understood; between calls of tools alone, only Anthropic's models think.
 _THINKING: Final = ("enabled", "disabled", "adaptive")

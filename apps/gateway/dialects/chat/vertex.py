@@ -16,9 +16,10 @@ from apps.gateway.dialects import TokenCounter
 from apps.gateway.dialects.chat.google import PROVIDER as GOOGLE
 from apps.gateway.dialects.chat.google.provider.count_tokens import read_count
 from apps.gateway.dialects.chat.google.provider.write_request import write_fields
-from apps.gateway.dialects.chat.google.shared.wire import Record, encode
+from apps.gateway.dialects.chat.google.shared.wire import encode
 from apps.gateway.dialects.chat.vertex_address import model_path
 from apps.gateway.dialects.chat.vertex_address import url_of_path as count_url
+from apps.gateway.dialects.reading.fields import Record
 
 _TIER = "serviceTier"
 _PAID_APART = frozenset({"flex", "priority"})

@@ -6,7 +6,7 @@ Knows the shape that OpenAI's own clients read. Text is all that it has: calls, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from apps.gateway.canonical.chat import Chat, Text
 from apps.gateway.canonical.events import (
@@ -26,8 +26,8 @@ from apps.gateway.dialects.chat.openai.client.write_reply import DONE, PING, id_
 from apps.gateway.dialects.chat.openai.shared.failures import write_error_object
 from apps.gateway.dialects.chat.openai.shared.usage import write_usage
 from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.reading.fields import Record
 
-Record = dict[str, Any]
 _OBJECT: Final = "text_completion"
 # Its clients know of no other end; one that called tools stopped all the same.
 _ENDS: Final = frozenset({"stop", "length", "content_filter"})

@@ -6,10 +6,9 @@ from typing import Final
 
 from apps.gateway.dialects import ClientDialect, ProviderDialect, TokenCounter
 from apps.gateway.dialects.adapting.unsupported_fields import all_members
-from apps.gateway.dialects.chat.google.client.errors import error_for_clients, write_error
+from apps.gateway.dialects.chat.google.client.field_names import error_for_clients, write_error
 from apps.gateway.dialects.chat.google.client.logged_request import logged_choice, logged_request, logged_results
-from apps.gateway.dialects.chat.google.client.read_request import read_request
-from apps.gateway.dialects.chat.google.client.read_tools import tool_path
+from apps.gateway.dialects.chat.google.client.read_request import read_request, tool_path
 from apps.gateway.dialects.chat.google.client.write_reply import write_events, write_reply
 from apps.gateway.dialects.chat.google.provider.count_tokens import count_request, read_count
 from apps.gateway.dialects.chat.google.provider.failures import read_failure

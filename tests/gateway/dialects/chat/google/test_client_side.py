@@ -34,7 +34,7 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, google, openai
-from apps.gateway.dialects.chat.google.client.read_schema import json_schema_of
+from apps.gateway.dialects.chat.google.client.read_request import json_schema_of
 from apps.gateway.dialects.chat.google.client.signature_carrier import (
     MOST_BYTES,
     is_carrier,

@@ -12,14 +12,15 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, ResponseFormat, Target, ToolChoice
 from apps.gateway.dialects.chat.anthropic.provider.write_messages import (
-    Record,
     is_signed,
     split_system,
+    tool_choice_of,
     write_messages,
     write_system,
+    write_tools,
 )
-from apps.gateway.dialects.chat.anthropic.provider.write_tools import tool_choice_of, write_tools
 from apps.gateway.dialects.chat.anthropic.shared.wire import NAME, SIGNATURE_FORMAT
+from apps.gateway.dialects.reading.fields import Record
 
 _NULL = msgspec.Raw(b"null")
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

@@ -7,16 +7,13 @@ began with; where the model decides for itself how much it thinks, it is not. Mu
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Message, Reasoning, Target, ToolCall
 from apps.gateway.dialects.adapting.unsupported_fields import note_dropped
 from apps.gateway.dialects.chat.anthropic.provider.write_messages import is_signed
 from apps.gateway.dialects.chat.anthropic.shared.wire import SIGNATURE_FORMAT
-
-Record = dict[str, Any]
+from apps.gateway.dialects.reading.fields import Record
 
 
 def signature_format(chat: Chat, target: Target) -> str | None:

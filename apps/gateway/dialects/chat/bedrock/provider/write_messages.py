@@ -6,13 +6,294 @@ Knows turns. Blocks are written in `write_blocks.py`. Must never know a model by
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode, b64encode
+from binascii import Error
 from collections.abc import Iterable, Iterator
+from mimetypes import MimeTypes
 
-from apps.gateway.canonical.chat import Chat, Message, Reasoning, Text
+from apps.gateway.canonical.chat import (
+    Audio,
+    CacheMark,
+    Chat,
+    File,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Refusal,
+    Target,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from apps.gateway.dialects.adapting.document_citations import wants_citations
 from apps.gateway.dialects.adapting.unsupported_fields import message_path
+from apps.gateway.dialects.chat.anthropic.shared.wire import SIGNATURE_FORMAT, read_input
 from apps.gateway.dialects.chat.bedrock.provider.flavor import Flavor
-from apps.gateway.dialects.chat.bedrock.provider.write_blocks import SAYS_NOTHING, Blocks
-from apps.gateway.dialects.chat.bedrock.shared.wire import Record, refused
+from apps.gateway.dialects.chat.bedrock.provider.read_answer import write_cited_text
+from apps.gateway.dialects.chat.bedrock.shared.wire import refused, write_id
+from apps.gateway.dialects.reading.fields import Record
+from apps.gateway.dialects.reading.image_type import image_type_of
+from apps.kernel.errors import InvalidRequest
+
+_DATA_URL = re.compile(r"data:(?P<type>[^;,]*)(?:;[^;,]+)*;base64,", re.IGNORECASE)
+_BLANKS = re.compile(r"\s+")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_URL_SAFE = str.maketrans("-_", "+/")
+
+_PICTURES = {"image/png": "png", "image/jpeg": "jpeg", "image/jpg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+_VIDEOS = {
+    "video/mp4": "mp4",
+    "video/webm": "webm",
+    "video/quicktime": "mov",
+    "video/x-matroska": "mkv",
+    "video/x-flv": "flv",
+    "video/mpeg": "mpeg",
+    "video/x-ms-wmv": "wmv",
+    "video/3gpp": "three_gp",
+}
+_DOCUMENTS = {
+    "application/pdf": "pdf",
+    "text/csv": "csv",
+    "application/msword": "doc",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.ms-excel": "xls",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "text/html": "html",
+    "text/markdown": "md",
+}
+_SOUNDS = frozenset({"mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mkv", "m4a", "mpeg", "mpga", "pcm", "webm"})
+_SOUND_NAMES = {"pcm16": "pcm", "x-wav": "wav"}
+_TYPES = MimeTypes()
+for _type, _format in (
+    _VIDEOS | _DOCUMENTS | {"image/webp": "webp", "video/x-flv": "flv", "video/3gpp": "3gp"}
+).items():
+    _TYPES.add_type(_type, f".{_format}")
+# What a name may not have in it, and how long it may be.
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]\s-]+")
+_LONGEST_NAME = 200
+_USUAL_NAME = "document"
+
+
+class Documents:
+    """The names of the documents of a request: each has one of its own."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def name(self, filename: str | None) -> str:
+        """Return a name for a document, as near to its file's as Bedrock allows."""
+        bare, dot, ending = (filename or "").rpartition(".")
+        stem = bare if dot and len(ending) <= 5 else filename or ""
+        clean = " ".join(_NOT_IN_NAMES.sub(" ", stem).split())[: _LONGEST_NAME - 8].strip() or _USUAL_NAME
+        name, number = clean, 1
+        while name in self._taken:
+            number += 1
+            name = f"{clean} {number}"
+        self._taken.add(name)
+        return name
+
+
+def write_image(image: Image, at: str) -> Record:
+    """Return an image; `at` is the client's field. Raises InvalidRequest for an address, or for no image."""
+    media_type, data = _split(image.url, at)
+    return _picture(media_type, data, at)
+
+
+def write_audio(audio: Audio, at: str) -> Record:
+    """Return sound. Raises InvalidRequest for a format that Bedrock does not have."""
+    word = _SOUND_NAMES.get(audio.format, audio.format)
+    if word not in _SOUNDS:
+        raise refused(f"{at}: this model's provider takes no sound as {audio.format[:32]}", at)
+    return {"audio": {"format": word, "source": {"bytes": _clean(audio.data, at)}}}
+
+
+def write_file(file: File, documents: Documents, at: str) -> Record:
+    """Return a document; an image or video as what it is. Raises InvalidRequest for one that is not there in full."""
+    if file.data is None:
+        raise refused(f"{at}: this model's provider takes the bytes of a file, not its address or id", at)
+    media_type, data = file.media_type, file.data
+    if data[:5].lower() == "data:":
+        media_type, data = _split(data, at)
+    else:
+        data = _clean(data, at)
+    head = _head(data)
+    media_type = (media_type or (_TYPES.guess_type(file.filename)[0] if file.filename else None) or "").lower()
+    if media_type.startswith("image/") or _sniffed(head):
+        return _picture(media_type, data, at)
+    if media_type in _VIDEOS:
+        return {"video": {"format": _VIDEOS[media_type], "source": {"bytes": data}}}
+    word = "pdf" if head.startswith(b"%PDF") else _DOCUMENTS.get(media_type)
+    if word is None and (media_type.startswith("text/") or media_type in {"application/json", "application/xml"}):
+        word = "txt"
+    if word is None:
+        raise refused(f"{at}: this model's provider takes no files of the type {media_type[:64] or 'unknown'}", at)
+    return {"document": {"format": word, "name": documents.name(file.filename), "source": {"bytes": data}}}
+
+
+def _picture(media_type: str, data: str, at: str) -> Record:
+    word = _sniffed(_head(data)) or _PICTURES.get(media_type)
+    if word is None:
+        raise refused(f"{at}: this model's provider takes no pictures of the type {media_type[:64] or 'unknown'}", at)
+    return {"image": {"format": word, "source": {"bytes": data}}}
+
+
+def _split(url: str, at: str) -> tuple[str, str]:
+    """Return the media type and the base64 of a data URL. Raises InvalidRequest for any other URL."""
+    if url[:5].lower() != "data:":
+        raise refused(f"{at}: this model's provider takes the bytes of a picture or file, not its address", at)
+    head = _DATA_URL.match(url)
+    if head is None:
+        raise _malformed(at)
+    return head["type"].lower(), _clean(url[head.end() :], at)
+
+
+def _clean(data: str, at: str) -> str:
+    """Return base64 as Bedrock takes it: without blanks, in the usual alphabet."""
+    if not _BASE64.fullmatch(data):
+        data = _BLANKS.sub("", data).translate(_URL_SAFE)
+        if not _BASE64.fullmatch(data):
+            raise _malformed(at)
+    return data + "=" * (-len(data) % 4)
+
+
+def _malformed(at: str) -> InvalidRequest:
+    return InvalidRequest(f"{at}: must hold base64, with data:<media type>;base64, before it", param=at)
+
+
+def _head(data: str) -> bytes:
+    """Return the first bytes of what base64 holds."""
+    try:
+        return b64decode(data[:32])
+    except Error:
+        return b""
+
+
+def _sniffed(head: bytes) -> str | None:
+    """Return what kind of image the bytes begin, None when of no kind that Bedrock takes."""
+    media_type = image_type_of(head)
+    return None if media_type is None else media_type.removeprefix("image/")
+
+
+SAYS_NOTHING: Record = {"text": "."}
+
+
+class Blocks:
+    """Writes the blocks of one request: it knows the model, and the names that its documents have so far."""
+
+    def __init__(self, target: Target, flavor: Flavor) -> None:
+        self._target = target
+        self._flavor = flavor
+        self._documents = Documents()
+
+    def write(self, part: Part, role: str, at: str) -> list[Record]:
+        """Return a part's blocks; none for what says nothing here. `at` is the client's field.
+
+        Raises InvalidRequest for what the format has no form for.
+        """
+        block = self._block(part, role, at)
+        if block is None:
+            return []
+        return [block, *self.mark(part.cache, block, at)]
+
+    def mark(self, mark: CacheMark | None, after: Record, at: str, word: str = "cache_points") -> list[Record]:
+        """Return a cache mark to stand after a block; none where the model takes none there, which is a loss."""
+        if mark is None:
+            return []
+        takes = self._flavor.takes
+        if word not in takes:
+            self._target.note_dropped(f"{at}.cache_control", "this model does not cache up to here")
+            return []
+        if "video" in after or ("document" in after and after["document"]["format"] != "pdf"):
+            self._target.note_dropped(
+                f"{at}.cache_control", "this model's provider takes no cache mark behind such a file"
+            )
+            return []
+        point: Record = {"type": "default"}
+        if mark.ttl == "1h" and "cache_1h" in takes:
+            point["ttl"] = mark.ttl
+        elif mark.ttl not in (None, "5m"):
+            self._target.note_dropped(f"{at}.cache_control.ttl", "this model's cache is kept for five minutes")
+        return [{"cachePoint": point}]
+
+    def _block(self, part: Part, role: str, at: str) -> Record | None:
+        match part:
+            case Text() | Refusal():
+                return self._text(part, role) if part.text.strip() else None
+            case Reasoning():
+                return self._thinking(part)
+            case ToolCall():
+                call = {"toolUseId": write_id(part.id), "name": part.name}
+                return {"toolUse": {**call, "input": read_input(part.arguments)}}
+            case ToolResult():
+                return {"toolResult": self._result(part, at)}
+            case Image() if role == "assistant":
+                self._target.note_dropped(at, "this model's provider does not take back pictures that a model made")
+                return None
+            case Image():
+                return write_image(part, at)
+            case Audio():
+                return write_audio(part, at)
+            case File():
+                return self._file(part, at)
+            case _:
+                raise refused(f"{at}: holds content that this model's provider has no form for", at)
+
+    def _text(self, part: Text | Refusal, role: str) -> Record:
+        """Return text; that of an earlier answer with its citations of documents, to a model that cites."""
+        cited = None
+        if part.extra and role == "assistant" and "citations" in self._flavor.takes:
+            cited = write_cited_text(part.text, part.extra.get("citations"))
+        return {"text": part.text} if cited is None else cited
+
+    def _file(self, file: File, at: str) -> Record:
+        """Return a file; of a document also what it is about, and that the answer is to cite it."""
+        wire = write_file(file, self._documents, at)
+        document, extra = wire.get("document"), file.extra or {}
+        if document is None:
+            return wire
+        if isinstance(about := extra.get("context"), str) and about:
+            document["context"] = about
+        if wants_citations(extra):
+            if "citations" in self._flavor.takes:
+                document["citations"] = {"enabled": True}
+            else:
+                self._target.note_dropped(f"{at}.citations", "this model does not cite documents")
+        return wire
+
+    def _thinking(self, part: Reasoning) -> Record | None:
+        """Return thinking under the signature of Claude's maker, who knows it on Bedrock and elsewhere alike."""
+        if not self._flavor.signs_thinking or part.format not in (None, SIGNATURE_FORMAT):
+            return None
+        if part.data is not None:
+            if part.format is None:
+                return None
+            return {"reasoningContent": {"redactedContent": b64encode(part.data.encode()).decode()}}
+        if part.signature is None:
+            return None
+        return {"reasoningContent": {"reasoningText": {"text": part.text, "signature": part.signature}}}
+
+    def _result(self, result: ToolResult, at: str) -> Record:
+        """Return what a tool answered. A result that says nothing says "."; failure is said in words where the model
+        knows no status."""
+        content: list[Record] = []
+        for part in result.parts:
+            if isinstance(part, Audio):
+                raise refused(f"{at}: a tool's answer cannot hold sound for this model's provider", at)
+            if part.cache is not None:
+                self._target.note_dropped(f"{at}.cache_control", "this provider takes no cache mark inside of a result")
+            block = self._block(part, "tool", at)
+            if block is not None:
+                content.append(block)
+        wire: Record = {"toolUseId": write_id(result.call_id), "content": content or [SAYS_NOTHING]}
+        if result.is_error:
+            if self._flavor.result_status:
+                wire["status"] = "error"
+            else:
+                wire["content"] = [{"text": "The tool failed:"}, *content]
+        return wire
+
 
 _INSTRUCTIONS = frozenset({"system", "developer"})
 _FILES = ("document", "video")

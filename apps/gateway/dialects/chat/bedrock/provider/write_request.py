@@ -10,12 +10,29 @@ import re
 from typing import Final
 from urllib.parse import quote
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Chat, Reasoning, Target
+from apps.gateway.canonical.chat import (
+    Chat,
+    Effort,
+    FunctionTool,
+    OpaqueTool,
+    Reasoning,
+    ResponseFormat,
+    Target,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
+from apps.gateway.dialects.adapting.reasoning_efforts import effort_of, nearest_known_effort
+from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, close_schema, object_root
+from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool
 from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import (
+    kind_of,
     note_dropped,
     note_unsupported_fields,
     note_unsupported_hints,
@@ -23,15 +40,283 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     unsupported_feature,
 )
 from apps.gateway.dialects.chat.anthropic.provider import thinking_signatures
-from apps.gateway.dialects.chat.anthropic.shared import wire as anthropic
+from apps.gateway.dialects.chat.anthropic.provider import write_request as anthropic_request
+from apps.gateway.dialects.chat.anthropic.provider.thinking_signatures import drop_thinking
+from apps.gateway.dialects.chat.anthropic.shared import wire as anthropic_wire
 from apps.gateway.dialects.chat.bedrock.provider.flavor import Flavor, flavor_of
-from apps.gateway.dialects.chat.bedrock.provider.write_blocks import Blocks
-from apps.gateway.dialects.chat.bedrock.provider.write_messages import write_messages
-from apps.gateway.dialects.chat.bedrock.provider.write_response_format import JSON_PLEASE, wants_any_json, with_form
-from apps.gateway.dialects.chat.bedrock.provider.write_sampling import sampling_of, write_sampling
-from apps.gateway.dialects.chat.bedrock.provider.write_thinking import write_thinking
-from apps.gateway.dialects.chat.bedrock.provider.write_tools import write_tools
-from apps.gateway.dialects.chat.bedrock.shared.wire import NAME, STREAM_TYPE, Record, encode, without_none
+from apps.gateway.dialects.chat.bedrock.provider.write_messages import Blocks, write_messages
+from apps.gateway.dialects.chat.bedrock.shared.wire import NAME, STREAM_TYPE, encode, refused, without_none
+from apps.gateway.dialects.reading.fields import Record
+
+# What is demanded beside a budget, when neither the client nor the data file states a limit.
+_UNSTATED_LIMIT = 4_096
+_THINKS = ("enabled", "adaptive")
+_SAMPLING = ("temperature", "top_p", "top_k")
+
+
+def write_thinking(
+    chat: Chat, target: Target, flavor: Flavor, sampling: Record, messages: list[Record], *, forced: bool
+) -> tuple[Record, int | None]:
+    """Return the fields for the model, and the limit on its answer.
+
+    `forced` says that a tool must be called. What of `sampling` is refused beside thinking is left out of it.
+    """
+    asked = chat.reasoning
+    effort = asked.effort if asked is not None and asked.effort is not None else chat.effort
+    budget = asked.max_tokens if asked is not None else None
+    if flavor.signs_thinking:
+        return _as_anthropic(chat, target, sampling, messages, forced=forced)
+    if effort is None and budget is not None:
+        effort = effort_of(budget)
+        note_dropped(chat, target, "reasoning.max_tokens", f"the model takes no budget: taken for the effort {effort}")
+    if effort is None:
+        return {}, chat.max_tokens
+    if flavor.reasoning_form is None:
+        if effort != "none":
+            note_dropped(chat, target, "reasoning_effort", "how much this model thinks cannot be said")
+        return {}, chat.max_tokens
+    return _as_effort(effort, chat, target, flavor), chat.max_tokens
+
+
+def _as_anthropic(
+    chat: Chat, target: Target, sampling: Record, messages: list[Record], *, forced: bool
+) -> tuple[Record, int | None]:
+    """Return Anthropic's own fields; as a client of Anthropic's format wrote them where it did."""
+    wire: Record = {
+        **{name: sampling[name] for name in _SAMPLING if name in sampling},
+        "max_tokens": chat.max_tokens or target.max_output or _UNSTATED_LIMIT,
+        "messages": messages,
+    }
+    if forced:
+        wire["tool_choice"] = {"type": "any"}
+    said = (chat.extra or {}) if chat.dialect == anthropic_wire.NAME else {}
+    if isinstance(own := said.get("thinking"), dict):
+        return _own_words(own, said.get("output_config"), wire, chat, target), chat.max_tokens
+    anthropic_request.write_thinking(wire, chat, target)
+    for name in _SAMPLING:
+        if name not in wire:
+            sampling.pop(name, None)
+    fields: Record = {name: wire[name] for name in ("thinking", "output_config") if name in wire}
+    drop_thinking(fields, chat, target)
+    # Unsaid, the limit is a small one, in which thinking counts.
+    stated = chat.max_tokens or target.max_output or fields
+    return fields, wire["max_tokens"] if stated else None
+
+
+def _own_words(thinking: Record, output: object, wire: Record, chat: Chat, target: Target) -> Record:
+    """Return the client's own fields; no thinking beside a call that the model is now made to make."""
+    thinks = thinking.get("type") in _THINKS
+    if target.rewrites.hidden_tool is not None and thinks and (obstacle := anthropic_request.obstacle_of(wire)):
+        note_dropped(chat, target, "reasoning", f"no thinking beside {obstacle}")
+        return {}
+    effort = output.get("effort") if isinstance(output, dict) else None
+    fields: Record = {"thinking": thinking}
+    drop_thinking(fields, chat, target)
+    return fields if effort is None else {**fields, "output_config": {"effort": effort}}
+
+
+def _as_effort(effort: Effort, chat: Chat, target: Target, flavor: Flavor) -> Record:
+    """Return an effort as the model's maker has it."""
+    form = str(flavor.reasoning_form)
+    if form == "reasoningConfig" and effort == "none":
+        return {form: {"type": "disabled"}}
+    word = nearest_known_effort(effort, chat, target)
+    if form == "reasoningConfig":
+        return {form: {"type": "enabled", "maxReasoningEffort": word}}
+    return {form: {"effort": word} if form == "reasoning" else word}
+
+
+JSON_PLEASE: Record = {"text": "Answer with one JSON object and nothing else."}
+
+
+def with_form(chat: Chat, target: Target) -> tuple[Chat, Record | None]:
+    """Return the chat to write, and `outputConfig`, which binds the answer; what it does not bind is noted.
+
+    Where the model takes no schemas, or not this one, a tool takes it: then the chat that is returned has that tool.
+    """
+    form = chat.response_format
+    if form is None or form.kind != "json_schema" or form.schema is None:
+        return chat, None
+    if target.facts.get("structured_outputs") == "native":
+        try:
+            schema, left_out = close_schema(form.schema)
+        except UnsupportedSchema:
+            pass
+        else:
+            if left_out:
+                note_dropped(
+                    chat, target, "response_format", f"the answer is not bound to {', '.join(left_out)} of its schema"
+                )
+            return chat, _output(form, schema)
+    return add_structured_output_tool(chat, target), None
+
+
+def wants_any_json(chat: Chat) -> bool:
+    """Return whether JSON is wanted that no schema describes."""
+    form = chat.response_format
+    return form is not None and (form.kind == "json_object" or (form.kind == "json_schema" and form.schema is None))
+
+
+def _output(form: ResponseFormat, schema: Record) -> Record:
+    """Return `outputConfig`, in which a schema travels as text."""
+    definition: Record = {"schema": encode(schema).decode()}
+    if form.name:
+        definition["name"] = form.name
+    if form.description:
+        definition["description"] = form.description
+    return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": definition}}}
+
+
+_ANY_OBJECT: Record = {"type": "object", "properties": {}}
+_NATIVE = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
+
+
+class Choices(Struct, frozen=True, kw_only=True):
+    """What becomes of a chat's tools: `toolConfig`, fields for the model itself, and whether a tool must be called."""
+
+    config: Record | None = None
+    fields: Record = {}
+    forced: bool = False
+
+
+def write_tools(chat: Chat, blocks: Blocks, target: Target, flavor: Flavor) -> Choices:
+    """Return how tools are offered. Raises InvalidRequest for a choice among them that cannot be said.
+
+    Who may call none is offered none, unless the conversation has calls: Bedrock insists on tools beside these.
+    """
+    choice = chat.tool_choice or ToolChoice(mode="auto")
+    tools = _offered(chat, choice, blocks, target, flavor)
+    remembered = _remembered(chat)
+    if choice.mode == "none" and not remembered:
+        return Choices()
+    if not tools:
+        return Choices(config={"tools": remembered}) if remembered else Choices()
+    config: Record = {"tools": tools}
+    forced = choice.mode in {"required", "named"}
+    if choice.mode == "none" or chat.parallel_tool_calls is False:
+        return Choices(config=config, fields=_native(choice, chat, flavor), forced=forced)
+    if chat.tool_choice is not None:
+        config["toolChoice"] = _choice(choice)
+    return Choices(config=config, forced=forced)
+
+
+def _offered(chat: Chat, choice: ToolChoice, blocks: Blocks, target: Target, flavor: Flavor) -> list[Record]:
+    """Return the client's tools, those alone that the choice leaves."""
+    if chat.web_search:
+        raise unsupported_feature(chat, "web_search", "This model's provider has no web search")
+    offered: list[Record] = []
+    for number, tool in enumerate(chat.tools or ()):
+        at = f"tools[{number}]"
+        spec = _spec(tool, at, target, flavor)
+        if not choice.allowed or (isinstance(tool, FunctionTool) and tool.name in choice.allowed):
+            offered += [spec, *blocks.mark(tool.cache, spec, at, "cache_tools")]
+    return offered
+
+
+def _spec(tool: Tool, at: str, target: Target, flavor: Flavor) -> Record:
+    if not isinstance(tool, FunctionTool):
+        kind = kind_of(tool.data) if isinstance(tool, OpaqueTool) else "web_search"
+        raise refused(f"{kind} is a tool that this model's provider does not have", at)
+    spec: Record = {"name": tool.name}
+    if tool.description:
+        spec["description"] = tool.description
+    try:
+        schema = object_root(tool.parameters)
+    except UnsupportedSchema:
+        raise refused("A function's parameters must be an object for this model's provider", at) from None
+    bound = _bound(schema, at, target, flavor) if tool.strict else None
+    spec["inputSchema"] = {"json": schema if bound is None else bound}
+    if bound is not None:
+        spec["strict"] = True
+    return {"toolSpec": spec}
+
+
+def _bound(schema: Record, at: str, target: Target, flavor: Flavor) -> Record | None:
+    """Return a schema that arguments can be bound to; None where the model binds to none, or not to this one."""
+    try:
+        bound, left_out = close_schema(schema) if "strict" in flavor.takes else (None, ["the schema"])
+    except UnsupportedSchema:
+        bound, left_out = None, ["the schema"]
+    if left_out:
+        target.note_dropped(f"{at}.strict", f"the arguments are not bound to {', '.join(left_out)}")
+    return bound
+
+
+def _remembered(chat: Chat) -> list[Record]:
+    """Return the least that must be declared of the tools that were called before: Bedrock insists on them."""
+    parts = [part for message in chat.messages for part in message.parts]
+    names = dict.fromkeys(part.name for part in parts if isinstance(part, ToolCall))
+    if not names and any(isinstance(part, ToolResult) for part in parts):
+        names = {"tool": None}
+    return [{"toolSpec": {"name": name, "inputSchema": {"json": _ANY_OBJECT}}} for name in names]
+
+
+def _choice(choice: ToolChoice) -> Record:
+    if choice.mode == "named":
+        return {"tool": {"name": choice.name}}
+    return {"any": {}} if choice.mode == "required" else {"auto": {}}
+
+
+def _native(choice: ToolChoice, chat: Chat, flavor: Flavor) -> Record:
+    """Return a choice that the format has no word for, in the words that Anthropic's models have: instead of
+    Bedrock's, which they refuse beside them."""
+    if "tool_choice" not in flavor.takes:
+        if choice.mode == "none":
+            raise unsupported_feature(
+                chat, "tool_choice", "This model's provider cannot be told not to call tools that it called before"
+            )
+        raise unsupported_feature(
+            chat, "parallel_tool_calls", "This model's provider cannot be told to call one tool at a time"
+        )
+    wire: Record = {"type": _NATIVE[choice.mode]}
+    if choice.mode == "named":
+        wire["name"] = choice.name
+    if chat.parallel_tool_calls is False and choice.mode != "none":
+        wire["disable_parallel_tool_use"] = True
+    return {"tool_choice": wire}
+
+
+_CHOOSING = ("temperature", "top_p", "top_k")
+
+
+def sampling_of(chat: Chat, target: Target, flavor: Flavor) -> Record:
+    """Return what the model can be told of it, by the canonical language's names; the rest is noted."""
+    said = without_none(
+        temperature=chat.temperature,
+        top_p=chat.top_p,
+        # OpenAI-alikes write -1 for "all of them".
+        top_k=None if chat.top_k is not None and chat.top_k < 0 else chat.top_k,
+        stop=[stop for stop in chat.stop or () if stop.strip()] or None,
+    )
+    if len(said.get("stop", ())) < len(chat.stop or ()):
+        note_dropped(chat, target, "stop", "stop sequences of white space alone are not taken")
+    for name in _CHOOSING:
+        if name in said and target.facts.get("temperature") is False and said.pop(name) != 1:
+            note_dropped(chat, target, name, "the model chooses its words alone")
+    if said.get("temperature", 0) > 1:
+        said["temperature"] = 1.0
+        note_dropped(chat, target, "temperature", "sent as 1, the most that this model's provider takes")
+    if flavor.signs_thinking and "temperature" in said and said.pop("top_p", 1) != 1:
+        note_dropped(chat, target, "top_p", "not taken beside a temperature")
+    if "top_k" in said and not flavor.takes & {"top_k", "inferenceConfig.topK"}:
+        del said["top_k"]
+        note_dropped(chat, target, "top_k", "not taken by this model")
+    return said
+
+
+def write_sampling(said: Record, limit: int | None, flavor: Flavor) -> tuple[Record, Record]:
+    """Return `inferenceConfig`, and the fields for the model itself."""
+    config = without_none(
+        maxTokens=limit,
+        temperature=said.get("temperature"),
+        topP=said.get("top_p"),
+        stopSequences=said.get("stop"),
+    )
+    if "top_k" not in said:
+        return config, {}
+    top_k = said["top_k"]
+    return config, {"top_k": top_k} if "top_k" in flavor.takes else {"inferenceConfig": {"topK": top_k}}
+
 
 MOST_LABELS = 16
 
@@ -125,7 +410,7 @@ def _lose_unheard(chat: Chat, target: Target, blocks: Blocks) -> None:
 def _betas(chat: Chat, target: Target, flavor: Flavor) -> Record:
     """Return the previews of Anthropic's format that the client asks for and the model takes."""
     betas = chat.betas or []
-    known = [beta for beta in betas if chat.dialect == anthropic.NAME and beta in flavor.betas]
+    known = [beta for beta in betas if chat.dialect == anthropic_wire.NAME and beta in flavor.betas]
     if unknown := [beta for beta in betas if beta not in known]:
         target.note_dropped("anthropic-beta", f"previews that the model does not take: {', '.join(unknown)[:200]}")
     return {"anthropic_beta": known} if known else {}

@@ -7,15 +7,45 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
 from apps.gateway.canonical.events import FinishReason
 from apps.gateway.dialects.adapting.signed_call_ids import split_signature
+from apps.gateway.dialects.reading.fields import Record
+from apps.gateway.dialects.reading.told_counts import has_odd_count, read_count
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.usage import Usage
 
-Record: TypeAlias = dict[str, Any]
+_MAIN = ("inputTokens", "outputTokens")
+
+
+def read_usage(reported: Any) -> Usage | None:
+    """Return the counts, or None when none are reported.
+
+    `cacheDetails` say how long what was written is kept; what they do not speak of counts as 5-minute.
+    """
+    if not isinstance(reported, dict):
+        return None
+    hour = shorter = 0
+    details = reported.get("cacheDetails")
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict):
+            count = read_count(detail.get("inputTokens"))
+            hour, shorter = (hour + count, shorter) if detail.get("ttl") == "1h" else (hour, shorter + count)
+    hour, shorter = read_count(hour), read_count(shorter)
+    usage = Usage(
+        input=read_count(reported.get("inputTokens")),
+        cache_read=read_count(reported.get("cacheReadInputTokens")),
+        cache_write=max(read_count(reported.get("cacheWriteInputTokens")) - hour, shorter),
+        cache_write_1h=hour,
+        output=read_count(reported.get("outputTokens")),
+        estimated=has_odd_count(reported, "cacheReadInputTokens", "cacheWriteInputTokens", main=_MAIN)
+        or any(has_odd_count(detail, "inputTokens") for detail in (details if isinstance(details, list) else ())),
+    )
+    return usage if usage.total_tokens else None
+
 
 NAME: Final = "bedrock"
 FRAMING: Final = "aws_eventstream"

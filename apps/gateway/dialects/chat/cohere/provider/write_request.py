@@ -6,16 +6,186 @@ client gets is refused before anything is sent. Must never know a model by name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from apps.gateway.canonical.chat import Chat, Effort, Message, Reasoning, Target, Text, ToolCall
+from apps.gateway.canonical.chat import (
+    Chat,
+    Effort,
+    FunctionTool,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Target,
+    Text,
+    ToolCall,
+    ToolResult,
+    WebSearchTool,
+)
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
-from apps.gateway.dialects.adapting.structured_output_tool import add_structured_output_tool
-from apps.gateway.dialects.adapting.unsupported_fields import note_dropped, note_unsupported_fields, repair_tool_results
+from apps.gateway.dialects.adapting.signed_call_ids import split_signature
+from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool
+from apps.gateway.dialects.adapting.unsupported_fields import (
+    message_path,
+    note_dropped,
+    note_unsupported_fields,
+    repair_tool_results,
+)
 from apps.gateway.dialects.chat.cohere.provider.flavor import Flavor, flavor_of
-from apps.gateway.dialects.chat.cohere.provider.write_messages import write_messages
-from apps.gateway.dialects.chat.cohere.provider.write_tools import write_tools
-from apps.gateway.dialects.chat.cohere.shared.wire import NAME, PLAN_FORMAT, Record, encode, refused, without_none
+from apps.gateway.dialects.chat.cohere.shared.wire import NAME, PLAN_FORMAT, encode, refused, without_none
+from apps.gateway.dialects.reading.fields import Record
+
+
+def write_messages(chat: Chat, target: Target, *, thinks: bool) -> list[Record]:
+    """Return all messages; `thinks` tells whether the model reads earlier thinking. Raises InvalidRequest naming the
+    part that cannot be said."""
+    written: list[Record] = []
+    shown: list[Record] = []
+    for number, message in enumerate(chat.messages):
+        place = message_path(chat, number)
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        if shown and not results:
+            written.append({"role": "user", "content": shown})
+            shown = []
+        written.extend(_result(result, place, shown) for result in results)
+        if results:
+            shown += _content([part for part in message.parts if not isinstance(part, ToolResult)], place)
+        elif message.role == "assistant":
+            written.append(_answer(message.parts, place, target, thinks=thinks))
+        else:
+            role = "system" if message.role in ("system", "developer") else "user"
+            written.append(
+                {"role": role, "content": _plain(_content(message.parts, place, only_text=role == "system"))}
+            )
+    if shown:
+        written.append({"role": "user", "content": shown})
+    return written
+
+
+def _answer(parts: list[Part], place: str, target: Target, *, thinks: bool) -> Record:
+    """Return an earlier answer of the model's, with what it thought where the model reads that."""
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    thoughts = [part for part in parts if isinstance(part, Reasoning) and part.text]
+    plans = [part for part in thoughts if part.format == PLAN_FORMAT or (calls and not thinks)]
+    said = [part for part in parts if not isinstance(part, ToolCall | Reasoning | Image)]
+    if any(isinstance(part, Image) for part in parts):
+        target.note_dropped(f"{place}.images", "an answer's pictures cannot go back to this model's provider")
+    content = _content(said, place)
+    if thinks:
+        deep = [part for part in thoughts if part not in plans]
+        content = [*({"type": "thinking", "thinking": part.text} for part in deep), *content]
+    return without_none(
+        role="assistant",
+        content=_plain(content) if content or not calls else None,
+        tool_plan="\n".join(part.text for part in plans) if plans and calls else None,
+        tool_calls=[_call(call) for call in calls] or None,
+    )
+
+
+def _call(call: ToolCall) -> Record:
+    function = {"name": call.name, "arguments": call.arguments or "{}"}
+    return {"id": split_signature(call.id)[0], "type": "function", "function": function}
+
+
+def _result(result: ToolResult, place: str, shown: list[Record]) -> Record:
+    """Return what a tool answered; the images in it are added to `shown`."""
+    content: list[Record] = []
+    for part in _content(result.parts, place):
+        (shown if part["type"] == "image_url" else content).append(part)
+    if result.is_error:
+        content = [{"type": "text", "text": "Error:"}, *content]
+        if all(part["type"] == "text" for part in content):
+            content = [{"type": "text", "text": " ".join(part["text"] for part in content)}]
+    return {"role": "tool", "tool_call_id": split_signature(result.call_id)[0], "content": _plain(content)}
+
+
+def _content(parts: Sequence[Part], place: str, *, only_text: bool = False) -> list[Record]:
+    """Return parts as the wire has them. Raises InvalidRequest for what is neither text nor, for users, an image."""
+    content: list[Record] = []
+    for number, part in enumerate(parts):
+        if isinstance(part, Text | Refusal):
+            content.append({"type": "text", "text": part.text})
+        elif isinstance(part, Image) and not only_text:
+            content.append({"type": "image_url", "image_url": without_none(url=part.url, detail=part.detail)})
+        elif isinstance(part, Opaque) and part.dialect == NAME:
+            content.append(dict(part.data))
+        else:
+            raise refused(
+                "A message holds content that this model's provider has no form for", f"{place}.content[{number}]"
+            )
+    filled = [part for part in content if part.get("text") != ""]
+    return filled or content[:1]
+
+
+def _plain(content: list[Record]) -> str | list[Record]:
+    """Return a text alone as the string that it is."""
+    if not content:
+        return ""
+    if len(content) == 1 and content[0]["type"] == "text":
+        return str(content[0]["text"])
+    return content
+
+
+_NO_PARAMETERS: Record = {"type": "object", "properties": {}}
+_MODES = {"required": "REQUIRED", "named": "REQUIRED", "none": "NONE"}
+
+
+def write_tools(chat: Chat, target: Target) -> Record:
+    """Return the fields that say which tools there are and whether they are called. Raises InvalidRequest."""
+    if chat.web_search or any(isinstance(tool, WebSearchTool) for tool in chat.tools or ()):
+        raise refused(
+            "Web search is not available from this model's provider", "web_search" if chat.web_search else "tools"
+        )
+    tools = [tool for tool in chat.tools or () if isinstance(tool, FunctionTool)]
+    if len(tools) < len(chat.tools or ()):
+        raise refused("A tool is of a kind that this model's provider does not have", "tools")
+    mode, tools = _chosen(chat, tools)
+    if tools and chat.parallel_tool_calls is False:
+        note_dropped(
+            chat, target, "parallel_tool_calls", "this model's provider cannot be told to call one tool at a time"
+        )
+    return without_none(
+        tools=[_tool(tool) for tool in tools] or None,
+        strict_tools=_strict(tools, target),
+        tool_choice=_MODES.get(mode) if tools else None,
+    )
+
+
+def _chosen(chat: Chat, tools: list[FunctionTool]) -> tuple[str, list[FunctionTool]]:
+    """Return whether tools are called, and those to choose from. Raises InvalidRequest for a name that is none."""
+    choice = chat.tool_choice
+    if choice is None:
+        return "auto", tools
+    names = (choice.name,) if choice.mode == "named" else choice.allowed
+    if not names:
+        return choice.mode, tools
+    chosen = [tool for tool in tools if tool.name in names]
+    if not chosen:
+        raise refused("tool_choice names no tool that there is", "tool_choice")
+    return choice.mode, chosen
+
+
+def _tool(tool: FunctionTool) -> Record:
+    function = without_none(name=tool.name, description=tool.description, parameters=tool.parameters or _NO_PARAMETERS)
+    return {"type": "function", "function": function}
+
+
+def _strict(tools: list[FunctionTool], target: Target) -> bool | None:
+    """Return whether arguments are bound to the schemas: for all tools or for none, and for none without a parameter
+    that is required."""
+    strict = [tool for tool in tools if tool.strict]
+    if not strict:
+        return None
+    if len(strict) == len(tools) and all((tool.parameters or {}).get("required") for tool in tools):
+        return True
+    target.note_dropped(
+        "tools", "this model's provider binds the arguments of all tools to their schemas or of none: not `strict`"
+    )
+    return None
+
 
 # The bounds that Cohere states.
 _RANGES: Final = {

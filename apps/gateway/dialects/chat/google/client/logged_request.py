@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Message, Opaque, Part, Reasoning, Target, ToolChoice
 from apps.gateway.dialects.chat.google.provider.write_request import write_fields
-from apps.gateway.dialects.chat.google.shared.wire import NAME, SIGNATURE_FORMAT, Record, encode
+from apps.gateway.dialects.chat.google.shared.wire import NAME, SIGNATURE_FORMAT, encode
+from apps.gateway.dialects.reading.fields import Record
 
 _NULL = msgspec.Raw(b"null")
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

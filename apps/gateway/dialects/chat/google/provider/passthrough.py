@@ -12,7 +12,8 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, ToolCall
 from apps.gateway.dialects.adapting.signed_call_ids import stated_signature
 from apps.gateway.dialects.chat.google.provider.flavor import Flavor
-from apps.gateway.dialects.chat.google.shared.wire import NAME, Record
+from apps.gateway.dialects.chat.google.shared.wire import NAME
+from apps.gateway.dialects.reading.fields import Record
 
 _NULL = msgspec.Raw(b"null")
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from apps.gateway.dialects.chat.google.shared.wire import Record
+from apps.gateway.dialects.reading.fields import Record
 
 # In this order parts are written without a layout.
 _ORDER: Final = ("thought", "text", "audio", "image", "call")

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
 from apps.gateway.canonical.events import FinishReason
-
-Record: TypeAlias = dict[str, Any]
+from apps.gateway.dialects.reading.fields import Record
 
 NAME: Final = "google"
 FRAMING: Final = "sse"

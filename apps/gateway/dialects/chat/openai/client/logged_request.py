@@ -12,9 +12,10 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, ToolChoice, WebSearchTool
 from apps.gateway.dialects.chat.openai.provider.flavor import Flavor
 from apps.gateway.dialects.chat.openai.provider.passthrough import read_fields
-from apps.gateway.dialects.chat.openai.provider.write_messages import Record, with_cache_mark
+from apps.gateway.dialects.chat.openai.provider.write_messages import with_cache_mark
 from apps.gateway.dialects.chat.openai.provider.write_request import tool_choice_of, written
 from apps.gateway.dialects.chat.openai.shared.wire import NAME
+from apps.gateway.dialects.reading.fields import Record
 
 _FIELDS = ("messages", "tools", "tool_choice", "response_format")
 _NULL = msgspec.Raw(b"null")

@@ -6,17 +6,15 @@ Knows which fields of messages and tools not every OpenAI-alike takes. Must neve
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Message, Reasoning, Tool, ToolResult, WebSearchTool
 from apps.gateway.dialects.chat.openai.provider.flavor import Flavor
 from apps.gateway.dialects.chat.openai.provider.write_messages import fill_reasoning
 from apps.gateway.dialects.chat.openai.shared.wire import PARKED
+from apps.gateway.dialects.reading.fields import Record
 
 # A JSON value that may be the bytes the client sent.
-Record = dict[str, Any]
 
 _NULL = msgspec.Raw(b"null")
 _THOUGHTS = ("reasoning", "reasoning_content")

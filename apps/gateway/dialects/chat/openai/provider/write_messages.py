@@ -5,7 +5,10 @@ Knows roles and parts of the wire format. Must never know a provider by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -25,13 +28,136 @@ from apps.gateway.canonical.chat import (
     ToolResult,
 )
 from apps.gateway.dialects.adapting.signed_call_ids import FIELD as SIGNATURE_FIELD
-from apps.gateway.dialects.adapting.signed_call_ids import state_signature, stated_signature
-from apps.gateway.dialects.chat.openai.provider.flavor import Flavor
-from apps.gateway.dialects.chat.openai.provider.write_turns import adapt_turns, thinking_part
+from apps.gateway.dialects.adapting.signed_call_ids import split_signature, state_signature, stated_signature
+from apps.gateway.dialects.chat.openai.provider.flavor import CallIds, Flavor
 from apps.gateway.dialects.chat.openai.shared.wire import NAME, PARKED, PART_FORMAT, cache_control
+from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 
-Record = dict[str, Any]
+_GO_ON = {"role": "assistant", "content": "OK"}
+
+
+def adapt_turns(messages: list[Record], flavor: Flavor) -> list[Record]:
+    """Return messages as the provider takes them."""
+    if flavor.media_parts == "flat":
+        messages = [_with_flat_media(message) for message in messages]
+    if not flavor.speaks_after_tools:
+        messages = _with_answers_to_tools(messages)
+    if flavor.prefill_field is not None and messages and messages[-1]["role"] == "assistant":
+        messages[-1][flavor.prefill_field] = True
+    return messages
+
+
+def thinking_part(text: str, signature: str | None) -> Record:
+    """Return thinking as a part of the content, signed where it came signed in this very form."""
+    part: Record = {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
+    return part if signature is None else {**part, "signature": signature}
+
+
+def _with_answers_to_tools(messages: list[Record]) -> list[Record]:
+    """Return messages in which the model says a word between a tool's result and what a user or an operator says."""
+    turns: list[Record] = []
+    for message in messages:
+        if turns and turns[-1]["role"] == "tool" and message["role"] not in ("tool", "assistant"):
+            turns.append(dict(_GO_ON))
+        turns.append(message)
+    return turns
+
+
+def _with_flat_media(message: Record) -> Record:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    return {**message, "content": [_flat(part) for part in content]}
+
+
+def _flat(part: Record) -> Record:
+    kind = part.get("type")
+    if kind == "input_audio" and isinstance(part[kind], dict):
+        return {"type": kind, "input_audio": part[kind]["data"]}
+    if kind == "refusal":
+        return {"type": "text", "text": part["refusal"]}
+    if kind != "file":
+        return part
+    inner = part["file"]
+    if "file_data" not in inner:
+        return {"type": "file", "file_id": inner["file_id"]}
+    flat = {"type": "document_url", "document_url": inner["file_data"]}
+    return {**flat, "document_name": inner["filename"]} if "filename" in inner else flat
+
+
+# The most that OpenAI itself took for long; others took over its limit.
+MOST = 40
+_NINE = 9
+_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_NINE_ALPHANUMERICS = re.compile(r"[0-9A-Za-z]{9}")
+
+
+def adapt_call_ids(messages: Iterable[Message], kind: CallIds) -> dict[str, str]:
+    """Return what each id that has to change becomes; ids that fit are kept, and are not in it."""
+    seen = dict.fromkeys(
+        part.id if isinstance(part, ToolCall) else part.call_id
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolCall | ToolResult)
+    )
+    fits, make = _KINDS[kind]
+    fitting = {call_id for call_id in seen if fits(call_id)}
+    taken, changed = set(fitting), dict[str, str]()
+    for call_id in seen:
+        if call_id not in fitting:
+            bare = split_signature(call_id)[0]
+            new = bare if fits(bare) and bare not in taken else _unused(call_id, make, taken)
+            taken.add(new)
+            changed[call_id] = new
+    return changed
+
+
+def _is_signed(call_id: str) -> bool:
+    return split_signature(call_id)[1] is not None
+
+
+def _unused(call_id: str, make: Callable[[bytes], str], taken: set[str]) -> str:
+    """Return an id made of another one's digest, which nobody has yet."""
+    for attempt in count():
+        new = make(sha256(f"{attempt}:{call_id}".encode("utf-8", "replace")).digest())
+        if new not in taken:
+            return new
+    raise AssertionError
+
+
+def _is_short(call_id: str) -> bool:
+    return 0 < len(call_id) <= MOST and not _is_signed(call_id)
+
+
+def _short(digest: bytes) -> str:
+    return f"call_{digest.hex()[:32]}"
+
+
+def _is_nine(call_id: str) -> bool:
+    return _NINE_ALPHANUMERICS.fullmatch(call_id) is not None
+
+
+def _nine(digest: bytes) -> str:
+    number = int.from_bytes(digest)
+    letters = []
+    for _ in range(_NINE):
+        number, letter = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[letter])
+    return "".join(letters)
+
+
+def _is_bare(call_id: str) -> bool:
+    return not _is_signed(call_id)
+
+
+_KINDS: dict[CallIds, tuple[Callable[[str], bool], Callable[[bytes], str]]] = {
+    "any": (_is_bare, _short),
+    "short": (_is_short, _short),
+    "nine_alphanumerics": (_is_nine, _nine),
+}
+
+
 _ERROR = {"type": "text", "text": "Error:"}
 _BLANK = " "
 _NO_REASONING = (None, msgspec.Raw(b"null"))

@@ -11,10 +11,9 @@ from typing import Any
 
 from apps.gateway.canonical.events import Summary
 from apps.gateway.dialects.chat.openai.shared.wire import exact_number
+from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.dialects.reading.told_counts import has_odd_count, read_count, read_ticks
 from apps.kernel.usage import Usage
-
-Record = dict[str, Any]
 
 # What says nothing of what is inside.
 _TOTALS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})

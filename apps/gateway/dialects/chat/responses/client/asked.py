@@ -5,14 +5,13 @@ It is no part of what is asked of a model: neither providers nor the response ca
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects.chat.responses.client.encrypted_reasoning import ReasoningCipher
-
-Record = dict[str, Any]
+from apps.gateway.dialects.reading.fields import Record
 
 _PLACE: Final = "asked_as_response"
 

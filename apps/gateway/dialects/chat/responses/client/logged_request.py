@@ -12,8 +12,9 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Target, ToolChoice
 from apps.gateway.dialects.chat.responses.provider.flavor import Flavor
 from apps.gateway.dialects.chat.responses.provider.write_items import write_input, write_instructions
-from apps.gateway.dialects.chat.responses.provider.write_tools import write_tools
-from apps.gateway.dialects.chat.responses.shared.wire import INSTRUCTIONS, NAME, Record
+from apps.gateway.dialects.chat.responses.provider.write_request import write_tools
+from apps.gateway.dialects.chat.responses.shared.wire import INSTRUCTIONS, NAME
+from apps.gateway.dialects.reading.fields import Record
 
 _NULL: Final = msgspec.Raw(b"null")
 _OUTPUTS: Final = "_output"

@@ -5,16 +5,46 @@ Knows the shapes that OpenAI's own clients accept. Must never know which item fo
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from apps.gateway.canonical.events import ToolCallStarted
 from apps.gateway.dialects.chat.openai.shared.wire import PARKED
-from apps.gateway.dialects.chat.responses.client.text_notes import citation_of, logprob_of
 from apps.gateway.dialects.chat.responses.shared.wire import new_id
+from apps.gateway.dialects.reading.fields import Record
 
-Record = dict[str, Any]
+
+def citation_of(note: Record, start: int, length: int) -> Record:
+    """Return a citation flat, as this format has it, placed within a part that begins behind `start` characters."""
+    page = note.get("url_citation")
+    if not isinstance(page, dict):
+        return note
+    places = [page.get(name) for name in ("start_index", "end_index")]
+    begins, ends = (place - start if isinstance(place, int) and place >= start else None for place in places)
+    title, url = page.get("title"), page.get("url")
+    return {
+        "type": "url_citation",
+        **page,
+        "start_index": 0 if begins is None else begins,
+        "end_index": length if ends is None else ends,
+        "title": title if isinstance(title, str) else "",
+        "url": url if isinstance(url, str) else "",
+    }
+
+
+def logprob_of(entry: Record) -> Record:
+    """Return a log probability with all fields that clients count on."""
+    tops = entry.get("top_logprobs")
+    likely = [_logprob(top) for top in tops if isinstance(top, dict)] if isinstance(tops, list) else []
+    return {**_logprob(entry), "top_logprobs": likely}
+
+
+def _logprob(entry: Record) -> Record:
+    token = entry.get("token")
+    stated = {name: value for name, value in entry.items() if value is not None}
+    return {"bytes": list(token.encode("utf-8", "replace")) if isinstance(token, str) else [], **stated}
+
 
 _PICTURE_BEGINS: Final = "data:image/"
 _BASE64: Final = ";base64"

@@ -11,9 +11,9 @@ from typing import Any, Final
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.chat.openai.shared import failures as openai_failures
-from apps.gateway.dialects.chat.responses.shared.wire import Record
 from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, failure_event
 from apps.gateway.dialects.reading.context_overflow import code_of
+from apps.gateway.dialects.reading.fields import Record
 
 # The status behind the word of an error that comes without one.
 _STATUSES: Final = {

@@ -15,8 +15,9 @@ from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects.chat.responses.provider.failures import failed
 from apps.gateway.dialects.chat.responses.provider.read_item import DELTAS, ItemReader
 from apps.gateway.dialects.chat.responses.shared.usage import read_usage
-from apps.gateway.dialects.chat.responses.shared.wire import NAME, Record, text_of
+from apps.gateway.dialects.chat.responses.shared.wire import NAME, text_of
 from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
+from apps.gateway.dialects.reading.fields import Record
 
 _KNOWN: Final = frozenset(
     [

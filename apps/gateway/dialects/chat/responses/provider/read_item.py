@@ -24,17 +24,20 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
 )
 from apps.gateway.dialects.chat.openai.shared.listed_pages import citations_of
-from apps.gateway.dialects.chat.responses.shared.hosted_calls import is_hosted_call
-from apps.gateway.dialects.chat.responses.shared.item_marks import SAID, around_of, mark, unplaced
 from apps.gateway.dialects.chat.responses.shared.wire import (
     NAME,
+    SAID,
     SIGNATURE_FORMAT,
     UNSIGNED_FORMAT,
-    Record,
+    around_of,
     encode,
+    is_hosted_call,
+    mark,
     new_id,
     text_of,
+    unplaced,
 )
+from apps.gateway.dialects.reading.fields import Record
 
 # Which piece of an item a delta belongs to: its kind there, and the field that numbers it.
 DELTAS = {

@@ -6,15 +6,20 @@ name.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from itertools import groupby
+from mimetypes import guess_extension, guess_type
 from typing import Any
 
 from apps.gateway.canonical.chat import (
+    Audio,
     Chat,
+    File,
     Image,
     Message,
     Opaque,
     Part,
+    Piece,
     Reasoning,
     Refusal,
     Target,
@@ -22,19 +27,136 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
+from apps.gateway.dialects.adapting.signed_call_ids import split_signature
 from apps.gateway.dialects.adapting.unsupported_fields import message_path, unsupported_feature
-from apps.gateway.dialects.chat.responses.provider.call_ids import CallIds, shortened
 from apps.gateway.dialects.chat.responses.provider.drop_unsupported_fields import is_returnable
 from apps.gateway.dialects.chat.responses.provider.flavor import Flavor
-from apps.gateway.dialects.chat.responses.provider.write_parts import write_content
 from apps.gateway.dialects.chat.responses.shared.wire import (
+    BREAKPOINT,
+    EXPLICIT,
     INSTRUCTIONS,
     MAX_ID,
     NAME,
     SIGNATURE_FORMAT,
     UNSIGNED_FORMAT,
-    Record,
+    without_none,
 )
+from apps.gateway.dialects.reading.fields import Record
+from apps.kernel.errors import InvalidRequest
+
+_DIGITS = 40
+
+
+class CallIds:
+    """Which id each of the client's calls has here. An id that fits stays as it is; a signature in it is left out."""
+
+    def __init__(self) -> None:
+        self._ours: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def of(self, name: str) -> str:
+        """Return the id for a call that the client calls `name`."""
+        found = self._ours.get(name)
+        if found is None:
+            bare = split_signature(name)[0] or name
+            found = bare if len(bare) <= MAX_ID and bare not in self._taken else shortened(name, "call_")
+            self._ours[name] = found
+            self._taken.add(found)
+        return found
+
+
+def shortened(name: str, prefix: str) -> str:
+    """Return an id that stands for one that is too long."""
+    return prefix + sha256(name.encode("utf-8", "replace")).hexdigest()[:_DIGITS]
+
+
+_SOUNDS = frozenset({"wav", "mp3"})
+_DATA = "data:"
+_CORRECT = {"data:image/jpg;": "data:image/jpeg;"}
+
+
+def write_content(parts: list[Part], flavor: Flavor, at: str, *, own: bool = False) -> str | list[Record]:
+    """Return the content of a message; plain text alone is a string. `at` is where it lies in the client's request,
+    `own` whether that is of this format, so that what its parts say beyond the canonical language is kept.
+
+    Raises InvalidRequest for what the format has no words for.
+    """
+    wire = [{**_write_part(part, flavor, at), **_beside(part, own=own)} for part in parts]
+    if not wire:
+        return ""
+    if len(wire) == 1 and wire[0].keys() == {"type", "text"}:
+        return str(wire[0]["text"])
+    return wire
+
+
+def _beside(part: Part, *, own: bool) -> Record:
+    """Return what a part says beyond the canonical language; of OpenAI's other format, its mark of what to cache."""
+    extra = part.extra or {}
+    if own:
+        return extra if part.cache is None else {BREAKPOINT: dict(EXPLICIT), **extra}
+    return {BREAKPOINT: extra[BREAKPOINT]} if isinstance(extra.get(BREAKPOINT), dict) else {}
+
+
+def _write_part(part: Part, flavor: Flavor, at: str) -> Record:
+    match part:
+        case Text() | Refusal():
+            wire: Record = {"type": "input_text", "text": part.text}
+        case Image():
+            wire = {"type": "input_image", "image_url": _corrected(part.url)}
+            if not flavor.strict:
+                wire["detail"] = part.detail or "auto"
+        case Audio():
+            wire = _write_audio(part, at)
+        case File():
+            wire = _write_file(part)
+        case Opaque(dialect=dialect, data=data) if dialect == NAME:
+            return dict(data)
+        case _:
+            raise InvalidRequest(
+                f"{at}: it holds content that this model's provider has no form for",
+                code="unsupported_feature",
+                param=at,
+            )
+    return _with_cache_mark(wire, part, flavor)
+
+
+def _with_cache_mark(wire: Record, piece: Piece, flavor: Flavor) -> Record:
+    """Add a part's cache mark where the model takes those; prompts are cached without one, too."""
+    if piece.cache is not None and BREAKPOINT in flavor.takes:
+        wire[BREAKPOINT] = dict(EXPLICIT)
+    return wire
+
+
+def _write_audio(audio: Audio, at: str) -> Record:
+    if audio.format not in _SOUNDS:
+        raise InvalidRequest(
+            f"{at}: this model's provider takes sound as wav or mp3", code="unsupported_feature", param=at
+        )
+    return {"type": "input_audio", "input_audio": {"data": audio.data, "format": audio.format}}
+
+
+def _write_file(file: File) -> Record:
+    """Return a document. One that is sent along needs a media type and a name: PDF where nobody says what it is."""
+    if file.data is None:
+        return {
+            "type": "input_file",
+            **without_none(file_url=file.url, file_id=file.file_id if file.url is None else None),
+        }
+    data, known = file.data, file.media_type or (guess_type(file.filename)[0] if file.filename else None)
+    if not data.startswith(_DATA):
+        data = f"data:{known or 'application/pdf'};base64,{data}"
+    media_type = data[len(_DATA) :].partition(",")[0].partition(";")[0]
+    name = file.filename or f"document{guess_extension(media_type) or '.pdf'}"
+    return {"type": "input_file", "filename": name, "file_data": data}
+
+
+def _corrected(url: str) -> str:
+    """Return an image's address; a data URL under the name that its media type really has."""
+    for wrong, right in _CORRECT.items():
+        if url.startswith(wrong):
+            return right + url[len(wrong) :]
+    return url
+
 
 # The format in which assistants' messages have OpenAI's `annotations` beside them.
 _OPENAI = "openai"

@@ -6,28 +6,195 @@ provider or a model by name.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from apps.gateway.canonical.chat import Chat, Effort, Target
+from apps.gateway.canonical.chat import Chat, Effort, FunctionTool, OpaqueTool, Target, Tool, ToolChoice, WebSearchTool
 from apps.gateway.dialects.adapting.reasoning_efforts import effort_of, nearest_known_effort
-from apps.gateway.dialects.adapting.unsupported_fields import is_default_value, note_dropped
+from apps.gateway.dialects.adapting.unsupported_fields import is_default_value, note_dropped, unsupported_feature
 from apps.gateway.dialects.chat.responses.provider.drop_unsupported_fields import (
+    SEARCH_FILTERS,
     drop_unsupported_fields,
     is_refused,
+    search_filters,
     shared_fields,
 )
 from apps.gateway.dialects.chat.responses.provider.flavor import Flavor, flavor_of
 from apps.gateway.dialects.chat.responses.provider.write_items import write_input, write_instructions
-from apps.gateway.dialects.chat.responses.provider.write_tools import write_tools
 from apps.gateway.dialects.chat.responses.shared.wire import (
     ENCRYPTED_REASONING,
     LOGPROBS,
     NAME,
     SIGNATURE_FORMAT,
-    Record,
     encode,
     without_none,
 )
+from apps.gateway.dialects.reading.fields import Record
+
+_NO_PARAMETERS: Record = {"type": "object", "properties": {}}
+_SEARCH = "web_search"
+# Kinds of tools that have names; others are pointed at by their kind.
+_NAMED = frozenset({"function", "custom", "namespace", ""})
+_OPENAI, _ANTHROPIC = "openai", "anthropic"
+_RUN_BY_CLIENTS = frozenset({"function", "custom", "namespace"})
+# What says where a user is, at providers that take no type of place.
+_PLACE = frozenset({"city", "region", "country", "latitude", "longitude"})
+
+
+def write_tools(chat: Chat, flavor: Flavor, target: Target) -> Record:
+    """Return the fields that say which tools there are and whether they are called. Raises InvalidRequest."""
+    asked = list(chat.tools or ())
+    if chat.web_search and not any(isinstance(tool, WebSearchTool) for tool in asked):
+        asked.append(WebSearchTool())
+    choice = chat.tool_choice
+    if flavor.always_searches and choice is None and all(isinstance(tool, WebSearchTool) for tool in asked):
+        # A model that only may search answers some questions without.
+        choice = ToolChoice(mode="named", name=_SEARCH)
+    if not asked:
+        # Which tools are called is nobody's business where there are none; one that must be called is missing.
+        return {} if choice is None or choice.mode in {"auto", "none"} else {"tool_choice": _tool_choice(choice, {})}
+    searches = [tool.max_uses for tool in asked if isinstance(tool, WebSearchTool) and tool.max_uses is not None]
+    most = min(searches, default=None)
+    if most is not None and "max_tool_calls" in flavor.unsupported:
+        note_dropped(chat, target, "tools", "the provider's web search takes no limit on the number of searches")
+        most = None
+    elif most is None and "max_tool_calls" not in flavor.unsupported:
+        most = _unstated_limit(asked, chat, target)
+    kinds = {_name_of(tool): _kind_of(tool, chat) for tool in asked}
+    return without_none(
+        tools=[_tool(tool, chat, flavor) for tool in asked],
+        tool_choice=None if choice is None else _tool_choice(choice, kinds),
+        parallel_tool_calls=chat.parallel_tool_calls,
+        max_tool_calls=most,
+    )
+
+
+def _unstated_limit(tools: list[Tool], chat: Chat, target: Target) -> int | None:
+    """Return the limit on calls that is held for, where the client states none; None where it would limit more than
+    searches: code that the provider runs, and servers of tools, are called as often as it takes."""
+    if chat.dialect == NAME and (chat.extra or {}).get("max_tool_calls") is not None:
+        return None
+    kinds = {_kind_of(tool, chat) for tool in tools} - _RUN_BY_CLIENTS
+    searches = [kind == "file_search" or kind.startswith(_SEARCH) for kind in kinds]
+    return target.max_searches if searches and all(searches) else None
+
+
+def _tool(tool: Tool, chat: Chat, flavor: Flavor) -> Record:
+    """Return a tool. Raises InvalidRequest for one that the format has no words for."""
+    if isinstance(tool, FunctionTool):
+        # Unsaid, `strict` would mean true here, and a schema that cannot be enforced would be refused.
+        wire = without_none(name=tool.name, description=tool.description)
+        if chat.dialect == NAME:
+            # A client of this format knows what it means where nothing is said.
+            own = {**(tool.extra or {}), **without_none(strict=tool.strict)}
+            return {"type": "function", **wire, "parameters": tool.parameters or _NO_PARAMETERS, **own}
+        return {
+            "type": "function",
+            **wire,
+            "parameters": tool.parameters or _NO_PARAMETERS,
+            "strict": tool.strict is True,
+        }
+    if isinstance(tool, WebSearchTool):
+        limited = flavor.search_limits == "domain_filter"
+        return _filtered_search(tool, chat, flavor) if limited else _search(tool, chat)
+    if tool.dialect == NAME:
+        return dict(tool.data)
+    if _kind_of(tool, chat) == "custom" and isinstance(custom := tool.data.get("custom"), dict):
+        return {"type": "custom", **custom, **_grammar(custom)}
+    raise unsupported_feature(chat, "tools", "A tool is of a kind that this model's provider does not have")
+
+
+def _grammar(custom: Record) -> Record:
+    """Return the form that a custom tool's input must have: flat here, nested in OpenAI's chat format."""
+    form = custom.get("format")
+    inner = form.get("grammar") if isinstance(form, dict) else None
+    return {"format": {"type": "grammar", **inner}} if isinstance(inner, dict) else {}
+
+
+def _search(tool: WebSearchTool, chat: Chat) -> Record:
+    """Return a web search. Raises InvalidRequest for one that must not look at some pages."""
+    if chat.dialect == NAME:
+        limits = without_none(user_location=tool.user_location, search_context_size=tool.search_context_size)
+        return {"type": _SEARCH, **(tool.extra or {}), **limits}
+    own = (tool.extra or {}) if chat.dialect == _ANTHROPIC else {}
+    if own.get("blocked_domains"):
+        raise unsupported_feature(chat, "tools", "The web search of this model's provider cannot leave out domains")
+    allowed = own.get("allowed_domains")
+    place = tool.user_location
+    if place is not None and isinstance(place.get("approximate"), dict):
+        place = place["approximate"]
+    return {
+        "type": _SEARCH,
+        **without_none(
+            user_location=None if place is None else {"type": "approximate", **place},
+            search_context_size=tool.search_context_size,
+            filters={"allowed_domains": allowed} if allowed else None,
+        ),
+    }
+
+
+def _filtered_search(tool: WebSearchTool, chat: Chat, flavor: Flavor) -> Record:
+    """Return a web search whose limits are filters, a domain to leave out behind a minus sign."""
+    stated = tool.extra or {}
+    own: Record = stated["filters"] if isinstance(stated.get("filters"), dict) else {}
+    filters = search_filters(chat, flavor) | {name: value for name, value in own.items() if name in SEARCH_FILTERS}
+    wanted = own if chat.dialect == NAME else stated if chat.dialect == _ANTHROPIC else {}
+    domains = [*_texts(wanted.get("allowed_domains")), *(f"-{it}" for it in _texts(wanted.get("blocked_domains")))]
+    if domains:
+        filters["search_domain_filter"] = domains
+    place = tool.user_location
+    if place is not None and isinstance(place.get("approximate"), dict):
+        place = place["approximate"]
+    near = {name: value for name, value in (place or {}).items() if name in _PLACE and value is not None}
+    return {
+        "type": _SEARCH,
+        **without_none(
+            user_location=near or None, search_context_size=tool.search_context_size, filters=filters or None
+        ),
+    }
+
+
+def _texts(values: Any) -> list[str]:
+    return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+
+
+def _name_of(tool: Tool) -> str:
+    if isinstance(tool, FunctionTool):
+        return tool.name
+    if isinstance(tool, WebSearchTool):
+        return _SEARCH
+    if tool.dialect == NAME and isinstance(tool.data, dict):
+        return str(tool.data.get("server_label") or tool.data.get("name") or tool.data.get("type"))
+    inner = tool.data.get("custom") if isinstance(tool.data, dict) else None
+    return str(inner.get("name")) if isinstance(inner, dict) else ""
+
+
+def _kind_of(tool: Tool, chat: Chat) -> str:
+    if isinstance(tool, OpaqueTool):
+        known = isinstance(tool.data, dict) and tool.dialect in (_OPENAI, NAME)
+        return str(tool.data.get("type")) if known else ""
+    if not isinstance(tool, WebSearchTool):
+        return "function"
+    # Of a client of this format it has the type that the client gives it; others have said no type here.
+    stated = (tool.extra or {}).get("type", _SEARCH)
+    return stated if isinstance(stated, str) and chat.dialect == NAME else _SEARCH
+
+
+def _tool_choice(choice: ToolChoice, kinds: dict[str, str]) -> str | Record:
+    if choice.allowed:
+        tools = [_chosen(name, kinds) for name in choice.allowed]
+        return {"type": "allowed_tools", "mode": choice.mode, "tools": tools}
+    if choice.mode != "named":
+        return choice.mode
+    return _chosen(choice.name or "", kinds) | without_none(name=choice.server_tool)
+
+
+def _chosen(name: str, kinds: dict[str, str]) -> Record:
+    """Return how a tool is pointed at; a function of the client's may bear the search's name."""
+    kind = kinds.get(name, "function")
+    if kind == "mcp":
+        return {"type": kind, "server_label": name}
+    return {"type": kind, "name": name} if kind in _NAMED else {"type": kind}
+
 
 # The least limit on an answer that is accepted.
 LEAST_OUTPUT: Final = 16

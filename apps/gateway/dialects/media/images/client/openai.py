@@ -1,19 +1,29 @@
 """OpenAI Images, client side: reads requests for generations and edits, writes replies.
 
 Knows the format's fields, their ranges and the specification's words for refusals. Must never fetch anything, nor know
-models or providers. Inputs are read in `image_inputs.py`, streams written in `openai_stream.py`.
+models or providers. Inputs are read in `image_inputs.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Image, Message, Text
-from apps.gateway.canonical.events import Reply, Summary
+from apps.gateway.canonical.events import (
+    Event,
+    Failed,
+    ImageMade,
+    OpaqueDelta,
+    PartialImage,
+    Reply,
+    Started,
+    Summary,
+    Waiting,
+)
 from apps.gateway.canonical.images import Drawing
-from apps.gateway.dialects.chat.openai.shared.failures import write_error
+from apps.gateway.dialects.chat.openai.shared.failures import write_error, write_error_object
 from apps.gateway.dialects.chat.openai.shared.wire import encode
 from apps.gateway.dialects.media.images.client.image_inputs import FormField, read_files, read_inputs, read_mask
 from apps.gateway.dialects.media.images.provider.abilities import ratio_of
@@ -32,6 +42,50 @@ from apps.gateway.dialects.reading.fields import (
 from apps.gateway.dialects.reading.fields import record as an_object
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
+
+_PING: Final = b": ping\n\n"
+_UNSAID: Final = "auto"
+
+
+def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
+    """Yield a streamed answer. The last picture waits for the counts, which its event bears."""
+    drawing = chat.drawing or Drawing()
+    family = "image_edit" if drawing.edits else "image_generation"
+    about: Record = {name: getattr(drawing, name) or _UNSAID for name in ECHOED}
+    created, last = 0, None
+    for event in events:
+        match event:
+            case Waiting():
+                yield _PING
+            case Started():
+                created = event.created
+            case OpaqueDelta(of="reply", dialect=dialect) if dialect == NAME_OF_EXTRAS:
+                about |= event.data
+            case PartialImage() if event.index < (drawing.partial_images or 0):
+                picture = _image_event(f"{family}.partial_image", event.url, about, created)
+                yield _frame(picture | {"partial_image_index": event.index})
+            case ImageMade():
+                if last is not None:
+                    yield _frame(last)
+                last = _image_event(f"{family}.completed", event.url, about, created)
+            case Failed():
+                yield _frame({"type": "error", "error": write_error_object(event.error)})
+            case Summary() if last is not None:
+                yield _frame(last | {"usage": usage_object(event.usage)})
+
+
+def _image_event(kind: str, url: str, about: Record, created: int) -> Record:
+    head, _, data = url.partition(",")
+    media_type = head.removeprefix("data:").partition(";")[0]
+    said = {name: about[name] for name in ECHOED}
+    if said["output_format"] == _UNSAID:
+        said["output_format"] = media_type.rpartition("/")[2] or "png"
+    return {"type": kind, "b64_json": data, "created_at": created, **said}
+
+
+def _frame(record: Record) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (str(record["type"]).encode(), encode(record))
+
 
 __all__ = ["read_edit", "read_edit_form", "read_generation", "usage_object", "write_error", "write_reply"]
 

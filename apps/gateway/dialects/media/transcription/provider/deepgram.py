@@ -16,7 +16,6 @@ from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.speech.provider.deepgram import read_failure
 from apps.gateway.dialects.media.transcription.provider.abilities import transcription_of
 from apps.gateway.dialects.media.transcription.provider.transcripts import (
-    Record,
     as_whole,
     events_of,
     options_of,
@@ -26,6 +25,7 @@ from apps.gateway.dialects.media.transcription.provider.transcripts import (
     usage_of_seconds,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
+from apps.gateway.dialects.reading.fields import Record
 
 FRAMING: Final = "raw"
 

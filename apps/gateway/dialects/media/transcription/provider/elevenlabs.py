@@ -22,7 +22,6 @@ from apps.gateway.dialects.media.images.provider.multipart_form import (
 )
 from apps.gateway.dialects.media.transcription.provider.abilities import transcription_of
 from apps.gateway.dialects.media.transcription.provider.transcripts import (
-    Record,
     as_whole,
     events_of,
     options_of,
@@ -32,6 +31,7 @@ from apps.gateway.dialects.media.transcription.provider.transcripts import (
     usage_of_seconds,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
+from apps.gateway.dialects.reading.fields import Record
 
 FRAMING: Final = "raw"
 _SPEAKER: Final = "speaker_"

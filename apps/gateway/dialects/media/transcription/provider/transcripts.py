@@ -17,10 +17,9 @@ from apps.gateway.dialects.media.transcription.provider.abilities import (
     transcription_of,
 )
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer
+from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
-
-Record = dict[str, Any]
 
 # Bytes of an answer that is one value, though it was asked for as a stream.
 _MOST_BYTES: Final = 32 * 1024 * 1024
