@@ -19,7 +19,7 @@ class EmulatedTool(msgspec.Struct, frozen=True):
 
 
 class Rewrites(msgspec.Struct):
-    """How a request was changed so that its answer has to be changed back (`dialects/undo_rewrites.py`).
+    """How a request was changed so that its answer has to be changed back (`dialects/adapting/undo_rewrites.py`).
 
     `tool_names`: a tool's name as it was sent -> the client's. `hidden_tool`: the tool whose arguments are the answer's
     text; where it is `wrapped_in_value`, only their field `value`. `healing`: JSON was asked for in words, so that it

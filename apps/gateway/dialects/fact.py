@@ -1,7 +1,4 @@
-"""Fact declaration: how a flavor annotates what a provider's data file may state, so that it is described once.
-
-Pure. Must never know a dialect.
-"""
+"""Fact declaration: how a flavor annotates what a provider's data file may state, so that it is described once."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _list_price(chat: Chat, offer: Offer) -> Decimal:
 
 def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     """Return the length, where it is paid for, else the tokens of a recording in which much is said."""
-    milliseconds = transcription_of(chat).recording.most_milliseconds
+    milliseconds = transcription_of(chat).recording.max_milliseconds
     if offer.prices.audio_minute is not None:
         return Usage(audio_milliseconds=milliseconds)
     seconds = -(-milliseconds // 1000)

@@ -50,7 +50,7 @@ MODERATIONS = Chat(model="m", messages=SAID, task="moderations", moderation=Mode
 COMPLETIONS = replace(CHAT, task="completions")
 SPEECH = Chat(model="m", messages=SAID, stream=True, task="speech", speech=Speech(voice="alloy"))
 RECORDING = Recording(
-    extension="wav", media_type="audio/wav", data=b"RIFF", digest="d", milliseconds=2_000, most_milliseconds=9_000
+    extension="wav", media_type="audio/wav", data=b"RIFF", digest="d", milliseconds=2_000, max_milliseconds=9_000
 )
 TRANSCRIPT = Chat(model="m", messages=[], task="transcription", transcription=Transcription(recording=RECORDING))
 CHATS: dict[TaskName, Chat] = {

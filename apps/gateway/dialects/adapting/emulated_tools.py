@@ -1,7 +1,7 @@
 """Emulated tools: custom tools (free text in) and namespaces of tools as plain functions, for formats without them.
 
 A custom tool becomes a function with one string argument; a tool of a namespace a function that bears both names. The
-answer's calls are turned back (`restore_tools`). Pure. Must never know a provider.
+answer's calls are turned back (`restore_tools`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FreeTextInput:
         return self._read()
 
     def end(self) -> str:
-        """Return what is left to say once no arguments follow; arguments of another shape are taken as they are."""
+        """Return the remaining text once no arguments follow; arguments of another shape are taken as they are."""
         waiting, self._waiting = self._waiting, ""
         over, self._over = self._over, True
         if over:
@@ -116,7 +116,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def emulate_tools(chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
-    """Return the chat with functions in the place of tools that the format `dialect` has no words for; one without
+    """Return the chat with functions in place of tools that the format `dialect` does not support; one without
     such tools is returned as it is.
 
     Raises InvalidRequest for a tool of OpenAI's formats that can neither be sent nor be emulated.
@@ -141,7 +141,7 @@ def emulate_tools(chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
 
 
 def is_optional_search(chat: Chat) -> bool:
-    """Return whether a web search is one tool among others that nobody insists on: agents offer it to every model."""
+    """Return whether a web search is an optional tool among others: agents offer it to every model."""
     tools = chat.tools or ()
     client = client_of(chat)
     if client is None or not client.has_optional_search or not any(isinstance(tool, WebSearchTool) for tool in tools):
@@ -192,7 +192,7 @@ def restore_tools(events: Iterable[Event], emulated: dict[str, EmulatedTool]) ->
 
 
 def _flushed(inputs: dict[tuple[int, int], FreeTextInput], choice: int) -> Iterator[Event]:
-    """Yield what is left of the inputs of a choice's earlier calls."""
+    """Yield the remaining inputs of a choice's earlier calls."""
     for (number, index), written in inputs.items():
         if number == choice and (text := written.end()):
             yield ToolCallDelta(choice=number, index=index, arguments=text)
@@ -218,7 +218,7 @@ class _Emulation:
         self._taken = {tool.name for tool in chat.tools or () if isinstance(tool, FunctionTool)}
 
     def tools_for(self, tool: Tool, number: int) -> list[Tool]:
-        """Return what is sent for a tool. Raises InvalidRequest for one that nothing can stand for."""
+        """Return the tool as it is sent. Raises InvalidRequest for a tool that cannot be emulated."""
         if not isinstance(tool, OpaqueTool):
             return [tool]
         data = tool.data

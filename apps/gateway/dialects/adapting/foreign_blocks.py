@@ -1,7 +1,7 @@
 """Foreign content blocks: blocks of another dialect are dropped with a note, rewritten as text, or refused.
 
-An earlier answer's blocks (searches of a provider's own, their results) are left out: the answer's words stand beside
-them. What a client or its tools show is said in words where that can be; else it is refused: the model would miss it.
+An earlier answer's blocks (searches of a provider's own, their results) are left out: the answer's text is kept beside
+them. Content from a client or its tools is written as text where possible; else it is refused: the model would miss it.
 """
 
 from __future__ import annotations

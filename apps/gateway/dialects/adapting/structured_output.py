@@ -1,7 +1,7 @@
 """Structured output emulated for models that take no JSON schema: by a forced tool that the client never sees, or by
 instructions.
 
-Knows the fact `structured_outputs`. Must never know a wire format.
+The fact `structured_outputs` chooses between them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Undoes rewrites of a request in its answer: renamed tools, and a structured output tool's call that is the answer.
 
-Works on events, so that plain and streamed answers of every dialect are treated alike. Must never know a format.
+Works on events, so that plain and streamed answers of every dialect are treated alike.
 """
 
 from __future__ import annotations

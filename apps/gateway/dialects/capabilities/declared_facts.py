@@ -1,7 +1,6 @@
 """Declared facts: what a provider's data file may state for a dialect or for image generation, as each declares it.
 
 The catalog's reader checks data files against it; `manage.py document_facts` writes the documents' tables from it.
-Pure. Must never know what a fact means.
 """
 
 from __future__ import annotations

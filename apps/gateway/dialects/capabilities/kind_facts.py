@@ -1,7 +1,4 @@
-"""Kind facts: what data files may state of models of each kind of request, by the name that it stands under.
-
-Knows which kinds have facts of their own. Must never know what one means.
-"""
+"""Kind facts: what data files may state of models of each kind of request, by the name that it stands under."""
 
 from __future__ import annotations
 

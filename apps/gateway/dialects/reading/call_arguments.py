@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# What models and providers write for a function that is called with nothing, instead of an empty object.
+# Values that models and providers write for a call without arguments, instead of an empty object.
 _NOTHING: Final = frozenset({"", "null", '""'})
 
 

@@ -1,4 +1,4 @@
-"""Counts that providers tell, read tolerantly: what is no count never costs the answer beside it."""
+"""Counts that providers report, read tolerantly: an invalid count never costs the answer beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_TICKS: Final = 100 * 10**10
 
 
 def read_count(value: Any) -> int:
-    """Return a count; 0 for what is none: null, text, a boolean, less than nothing, more than can be."""
+    """Return a count; 0 for invalid values: null, text, a boolean, a negative or an implausibly large number."""
     if type(value) is int and 0 <= value <= _MAX_COUNT:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT:

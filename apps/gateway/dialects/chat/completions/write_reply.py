@@ -1,6 +1,6 @@
 """OpenAI's legacy completions: writes a whole reply or a stream of pieces, which have the same shape.
 
-Knows the shape that OpenAI's own clients read. Text is all that it has: calls, pictures and thoughts have no place.
+Answers have the shape that OpenAI's own clients read. Text is all that it has: calls, images and thinking are dropped.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def write_logprobs(logprobs: Record, offset: int) -> Record:
 
 
 class _Stream:
-    """What has been written of a stream, and what waits for the next piece."""
+    """State of a stream that is being written, with text that waits for the next piece."""
 
     def __init__(self, chat: Chat) -> None:
         self.over = False

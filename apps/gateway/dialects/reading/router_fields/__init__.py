@@ -1,7 +1,7 @@
 """Request fields of OpenRouter and LiteLLM: read from a body of any format to routing preferences.
 
-What has no meaning here is told as a loss, or refused by name where leaving it out would break a promise. None of these
-fields is ever sent to a provider. Knows their names and shapes. Must never know a model, a provider, or who is asked.
+A field without effect here is noted as dropped, or refused by name where dropping it would break a promise. None of
+these fields is ever sent to a provider.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from apps.gateway.dialects.reading.router_fields.reading import (
 
 # Anthropic's word for the models that it would fall back to by itself.
 _USUAL_FALLBACKS: Final = "default"
-# What one request may name; far beyond what anybody lists.
+# Bounds of lists and names in one request, which real requests are far below.
 MAX_MODELS, MAX_TAGS, MAX_TAG = 10, 20, 200
-# Seconds; what is longer than a provider may take anyway says nothing.
+# Seconds; a longer time than the timeout of every provider has no effect.
 MAX_TIMEOUT = 86_400
 
 
 def take_router_fields(extra: Record, known: Record) -> None:
     """Move the fields out of `extra`, and put what they mean among a chat's fields, `known`.
 
-    Raises Malformed for a value that cannot be meant, InvalidRequest (`unsupported_feature`) for what is promised
-    nowhere.
+    Raises Malformed for an invalid value, InvalidRequest (`unsupported_feature`) for a promise that no provider
+    makes.
     """
     if ROUTER_FIELDS.isdisjoint(extra):
         return
@@ -197,7 +197,7 @@ _TAKERS: Final[dict[str, Taker]] = {
         for name in ("api_base", "base_url", "api_key", "api_version", "user_config")
     },
     **{name: dropped(name, _OTHER_ADDRESS) for name in ("custom_llm_provider", "aws_region_name")},
-    **{name: dropped(name, "what is in it belongs into the body itself") for name in ("extra_body", "extra_query")},
+    **{name: dropped(name, "its members belong into the body itself") for name in ("extra_body", "extra_query")},
     "extra_headers": dropped("extra_headers", "headers belong to the HTTP request"),
     "stream_timeout": dropped("stream_timeout", "send `timeout`"),
 }

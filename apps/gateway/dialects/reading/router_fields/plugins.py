@@ -1,7 +1,4 @@
-"""OpenRouter's `plugins`: what is done to a request or an answer beside the model.
-
-Knows their names. Must never know which provider can do what.
-"""
+"""OpenRouter's `plugins`: processing of a request or an answer beside the model."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ REASONS = (
     "this model's provider takes the bytes of a picture or file, not its address",
     "this model's provider takes the bytes of a file, not its address or id",
     "This model's provider has no web search",
-    "only models that Anthropic's format is spoken to can use them",
+    "only models that are called in Anthropic's format can use them",
 )
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="there are no recordings in ../shared/recordings")

@@ -94,8 +94,8 @@ def test_bytes_are_passed_on_as_they_come(name: str) -> None:
         ((), "The provider sent no sound"),
         ((b"", b""), "The provider sent no sound"),
         ((b'{"error": {"mess', b'age": "no such voice", "code": 400}}'), "no such voice"),
-        ((b'{"fine": true}',), "The provider sent what is no sound"),
-        ((b"<html><body>Bad gateway",), "The provider sent what is no sound"),
+        ((b'{"fine": true}',), "The provider sent no audio"),
+        ((b"<html><body>Bad gateway",), "The provider sent no audio"),
     ],
 )
 def test_what_is_no_sound_fails(frames: tuple[bytes, ...], words: str) -> None:
@@ -140,7 +140,7 @@ def test_counts_that_are_none_are_left_to_the_estimate(usage: str) -> None:
         ((b'{"type":"speech.audio.done"}',), "The provider sent no sound"),
         ((b'{"type":"speech.audio.delta","audio":"%%"}',), "The provider sent sound that is not base64"),
         ((b'{"type":"speech.audio.delta"}',), "The provider sent sound that is not base64"),
-        ((b"[1,",), "The provider sent what is not JSON"),
+        ((b"[1,",), "The provider sent invalid JSON"),
         ((b'{"error":{"message":"overloaded","code":503}}',), "overloaded"),
     ],
 )

@@ -1,7 +1,6 @@
 """Anthropic Messages, client side: reads `messages` and `system` into canonical messages.
 
-A user's message that brings tools' results becomes one message for each result, then one of what else it says. Knows
-roles and blocks of the wire format. Must never know what a provider can take.
+A user's message with tool results becomes one message for each result, then one for its other content.
 """
 
 from __future__ import annotations

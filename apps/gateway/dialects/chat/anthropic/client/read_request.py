@@ -1,7 +1,6 @@
 """Anthropic Messages, client side: reads a request body into a canonical chat; refusals name the field.
 
-Knows the format's fields and their ranges. Unknown ones are kept: Anthropic's own clients send many. Must never know
-models, providers or limits of an account.
+Unknown ones are kept: Anthropic's own clients send many.
 """
 
 from __future__ import annotations
@@ -99,11 +98,11 @@ read_tools = list_of(_tool, MAX_TOOLS)
 
 MAX_STOPS = 1_000
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
-MOST_TOKENS = 1_000_000_000
+MAX_TOKENS = 1_000_000_000
 _EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
-# What models read; it may be as long as a body.
+# Text that models read; it may be as long as a body.
 _CONVERSATION = frozenset({"messages", "system", "tools", "output_config"})
-# What `output_config.format` was called before.
+# The earlier name of `output_config.format`.
 _OLD_FORMAT = "output_format"
 
 
@@ -157,8 +156,8 @@ def _with_format(wire: Record) -> Record:
 
 
 def _chat_of(known: dict[str, Any], wire: Record, extra: Record) -> Chat:
-    """Put the fields together. `thinking`, `output_config` and `metadata` say more than the canonical language has
-    words for: they are kept as they are beside what is understood of them."""
+    """Put the fields together. `thinking`, `output_config` and `metadata` have more members than the canonical model:
+    they are kept whole beside the members that were read."""
     system = known.pop("system", None)
     if system:
         known["messages"] = [Message(role="system", parts=system), *known["messages"]]
@@ -189,7 +188,7 @@ def _thinking(value: Any) -> tuple[ReasoningRequest | None]:
     """Read how much to think: not at all, or a stated budget; `adaptive` leaves it to the model."""
     wire = record(value)
     kind = required(wire, "type", filled_string)
-    budget = required(wire, "budget_tokens", integer(1, MOST_TOKENS)) if kind == "enabled" else None
+    budget = required(wire, "budget_tokens", integer(1, MAX_TOKENS)) if kind == "enabled" else None
     if kind == "disabled":
         return (ReasoningRequest(effort="none"),)
     hidden = True if wire.get("display") == "omitted" else None
@@ -216,18 +215,18 @@ def _metadata(value: Any) -> tuple[str | None]:
 
 
 def _no_thread(value: Any) -> None:
-    """Refuse to keep the conversation: the client sends it whole once it is told so, which its error code does."""
+    """Refuse to keep the conversation: the error code makes the client send it whole."""
     raise InvalidRequest("Conversations are not kept here: send all messages", code=UNTHREADED, param="thread")
 
 
 _FIELDS: dict[str, Reader[Any]] = {
     "model": _model,
     "messages": read_messages,
-    "max_tokens": integer(1, MOST_TOKENS),
+    "max_tokens": integer(1, MAX_TOKENS),
     "system": read_system,
     "temperature": number(0, 1),
     "top_p": number(0, 1),
-    "top_k": integer(0, MOST_TOKENS),
+    "top_k": integer(0, MAX_TOKENS),
     "stop_sequences": list_of(string, MAX_STOPS),
     "stream": boolean,
     "tools": read_tools,

@@ -1,7 +1,8 @@
 """Anthropic Messages, client side: writes a whole reply or a stream of events, with `stop_reason` and usage.
 
-Knows the shapes that Anthropic's own clients accept; blocks in a stream are put in order in `write_blocks.py`. Must
-never know where an answer came from: what another provider of this format said beyond it is put back where it stood.
+Answers have the shapes that Anthropic's own clients accept. Other fields of a provider of this format are put back at
+their place. Blocks in a stream come one after the other: deltas of a later block wait. Other formats write several
+calls at once; a call is over when its arguments are a whole JSON value and another block waits, or at the answer's end.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class Blocks:
         return self._add(block)
 
     def argue(self, number: int, arguments: str) -> bytes:
-        """Return what more of a call's arguments becomes. What follows whole arguments says nothing any more."""
+        """Return the delta for more of a call's arguments. Text after complete arguments is ignored."""
         block = self._calls.get(number)
         if block is None or block.over or not arguments:
             return b""
@@ -307,7 +308,7 @@ def _stop_details(explanation: str | None, native: str | None) -> Record:
 
 
 class _Stream:
-    """What has been written of a stream."""
+    """State of a stream that is being written."""
 
     def __init__(self, chat: Chat) -> None:
         self.over = False

@@ -1,7 +1,5 @@
-"""Anthropic Messages, provider side: the facts of a provider or model that this dialect reads, each with its default.
-
-Knows facts. Must never know who states them.
-"""
+"""Anthropic Messages, provider side: the facts of a provider or model that this dialect reads, each with its
+default."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from apps.kernel.identity_cache import IdentityCache
 
 
 class Flavor(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider or model takes."""
+    """The facts that a data file may state of a provider or model."""
 
     reasoning_budget: Annotated[
         dict[str, int | None] | None,

@@ -1,8 +1,8 @@
 """Anthropic Messages, provider side: reads an answer into canonical events. A plain answer is read as the stream it
 would have been.
 
-Knows the shapes of events and messages; blocks are read in `read_block.py`. Nothing is lost: what is not known here
-travels as opaque data. Must never know a provider.
+Unknown blocks and fields travel as opaque data: an answer with more than thinking, one text and a list of calls
+(searches, citations, thinking between calls) keeps its original blocks.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FIELDS = {
 
 
 class BlockReader:
-    """What has been read of an answer's blocks so far."""
+    """State of the blocks of an answer that were read so far."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -127,7 +127,7 @@ class BlockReader:
         self._content.append(whole)
 
     def close(self, events: list[Event]) -> None:
-        """Add what is left to say: the blocks as they were, when the canonical language does not say it all."""
+        """Add the last event: the original blocks, if the canonical model does not express all of them."""
         for index in sorted(self._open):
             self.end(index, events)
         if not _is_ordinary(self._content):
@@ -172,7 +172,7 @@ class BlockReader:
         self.calls += 1
         name = _text(wire.get("name")) or ""
         call_id = block.start["id"] = _text(wire.get("id")) or new_id("toolu_")
-        # Who called, a program at the provider or the model, comes back with the call.
+        # The caller, a program at the provider or the model, comes back with the call.
         caller = wire.get(CALLER)
         extra = {CALLER: caller} if isinstance(caller, dict) else None
         events.append(ToolCallStarted(index=block.number, id=call_id, name=name, extra=extra))
@@ -255,7 +255,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
         )
         return
     answer = _Answer()
-    # What was used is said at its end, as in a stream: counts that come before all text are taken for a beginning.
+    # The usage comes at the end, as in a stream: counts that come before all text count as preliminary.
     events = answer.begin({name: value for name, value in message.items() if name != "usage"})
     for index, (block, raw) in enumerate(zip(message["content"], _raw_blocks(body), strict=True)):
         answer.blocks.begin(index, block, events, raw.get("input"))
@@ -302,7 +302,7 @@ def _parsed(data: bytes) -> Record | None:
 
 
 class _Answer:
-    """What has been read so far."""
+    """State of the answer that was read so far."""
 
     def __init__(self) -> None:
         self.over = self.failed = False
@@ -323,7 +323,7 @@ class _Answer:
         """Return the events of one of the provider's events; kinds that are not known say nothing."""
         wire = _parsed(frame)
         if wire is None:
-            return self._fail(unreadable_answer("The provider sent what is not JSON"))
+            return self._fail(unreadable_answer("The provider sent invalid JSON"))
         kind = wire.get("type")
         events: list[Event] = []
         if kind == "message_start":
@@ -393,7 +393,7 @@ class _Answer:
             self.blocks.end(index, events)
 
     def end_is_near(self, fields: Record, counted: Record, events: list[Event]) -> None:
-        """Take in what is said at the end: why the model stopped, what was used, and whatever else."""
+        """Read the end of a message: the stop reason, the usage, and other fields."""
         stop, sequence = fields.get("stop_reason"), fields.get("stop_sequence")
         if isinstance(stop, str):
             self._stop = stop
@@ -410,7 +410,7 @@ class _Answer:
             events.append(OpaqueDelta(dialect=NAME, data=news, of="reply"))
 
     def _count(self, reported: Any, events: list[Event]) -> None:
-        """Report the counts so far: later ones replace earlier ones, field by field, and what is left out stays."""
+        """Report the counts so far: later ones replace earlier ones field by field; omitted fields keep their value."""
         if not isinstance(reported, dict):
             return
         before = self._usage
@@ -435,7 +435,7 @@ class _Answer:
         return replace(usage, tool_calls={**(usage.tool_calls or {}), CODE_EXECUTION: 1})
 
     def end(self) -> list[Event]:
-        """Return what is left to say; an answer without a reason for its end was cut off."""
+        """Return the last events; an answer without a stop reason was cut off."""
         self.over = True
         if self._stop is None:
             return self._fail(truncated_answer())
@@ -479,5 +479,5 @@ def _index(wire: Record) -> int:
 
 
 def _beyond(message: Record) -> Record:
-    """Return what a message says beyond what is known."""
+    """Return the fields of a message that have no canonical counterpart."""
     return {name: value for name, value in message.items() if name not in _MESSAGE_FIELDS and value is not None}

@@ -2,7 +2,7 @@
 what happens to a turn that lacks its thinking.
 
 With a budget for thinking, a turn in which tools are being called is refused unless it begins with the thinking that it
-began with; where the model decides for itself how much it thinks, it is not. Must never know a model by name.
+began with; where the model decides for itself how much it thinks, it is not.
 """
 
 from __future__ import annotations

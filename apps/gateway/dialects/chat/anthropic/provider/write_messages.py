@@ -1,8 +1,5 @@
 """Anthropic Messages, provider side: writes `system` and `messages`; user and assistant alternate, tool results come
-first.
-
-Knows roles and blocks of the wire format. Must never know a provider by name.
-"""
+first."""
 
 from __future__ import annotations
 
@@ -143,7 +140,7 @@ def write_messages(messages: Iterable[Message], *, same_dialect: bool) -> list[R
             if same_dialect and role == "system" and message.extra:
                 turns.append({"role": role, **message.extra})
             continue
-        # What the client itself wrote apart stays apart, but for the results that belong to a user's turn.
+        # Messages that the client wrote separately stay separate, except results that belong to a user's turn.
         if turns and turns[-1]["role"] == role and (not same_dialect or before == "tool"):
             turns[-1]["content"] += blocks
         else:
@@ -211,7 +208,7 @@ def _block(part: Part, role: str, *, same_dialect: bool) -> Record | None:
         case ToolResult():
             wire = _result(part, same_dialect=same_dialect)
         case Image():
-            # Nobody takes back the images that a model made in this format.
+            # This format has no block for images that a model made.
             wire = None if role == "assistant" else {"type": "image", "source": _picture(part.url)}
         case File():
             wire = {"type": "document", "source": _document(part)}
@@ -279,7 +276,7 @@ def split_data_url(url: str) -> tuple[str, str]:
 
 
 def _document(file: File) -> Record:
-    """Return a document's source; PDF where nobody says what it is, as no other kind is sent in base64."""
+    """Return a document's source; PDF is the default type, as no other kind is sent in base64."""
     if file.url is not None:
         return {"type": "url", "url": file.url}
     if file.data is None:

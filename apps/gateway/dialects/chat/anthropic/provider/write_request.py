@@ -1,7 +1,7 @@
 """Anthropic Messages, provider side: writes a canonical chat as a request body.
 
-What the client wrote in this very format passes through untouched but for the model's name; anything else is written
-from the canonical form. Knows facts. Must never know a provider by name.
+A request in this very format passes through untouched except for the model's name; any other is written
+from the canonical form.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _without_config(chat: Chat) -> Chat:
 
 # The least that is accepted.
 _LEAST = 1_024
-# What share of the answer's limit an effort may think.
+# The share of the answer's limit that each effort may use for thinking.
 _SHARES: dict[Effort, float] = {"minimal": 0.1, "low": 0.2, "medium": 0.5, "high": 0.8, "xhigh": 0.95, "max": 0.95}
 _FORCED = frozenset({"any", "tool"})
 
@@ -137,7 +137,7 @@ def obstacle_of(wire: Record) -> str | None:
 
 
 def _write_budget(wire: Record, chat: Chat, target: Target, effort: Effort | None, budget: int | None) -> None:
-    """State a budget, or an effort as one, within what is accepted; with no room for one there is no thinking."""
+    """Write a thinking budget, or an effort as one, within the accepted bounds; without room for one, no thinking."""
     limit: int = wire["max_tokens"]
     if budget is not None and chat.max_tokens is None:
         limit = wire["max_tokens"] = min(max(limit, budget + _LEAST), target.max_output or budget + _LEAST)
@@ -214,7 +214,7 @@ def drop_sampling(wire: Record, chat: Chat, target: Target) -> None:
 
 
 def fit_to_thinking(wire: Record, chat: Chat, target: Target) -> None:
-    """Leave out what is refused beside thinking."""
+    """Leave out the fields that are refused beside thinking."""
     for name, fits in (
         ("temperature", lambda value: value == 1),
         ("top_p", lambda value: value >= _LEAST_TOP_P),
@@ -251,9 +251,9 @@ def _stops(chat: Chat, target: Target, *, same_dialect: bool) -> list[str] | Non
     return kept or None
 
 
-# What the format demands a limit for, when neither the client nor the data file states one.
+# The format requires a limit: this one, when neither the client nor the data file states one.
 _UNSTATED_LIMIT = 4_096
-_NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 128
+_NAMES, _MAX_NAME_LENGTH = re.compile(r"[a-zA-Z0-9_-]+"), 128
 _NULL = msgspec.Raw(b"null")
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -305,8 +305,8 @@ def _note_unknown_betas(chat: Chat, target: Target) -> None:
 
 
 def _is_welcome(chat: Chat, target: Target) -> bool:
-    """Return whether a conversation can be sent on as it is: no thinking in it that somebody else signed, and no wish
-    for a form that the model has to be brought to."""
+    """Return whether a conversation can be sent on as it is: it has no thinking that another maker signed, and asks
+    for no response format that has to be emulated."""
     if chat.response_format is not None and not is_native(target):
         return False
     return all(is_signed(part) for message in chat.messages for part in message.parts)
@@ -320,7 +320,7 @@ def _written(chat: Chat, target: Target) -> Record:
     if Image in chat.kinds:
         note_made_pictures(chat, target)
     if not same_dialect:
-        chat = adapt_tool_names(chat, target, _NAMES, _LONGEST_NAME)
+        chat = adapt_tool_names(chat, target, _NAMES, _MAX_NAME_LENGTH)
     chat, schema = with_form(chat, target, same_dialect=same_dialect)
     instructions, messages = split_system(chat.messages)
     wire: Record = {

@@ -1,7 +1,4 @@
-"""Anthropic Messages, both sides: names and constants on the wire.
-
-Knows the wire. Must never know a provider.
-"""
+"""Anthropic Messages, both sides: names and constants on the wire."""
 
 from __future__ import annotations
 

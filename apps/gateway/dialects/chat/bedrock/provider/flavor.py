@@ -1,7 +1,4 @@
-"""Bedrock Converse, provider side: the facts of a model that this dialect reads, each with its default.
-
-Knows facts. Must never know who states them.
-"""
+"""Bedrock Converse, provider side: the facts of a model that this dialect reads, each with its default."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from apps.gateway.dialects.fact import fact
 
 
 class Flavor(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model takes."""
+    """The facts that a data file may state of a model."""
 
     reasoning_form: Annotated[
         Literal["thinking", "reasoning", "reasoning_effort", "reasoning_config", "reasoningConfig"] | None,
@@ -31,7 +28,7 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
     takes: Annotated[
         frozenset[str],
         fact(
-            "what is understood beyond what every model does: `cache_points` and `cache_tools` (cache marks behind a "
+            "features beyond those of every model: `cache_points` and `cache_tools` (cache marks behind a "
             "message's blocks, behind tools), `cache_1h` (their longer `ttl`), `top_k` or `inferenceConfig.topK` (the "
             "field of `additionalModelRequestFields` for it), `strict` (tool arguments are bound to the schema), "
             "`tool_choice` (Anthropic's own, in place of Bedrock's), `citations` (the answer cites documents)"
@@ -45,7 +42,7 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
             default="beside anything",
         ),
     ] = None
-    result_status: Annotated[bool, fact("a tool's failure is told by `status`; else in words")] = True
+    result_status: Annotated[bool, fact("a tool's failure is reported in `status`; else as text")] = True
     betas: Annotated[
         frozenset[str], fact("the previews (`anthropic-beta`) that the model takes, as `anthropic_beta`")
     ] = frozenset()

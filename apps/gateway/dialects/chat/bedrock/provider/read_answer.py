@@ -1,7 +1,7 @@
-"""Bedrock Converse, provider side: reads an answer into canonical events. A plain answer is read as the stream it would
-have been.
+"""Bedrock Converse, provider side: reads an answer into canonical events. A plain answer is read as the stream it
+would have been.
 
-Knows the shapes of events, and that the counts come after the end. Must never know a model by name.
+The counts come after the end.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _SERVER_TOOL = "server_tool_use"
 
 
 class BlockReader:
-    """What has been read of an answer's blocks so far."""
+    """State of the blocks of an answer that were read so far."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -193,7 +193,7 @@ class BlockReader:
             self._foreign.append(block.whole_foreign(written))
 
     def close(self, events: list[Event]) -> None:
-        """Add what is left to say."""
+        """Add the last event."""
         for index in sorted(self._open):
             self.end(index, events)
         if self._foreign:
@@ -212,8 +212,8 @@ class BlockReader:
             events.append(TextDelta(text=text))
 
     def _think(self, block: _Block, thought: Record, events: list[Event]) -> None:
-        """Add thinking. Who signs it is a Claude, whose signatures are the same wherever it runs; whose thinking nobody
-        signs, nobody takes back."""
+        """Add thinking. Only Claude models sign it, with the same signatures on every cloud; unsigned thinking is not
+        taken back."""
         text, signature = _word(thought.get("text")), _word(thought.get("signature"))
         redacted = _word(thought.get("redactedContent"))
         data = _inner_text(redacted) if redacted else None
@@ -283,7 +283,7 @@ class _Block:
 
 def _inner_text(encoded: str) -> str | None:
     """Return the text that base64 holds: redacted thinking is text of its maker's, which its other formats have bare.
-    What is no text goes back to nobody."""
+    None for bytes that are not text, which are not sent back."""
     try:
         return b64decode(encoded, validate=True).decode() or None
     except (Error, ValueError):
@@ -300,7 +300,7 @@ def _word(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-# What an answer says about itself, beside what is read here.
+# Metadata of an answer, beside the fields that are read here.
 _AROUND = ("metrics", "trace", "performanceConfig", "serviceTier", "additionalModelResponseFields")
 
 
@@ -332,7 +332,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         wire = read_answer(body)
     except ValueError:
-        yield unreadable_answer("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent invalid JSON")
         return
     content = _content_of(wire)
     if content is None:
@@ -389,7 +389,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
 
 
 class _Answer:
-    """What has been read so far."""
+    """State of the answer that was read so far."""
 
     def __init__(self) -> None:
         self.over = self.failed = False
@@ -404,7 +404,7 @@ class _Answer:
         try:
             wire = read_answer(frame)
         except ValueError:
-            return self._fail(unreadable_answer("The provider sent what is not JSON"))
+            return self._fail(unreadable_answer("The provider sent invalid JSON"))
         kind, content = next(iter(wire.items()), ("", None)) if isinstance(wire, dict) else ("", None)
         if kind == "exception":
             return self._fail(exception(content))
@@ -447,7 +447,7 @@ class _Answer:
         self._learn(content)
 
     def end(self) -> list[Event]:
-        """Return what is left to say; an answer without a reason for its end was cut off."""
+        """Return the last events; an answer without a stop reason was cut off."""
         self.over = True
         if self._word is None:
             return self._fail(truncated_answer())

@@ -1,8 +1,5 @@
 """Bedrock Converse, provider side: writes `system` and `messages`; turns alternate, a user begins, tool results come
-first.
-
-Knows turns. Blocks are written in `write_blocks.py`. Must never know a model by name.
-"""
+first."""
 
 from __future__ import annotations
 
@@ -70,9 +67,9 @@ for _type, _format in (
     _VIDEOS | _DOCUMENTS | {"image/webp": "webp", "video/x-flv": "flv", "video/3gpp": "3gp"}
 ).items():
     _TYPES.add_type(_type, f".{_format}")
-# What a name may not have in it, and how long it may be.
+# Characters that a document's name may not have, and its maximum length.
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]\s-]+")
-_LONGEST_NAME = 200
+_MAX_NAME_LENGTH = 200
 _USUAL_NAME = "document"
 
 
@@ -86,7 +83,7 @@ class Documents:
         """Return a name for a document, as near to its file's as Bedrock allows."""
         bare, dot, ending = (filename or "").rpartition(".")
         stem = bare if dot and len(ending) <= 5 else filename or ""
-        clean = " ".join(_NOT_IN_NAMES.sub(" ", stem).split())[: _LONGEST_NAME - 8].strip() or _USUAL_NAME
+        clean = " ".join(_NOT_IN_NAMES.sub(" ", stem).split())[: _MAX_NAME_LENGTH - 8].strip() or _USUAL_NAME
         name, number = clean, 1
         while name in self._taken:
             number += 1
@@ -263,7 +260,7 @@ class Blocks:
         return wire
 
     def _thinking(self, part: Reasoning) -> Record | None:
-        """Return thinking under the signature of Claude's maker, who knows it on Bedrock and elsewhere alike."""
+        """Return thinking under the signature of Claude's maker, which is valid on Bedrock and elsewhere alike."""
         if not self._flavor.signs_thinking or part.format not in (None, SIGNATURE_FORMAT):
             return None
         if part.data is not None:

@@ -1,7 +1,7 @@
 """Bedrock Converse, provider side: writes a canonical chat as a request body.
 
-Knows the format's fields. Sampling and hints without a word here are noted as lost; what would change the very shape of
-the answer is refused before anything is sent. Must never know a model by name.
+Unsupported sampling fields and hints are dropped with a note; a field that would change the shape of the answer is
+refused before anything is sent.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from apps.gateway.dialects.chat.bedrock.provider.write_messages import Blocks, w
 from apps.gateway.dialects.chat.bedrock.shared.wire import NAME, STREAM_TYPE, encode, refused, without_none
 from apps.gateway.dialects.reading.fields import Record
 
-# What is demanded beside a budget, when neither the client nor the data file states a limit.
+# The limit that is required beside a budget, when neither the client nor the data file states one.
 _UNSTATED_LIMIT = 4_096
 _THINKS = ("enabled", "adaptive")
 _SAMPLING = ("temperature", "top_p", "top_k")
@@ -59,7 +59,7 @@ def write_thinking(
 ) -> tuple[Record, int | None]:
     """Return the fields for the model, and the limit on its answer.
 
-    `forced` says that a tool must be called. What of `sampling` is refused beside thinking is left out of it.
+    `forced` says that a tool must be called. Fields of `sampling` that are refused beside thinking are removed.
     """
     asked = chat.reasoning
     effort = asked.effort if asked is not None and asked.effort is not None else chat.effort
@@ -172,7 +172,7 @@ _NATIVE = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
 
 
 class Choices(Struct, frozen=True, kw_only=True):
-    """What becomes of a chat's tools: `toolConfig`, fields for the model itself, and whether a tool must be called."""
+    """A chat's tools on the wire: `toolConfig`, fields for the model itself, and whether a tool must be called."""
 
     config: Record | None = None
     fields: Record = {}
@@ -180,9 +180,9 @@ class Choices(Struct, frozen=True, kw_only=True):
 
 
 def write_tools(chat: Chat, blocks: Blocks, target: Target, flavor: Flavor) -> Choices:
-    """Return how tools are offered. Raises InvalidRequest for a choice among them that cannot be said.
+    """Return how tools are offered. Raises InvalidRequest for an unsupported choice among them.
 
-    Who may call none is offered none, unless the conversation has calls: Bedrock insists on tools beside these.
+    A model that may call none gets no tools, unless the conversation has calls: Bedrock requires tools beside these.
     """
     choice = chat.tool_choice or ToolChoice(mode="auto")
     tools = _offered(chat, choice, blocks, target, flavor)
@@ -263,10 +263,10 @@ def _native(choice: ToolChoice, chat: Chat, flavor: Flavor) -> Record:
     if "tool_choice" not in flavor.takes:
         if choice.mode == "none":
             raise unsupported_feature(
-                chat, "tool_choice", "This model's provider cannot be told not to call tools that it called before"
+                chat, "tool_choice", "This model's provider has no way to forbid calls of tools that it called before"
             )
         raise unsupported_feature(
-            chat, "parallel_tool_calls", "This model's provider cannot be told to call one tool at a time"
+            chat, "parallel_tool_calls", "This model's provider has no way to call one tool at a time"
         )
     wire: Record = {"type": _NATIVE[choice.mode]}
     if choice.mode == "named":
@@ -280,7 +280,7 @@ _CHOOSING = ("temperature", "top_p", "top_k")
 
 
 def sampling_of(chat: Chat, target: Target, flavor: Flavor) -> Record:
-    """Return what the model can be told of it, by the canonical language's names; the rest is noted."""
+    """Return the sampling fields that the model supports, by their canonical names; note the others as dropped."""
     said = without_none(
         temperature=chat.temperature,
         top_p=chat.top_p,
@@ -318,10 +318,10 @@ def write_sampling(said: Record, limit: int | None, flavor: Flavor) -> tuple[Rec
     return config, {"top_k": top_k} if "top_k" in flavor.takes else {"inferenceConfig": {"topK": top_k}}
 
 
-MOST_LABELS = 16
+MAX_LABELS = 16
 
-_NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
-# Hints that the format has no words for: the answer is still what was asked for.
+_NAMES, _MAX_NAME_LENGTH = re.compile(r"[a-zA-Z0-9_-]+"), 64
+# Hints that the format lacks: the answer is useful without them.
 _HINTS: Final = (
     *("frequency_penalty", "presence_penalty", "logit_bias", "seed", "user", "prompt_cache_key", "prediction"),
     *("verbosity", "store", "audio", "image_config"),
@@ -353,7 +353,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     blocks = Blocks(target, flavor)
     chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     _lose_unheard(chat, target, blocks)
-    chat = adapt_tool_names(chat, target, _NAMES, _LONGEST_NAME)
+    chat = adapt_tool_names(chat, target, _NAMES, _MAX_NAME_LENGTH)
     chat, output = with_form(chat, target)
     system, messages = write_messages(chat, blocks, flavor)
     if wants_any_json(chat):
@@ -388,7 +388,7 @@ def _refuse_unspeakable(chat: Chat) -> None:
 
 
 def _lose_unheard(chat: Chat, target: Target, blocks: Blocks) -> None:
-    """Note what is left out because the format has no words for it."""
+    """Note the fields that the format lacks as dropped."""
     note_unsupported_hints(chat, target, *_HINTS)
 
     def is_returnable(part: Reasoning) -> bool:
@@ -422,7 +422,7 @@ def _labels(chat: Chat, target: Target) -> dict[str, str] | None:
     if not labels:
         return None
     texts = [*labels, *labels.values()]
-    if len(labels) > MOST_LABELS or not all(isinstance(text, str) and _LABEL.fullmatch(text) for text in texts):
+    if len(labels) > MAX_LABELS or not all(isinstance(text, str) and _LABEL.fullmatch(text) for text in texts):
         note_dropped(chat, target, "metadata", "this model's provider takes 16 labels of plain words")
         return None
     return dict(labels)

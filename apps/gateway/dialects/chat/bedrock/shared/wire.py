@@ -1,7 +1,4 @@
-"""Bedrock Converse: names and constants on the wire.
-
-Knows the wire. Must never know a provider or a model by name.
-"""
+"""Bedrock Converse: names and constants on the wire."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _MAIN = ("inputTokens", "outputTokens")
 def read_usage(reported: Any) -> Usage | None:
     """Return the counts, or None when none are reported.
 
-    `cacheDetails` say how long what was written is kept; what they do not speak of counts as 5-minute.
+    `cacheDetails` say how long written tokens are kept; tokens that they do not mention count as 5-minute.
     """
     if not isinstance(reported, dict):
         return None
@@ -69,7 +66,7 @@ FINISH_REASONS: Final[dict[str, FinishReason]] = {
 FAILURE_WORDS: Final = frozenset({"malformed_model_output", "malformed_tool_use"})
 
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.:-]")
-_LONGEST_ID, _DIGITS = 64, 16
+_MAX_ID_LENGTH, _DIGITS = 64, 16
 
 encode = msgspec.json.Encoder().encode
 
@@ -83,10 +80,10 @@ def write_id(call_id: str) -> str:
     """Return a call's id as Bedrock takes it; the same for a call and its result, and never that of another call."""
     bare = split_signature(call_id)[0]
     clean = _NOT_IN_IDS.sub("_", bare)
-    if clean == bare and 0 < len(bare) <= _LONGEST_ID:
+    if clean == bare and 0 < len(bare) <= _MAX_ID_LENGTH:
         return bare
     digits = sha256(bare.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
-    return f"{clean[: _LONGEST_ID - _DIGITS - 1]}-{digits}"
+    return f"{clean[: _MAX_ID_LENGTH - _DIGITS - 1]}-{digits}"
 
 
 def refused(message: str, param: str) -> InvalidRequest:

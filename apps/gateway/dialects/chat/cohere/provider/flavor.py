@@ -1,6 +1,6 @@
 """Cohere Chat v2, provider side: the facts of a model that this dialect reads, each with its default.
 
-Knows facts. Must never know who states them. docs/adding-a-dialect.md explains each to those who write data files.
+docs/adding-a-dialect.md explains each fact.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from apps.gateway.dialects.fact import fact
 
 
 class Flavor(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model takes."""
+    """The facts that a data file may state of a model."""
 
     reasoning_budget: Annotated[
         dict[str, int] | None,

@@ -1,7 +1,4 @@
-"""Cohere Chat v2, provider side: reads an answer into canonical events.
-
-Knows the events of a stream and the frame of a plain answer. Must never know a model by name: answers do not tell it.
-"""
+"""Cohere Chat v2, provider side: reads an answer into canonical events."""
 
 from __future__ import annotations
 
@@ -80,7 +77,7 @@ def _place(value: Any) -> int:
 
 
 class MessageReader:
-    """What has been read of a message so far."""
+    """State of the message that was read so far."""
 
     def __init__(self) -> None:
         self._blocks: dict[object, int] = {}
@@ -147,7 +144,7 @@ class MessageReader:
         self.go_on_with(call, place, events)
 
     def go_on_with(self, call: Any, place: Any, events: list[Event]) -> None:
-        """Add more of a call's arguments; those of a call that nobody began are of a call without a name."""
+        """Add more of a call's arguments; those of a call that never began belong to a call without a name."""
         inner = call.get("function") if isinstance(call, dict) else None
         arguments = inner.get("arguments") if isinstance(inner, dict) else None
         if arguments is None or arguments == "":
@@ -170,7 +167,7 @@ class MessageReader:
             events.append(Logprobs(logprobs={"content": content}))
 
     def end(self, events: list[Event]) -> None:
-        """Add what could only be said now: that the text is empty, not absent; and what is only Cohere's."""
+        """Add the last events: that the text is empty, not absent; and fields that only Cohere has."""
         if self._said_nothing and not self._said and not self.has_calls:
             events.append(TextDelta(text=""))
         if self._citations:
@@ -223,7 +220,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
 
 
 class _Answer:
-    """What has been read so far."""
+    """State of the answer that was read so far."""
 
     def __init__(self) -> None:
         self.over = False
@@ -235,7 +232,7 @@ class _Answer:
         try:
             answer = read_answer(data)
         except ValueError:
-            return [unreadable_answer("The provider sent what is not JSON")]
+            return [unreadable_answer("The provider sent invalid JSON")]
         message = answer.get("message") if isinstance(answer, dict) else None
         if not isinstance(message, dict):
             failure = find_failure(answer)
@@ -255,9 +252,9 @@ class _Answer:
         try:
             piece = read_answer(data)
         except ValueError:
-            return self._over([unreadable_answer("The provider sent what is not JSON")])
+            return self._over([unreadable_answer("The provider sent invalid JSON")])
         if not isinstance(piece, dict):
-            return self._over([unreadable_answer("The provider sent a stream of what are no events")])
+            return self._over([unreadable_answer("The provider sent a stream without events")])
         kind = piece.get("type")
         if (not isinstance(kind, str) or kind == "error") and (failure := find_failure(piece)):
             return self._over([openai_failed(piece, failure)])

@@ -1,7 +1,6 @@
 """Cohere Chat v2, provider side: writes a canonical chat as a request body.
 
-Knows the format's fields and ranges. A wish that it has no words for is noted as a loss; what would change what the
-client gets is refused before anything is sent. Must never know a model by name.
+An unsupported hint is dropped with a note; a field that would change the answer is refused before anything is sent.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ def _result(result: ToolResult, place: str, shown: list[Record]) -> Record:
 
 
 def _content(parts: Sequence[Part], place: str, *, only_text: bool = False) -> list[Record]:
-    """Return parts as the wire has them. Raises InvalidRequest for what is neither text nor, for users, an image."""
+    """Return parts as the wire has them. Raises InvalidRequest for other parts than text and, for users, images."""
     content: list[Record] = []
     for number, part in enumerate(parts):
         if isinstance(part, Text | Refusal):
@@ -144,9 +143,7 @@ def write_tools(chat: Chat, target: Target) -> Record:
         raise refused("A tool is of a kind that this model's provider does not have", "tools")
     mode, tools = _chosen(chat, tools)
     if tools and chat.parallel_tool_calls is False:
-        note_dropped(
-            chat, target, "parallel_tool_calls", "this model's provider cannot be told to call one tool at a time"
-        )
+        note_dropped(chat, target, "parallel_tool_calls", "this model's provider has no way to call one tool at a time")
     return without_none(
         tools=[_tool(tool) for tool in tools] or None,
         strict_tools=_strict(tools, target),
@@ -211,7 +208,7 @@ _WITHOUT_WORDS: Final = (
     "store",
     "audio",
 )
-# What share of the answer's limit an effort may think.
+# The share of the answer's limit that each effort may use for thinking.
 _SHARES: Final[dict[Effort, float]] = {"minimal": 0.1, "low": 0.2, "medium": 0.5, "high": 0.8}
 _JSON_PLEASE: Final = {"role": "system", "content": "Answer with JSON."}
 _NO_FIELD: Final = "has no counterpart at this model's provider"
@@ -328,5 +325,5 @@ def _form(chat: Chat) -> Record | None:
 
 
 def _speaks_of_json(messages: list[Message]) -> bool:
-    """Return whether anybody mentions JSON."""
+    """Return whether a message mentions JSON."""
     return any("json" in part.text.lower() for message in messages for part in message.parts if isinstance(part, Text))

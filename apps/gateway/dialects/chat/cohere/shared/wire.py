@@ -1,7 +1,4 @@
-"""Cohere Chat v2: names and constants on the wire.
-
-Knows the wire. Must never know a provider or a model by name.
-"""
+"""Cohere Chat v2: names and constants on the wire."""
 
 from __future__ import annotations
 
@@ -22,8 +19,8 @@ _MAIN = ("input_tokens", "output_tokens")
 def read_usage(reported: Any) -> Usage | None:
     """Return the counts, or None when none are reported.
 
-    What came out of a cache is counted from the beginning of everything that was read: where the bill has less than
-    that, so much is counted as cached as must be.
+    Tokens from a cache are counted from the beginning of the whole prompt: where the bill has fewer tokens than the
+    prompt, only as many count as cached as must be.
     """
     if not isinstance(reported, dict):
         return None
@@ -62,7 +59,7 @@ encode = msgspec.json.Encoder().encode
 
 
 def new_id(prefix: str) -> str:
-    """Return an id for what was given none: the prefix and 24 characters."""
+    """Return a new id: the prefix and 24 characters."""
     return prefix + secrets.token_hex(12)
 
 

@@ -1,7 +1,4 @@
-"""Google generateContent, client side: field names in lowerCamelCase, read in either spelling as protojson does.
-
-Knows which fields hold a client's own data, whose names are nobody else's. Must never know what a field means.
-"""
+"""Google generateContent, client side: field names in lowerCamelCase, read in either spelling as protojson does."""
 
 from __future__ import annotations
 

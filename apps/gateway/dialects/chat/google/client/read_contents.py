@@ -1,7 +1,6 @@
 """Google generateContent, client side: reads `contents` into canonical messages, a function's result as its own.
 
-Knows roles, and that calls need no ids here: results then belong to calls by name and order. Must never know what a
-provider can take.
+Calls need no ids here: results then belong to calls by name and order.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def _standard(data: str) -> str:
 
 
 MAX_PARTS = 10_000
-# The fields that say what a part is: exactly one of them stands in it.
+# The fields that state a part's kind: each part has exactly one.
 _KINDS = frozenset(
     {
         *("text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode"),
@@ -87,7 +86,7 @@ _KINDS = frozenset(
 _BESIDE = frozenset({"thought", "thoughtSignature", *_KINDS})
 _CALL_FIELDS = frozenset({"id", "name", "args"})
 _RESULT_FIELDS = frozenset({"id", "name", "response", "parts"})
-# What a result's only field is called where it holds the whole of it.
+# The name of a result's only field where it holds all of it.
 _OUTPUTS = ("output", "result")
 
 
@@ -104,7 +103,7 @@ def read_parts(value: Any) -> list[Part]:
         fields.within(f"[{number}]", reader.add, wire)
     if not reader.carried:
         return reader.parts
-    # What a carrier brought back may stand here once more, as it was shown.
+    # Thinking from a carrier may appear here a second time, as it was shown.
     return [part for part in reader.parts if not (isinstance(part, Reasoning) and part.format is None)]
 
 
@@ -296,7 +295,7 @@ class _Unanswered:
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
-        # Of calls that have no id of the client's, and of all.
+        # The number of calls without an id of the client's, and of all calls.
         self._unnamed: dict[str, deque[str]] = {}
         self._named: dict[str, deque[str]] = {}
 

@@ -1,7 +1,6 @@
 """Google generateContent, client side: reads a request body into a canonical chat; errors name the field.
 
-Knows the format's fields; the model and whether the answer is streamed are said by the path. Fields that are not known
-are kept. Must never know models, providers or limits of an account.
+The path states the model and whether the answer is streamed. Unknown fields are kept.
 """
 
 from __future__ import annotations
@@ -143,7 +142,7 @@ _NAMED_PARTS = frozenset({"properties", "defs", "$defs", "definitions", "pattern
 _PARTS = frozenset({"items", "additionalProperties"})
 _LISTED_PARTS = frozenset({"anyOf", "prefixItems"})
 _ORDER = "propertyOrdering"
-# What only orders fields, or says nothing.
+# Keywords that only order fields, or have no effect.
 _LEFT_OUT = frozenset({"nullable", _ORDER})
 # Values, in which nothing is a keyword.
 _VALUES = frozenset({"enum", "const", "default", "example", "examples"})
@@ -223,7 +222,7 @@ def _nullable(wire: Record) -> Record:
 
 MAX_STOPS, MAX_LISTED = 1_000, 100
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
-MOST_TOKENS = 1_000_000_000
+MAX_TOKENS = 1_000_000_000
 JSON, PLAIN = "application/json", "text/plain"
 _LEVELS = ("THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
 _PICTURE_OPTIONS = {"aspectRatio": "aspect_ratio", "imageSize": "image_size"}
@@ -277,7 +276,7 @@ def _form(wire: Record) -> tuple[ResponseFormat | None, Record]:
 def _thinking(value: Any) -> tuple[ReasoningRequest, Record | None]:
     """Read how much to think, and whether it is shown. A budget of -1 leaves the former to the model."""
     wire = record(value)
-    budget = optional(wire, "thinkingBudget", integer(-1, MOST_TOKENS))
+    budget = optional(wire, "thinkingBudget", integer(-1, MAX_TOKENS))
     level = optional(wire, "thinkingLevel", _level)
     shown = optional(wire, "includeThoughts", boolean) is True
     effort: Any = None
@@ -309,9 +308,9 @@ _words = list_of(string, MAX_LISTED)
 _PLAIN: dict[str, tuple[str, Reader[Any]]] = {
     "temperature": ("temperature", number(0, 2)),
     "topP": ("top_p", number(0, 1)),
-    "topK": ("top_k", integer(0, MOST_TOKENS)),
+    "topK": ("top_k", integer(0, MAX_TOKENS)),
     "candidateCount": ("n", integer(1, 128)),
-    "maxOutputTokens": ("max_tokens", integer(1, MOST_TOKENS)),
+    "maxOutputTokens": ("max_tokens", integer(1, MAX_TOKENS)),
     "stopSequences": ("stop", list_of(string, MAX_STOPS)),
     "seed": ("seed", integer(-(2**31), 2**31 - 1)),
     "presencePenalty": ("presence_penalty", number(-2, 2)),
@@ -327,9 +326,9 @@ _PARTLY: dict[str, tuple[str, Reader[tuple[Any, Record | None]]]] = {
 
 
 MAX_MODEL = 512
-# What models read; it may be as long as a body.
+# Text that models read; it may be as long as a body.
 _CONVERSATION = frozenset({"contents", "systemInstruction", "tools", "generationConfig"})
-# What stands for a model that is named elsewhere.
+# The placeholder for a model that is named elsewhere.
 _UNNAMED = "-"
 
 
@@ -381,7 +380,7 @@ def read_fields(wire: Record, model: str, body: bytes, *, stream: bool = False) 
 
 
 def _chat_of(known: dict[str, Any], extra: Record, model: str, *, stream: bool) -> Chat:
-    """Put the fields together. What a field says beyond the canonical language stays beside it, under its name."""
+    """Put the fields together. Members that the canonical model lacks are kept under the field's name."""
     messages: list[Message] = known["contents"]
     if instruction := known.get("systemInstruction"):
         messages = [Message(role="system", parts=instruction), *messages]

@@ -1,7 +1,6 @@
 """Google generateContent, client side: writes the events of an answer as parts, each with the signature on it.
 
-Knows that a call is said at once, with all of its arguments, and that a signature of Gemini's may come before its part
-or behind it. Must never know what stands around parts.
+A call is written at once, with all of its arguments. A signature of Gemini's may come before its part or behind it.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from apps.gateway.dialects.reading.fields import BOUNDS, Record
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
 
-# What Gemini speaks, and the format of sound of which nobody says what it is.
-_LONGEST_NUMBER = 6
+# The audio format that Gemini writes, and the default for audio without a stated format.
+_MAX_DIGITS = 6
 _SOUND = "L16;codec=pcm;rate=24000"
 
 
 class PartWriter:
-    """What has been written of an answer, and what waits for its place."""
+    """State of an answer that is being written, with parts that wait for their place."""
 
     def __init__(self, *, shows_thinking: bool, audio_format: str | None = None) -> None:
         self._shows_thinking = shows_thinking
@@ -121,7 +120,7 @@ class PartWriter:
     def _attach_signature(self, name: str, signature: str) -> list[Record]:
         """Take in a signature of Gemini's on a text, which comes behind it, or on an image."""
         number = name.removeprefix(IMAGE_SIGNATURE)
-        if name == TEXT_SIGNATURE or not number.isdecimal() or len(number) > _LONGEST_NUMBER:
+        if name == TEXT_SIGNATURE or not number.isdecimal() or len(number) > _MAX_DIGITS:
             before = [*self._before()]
             if self._text_signature is not None:
                 before.append({"text": "", "thoughtSignature": self._text_signature})

@@ -1,7 +1,7 @@
 """Google generateContent, client side: writes answers, whole or as a stream of responses.
 
-Knows the shapes that Google's own clients accept. Must never know where an answer came from: what Google said beyond
-the canonical language is put back where it stood.
+Answers have the shapes that Google's own clients accept. Google's fields beyond the canonical model are put back at
+their place.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from apps.gateway.dialects.reading.fields import Record
 
 
 def write_grounding(citations: list[Record], text: str, queries: list[str]) -> Record:
-    """Return what was searched for and what pieces of a text rest on: each source once, and the pieces that it
-    supports; pieces of documents that are cited; empty for nothing."""
+    """Return the search queries and the sources of the pieces of a text: each source once, with the pieces that it
+    supports; cited pieces of documents; empty without any."""
     sources: dict[tuple[str, str], int] = {}
     supports: dict[tuple[int, int], list[int]] = {}
     documents: list[Record] = []
@@ -105,7 +105,7 @@ def _token(token: Record) -> Record:
     return {"token": token.get("token", ""), "logProbability": token.get("logprob", 0.0)}
 
 
-# What Google's clients skip in a stream of either kind: their readers of events take no comments.
+# Bytes that Google's clients skip in a stream of either kind: their readers of events take no comments.
 _SILENCE = b"\r\n"
 _YEAR_10000 = 253_402_300_800
 _LAYOUT, _FEEDBACK, _GROUNDING = "parts", "promptFeedback", "groundingMetadata"
@@ -174,7 +174,7 @@ def _common(name: str, model: str, created: int) -> Record:
 
 
 class _Candidates:
-    """The candidates of an answer: what was written of each, and what is said at its end."""
+    """The candidates of an answer: their written parts, and how each ended."""
 
     def __init__(self, chat: Chat) -> None:
         asked = chat.reasoning
@@ -241,7 +241,7 @@ class _Candidate:
             self._end = Finished(reason=choice.finish, native=choice.native_finish, explanation=choice.explanation)
 
     def learn(self, event: Event) -> None:
-        """Take note of what is said of the whole answer."""
+        """Read an event about the whole answer."""
         if isinstance(event, TextDelta):
             self._texts.append(event.text)
         elif isinstance(event, Annotated):
@@ -274,13 +274,13 @@ class _Candidate:
 
 
 class _Stream:
-    """What has been written of a stream."""
+    """State of a stream that is being written."""
 
     def __init__(self, chat: Chat) -> None:
         self.over = False
         self._candidates = _Candidates(chat)
         self._own: Record = {}
-        # What every response says, and its bytes.
+        # The fields of every response, and their bytes.
         self._common: Record = {}
         self._tail = b""
         self._begun = False
@@ -325,7 +325,7 @@ class _Stream:
         return self._said(event)
 
     def _summary(self, event: Summary) -> bytes:
-        """Return the last response: the ends of the candidates, what was used, and how the request went."""
+        """Return the last response: the ends of the candidates, the usage, and the gateway's metadata."""
         self.over = True
         ends = [
             self._candidates[index].written(index, self._candidates[index].writer.close())

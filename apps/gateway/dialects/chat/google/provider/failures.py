@@ -1,7 +1,4 @@
-"""Google generateContent, provider side: reads error bodies.
-
-Knows the shape of Google's error objects. Must never decide what follows from one.
-"""
+"""Google generateContent, provider side: reads error bodies."""
 
 from __future__ import annotations
 

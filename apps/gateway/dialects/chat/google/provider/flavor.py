@@ -1,7 +1,4 @@
-"""Google generateContent, provider side: the facts of a model that this dialect reads, each with its default.
-
-Knows facts. Must never know who states them.
-"""
+"""Google generateContent, provider side: the facts of a model that this dialect reads, each with its default."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from apps.gateway.dialects.fact import fact
 
 
 class Flavor(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model takes."""
+    """The facts that a data file may state of a model."""
 
     reasoning_efforts: Annotated[
         tuple[str, ...],

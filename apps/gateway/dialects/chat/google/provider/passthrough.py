@@ -1,7 +1,4 @@
-"""Google generateContent, provider side: passes on what a client wrote in this very format.
-
-Knows when a request can pass. Must never know a model by name.
-"""
+"""Google generateContent, provider side: passes on what a client wrote in this very format."""
 
 from __future__ import annotations
 

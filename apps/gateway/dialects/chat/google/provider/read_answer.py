@@ -1,7 +1,7 @@
-"""Google generateContent, provider side: reads an answer into canonical events. A plain answer is read as a stream of
-one chunk.
+"""Google generateContent, provider side: reads an answer into canonical events. A plain answer is read as a stream
+of one chunk.
 
-Knows the shapes of chunks, and that counts in them are running totals. Must never know a model by name.
+Counts in chunks are running totals.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read_citations(grounding: Record, text: str) -> Iterator[Record]:
 
 
 def read_queries(grounding: Record, name: str = "webSearchQueries") -> list[str]:
-    """Return what was searched for."""
+    """Return the search queries."""
     return [query for query in _entries(grounding, name) if isinstance(query, str) and query]
 
 
@@ -85,7 +85,7 @@ def _citation(source: Record, start: int, end: int) -> Record:
 
 
 def _span(segment: Any, text: str) -> tuple[int, int]:
-    """Return where a piece stands, in characters; all of the text where that cannot be told."""
+    """Return a piece's range in characters; the whole text where the range is unknown."""
     stated: Record = segment if isinstance(segment, dict) else {}
     start, end, words = stated.get("startIndex", 0), stated.get("endIndex"), stated.get("text")
     data = text.encode("utf-8", "replace")
@@ -103,22 +103,22 @@ def _entries(record: Record, name: str) -> list[Any]:
     return entries if isinstance(entries, list) else []
 
 
-# What a part has that says nothing.
+# Fields of a part that carry no content.
 _EMPTY_PART = frozenset({"text", "thought", "thoughtSignature"})
 _KNOWN = frozenset({"index", "content", "finishReason", "logprobsResult"})
 
 
 class CandidateReader:
-    """What has been read of a candidate so far."""
+    """State of the candidate that was read so far."""
 
     def __init__(self, index: int) -> None:
         self.finish_word: str | None = None
         # The provider's words for why its filter ended the answer.
         self.explanation: str | None = None
-        # What was searched for, as the metadata of the answer say, and beside that as calls of the search say.
+        # The search queries in the answer's metadata, and those in calls of the search.
         self.queries: set[str] = set()
         self.called_queries: set[str] = set()
-        # What pictures were searched for, which costs what other searches do.
+        # The queries of image searches, which cost the same as other searches.
         self.picture_queries: set[str] = set()
         self._uses_maps = False
         self._map_calls = 0
@@ -132,16 +132,16 @@ class CandidateReader:
         self._grounding: Record = {}
         # The last picture that was made while thinking, and the signature on it.
         self._draft: tuple[Record, str | None] | None = None
-        # Searches that were told in the middle of the text.
+        # Searches that were reported in the middle of the text.
         self._late: list[Event] = []
 
     @property
     def map_queries(self) -> int:
-        """How often Google Maps was asked: as often as is told, else once where the answer names places."""
+        """The number of Google Maps queries: as reported, else one where the answer names places."""
         return self._map_calls or int(self._uses_maps)
 
     def read(self, candidate: Record, events: list[Event]) -> None:
-        """Add the events of a candidate, or of more of it: what is said of its parts comes before them."""
+        """Add the events of a candidate, or of more of it: metadata of its parts comes before them."""
         if isinstance(grounding := candidate.get("groundingMetadata"), dict):
             self._read_grounding(grounding, events)
         if isinstance(logprobs := candidate.get("logprobsResult"), dict):
@@ -160,7 +160,7 @@ class CandidateReader:
         }
 
     def end(self, events: list[Event]) -> None:
-        """Add what is only known now: citations of the whole text, and what no other format has words for."""
+        """Add the last events: citations of the whole text, and fields that no other format has."""
         events += self._late
         if self._draft is not None and not self._images:
             # The only picture there is, whatever it is marked as.
@@ -353,7 +353,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
 
 
 class _Answer:
-    """What has been read so far."""
+    """State of the answer that was read so far."""
 
     def __init__(self) -> None:
         self.over = False
@@ -371,7 +371,7 @@ class _Answer:
         try:
             chunk = read_answer(data)
         except ValueError:
-            return self._end_with(unreadable_answer("The provider sent what is not JSON"))
+            return self._end_with(unreadable_answer("The provider sent invalid JSON"))
         if failure := find_failure(chunk):
             return self._end_with(failed(chunk, failure))
         if not isinstance(chunk, dict):
@@ -395,7 +395,7 @@ class _Answer:
         return events
 
     def end(self, *, whole: bool) -> list[Event]:
-        """Return what is left to say."""
+        """Return the last events."""
         if not self._candidates and self._blocked:
             self.over = True
             own = OpaqueDelta(dialect=NAME, data={"promptFeedback": self._feedback}, of="reply")

@@ -1,8 +1,7 @@
 """Google generateContent, provider side: writes `systemInstruction` and `contents`.
 
-Knows turns: neighbours of one role are one turn, what tools answered stands first in its turn and in the order of the
-calls. Instructions in mid-conversation stay where they are, as marked text of the user's. Parts are written in
-`write_parts.py`. Must never know a model by name.
+Consecutive messages of one role are one turn; tool results come first in their turn, in the order of the calls.
+Instructions in mid-conversation stay where they are, as marked text of the user's.
 """
 
 from __future__ import annotations
@@ -47,17 +46,17 @@ _ALLOWED = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _ESCAPED = "_x."
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _ESCAPES = re.compile(rb"\.([0-9a-f]{2})")
-LONGEST = 128
-# What is short enough to be told, as it is or escaped: an escaped byte takes three characters.
+MAX_NAME_LENGTH = 128
+# Short enough to be sent, as it is or escaped: an escaped byte takes three characters.
 SPEAKABLE = re.compile(r"(?!_x\.)[A-Za-z_][A-Za-z0-9_.:-]{0,127}|[\x00-\x7f]{1,41}|.{1,10}", re.DOTALL)
 
 
 def write_name(name: str) -> str:
-    """Return the name that Google is told. Raises InvalidRequest for one too long to be told."""
+    """Return the name to send to Google. Raises InvalidRequest for one that is too long."""
     if _ALLOWED.fullmatch(name) and not name.startswith(_ESCAPED):
         return name
     escaped = _ESCAPED + _UNSAFE.sub(lambda byte: b".%02x" % byte[0][0], name.encode()).decode()
-    if len(escaped) > LONGEST:
+    if len(escaped) > MAX_NAME_LENGTH:
         raise InvalidRequest(
             f"The function name {name[:64]} is too long for this model's provider",
             code="unsupported_feature",
@@ -132,7 +131,7 @@ def _refused(message: str) -> InvalidRequest:
     return InvalidRequest(message, code="unsupported_feature", param="messages")
 
 
-# What Google takes for the signature of a call that it did not make: base64 of the documented words
+# The signature that Google accepts on a call that it did not make: base64 of the documented words
 # `skip_thought_signature_validator`.
 PLACEHOLDER_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 
@@ -187,7 +186,7 @@ def _thought(block: Reasoning) -> Record:
 
 
 def _signed(said: list[Record], signatures: list[Reasoning]) -> Iterator[Record]:
-    """Yield what was said, each signature on its part; a text's on the last one, else on an empty text."""
+    """Yield the parts of a message, each signature on its part; a text's on the last part, else on an empty text."""
     texts = [wire for wire in said if "text" in wire][-1:]
     pictures = [wire for wire in said if "inlineData" in wire or "fileData" in wire]
     for signature in signatures:
@@ -214,7 +213,7 @@ def _call(call: ToolCall, *, ours: bool) -> Record:
 
 
 def _arguments(text: str) -> msgspec.Raw | Record:
-    """Return the arguments with all of their digits; what is no object is wrapped in one, which Google insists on."""
+    """Return the arguments with all of their digits; other values are wrapped in an object, which Google requires."""
     try:
         is_object = isinstance(decode_text_within(text, BOUNDS), dict)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -256,7 +255,7 @@ class _Turns:
         self._signed = signed
         self._ours = ours
         self._turns: list[_Turn] = []
-        # By id, which clients may use anew in each turn: the place among all calls, and the name.
+        # By id, which clients may reuse in each turn: the place among all calls, and the name.
         self._calls: dict[str, tuple[int, str]] = {}
         self._places = count()
 
@@ -290,14 +289,14 @@ class _Turns:
     def _add_part(self, part: Part, turn: _Turn) -> None:
         if isinstance(part, ToolResult):
             media = [write_part(it, ours=self._ours) for it in part.parts if not isinstance(it, Text | Refusal)]
-            # What is not text stands beside, unless the client put it into the result: not every model looks there.
+            # Other content goes beside the result, unless the client put it inside: not every model looks there.
             turn.results.append(self._result(part, media if self._ours else []))
             turn.parts.extend([] if self._ours else media)
         elif not isinstance(part, Text) or part.text:
             turn.parts.append(write_part(part, ours=self._ours))
 
     def _result(self, result: ToolResult, media: list[Record]) -> tuple[int, Record]:
-        """Return a result and its call's place. Raises InvalidRequest where nobody says which function answered."""
+        """Return a result and its call's place. Raises InvalidRequest where the function's name is unknown."""
         call_id = split_signature(result.call_id)[0]
         place, name = self._calls.get(call_id, (next(self._places), result.name))
         if name is None:

@@ -1,7 +1,6 @@
 """Google generateContent, provider side: writes a canonical chat as a request body.
 
-Knows the format's fields. Hints that it has no words for are left out with a note; what would change what the client
-gets is refused before anything is sent. Must never know a model by name.
+Unsupported hints are dropped with a note; a field that would change the answer is refused before anything is sent.
 """
 
 from __future__ import annotations
@@ -38,7 +37,12 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
 )
 from apps.gateway.dialects.chat.google.provider.flavor import Flavor, flavor_of
 from apps.gateway.dialects.chat.google.provider.passthrough import merged, pass_on, passes
-from apps.gateway.dialects.chat.google.provider.write_contents import LONGEST, SPEAKABLE, write_contents, write_name
+from apps.gateway.dialects.chat.google.provider.write_contents import (
+    MAX_NAME_LENGTH,
+    SPEAKABLE,
+    write_contents,
+    write_name,
+)
 from apps.gateway.dialects.chat.google.shared.wire import NAME, SIGNATURE_FORMAT, encode, without_none
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
@@ -52,7 +56,7 @@ def write_tools(chat: Chat, flavor: Flavor, target: Target) -> Record:
     if any(tool.dialect != NAME for tool in foreign):
         raise _refused("A tool is of a kind that this model's provider does not have", "tools")
     if functions and chat.parallel_tool_calls is False:
-        note_dropped(chat, target, "parallel_tool_calls", "the model cannot be told to call one tool at a time")
+        note_dropped(chat, target, "parallel_tool_calls", "the model has no way to call one tool at a time")
     ours = chat.dialect == NAME
     declared = [_function(tool, ours=ours) for tool in functions]
     wire: list[Record] = [{"functionDeclarations": declared}] if functions else []
@@ -121,11 +125,11 @@ _HINTS = ("logit_bias", "verbosity", "prediction", "store", "prompt_cache_key", 
 
 
 def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
-    """Return the chat as Google can be told it; what is left out is noted."""
+    """Return the chat without what Google does not support; dropped fields are noted."""
     chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     note_unsupported_fields(chat, target, NAME, marks=False, names=False, details=False, thinking=_goes_back(chat))
     note_unsupported_hints(chat, target, *_HINTS)
-    chat = adapt_tool_names(_with_objects(chat), target, SPEAKABLE, LONGEST)
+    chat = adapt_tool_names(_with_objects(chat), target, SPEAKABLE, MAX_NAME_LENGTH)
     form = chat.response_format
     if form is not None and form.kind == "json_schema" and target.facts.get("structured_outputs") == "tool":
         chat = add_structured_output_tool(chat, target)
@@ -197,7 +201,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
 def write_fields(chat: Chat, target: Target) -> Record:
     """Return the fields of the body, those of Google Cloud alone included. Raises InvalidRequest as `write_request`.
 
-    What a client of this format wrote passes through, unless something in it has to be changed.
+    The body of a client of this format passes through, unless something in it has to be changed.
     """
     flavor = flavor_of(target)
     chat = drop_unsupported_fields(chat, flavor, target)

@@ -1,7 +1,4 @@
-"""Google generateContent: names and constants on the wire.
-
-Knows the wire. Must never know a provider or a model by name.
-"""
+"""Google generateContent: names and constants on the wire."""
 
 from __future__ import annotations
 

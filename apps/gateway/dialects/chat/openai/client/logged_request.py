@@ -1,7 +1,4 @@
-"""OpenAI Chat Completions, client side: the request as the log keeps it, as sent or as the gateway changed it.
-
-Knows the names of the fields. Must never know how much of it may be kept.
-"""
+"""OpenAI Chat Completions, client side: the request as the log keeps it, as sent or as the gateway changed it."""
 
 from __future__ import annotations
 
@@ -30,9 +27,9 @@ _CLIENTS = Flavor(
 
 
 def logged_request(chat: Chat) -> Record:
-    """Return what is there of `messages`, `tools`, `tool_choice` and `response_format`; values may be JSON's bytes.
+    """Return those of `messages`, `tools`, `tool_choice` and `response_format` that are set; values may be JSON bytes.
 
-    Raises InvalidRequest for what the format has no words for, which it never does for a chat that was read from it.
+    Raises InvalidRequest for what the format cannot express, which never happens to a chat that was read from it.
     """
     if chat.source is not None and chat.source.dialect == NAME:
         wire: Record = {name: raw for name, raw in read_fields(chat.source.body).items() if raw != _NULL}

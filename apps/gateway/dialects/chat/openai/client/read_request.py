@@ -1,7 +1,6 @@
 """OpenAI Chat Completions, client side: reads a request body into a canonical chat; refusals name the field.
 
-Knows the format's fields, their ranges, and which contradict each other. Must never know models, providers or limits
-of an account. Messages are read in `read_messages.py`, tools in `read_tools.py`.
+Messages are read in `read_messages.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from apps.gateway.dialects.reading.router_fields import take_router_fields
 
 # Far beyond any model's.
 MAX_TOOLS = 1_000
-# What only a tool read from `functions` keeps in `extra`: its client expects a `function_call` in the answer.
+# A mark in `extra` of a tool that was read from `functions`: its client expects a `function_call` in the answer.
 _LEGACY = {"type": "function"}
 
 # Kinds of tools that only some providers of this format have, those named `provider:tool` besides: they travel as they
@@ -69,7 +68,7 @@ _SEARCH_FIELDS = frozenset({"type", "user_location", "search_context_size", "max
 
 
 def is_legacy(chat: Chat) -> bool:
-    """Return whether the client speaks of `functions`, which tools replaced."""
+    """Return whether the client uses `functions`, which tools replaced."""
     return bool(chat.tools) and chat.dialect == NAME and any(tool.extra == _LEGACY for tool in chat.tools or ())
 
 
@@ -157,10 +156,10 @@ read_functions = list_of(_legacy_function, MAX_TOOLS)
 
 
 MAX_STOPS, MAX_LISTED = 4, 100
-# What models read; it may be as long as a body.
+# Text that models read; it may be as long as a body.
 _CONVERSATION = frozenset({"messages", "tools", "functions", "response_format", "prediction", "logit_bias"})
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
-MOST_TOKENS = 1_000_000_000
+MAX_TOKENS = 1_000_000_000
 
 
 def read_request(body: bytes) -> Chat:
@@ -185,9 +184,9 @@ def read_request(body: bytes) -> Chat:
 
 
 def _chat_of(known: dict[str, Any], extra: Record, body: bytes) -> Chat:
-    """Put the fields together. Raises Malformed for what is missing or contradicts itself.
+    """Put the fields together. Raises Malformed for missing and contradictory fields.
 
-    A request in the manner of before there were tools has no source: it is sent on in today's manner.
+    A request with `functions` has no source: it is sent on with `tools`.
     """
     for name in ("model", "messages"):
         if name not in known:
@@ -198,7 +197,7 @@ def _chat_of(known: dict[str, Any], extra: Record, body: bytes) -> Chat:
     _settle_reasoning(known)
     _settle_functions(known)
     if "web_search_options" in extra:
-        # OpenAI's own words for the switch: they pass on as they are, and others are told of the switch.
+        # OpenAI's own values of the switch pass on as they are; other formats get the canonical switch.
         known["web_search"] = True
     known["include_usage"] = known.pop("stream_options", None)
     chat = Chat(**known, extra=extra or None, dialect=NAME)
@@ -262,7 +261,7 @@ def _reasoning(value: Any) -> ReasoningRequest:
         effort = "none"
     return ReasoningRequest(
         effort=effort,
-        max_tokens=optional(wire, "max_tokens", integer(1, MOST_TOKENS)),
+        max_tokens=optional(wire, "max_tokens", integer(1, MAX_TOKENS)),
         exclude=optional(wire, "exclude", boolean),
         summary=optional(wire, "summary", one_of(*SUMMARIES)),
     )
@@ -303,11 +302,11 @@ FIELDS: dict[str, Reader[Any]] = {
     "messages": read_messages,
     "stream": boolean,
     "stream_options": _include_usage,
-    "max_tokens": integer(1, MOST_TOKENS),
-    "max_completion_tokens": integer(1, MOST_TOKENS),
+    "max_tokens": integer(1, MAX_TOKENS),
+    "max_completion_tokens": integer(1, MAX_TOKENS),
     "temperature": number(0, 2),
     "top_p": number(0, 1),
-    "top_k": integer(-1, MOST_TOKENS),
+    "top_k": integer(-1, MAX_TOKENS),
     "frequency_penalty": number(-2, 2),
     "presence_penalty": number(-2, 2),
     "stop": _stop,

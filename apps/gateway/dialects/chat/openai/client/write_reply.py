@@ -1,7 +1,7 @@
 """OpenAI Chat Completions, client side: writes a whole reply or a stream of chunks.
 
-Knows the shapes that OpenAI's own clients accept. Must never know where an answer came from: what another OpenAI-alike
-said beyond the format is put back where it stood, as long as those clients can take it.
+Answers have the shapes that OpenAI's own clients accept. Other fields of an OpenAI-alike are put back at their place,
+as long as those clients can take them.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _must_be_parked(name: str, value: Any) -> bool:
 
 
 class _Stream:
-    """What has been written of a stream, and what waits for the next chunk."""
+    """State of a stream that is being written, with fields that wait for the next chunk."""
 
     def __init__(self, chat: Chat) -> None:
         self.over = False
@@ -203,7 +203,7 @@ class _Stream:
         self._usage_details = chat.usage_details
         self._legacy = is_legacy(chat)
         self._silent = _hides_thinking(chat)
-        # What every chunk begins with, and its bytes.
+        # The first fields of every chunk, and their bytes.
         self._common: Record = {}
         self._head = b""
         self._heard: set[int] = set()
@@ -244,7 +244,7 @@ class _Stream:
         )
 
     def _rest(self) -> bytes:
-        """Return what is said once about the whole reply, after the choices."""
+        """Return the fields that describe the whole reply, which come once after the choices."""
         around = _acceptable(self._around)
         self._around = {}
         return b"," + _members(around)

@@ -1,8 +1,5 @@
-"""OpenAI Chat Completions, provider side: adapts a chat to a provider's flavor before it is written or passed on: tool
-call ids, foreign signatures, names, fields of other formats.
-
-Knows facts. Must never know a provider by name.
-"""
+"""OpenAI Chat Completions, provider side: adapts a chat to a provider's flavor before it is written or passed on:
+tool call ids, foreign signatures, names, fields of other formats."""
 
 from __future__ import annotations
 
@@ -47,25 +44,25 @@ from apps.gateway.dialects.chat.openai.shared.wire import NAME
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 
-# What OpenAI takes, and those who are like it.
-_MOST_STOPS = 4
-_NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
+# The limit of OpenAI and compatible providers.
+_MAX_STOPS = 4
+_NAMES, _MAX_NAME_LENGTH = re.compile(r"[a-zA-Z0-9_-]+"), 64
 _SEARCH_BY_ITSELF: Final = "whether the web is searched cannot be chosen at this model's provider"
 # Fields without which the client would get something else than what it asks for.
 _NEEDED = frozenset({"n", "logprobs", "top_logprobs", "modalities", "audio", "tools", "response_format"})
 
 
 def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
-    """Return the chat as an OpenAI-alike can be told it; the same one where nothing has to change."""
+    """Return the chat as a provider of this format accepts it; the same object where nothing has to change."""
     chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=False)
     marks = "cache_control" in flavor.takes
     note_unsupported_fields(chat, target, NAME, marks=marks, names=True, details=True, thinking=_taken_thinking(flavor))
     if "images" not in flavor.takes:
         note_made_pictures(chat, target)
     if chat.dialect != NAME:
-        chat = adapt_tool_names(_with_objects(shorten_user(chat, target)), target, _NAMES, _LONGEST_NAME)
+        chat = adapt_tool_names(_with_objects(shorten_user(chat, target)), target, _NAMES, _MAX_NAME_LENGTH)
         if "stop" not in flavor.unsupported and chat.stop is not None:
-            chat = replace(chat, stop=fit_stop_sequences(chat, target, _MOST_STOPS))
+            chat = replace(chat, stop=fit_stop_sequences(chat, target, _MAX_STOPS))
     return emulate_structured_output(_with_effort(chat, flavor, target), target)
 
 

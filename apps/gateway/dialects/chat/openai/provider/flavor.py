@@ -1,7 +1,7 @@
 """OpenAI Chat Completions, provider side: the facts of a provider or model that this dialect reads, each with its
 default.
 
-Knows facts. Must never know who states them. docs/adding-a-dialect.md explains each to those who write data files.
+docs/adding-a-dialect.md explains each fact.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CallIds: TypeAlias = Literal["any", "short", "nine_alphanumerics"]
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a data file may state of a provider of this dialect. What is not stated is what every OpenAI-alike takes."""
+    """The facts that a data file may state of a provider of this dialect. The defaults fit most OpenAI-alikes."""
 
     max_tokens_field: Annotated[
         Literal["max_tokens", "max_completion_tokens"],
@@ -102,7 +102,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     takes: Annotated[
         frozenset[str],
         fact(
-            "what is understood beyond OpenAI's format: of a request `reasoning`, `effort`, `plugins`, `image_config`, "
+            "features beyond OpenAI's format: of a request `reasoning`, `effort`, `plugins`, `image_config`, "
             "`web_search`, `web_search_options`; of a message `reasoning_details`, `images`; of parts and tools "
             "`cache_control`; of a call `extra_content`; and any field of the provider's own"
         ),
@@ -121,7 +121,7 @@ class Flavor(Facts, frozen=True, kw_only=True):
 
     @property
     def must_rewrite(self) -> bool:
-        """Whether a request is always written anew, never passed on as it came."""
+        """Whether a request is always rewritten, never passed on as it came."""
         return self.strict or self.reasoning_field == "content" or self.media_parts == "flat"
 
 

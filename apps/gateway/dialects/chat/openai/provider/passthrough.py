@@ -1,8 +1,5 @@
 """OpenAI Chat Completions, provider side: passes a client's own body through byte for byte, changing only what the
-gateway must.
-
-Knows which fields of messages and tools not every OpenAI-alike takes. Must never read a value it does not change.
-"""
+gateway must."""
 
 from __future__ import annotations
 

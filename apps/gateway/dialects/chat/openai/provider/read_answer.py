@@ -1,8 +1,7 @@
 """OpenAI Chat Completions, provider side: reads an answer into canonical events. A plain answer is read as a stream of
 one chunk.
 
-Knows the shapes of chunks, and how servers deviate from them. Must never know who deviates. Nothing is lost: fields not
-known here travel as opaque data.
+Servers deviate from OpenAI's chunks in many ways. Unknown fields travel as opaque data.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ _FIELDS = frozenset(
     }
 )
 _CALL_FIELDS = frozenset({"index", "id", "type", "function", "custom"})
-# What a block of thinking without a stated format is marked with, so that clients get it back as a block.
+# The mark of a block of thinking without a stated format, so that clients get it back as a block.
 UNKNOWN_FORMAT = "unknown"
 
 
@@ -83,7 +82,7 @@ class _Call:
 
 
 class ChoiceReader:
-    """What has been read of a choice so far."""
+    """State of the choice that was read so far."""
 
     def __init__(self, index: int, *, whole: bool) -> None:
         self.finish_word: str | None = None
@@ -95,7 +94,7 @@ class ChoiceReader:
         self._said = self._said_nothing = self._searched = False
         # Characters of the text so far.
         self.said = 0
-        # A search that was told in the middle of the text.
+        # A search that was reported in the middle of the text.
         self._late: list[Event] = []
 
     @property
@@ -109,7 +108,7 @@ class ChoiceReader:
         return self._said or self._count > 0
 
     def catch_up(self, message: Record, events: list[Event]) -> None:
-        """Add what the text of a whole message has beyond what was said so far."""
+        """Add the text of a whole message that was not streamed."""
         content = message.get("content")
         if isinstance(content, str) and len(content) > self.said:
             self._say(content[self.said :], events)
@@ -335,7 +334,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
 
 
 class _Answer:
-    """What has been read so far. The ends of choices are held back: providers say them early, twice, or wrong."""
+    """State of the answer so far. The ends of choices are held back: providers send them early, twice, or wrong."""
 
     def __init__(self, *, whole: bool = False) -> None:
         self.over = False
@@ -344,7 +343,7 @@ class _Answer:
         self._extra: Record = {}
         self._choices: dict[int, ChoiceReader] = {}
         self._repeating = None if whole else StreamTemplate()
-        # Of the choice that was learnt.
+        # The index of the choice whose template was learnt.
         self._index = 0
 
     def read(self, data: bytes) -> list[Event]:
@@ -355,7 +354,7 @@ class _Answer:
         try:
             chunk = read_answer(data)
         except ValueError:
-            return self._end_with(unreadable_answer("The provider sent what is not JSON"))
+            return self._end_with(unreadable_answer("The provider sent invalid JSON"))
         if failure := find_failure(chunk):
             return self._end_with(failed(chunk, failure))
         choices = chunk.get("choices") if isinstance(chunk, dict) else None
@@ -405,9 +404,9 @@ class _Answer:
         return counts
 
     def _begin(self, chunk: Record, choices: list[Any], events: list[Event]) -> Record:
-        """Announce the answer with its first chunk that says anything, and later what its other fields say anew.
+        """Announce the answer with its first chunk that has content, and later the changes of its other fields.
 
-        Returns what is new.
+        Returns the changes.
         """
         known, news = self._extra, {}
         if not chunk.keys() <= _CHUNK_FIELDS:
@@ -466,7 +465,7 @@ class _Answer:
         return True
 
     def end(self, *, announced: bool) -> list[Event]:
-        """Return what is left to say; an end that was not announced counts when every choice had come to its own."""
+        """Return the last events; a missing end of the stream is tolerated when every choice had finished."""
         complete = announced or bool(self._choices)
         if not announced and any(reader.finish_word is None for reader in self._choices.values()):
             complete = False

@@ -1,7 +1,4 @@
-"""OpenAI Chat Completions, provider side: writes `messages` in a provider's flavor.
-
-Knows roles and parts of the wire format. Must never know a provider by name.
-"""
+"""OpenAI Chat Completions, provider side: writes `messages` in a provider's flavor."""
 
 from __future__ import annotations
 
@@ -87,7 +84,7 @@ def _flat(part: Record) -> Record:
 
 
 # The most that OpenAI itself took for long; others took over its limit.
-MOST = 40
+MAX_ID_LENGTH = 40
 _NINE = 9
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _NINE_ALPHANUMERICS = re.compile(r"[0-9A-Za-z]{9}")
@@ -118,7 +115,7 @@ def _is_signed(call_id: str) -> bool:
 
 
 def _unused(call_id: str, make: Callable[[bytes], str], taken: set[str]) -> str:
-    """Return an id made of another one's digest, which nobody has yet."""
+    """Return an unused id, made of the digest of another one."""
     for attempt in count():
         new = make(sha256(f"{attempt}:{call_id}".encode("utf-8", "replace")).digest())
         if new not in taken:
@@ -127,7 +124,7 @@ def _unused(call_id: str, make: Callable[[bytes], str], taken: set[str]) -> str:
 
 
 def _is_short(call_id: str) -> bool:
-    return 0 < len(call_id) <= MOST and not _is_signed(call_id)
+    return 0 < len(call_id) <= MAX_ID_LENGTH and not _is_signed(call_id)
 
 
 def _short(digest: bytes) -> str:
@@ -164,7 +161,7 @@ _NO_REASONING = (None, msgspec.Raw(b"null"))
 
 
 def write_messages(messages: Iterable[Message], flavor: Flavor) -> list[Record]:
-    """Return all messages. What only a user may show (images, files) follows the tools' answers of its turn."""
+    """Return all messages. Content that only a user may send (images, files) follows the tool results of its turn."""
     if flavor.same_dialect:
         return adapt_turns([write_message(message, flavor) for message in messages], flavor)
     return adapt_turns(list(_with_pictures_apart(messages, flavor)), flavor)
@@ -250,7 +247,7 @@ def fill_reasoning(wire: Record, flavor: Flavor) -> None:
 
 
 def _write_thinking_parts(thoughts: list[Reasoning], wire: Record) -> None:
-    """Put thinking before what was said, with a signature where it came in this very form."""
+    """Put thinking before the text, with a signature where it came in this very form."""
     parts = [
         thinking_part(block.text, block.signature if block.format == PART_FORMAT else None)
         for block in thoughts

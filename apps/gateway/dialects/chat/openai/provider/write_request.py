@@ -1,7 +1,7 @@
 """OpenAI Chat Completions, provider side: writes a canonical chat as a request body.
 
-What the client wrote in this very format passes through (`passthrough.py`) except where the gateway must act; anything
-else is written from the canonical form. Knows facts. Must never know a provider by name.
+A request in this very format passes through (`passthrough.py`) except where the gateway must act; any other is written
+from the canonical form.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FORCED = frozenset({"required", "named"})
 
 
 def say_thinking(wire: Record, chat: Chat, flavor: Flavor, target: Target) -> None:
-    """Add what a chat asks for. A provider that takes `reasoning` as we have it was told by that."""
+    """Write the reasoning switch that a chat asks for. A provider that takes `reasoning` already has it there."""
     asked = chat.reasoning
     if flavor.forced_choice_unthinking and chat.tool_choice is not None and chat.tool_choice.mode in _FORCED:
         _say_unthinking(wire, chat, target)
@@ -54,7 +54,7 @@ def say_thinking(wire: Record, chat: Chat, flavor: Flavor, target: Target) -> No
     if asked is None or "reasoning" in flavor.takes:
         return
     if asked.summary is not None and asked.effort is None and asked.max_tokens is None:
-        # It says how the reasoning is told, not whether the model reasons.
+        # It says how reasoning is returned, not whether the model reasons.
         return
     if flavor.thinking_switch == "enable_thinking":
         word = None
@@ -116,9 +116,10 @@ def _budget(effort: Effort | None, flavor: Flavor) -> int | None:
 
 
 def _word(effort: Effort, chat: Chat, flavor: Flavor, target: Target) -> str | None:
-    """Return the model's word for an effort, the nearest one where it has no such word; None where it has none at all.
-    A model whose words are not known gets the effort as it is; but it is not told to think not at all, which hardly any
-    knows, by clients whose format says so as a matter of course."""
+    """Return the nearest effort that the model supports; None where it supports none.
+
+    A model whose efforts are unknown gets the effort as it is, except `none` from clients of formats that send it by
+    default: few models support it."""
     known = flavor.reasoning_efforts
     if not known and effort == "none" and not flavor.same_dialect:
         note_dropped(chat, target, _PARAM, "it is not known whether this model can do without thinking")
@@ -172,7 +173,7 @@ _SAME = (
     "effort",
     "image_config",
 )
-# What a client says to the gateway: a provider is told what it takes of it as we have it, and nothing else.
+# Fields for the gateway: a provider gets only those that it takes in our form.
 _OURS = OWN_FIELDS | ROUTER_FIELDS
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _NO_PARAMETERS: Record = {"type": "object", "properties": {}}

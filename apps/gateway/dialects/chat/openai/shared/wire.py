@@ -1,6 +1,6 @@
 """OpenAI Chat Completions, both sides: names and constants on the wire.
 
-Knows the wire. Must never know a provider: how OpenAI-alikes differ are facts (docs/adding-a-dialect.md).
+Differences between OpenAI-alikes are facts (docs/adding-a-dialect.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""OpenAI Responses, client side: what a log may keep of a request: as it was sent, else as the gateway changed it.
-
-Knows the names of the fields. Must never know how much of it may be kept.
-"""
+"""OpenAI Responses, client side: what a log may keep of a request: as it was sent, else as the gateway changed it."""
 
 from __future__ import annotations
 
@@ -25,10 +22,10 @@ _read = msgspec.json.decode
 
 
 def logged_request(chat: Chat) -> Record:
-    """Return what is there of `messages` (the input's items), `tools`, `tool_choice` and `response_format`.
+    """Return those of `messages` (the input's items), `tools`, `tool_choice` and `response_format` that are set.
 
     The instructions, which this format has beside the input, are the first message. Raises InvalidRequest for what the
-    format has no words for, which it never does for a chat that was read from it.
+    format cannot express, which never happens to a chat that was read from it.
     """
     if chat.source is not None and chat.source.dialect == NAME:
         wire: Record = {name: _read(raw) for name, raw in _read_fields(chat.source.body).items() if raw != _NULL}

@@ -1,7 +1,4 @@
-"""OpenAI Responses, client side: the kinds of output items, each with the events that tell of it.
-
-Knows the shapes that OpenAI's own clients accept. Must never know which item follows which.
-"""
+"""OpenAI Responses, client side: the kinds of output items, each with the events that tell of it."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ def _logprob(entry: Record) -> Record:
 
 _PICTURE_BEGINS: Final = "data:image/"
 _BASE64: Final = ";base64"
-# What the ids of items begin with.
+# The prefixes of items' ids.
 _PREFIXES: Final = {
     "message": "msg_",
     "reasoning": "rs_",
@@ -95,7 +92,7 @@ class Item:
         raise NotImplementedError
 
     def end(self, out: list[Record]) -> None:
-        """Tell what is left to tell of the item's inside."""
+        """Yield the remaining events of the item's content."""
 
     def wire(self) -> Record:
         """Return the item as it is now."""
@@ -131,7 +128,7 @@ class _TextPart:
 
 
 class MessageItem(Item):
-    """What the model says."""
+    """A message of the model."""
 
     def __init__(self, around: Record | None) -> None:
         super().__init__("message", around)
@@ -162,7 +159,7 @@ class MessageItem(Item):
         out.append({"type": "response.refusal.delta", **self.at(content_index=len(self._parts) - 1), "delta": text})
 
     def annotate(self, note: Record, out: list[Record], start: int) -> None:
-        """Tell a citation of the text; one that is told late only stands in the whole item."""
+        """Yield the event of a citation; a late citation is only in the whole item."""
         part = self._last_text(out, start)
         part.annotations.append(citation_of(note, part.start, sum(map(len, part.text))))
         if not self.done and part is self._open:
@@ -174,7 +171,7 @@ class MessageItem(Item):
         self._around.setdefault(PARKED, {"annotations": []})["annotations"].append(note)
 
     def add_logprobs(self, likely: list[Record], out: list[Record], start: int) -> None:
-        """Tell log probabilities of words that were said; where that part is over, they stand in the item alone."""
+        """Add log probabilities of text; where that part is over, they are in the whole item alone."""
         part = self._last_text(out, start)
         if part is self._open:
             self._tell(part, "", out, likely)
@@ -289,7 +286,7 @@ class ForeignItem(Item):
         return dict(self._around)
 
     def learn(self, done: Record) -> None:
-        """Take the whole item for what was said of it."""
+        """Replace the streamed content with the whole item."""
         self._around = dict(done)
 
     def pass_on(self, event: Record, out: list[Record]) -> None:

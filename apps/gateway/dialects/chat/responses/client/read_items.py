@@ -1,7 +1,7 @@
 """OpenAI Responses, client side: reads input items into canonical messages.
 
-What the model did in one turn (thinking, words, calls) is one message; each result of a tool is one, too. Items that
-only this format has travel as they are. Must never know what a provider can take.
+The model's items of one turn (thinking, text, calls) are one message; each tool result is a message, too. Items that
+only this format has travel as they are.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _part(value: Any) -> Part:
 
 
 def _rest(wire: Record, *known: str) -> Record | None:
-    # A mark that says more than that it is one stays as it is beside what is understood of it.
+    # A mark with more members is kept whole beside those that were read.
     understood = {BREAKPOINT} if wire.get(BREAKPOINT) == EXPLICIT else set()
     return fields.rest_of(wire, frozenset({"type", *known, *understood}))
 
@@ -99,7 +99,7 @@ def _text(wire: Record) -> Text:
 
 
 def _output_text(wire: Record) -> Text:
-    """Read what a model said: citations come back with it, log probabilities say nothing to anybody."""
+    """Read a model's text: citations are kept, log probabilities are ignored."""
     notes = [note for note in optional(wire, "annotations", _records) or () if note]
     extra = {**(_rest(wire, "text", "annotations", "logprobs") or {}), **({"annotations": notes} if notes else {})}
     return Text(text=required(wire, "text", string), extra=extra or None)
@@ -182,7 +182,7 @@ _CLIENTS_OWN: Final = frozenset(
 
 
 class _Read(NamedTuple):
-    """What an item says: by whom, and its parts."""
+    """The content of an item: its role and its parts."""
 
     role: Role
     parts: list[Part]
@@ -227,7 +227,7 @@ def _item(value: Any, cipher: ReasoningCipher | None) -> _Read:
         return _Read("user", [Opaque(dialect=NAME, data=wire)])
     if kind == "item_reference":
         if required(wire, "id", filled_string).startswith(REASONING_ID):
-            # Where nobody keeps it, the model thinks anew: that is noted.
+            # Where no store keeps it, the model thinks again, which is noted.
             return _Read("assistant", [Opaque(dialect=NAME, data=wire)])
         raise Malformed("responses are not stored here: send the item itself", "type")
     return _read_by_type({**wire, "type": kind} if kind is not None else wire)
@@ -266,7 +266,7 @@ def _reasoning(wire: Record, cipher: ReasoningCipher | None) -> list[Reasoning]:
         return blocks
     made = blocks[0]
     for block in said:
-        # Whose the thinking is, nobody but the encrypted text knows.
+        # Only the encrypted text says who made the thinking.
         block.id = made.id
         block.format = made.format if block.format == SIGNATURE_FORMAT else block.format
     return [*said, *blocks]
@@ -310,7 +310,7 @@ def _stated(wire: Record, **readers: Callable[[Any], Any]) -> Record:
     return {name: value for name, value in read.items() if value is not None}
 
 
-# Who called, the model or a program of its, and whether the answer goes on meanwhile.
+# The caller, the model or a program of its, and whether the answer goes on meanwhile.
 _BESIDE_CALLS: Final[dict[str, Callable[[Any], Any]]] = {"namespace": string, "caller": record, "async": boolean}
 _role = one_of("system", "developer", "user", "assistant")
 _ITEMS: dict[str, Callable[[Record], _Read]] = {

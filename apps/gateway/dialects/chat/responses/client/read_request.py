@@ -1,7 +1,6 @@
 """OpenAI Responses, client side: reads a request body into a canonical chat; refusals name the field.
 
-Knows the format's fields and their ranges. What the canonical language has no words for is kept for providers of this
-format, unknown fields included. Must never know models, providers, limits of an account, or stored responses.
+Fields that the canonical model lacks are kept for providers of this format, unknown fields included.
 """
 
 from __future__ import annotations
@@ -154,19 +153,19 @@ read_tools = list_of(_tool, MAX_TOOLS)
 
 MAX_LISTED: Final = 100
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
-MOST_TOKENS: Final = 1_000_000_000
-# What models read; it may be as long as a body.
+MAX_TOKENS: Final = 1_000_000_000
+# Text that models read; it may be as long as a body.
 _CONVERSATION: Final = frozenset({"input", "instructions", "tools", "text"})
-# Fields that ask for a response that is stored; whoever stores them has taken them away.
+# Fields that ask for a stored response; the store of responses has removed them.
 _STORED: Final = ("previous_response_id", "conversation", "background", "prompt")
-# Fields that are the gateway's to heed, or that nobody has to be told: where a client comes from.
+# Fields for the gateway, or without effect on the answer: where a client comes from.
 _SILENT: Final[dict[str, Reader[Any]]] = {
     "store": boolean,
     "stream_options": record,
     "client_metadata": record,
     "background": boolean,
 }
-# What is included anyway, or asked for in another way.
+# Values of `include` that are always included, or requested in another way.
 _INCLUDED: Final = frozenset({ENCRYPTED_REASONING, LOGPROBS})
 
 
@@ -296,7 +295,7 @@ _FIELDS: dict[str, Reader[Any]] = {
     "model": _model,
     "instructions": string,
     "stream": boolean,
-    "max_output_tokens": integer(1, MOST_TOKENS),
+    "max_output_tokens": integer(1, MAX_TOKENS),
     "temperature": number(0, 2),
     "top_p": number(0, 1),
     "top_logprobs": integer(0, 20),

@@ -1,8 +1,8 @@
 """OpenAI Responses, client side: output items and their events, built from canonical events in the order they come.
 
 A provider of this very format says where its items begin and end (`OpaqueDelta` of the `stream`): ids, order, and items
-that only this format has, stay as they are. Anybody else's answer is put into items by what it says. Must never know
-what stands around items.
+that only this format has, stay as they are. Other providers' answers are divided into items by the kinds of their
+events.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OWNER: Final = "@"
 
 
 class _Block:
-    """One block of thinking so far, and the place of its text: the list it stands in, and where there."""
+    """One block of thinking so far, and the place of its text: its list and the index there."""
 
     __slots__ = ("blocks", "place", "text")
 
@@ -62,7 +62,7 @@ class _Block:
 
 
 class ReasoningItem(Item):
-    """What the model thought."""
+    """A reasoning item."""
 
     def __init__(self, cipher: ReasoningCipher | None, around: Record | None, maker_id: str | None) -> None:
         usable = maker_id if maker_id is not None and maker_id.startswith(REASONING_ID) else None
@@ -79,7 +79,7 @@ class ReasoningItem(Item):
         return not is_own(event.format) or event.id == self._maker_id
 
     def think(self, event: ReasoningDelta, out: list[Record]) -> None:
-        """Tell more thinking; what is encrypted stands in the whole item alone."""
+        """Yield the events of more thinking; encrypted thinking is in the whole item alone."""
         block = self._blocks.get(event.block)
         if block is None:
             self._end_part(out)
@@ -146,9 +146,9 @@ class ReasoningItem(Item):
         return self.at(**{f"{kind}_index": number})
 
     def _encrypted(self) -> str | None:
-        """Return what the item has to come back with, None where its text is all there is to it.
+        """Return the item's encrypted content, None where its text is all of it.
 
-        This format's own encrypted thinking stays as it is as long as nobody has to be told whose it is.
+        This format's own encrypted thinking stays as it is unless its owner has to be named.
         """
         blocks = [block.whole() for block in self._blocks.values()]
         own = [block for block in blocks if is_own(block.format)]
@@ -162,7 +162,7 @@ class ReasoningItem(Item):
 
 
 def is_own(form: str | None) -> bool:
-    """Return whether thinking is in this format, whoever it was made for."""
+    """Return whether thinking is in this format, for any account."""
     return _bare(form) in (SIGNATURE_FORMAT, UNSIGNED_FORMAT)
 
 
@@ -176,7 +176,7 @@ def _part(block: _Block) -> Record:
 
 
 _KIND: Final = "web_search_call"
-# How a search is told to go on, though it is over already.
+# The events of a search in progress, which is already over.
 _STAGES: Final = ("in_progress", "searching", "completed")
 
 
@@ -224,7 +224,7 @@ class OutputItems:
         self._written = 0
         # Log probabilities of tokens whose text has not come.
         self._likely: list[Record] = []
-        # Seals on what is said by a message that goes on.
+        # Seals on the text of a message that goes on.
         self._seals: ReasoningItem | None = None
         # Whether more text is another message, though citations of the one that is open may follow.
         self._parted = False
@@ -252,7 +252,7 @@ class OutputItems:
             if not item.done:
                 item.close(self.out, incomplete=incomplete and item is last)
 
-    # --- what is said
+    # --- content
 
     def _text(self, event: TextDelta) -> None:
         if event.text:
@@ -332,7 +332,7 @@ class OutputItems:
             self._marked = True
             self._mark(event.data)
         elif event.of == "message" and not self._marked:
-            # Of an answer that was put together already nothing but the items themselves is left.
+            # An answer that was put together already consists of the items alone.
             for wire in event.data.get("output") or ():
                 if isinstance(wire, dict):
                     item = ForeignItem(wire)

@@ -1,6 +1,6 @@
 """OpenAI Responses, client side: writes plain answers, streamed events, and the object of a finished response.
 
-A plain answer is what the events of a streamed one add up to. Must never know where an answer came from.
+A plain answer is the sum of the events of a streamed one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from apps.gateway.dialects.chat.responses.shared.wire import NAME, new_id
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import ApiError
 
-# What a response says where its request did not, in OpenAI's own order.
+# The defaults of a response's fields that its request did not set, in OpenAI's own order.
 _USUAL: Final[Record] = {
     "background": False,
     "conversation": None,
@@ -71,14 +71,14 @@ _USUAL: Final[Record] = {
 # Fields that a response repeats as its request had them.
 _REPEATED: Final = frozenset(_USUAL) - {"background", "conversation", "error", "incomplete_details", "store"}
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
-# Words for failures that OpenAI's clients know; any other failure is told by its status.
+# Error codes that OpenAI's clients know; any other failure is reported by its status.
 _CODES: Final = frozenset(
     {"server_error", "rate_limit_exceeded", "invalid_prompt", "context_length_exceeded", "insufficient_quota"}
 )
 
 
 class ResponseFrame:
-    """What stands around the items of one answer."""
+    """The response object around the items of one answer."""
 
     def __init__(self, chat: Chat) -> None:
         self._asked = asked_of(chat)
@@ -89,7 +89,7 @@ class ResponseFrame:
         self._more: Record = {}
 
     def start(self, event: Started) -> None:
-        """Take in what is said of the whole answer at its beginning."""
+        """Read the event that begins the answer."""
         self._id = self._id or event.id
         self._created = event.created
         self._model = event.model or self._model
@@ -173,7 +173,7 @@ def write_usage(summary: Summary) -> Record:
     }
 
 
-# Is told each event of a stream before it goes out.
+# Receives each event of a stream before it is sent.
 Listener = Callable[[Record], None]
 
 _PING: Final = b": ping\n\n"

@@ -1,7 +1,7 @@
 """OpenAI Responses, provider side: drops request fields that the format does not support, with a note, replaces or
 refuses them.
 
-A hint is left out; what would change what the client gets is refused. Knows facts. Must never know a provider by name.
+A hint is left out; a field that would change the answer is refused.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from apps.gateway.dialects.adapting.user_identifiers import shorten_user
 from apps.gateway.dialects.chat.responses.provider.flavor import Flavor
 from apps.gateway.dialects.chat.responses.shared.wire import BREAKPOINT, NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT
 
-_NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
+_NAMES, _MAX_NAME_LENGTH = re.compile(r"[a-zA-Z0-9_-]+"), 64
 _REASONING_FORMATS: Final = frozenset({SIGNATURE_FORMAT, UNSIGNED_FORMAT})
 _OPENAI: Final = "openai"
 _SEARCH_OPTIONS: Final = "web_search_options"
-# What only bends the odds, or hurries the answer, and has no words here.
+# Hints on sampling and speed that this format lacks.
 _HINTS: Final = (
     "seed",
     "top_k",
@@ -45,9 +45,9 @@ _HINTS: Final = (
 )
 # Fields of OpenAI's chat format beyond the canonical language that are the same here.
 _SHARED: Final = ("safety_identifier", "prompt_cache_retention", "prompt_cache_options", "moderation")
-# What a model that chooses its words alone refuses, and the value that asks for what happens anyway.
+# Fields that a model without sampling parameters refuses, and the value that asks for its default.
 _CHOICE_OF_WORDS: Final = {"temperature": 1, "top_p": 1}
-# What limits a search at providers that take a `search_domain_filter`; their clients state it beside the messages.
+# Limits of a search at providers that take a `search_domain_filter`; their clients state it beside the messages.
 SEARCH_FILTERS: Final = frozenset(
     {
         *("search_domain_filter", "search_recency_filter", "search_after_date_filter", "search_before_date_filter"),
@@ -92,7 +92,7 @@ def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     note_unsupported_hints(chat, target, *_HINTS)
     if chat.dialect != NAME:
         chat = shorten_user(chat, target)
-    return emulate_structured_output(adapt_tool_names(chat, target, _NAMES, _LONGEST_NAME), target)
+    return emulate_structured_output(adapt_tool_names(chat, target, _NAMES, _MAX_NAME_LENGTH), target)
 
 
 def _with_search(chat: Chat, flavor: Flavor) -> Chat:

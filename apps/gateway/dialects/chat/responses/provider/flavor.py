@@ -1,6 +1,6 @@
 """OpenAI Responses, provider side: the facts of a provider or model that this dialect reads, each with its default.
 
-Knows facts. Must never know who states them. docs/adding-a-dialect.md explains each to those who write data files.
+docs/adding-a-dialect.md explains each fact.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from apps.gateway.dialects.fact import fact
 
 
 class Flavor(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model takes."""
+    """The facts that a data file may state of a model."""
 
     developer_role: Annotated[bool, fact("takes the role `developer`, which is sent as `system` otherwise")] = False
     temperature: Annotated[bool, fact("takes `temperature` and `top_p`, which are dropped otherwise")] = True
@@ -45,14 +45,14 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
     takes: Annotated[
         frozenset[str],
         fact(
-            "what is understood beyond what everybody does: `phase` (of an assistant's message), "
+            "fields beyond the common ones: `phase` (of an assistant's message), "
             "`prompt_cache_breakpoint` (what `cache_control` marks), and any field of the provider's own"
         ),
     ] = frozenset()
     unsupported: Annotated[
         frozenset[str],
         fact(
-            "what is refused, under the names of OpenAI's chat format: dropped, or refused where the client would miss "
+            "unsupported fields, by OpenAI's chat format's names: dropped, or refused where the client would miss "
             "it (`logprobs`); besides these `include` (it signs no thinking), `reasoning_summary`, `max_tool_calls`"
         ),
     ] = frozenset()

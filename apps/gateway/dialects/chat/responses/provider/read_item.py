@@ -1,9 +1,8 @@
 """OpenAI Responses, provider side: reads output items into canonical events: messages, reasoning, calls, images, and
 others.
 
-Every item is read twice: while it streams, and as the whole that it is when it is done. What the whole has beyond what
-streamed is added then, so that a plain answer is nothing but items that did not stream. Must never know what stands
-around items.
+Every item is read twice: while it streams, and as a whole when it is done. Content of the whole that did not stream is
+added then, so that a plain answer consists of items that did not stream.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _REASONING_FORMATS = {"summary": SIGNATURE_FORMAT, "reasoning_text": UNSIGNED_FO
 
 
 class _Piece:
-    """A part of an item's text: what was said of it so far."""
+    """A part of an item's text, as far as it has streamed."""
 
     __slots__ = ("annotations", "at", "block", "logprobs", "text")
 
@@ -61,7 +60,7 @@ class _Piece:
         self.at = at
         self.block = block
         self.text: list[str] = []
-        # How many of them were told.
+        # How many of them were reported.
         self.annotations = self.logprobs = 0
 
 
@@ -77,7 +76,7 @@ class _Item:
         self.id = text_of(wire.get("id"))
         self.hosted = is_hosted_call(wire)
         self.call: int | None = None
-        # Whether clients of this format were told of it as an item that only this format has.
+        # Whether clients of this format got it as an item that only this format has.
         self.told = self.done = False
         self.part: tuple[str, int] | None = None
         self.pieces: dict[tuple[str, int], _Piece] = {}
@@ -89,7 +88,7 @@ class _Item:
 
 
 class ItemReader:
-    """What has been read of an answer's items so far."""
+    """State of the items of an answer that were read so far."""
 
     def __init__(self) -> None:
         self.calls = self.searches = 0
@@ -101,12 +100,12 @@ class ItemReader:
         # Pages that a search listed, by address; they become citations where the text has none.
         self._pages: dict[str, Record] = {}
         self._cited = False
-        # The item that clients of this format were told of last.
+        # The item that clients of this format got last.
         self._shown: _Item | None = None
 
     @property
     def tool_calls(self) -> dict[str, int] | None:
-        """What tools that the provider runs are paid for: searches of files and of X, containers that code ran in."""
+        """The billed uses of the provider's own tools: searches of files and of X, containers that code ran in."""
         counts = {
             "file_search": self._files_searched,
             "x_search": self._x_searches,
@@ -162,7 +161,7 @@ class ItemReader:
             self._annotate(item, number if isinstance(number, int) else 0, annotation, events)
 
     def end(self, index: int, wire: Any, events: list[Event]) -> None:
-        """Add what a whole item has beyond what was said of it."""
+        """Add the content of a whole item that did not stream."""
         if not isinstance(wire, dict):
             return
         item = self._items.get(index)
@@ -280,7 +279,7 @@ class ItemReader:
                 events.append(mark(item.index, part=number))
 
     def _complete(self, item: _Item, kind: str, number: int | None, whole: Any, events: list[Event]) -> None:
-        """Add what is missing of a piece now that it is known as a whole; `number` is None where nothing is."""
+        """Add the missing rest of a piece that is now complete; `number` is None where nothing is missing."""
         if number is None or not isinstance(whole, str):
             return
         known = item.pieces.get((kind, number))

@@ -1,7 +1,6 @@
 """OpenAI Responses, provider side: writes `input` items: messages, reasoning, calls and tool results.
 
-Knows that a turn of the model is several items, and which thinking its maker takes back. Must never know a model by
-name.
+A turn of the model is several items. Thinking goes back to its maker alone.
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ def _write_audio(audio: Audio, at: str) -> Record:
 
 
 def _write_file(file: File) -> Record:
-    """Return a document. One that is sent along needs a media type and a name: PDF where nobody says what it is."""
+    """Return a document. Data that is sent along needs a media type and a name: PDF is the default."""
     if file.data is None:
         return {
             "type": "input_file",
@@ -249,7 +248,7 @@ class _Input:
             self.items.append({"role": "assistant", "content": ""})
 
     def _is_lost(self, part: Opaque, at: str) -> bool:
-        """Return whether an item is dropped, with a note: thinking that is not kept, or what is not taken back."""
+        """Return whether an item is dropped, with a note: thinking that is not kept, or an unaccepted item."""
         if part.data.get("type") == "item_reference":
             self._target.note_dropped(at, "an item of reasoning that is not stored")
             return True
@@ -334,9 +333,9 @@ def _marked_as_error(parts: list[Part]) -> list[Part]:
 
 
 def _thinking(blocks: list[Reasoning]) -> list[Record]:
-    """Return the items that blocks of thinking are made of: those of one id that its maker can verify or read.
+    """Return the reasoning items for blocks of thinking: those of one id that its maker can verify or read.
 
-    A summary alone is of no use to anybody: its maker would look for the thinking and find it nowhere.
+    A summary alone is left out: its maker would look for the thinking and not find it.
     """
     items: list[Record] = []
     ours = [block for block in blocks if is_returnable(block)]

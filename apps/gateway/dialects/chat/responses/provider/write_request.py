@@ -1,7 +1,6 @@
 """OpenAI Responses, provider side: writes a canonical chat as a request body.
 
-Knows the format's fields; what it has no words for is left out in `drop_unsupported_fields.py`. Must never know a
-provider or a model by name.
+Fields that the format lacks are dropped in `drop_unsupported_fields.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _SEARCH = "web_search"
 _NAMED = frozenset({"function", "custom", "namespace", ""})
 _OPENAI, _ANTHROPIC = "openai", "anthropic"
 _RUN_BY_CLIENTS = frozenset({"function", "custom", "namespace"})
-# What says where a user is, at providers that take no type of place.
+# The user's location, at providers that take no `type` of location.
 _PLACE = frozenset({"city", "region", "country", "latitude", "longitude"})
 
 
@@ -50,7 +49,7 @@ def write_tools(chat: Chat, flavor: Flavor, target: Target) -> Record:
         # A model that only may search answers some questions without.
         choice = ToolChoice(mode="named", name=_SEARCH)
     if not asked:
-        # Which tools are called is nobody's business where there are none; one that must be called is missing.
+        # Without tools a choice is irrelevant, unless it requires a call: that tool is missing.
         return {} if choice is None or choice.mode in {"auto", "none"} else {"tool_choice": _tool_choice(choice, {})}
     searches = [tool.max_uses for tool in asked if isinstance(tool, WebSearchTool) and tool.max_uses is not None]
     most = min(searches, default=None)
@@ -174,7 +173,7 @@ def _kind_of(tool: Tool, chat: Chat) -> str:
         return str(tool.data.get("type")) if known else ""
     if not isinstance(tool, WebSearchTool):
         return "function"
-    # Of a client of this format it has the type that the client gives it; others have said no type here.
+    # A client of this format states the type; clients of other formats state none.
     stated = (tool.extra or {}).get("type", _SEARCH)
     return stated if isinstance(stated, str) and chat.dialect == NAME else _SEARCH
 
@@ -199,7 +198,7 @@ def _chosen(name: str, kinds: dict[str, str]) -> Record:
 # The least limit on an answer that is accepted.
 LEAST_OUTPUT: Final = 16
 
-# Fields of clients of this format that are written together with what is understood of them.
+# Fields of clients of this format that are merged with their canonical counterparts.
 _HALF_UNDERSTOOD: Final = frozenset({"include", "reasoning", "text"})
 
 _SAMPLING: Final = ("temperature", "top_p")
@@ -226,7 +225,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
         **_own_fields(chat, flavor, target),
         **write_instructions(chat),
         "input": write_input(chat, flavor, target),
-        # What is not kept by the provider comes back with the client: thinking under its signature.
+        # Thinking that the provider does not keep comes back from the client, under its signature.
         "store": chat.store is True,
         **_included(chat, flavor, target),
         **({"stream": True} if chat.stream else {}),
@@ -286,7 +285,7 @@ def _limit(chat: Chat, flavor: Flavor, target: Target) -> Record:
 
 
 def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record:
-    """Return how much to think; whoever asks gets a summary of it, too, unless it is not wanted."""
+    """Return `reasoning`: the effort, and a summary unless the client does not want one."""
     asked = chat.reasoning
     effort: Effort | None = asked.effort if asked is not None and asked.effort is not None else chat.effort
     if asked is not None and asked.max_tokens is not None:

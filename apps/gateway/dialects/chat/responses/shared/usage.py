@@ -1,7 +1,6 @@
 """OpenAI Responses: token usage, read into disjoint classes.
 
-The counts are OpenAI's under other names: the input has what came out of a cache, the output has the thinking. Must
-never know a price.
+The counts are OpenAI's under other names: the input includes cached tokens, the output includes thinking.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _NAMES: Final = {
 }
 
 
-# Calls of tools that xAI counts, by the names of price cards; searches of the web are told apart.
+# Calls of tools that xAI counts, by the names of price cards; web searches are counted separately.
 _TOOL_COUNTS: Final = {
     "x_search_calls": "x_search",
     "code_interpreter_calls": "code_interpreter",
@@ -42,8 +41,8 @@ _INVOKED: Final = {
 
 
 def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None = None) -> Usage | None:
-    """Return the counts, or None when none are reported; `searches` of the web and `tool_calls` are what was seen in
-    the answer: they hold where the provider does not count them itself."""
+    """Return the counts, or None when none are reported; `searches` of the web and `tool_calls` were counted in the
+    answer: they are used where the provider does not count them itself."""
     if not isinstance(reported, dict):
         return None
     usage = openai_usage.read_usage({ours: reported[name] for name, ours in _NAMES.items() if name in reported})

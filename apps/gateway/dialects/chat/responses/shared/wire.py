@@ -1,7 +1,4 @@
-"""OpenAI Responses: names and constants on the wire.
-
-Knows the wire. Must never know a provider or a model by name.
-"""
+"""OpenAI Responses: names and constants on the wire."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ def mark(at: int, **data: Any) -> OpaqueDelta:
 
 
 def around_of(wire: Record) -> Record:
-    """Return what is said of an item besides its content."""
+    """Return the fields of an item besides its content."""
     return {name: value for name, value in wire.items() if name not in _CONTENT}
 
 
@@ -61,7 +58,7 @@ FRAMING: Final = "sse"
 SIGNATURE_FORMAT: Final = "openai-responses-v1"
 UNSIGNED_FORMAT: Final = "openai-responses-v1-text"
 
-# What is asked for with `include`: encrypted thinking, log probabilities.
+# Values of `include`: encrypted thinking, log probabilities.
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 LOGPROBS: Final = "message.output_text.logprobs"
 # The field beside the input for the system prompt; a client's message that it became bears its name.
@@ -70,7 +67,7 @@ INSTRUCTIONS: Final = "instructions"
 BREAKPOINT: Final = "prompt_cache_breakpoint"
 EXPLICIT: Final = {"mode": "explicit"}
 
-# What the ids of reasoning items begin with.
+# The prefix of reasoning items' ids.
 REASONING_ID: Final = "rs_"
 
 # Ids of items and calls may not be longer.

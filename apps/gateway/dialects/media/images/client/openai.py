@@ -1,7 +1,6 @@
 """OpenAI Images, client side: reads requests for generations and edits, writes replies.
 
-Knows the format's fields, their ranges and the specification's words for refusals. Must never fetch anything, nor know
-models or providers. Inputs are read in `image_inputs.py`.
+Inputs are read in `image_inputs.py`.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def _frame(record: Record) -> bytes:
 __all__ = ["read_edit", "read_edit_form", "read_generation", "usage_object", "write_error", "write_reply"]
 
 AUTO = "auto"
-MOST_IMAGES = 10
+MAX_IMAGES = 10
 _SIZE = re.compile(r"[1-9]\d{1,4}x[1-9]\d{1,4}")
 _QUALITIES = ("standard", "hd", "low", "medium", "high", "xhigh", "max", AUTO)
 
@@ -123,7 +122,7 @@ def read_edit_form(form: list[FormField]) -> Chat:
 
 
 def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
-    """Return the whole answer; what was used is told where anybody counted it."""
+    """Return the whole answer; usage is included where the provider counts it."""
     data: list[Record] = []
     for choice in reply.choices:
         own = choice.extra.get(NAME_OF_EXTRAS, {})
@@ -140,7 +139,7 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
 
 
 def _picture(url: str) -> Record:
-    """Return a picture as it is told: its bytes, or the address at which the gateway serves it."""
+    """Return an image on the wire: its bytes, or the address at which the gateway serves it."""
     return {"b64_json": url.partition(",")[2]} if url.startswith("data:") else {"url": url}
 
 
@@ -187,7 +186,7 @@ def _read(wire: Record, *, edits: bool, inputs: list[str], mask: str | None = No
         stream=bool(known.get("stream")),
         seed=config.get("seed"),
         user=known.get("user"),
-        # Not sent on: what nobody here knows could change what an image costs.
+        # Not sent on: an unknown field could change the cost of an image.
         extra=dict.fromkeys(unknown) or None,
         task="images",
         drawing=drawing,
@@ -215,7 +214,7 @@ def _check_stream(known: dict[str, Any]) -> None:
 
 
 def _typed(wire: dict[str, str]) -> Record:
-    """Return a form's fields as JSON would have them; what is no number stays a text, and is refused as one."""
+    """Return a form's fields as JSON would have them; an invalid number stays a text, and is refused as one."""
     typed: Record = {}
     for name, value in wire.items():
         field, _, inner = name.partition("[")
@@ -261,7 +260,7 @@ def _image_config(value: Any) -> Record:
         "aspect_ratio": _said(optional(wire, "aspect_ratio", _aspect_ratio)),
         "image_size": _said(optional(wire, "image_size", filled_string)),
         "image_quality": _said(optional(wire, "image_quality", one_of(*_QUALITIES))),
-        "n": optional(wire, "n", integer(1, MOST_IMAGES)),
+        "n": optional(wire, "n", integer(1, MAX_IMAGES)),
         "seed": optional(wire, "seed", integer(0, 2**32 - 1)),
     }
 
@@ -278,7 +277,7 @@ _OPTIONS = (
 _GENERATION: dict[str, Reader[Any]] = {
     "prompt": filled_string,
     "model": _model,
-    "n": integer(1, MOST_IMAGES),
+    "n": integer(1, MAX_IMAGES),
     "size": _size,
     "aspect_ratio": _aspect_ratio,
     "quality": one_of(*_QUALITIES),

@@ -1,7 +1,6 @@
 """Image facts of a model (`facts.images`): what it can be asked for, and what a request needs of it.
 
-Knows the facts and compares. Must never know who states them, nor a wire format.
-docs/adding-a-provider.md explains each to those who write data files.
+docs/adding-a-provider.md explains each fact.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Word = Annotated[str, Meta(min_length=1, max_length=40)]
 
 
 class Abilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a data file may state under `images`. Nothing is taken that is not stated."""
+    """The facts that a data file may state under `images`. A model supports only the stated options."""
 
     dialect: Annotated[
         str,
@@ -83,7 +82,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     ] = frozenset()
     sizes: Annotated[tuple[Size, ...], fact("sizes that it makes exactly")] = ()
     aspect_ratios: Annotated[
-        tuple[Ratio, ...], fact("ratios that it takes; where stated, it is told a ratio and never a size")
+        tuple[Ratio, ...], fact("ratios that it takes; where stated, it gets a ratio and never a size")
     ] = ()
     qualities: Annotated[tuple[Word, ...], fact("words for the quality")] = ()
     formats: Annotated[tuple[Literal["png", "jpeg", "webp"], ...], fact("values of `output_format`")] = ()
@@ -98,7 +97,7 @@ class Need(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How a model is told the shape: by `size` or by `aspect_ratio`; `exact` when the size asked for is what comes."""
+    """The shape to send to a model: `size` or `aspect_ratio`; `exact` when the model makes the requested size."""
 
     field: str
     value: str
@@ -152,7 +151,7 @@ def shape_of(drawing: Drawing, model: Abilities) -> Shape | None:
     if not model.aspect_ratios:
         taken = drawing.size in model.sizes or "any_size" in model.takes
         return Shape("size", drawing.size, is_exact=True) if taken else None
-    # It is told a ratio; sizes are what its ratios come out as.
+    # It takes ratios; `sizes` are the sizes of the images that it makes for them.
     if drawing.size in model.sizes:
         return _nearest_ratio(drawing.size, model)
     ratio = ratio_of(drawing.size)

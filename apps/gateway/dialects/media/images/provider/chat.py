@@ -1,7 +1,4 @@
-"""Image request as a chat, for models that generate images when they are chatted to.
-
-Knows which words of a chat ask for images. Must never know a wire format.
-"""
+"""Image requests as chats, for models that generate images in chats."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Image requests as every image dialect writes them: the prompt, the input images, the options that a model takes.
-
-Knows chats with a drawing. Must never know a wire format.
-"""
+"""Image requests as every image dialect writes them: the prompt, the input images, the options that a model takes."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ class Asked(NamedTuple):
 
 
 def asked_of(chat: Chat, target: Target) -> Asked:
-    """Return what is asked of a target; wishes that it does not take are noted as lost."""
+    """Return the request for a target; unsupported hints are noted as dropped."""
     drawing = drawing_of(chat)
     abilities = abilities_of(target.facts)
     if abilities is None:
@@ -63,7 +60,7 @@ def prompt_of(chat: Chat) -> str:
 
 
 def options_of(chat: Chat, drawing: Drawing, model: Abilities, target: Target) -> dict[str, Any]:
-    """Return the options that a model takes. What it must not lack was looked at before it was chosen."""
+    """Return the options that a model takes. Required options were checked before the model was chosen."""
     options: dict[str, Any] = {}
     # `standard` is what a model without a choice of qualities makes anyway, and `opaque` its background.
     if drawing.quality is not None and drawing.quality in model.qualities:

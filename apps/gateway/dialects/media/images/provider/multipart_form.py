@@ -1,8 +1,5 @@
-"""Multipart form writer (`multipart/form-data`). The boundary is derived from the content, so that nothing inside can
-end it.
-
-Knows the format of forms. Must never know what a field means.
-"""
+"""Multipart form writer (`multipart/form-data`). The boundary is derived from the content, so that nothing inside
+can end it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """OpenAI Images, provider side: `/images/generations` in JSON, `/images/edits` as a multipart form.
 
-Knows the wire. Must never know a provider: what a model takes are facts (docs/adding-a-provider.md).
+The options of a model are facts (docs/adding-a-provider.md).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         answer = read_answer(body)
     except ValueError:
-        yield unreadable_answer("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent invalid JSON")
         return
     if failure := find_failure(answer):
         yield failed(answer, failure)
@@ -138,7 +138,7 @@ def _pieces_in(frames: Iterable[bytes]) -> Iterator[Any]:
         try:
             piece = read_answer(frame)
         except ValueError:
-            yield unreadable_answer("The provider sent what is not JSON")
+            yield unreadable_answer("The provider sent invalid JSON")
             return
         failure = find_failure(piece)
         yield failed(piece, failure) if failure else piece
@@ -153,7 +153,7 @@ def _streaming(chat: Chat) -> dict[str, Any]:
 
 
 def _options(asked: Asked) -> dict[str, Any]:
-    """Return everything but model, prompt and files: null is never sent. What is edited is moderated as ever."""
+    """Return all fields except model, prompt and files: null is never sent. Edits keep the default moderation."""
     options: dict[str, Any] = {"n": asked.number} if asked.number > 1 else {}
     if "response_format" in asked.abilities.takes:
         options["response_format"] = "b64_json"
@@ -184,7 +184,7 @@ def _url_of(item: Any, media_type: str) -> str | None:
 
 
 def _read_usage(reported: Any, made: int) -> Usage | None:
-    """Return the counts, None where there are none. What is written is images unless the provider says otherwise."""
+    """Return the counts, None where there are none. Output is images unless the provider says otherwise."""
     if not isinstance(reported, dict):
         return None
     read, written = count_at(reported, "input_tokens"), count_at(reported, "output_tokens")

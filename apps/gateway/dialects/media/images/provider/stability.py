@@ -1,7 +1,7 @@
 """Stability AI images, provider side: a multipart form to `/v2beta/stable-image/…`, one image back.
 
 An edit is the same call with an image and a strength: how far the answer may go away from it, 0 to 1 (platform.
-stability.ai/docs/api-reference, read 2026-11-23). Knows the wire. Must never know a model: which path it has is a fact.
+stability.ai/docs/api-reference, read 2026-11-23). A model's path is a fact.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_
 from apps.kernel.usage import Usage
 
 _FILTERED = "CONTENT_FILTERED"
-_MOST_WORDS = 2_000
+_MAX_MESSAGE_LENGTH = 2_000
 # How far an edit goes away from its image, by the client's `input_fidelity`; there is no usual one.
 _STRENGTHS: Final = {"low": "0.65", "high": "0.35"}
 
@@ -48,7 +48,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         answer = read_answer(body)
     except ValueError:
-        yield unreadable_answer("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent invalid JSON")
         return
     answer = answer if isinstance(answer, dict) else {}
     data, reason = answer.get("image"), answer.get("finish_reason")
@@ -68,7 +68,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of a streamed answer: none is ever asked for."""
-    yield unreadable_answer("The provider streamed what was not to be streamed")
+    yield unreadable_answer("The provider streamed an answer that was requested whole")
 
 
 def read_failure(status: int, body: bytes) -> Failure:
@@ -81,7 +81,7 @@ def read_failure(status: int, body: bytes) -> Failure:
     words = [word for word in stated.get("errors") or () if isinstance(word, str)]
     name = stated.get("name")
     if words:
-        return Failure(message="; ".join(words)[:_MOST_WORDS], code=name if isinstance(name, str) else None)
+        return Failure(message="; ".join(words)[:_MAX_MESSAGE_LENGTH], code=name if isinstance(name, str) else None)
     return find_failure(answer) or Failure(message=f"The provider answered with status {status}")
 
 

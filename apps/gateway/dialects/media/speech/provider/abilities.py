@@ -1,7 +1,6 @@
 """Speech facts of a model (`facts.speech`): the formats of its sound, and which options it takes.
 
-Knows the facts. Must never know who states them, nor a wire format.
-docs/adding-a-provider.md explains each to those who write data files.
+docs/adding-a-provider.md explains each fact.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ SpeechOption = Literal["instructions", "speed", "custom_voice"]
 
 
 class SpeechAbilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a data file may state under `speech`. Nothing is taken that is not stated."""
+    """The facts that a data file may state under `speech`. A model supports only the stated options."""
 
     dialect: Annotated[
         Literal["openai", "openai_events", "elevenlabs", "deepgram", "google"],

@@ -1,7 +1,6 @@
 """Deepgram speech, provider side: `/v1/speak`, answered with the bytes of a file; the voice is a part of the model.
 
-Source: developers.deepgram.com/reference/text-to-speech/speak-request. Knows the wire. Must never know
-a model by name.
+Source: developers.deepgram.com/reference/text-to-speech/speak-request.
 """
 
 from __future__ import annotations

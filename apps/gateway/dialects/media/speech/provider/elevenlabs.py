@@ -1,7 +1,6 @@
 """ElevenLabs speech, provider side: `/v1/text-to-speech/{voice}/stream`, answered with the bytes of a file.
 
-Source: elevenlabs.io/docs/api-reference/text-to-speech/stream. Knows the wire. Must never know a
-model by name.
+Source: elevenlabs.io/docs/api-reference/text-to-speech/stream.
 """
 
 from __future__ import annotations

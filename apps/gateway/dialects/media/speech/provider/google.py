@@ -2,8 +2,7 @@
 
 Sources: ai.google.dev/gemini-api/docs/speech-generation; docs.cloud.google.com, "Generate speech with Gemini TTS" (of
 Gemini 3.8: `speechConfig.voiceConfig.voice`, a part's `speechMetadata.style`); `google.genai.types` 3.4. Sound is 16
-bits, 24 kHz, mono, in base64 (`audio/L16;codec=pcm;rate=24000`). Read 2026-11-23. Knows the wire. Must never know a
-model by name.
+bits, 24 kHz, mono, in base64 (`audio/L16;codec=pcm;rate=24000`). Read 2026-11-23.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OpenAI speech, provider side: `/audio/speech`, answered with the bytes of a file.
 
 Source: OpenAI's API reference, and `openai` 3.52 (`types/audio/speech_create_params.py`). Nothing is counted in such an
-answer: it is paid by the character. Knows the wire. Must never know a provider: what a model takes are facts.
+answer: it is paid by the character. The options of a model are facts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OpenAI speech as events, provider side: sound in base64, and the tokens that it is paid by at its end.
 
-Source: OpenAI's API reference (`speech.audio.delta`, `speech.audio.done`), read 2026-11-23. Asked for whatever the
-client takes, since nothing else tells the tokens. Knows the wire. Must never know a provider.
+Source: OpenAI's API reference (`speech.audio.delta`, `speech.audio.done`), read 2026-11-23. Used whatever format the
+client takes, since no other answer has the tokens.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
         try:
             event = read_answer(frame)
         except ValueError:
-            yield unreadable_answer("The provider sent what is not JSON")
+            yield unreadable_answer("The provider sent invalid JSON")
             return
         kind = event.get("type") if isinstance(event, dict) else None
         if kind == "speech.audio.delta":
@@ -82,7 +82,7 @@ def _failure_of(event: Any) -> Failed | None:
 
 
 def _usage_of(reported: Any) -> Usage | None:
-    """Return the counts: what is read is text, what is written is sound."""
+    """Return the counts: input is text, output is audio."""
     if not isinstance(reported, dict):
         return None
     read, written = (read_count(reported.get(name)) for name in ("input_tokens", "output_tokens"))

@@ -1,7 +1,4 @@
-"""Sound on its way: the events of an answer that is the bytes of a file.
-
-Knows bytes, and what an error looks like that came in their place. Must never know a wire format.
-"""
+"""Sound on its way: the events of an answer that is the bytes of a file."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_
 from apps.kernel.errors import InvalidRequest
 
 # Bytes of an answer that begins like a text: no format of sound does, but samples without a head might.
-_LONGEST_ERROR: Final = 16 * 1024
+_MAX_ERROR_BYTES: Final = 16 * 1024
 _TEXTS: Final = (b'{"', b"{\n", b"{ ", b"data:", b"<!DOCTYPE", b"<html")
 
 
@@ -29,7 +26,7 @@ def read_sound(frames: Iterable[bytes]) -> Iterator[Event]:
             yield Waiting()
             continue
         held += piece
-        if not held.startswith(_TEXTS) or len(held) > _LONGEST_ERROR:
+        if not held.startswith(_TEXTS) or len(held) > _MAX_ERROR_BYTES:
             break
     else:
         yield _failure_of(held)
@@ -62,6 +59,6 @@ def _failure_of(body: bytes) -> Event:
     try:
         answer = read_answer(body)
     except ValueError:
-        return unreadable_answer("The provider sent what is no sound")
+        return unreadable_answer("The provider sent no audio")
     failure = find_failure(answer)
-    return unreadable_answer("The provider sent what is no sound") if failure is None else failed(answer, failure)
+    return unreadable_answer("The provider sent no audio") if failure is None else failed(answer, failure)

@@ -1,7 +1,6 @@
 """Transcription facts of a model (`facts.transcription`): what its transcripts tell, and which options it takes.
 
-Knows the facts and compares. Must never know who states them, nor a wire format.
-docs/adding-a-provider.md explains each to those who write data files.
+docs/adding-a-provider.md explains each fact.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ TranscriptionOption = Literal[
 
 
 class TranscriptionAbilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a data file may state under `transcription`. Nothing is taken that is not stated."""
+    """The facts that a data file may state under `transcription`. A model supports only the stated options."""
 
     dialect: Annotated[
         Literal["openai", "elevenlabs", "deepgram"],
@@ -41,8 +40,8 @@ class TranscriptionAbilities(msgspec.Struct, frozen=True, kw_only=True):
     takes: Annotated[
         frozenset[TranscriptionOption],
         fact(
-            "what it tells: `segments` and `words` with their times, `speakers`, `logprobs`; `translation` into "
-            "English; of `openai` also `stream`, and `response_format`: is told the form of its answer; hints that are "
+            "parts of its transcripts: `segments` and `words` with times, `speakers`, `logprobs`; `translation` into "
+            "English; of `openai` also `stream`, and `response_format`: takes the format of its answer; hints that are "
             "dropped otherwise: `prompt`, `temperature`, `chunking_strategy`"
         ),
     ] = frozenset()

@@ -1,7 +1,6 @@
 """Deepgram transcription, provider side: `/v1/listen`, whose body is the file.
 
-Source: developers.deepgram.com/reference/speech-to-text/listen-pre-recorded, read 2026-11-23. Knows the wire. Must
-never know a model by name.
+Source: developers.deepgram.com/reference/speech-to-text/listen-pre-recorded, read 2026-11-23.
 """
 
 from __future__ import annotations

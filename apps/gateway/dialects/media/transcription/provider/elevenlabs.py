@@ -1,7 +1,7 @@
 """ElevenLabs Scribe, provider side: `/v1/speech-to-text`, a form with a file.
 
 Source: elevenlabs.io/docs/api-reference/speech-to-text/convert and `elevenlabs` for Python
-(`types/speech_to_text_chunk_response_model.py`), read 2026-11-23. Knows the wire. Must never know a model by name.
+(`types/speech_to_text_chunk_response_model.py`), read 2026-11-23.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
         return
     heard, language = answer.get("words"), answer.get("language_code")
     words = [word for word in map(_word, heard if isinstance(heard, list) else []) if word is not None]
-    # Not every edition of the API tells the length: then it is as long as somebody speaks.
+    # Not every edition of the API states the length: then the last word's end is used.
     duration = seconds_of(answer.get("audio_duration_secs")) or max((word["end"] for word in words), default=None)
     timing = TranscriptTimed(
         segments=segments_of(words),

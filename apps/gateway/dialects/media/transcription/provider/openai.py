@@ -1,8 +1,7 @@
 """OpenAI transcription, provider side: `/audio/transcriptions` and `/audio/translations`, forms with a file.
 
 Sources: OpenAI's API reference and `openai` 3.52 (`types/audio`), console.groq.com/docs/speech-to-text, and `mistralai`
-3.7 (`AudioTranscriptionRequest`), November 2026. Knows the wire. Must never know a provider: what a model takes are
-facts (docs/adding-a-provider.md).
+3.7 (`AudioTranscriptionRequest`), November 2026. The options of a model are facts (docs/adding-a-provider.md).
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def fields_of(chat: Chat, target: Target) -> list[Field]:
         fields += [("timestamp_granularities[]", one) for one in ("word", "segment")]
     if asked.logprobs:
         fields.append(("include[]", "logprobs"))
-    # Who tells speakers apart insists on being told how to cut what is longer than half a minute.
+    # A model that separates speakers requires a chunking strategy for recordings over half a minute.
     strategy = asked.chunking_strategy or ("auto" if "speakers" in abilities.takes else None)
     if strategy is not None and "chunking_strategy" in abilities.takes:
         fields.append(("chunking_strategy", strategy if isinstance(strategy, str) else encode(strategy).decode()))
@@ -96,7 +95,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         answer = read_answer(body)
     except ValueError:
-        yield unreadable_answer("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent invalid JSON")
         return
     text = answer.get("text") if isinstance(answer, dict) else None
     if not isinstance(text, str):
@@ -130,21 +129,21 @@ def timing_of(answer: dict[str, Any]) -> TranscriptTimed:
 
 
 def is_segment(value: Any) -> bool:
-    """Return whether a value tells what was said, and when."""
+    """Return whether a value is a text with its times."""
     if not isinstance(value, dict) or not isinstance(value.get("text"), str):
         return False
     return None not in (seconds_of(value.get("start")), seconds_of(value.get("end")))
 
 
 def usage_of(answer: dict[str, Any]) -> Usage | None:
-    """Return what was used: tokens, or what was listened to, in the words of OpenAI or Mistral; else the length."""
+    """Return the usage: tokens or the length of audio, in OpenAI's or Mistral's fields; else the recording's length."""
     reported = answer.get("usage")
     if not isinstance(reported, dict):
         return usage_of_seconds(answer.get("duration"))
     if reported.get("type") == "tokens":
         read, written = read_count(reported.get("input_tokens")), read_count(reported.get("output_tokens"))
         parts = reported.get("input_token_details")
-        # What is read is sound, but for the words of a prompt.
+        # Input is audio, except the text of a prompt.
         text = min(read_count(parts.get("text_tokens")), read) if isinstance(parts, dict) else 0
         return Usage(input=text, audio_input=read - text, output=written) if read or written else None
     seconds = reported.get("seconds", reported.get("prompt_audio_seconds"))

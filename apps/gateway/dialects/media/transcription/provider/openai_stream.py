@@ -1,7 +1,6 @@
 """OpenAI transcription as a stream, provider side: the words as they are written down, and the tokens at their end.
 
-Source: OpenAI's API reference and `openai` 3.52 (`types/audio/transcription_stream_event.py`). Knows the wire. Must
-never know a provider.
+Source: OpenAI's API reference and `openai` 3.52 (`types/audio/transcription_stream_event.py`).
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
         try:
             event = read_answer(frame)
         except ValueError:
-            yield unreadable_answer("The provider sent what is not JSON")
+            yield unreadable_answer("The provider sent invalid JSON")
             return
         kind = event.get("type") if isinstance(event, dict) else None
         if not begun and kind in _KINDS:

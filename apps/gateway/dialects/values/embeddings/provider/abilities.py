@@ -1,7 +1,6 @@
 """Embedding facts of a model (`facts.embeddings`): how many inputs it takes at a time, and which options.
 
-Knows the facts and compares. Must never know who states them, nor a wire format.
-docs/adding-a-provider.md explains each to those who write data files.
+docs/adding-a-provider.md explains each fact.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from apps.gateway.canonical.embeddings import Embedding, InputType
 from apps.gateway.dialects.fact import fact
 from apps.kernel.identity_cache import IdentityCache
 
-# Numbers in the vectors of one answer, at most: what is read at a time.
-_MOST_NUMBERS = 2_500_000
-# Numbers of a vector where nobody states how many there are.
+# Numbers in the vectors of one answer, at most: an answer is read whole.
+_MAX_NUMBERS = 2_500_000
+# Numbers of a vector where the dimension is not stated.
 _UNSTATED_DIMENSIONS = 4_096
 
 EmbeddingOption = Literal["base64", "input_type", "title", "tokens", "user"]
 
 
 class EmbeddingAbilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a data file may state under `embeddings`. Nothing is taken that is not stated."""
+    """The facts that a data file may state under `embeddings`. A model supports only the stated options."""
 
     dialect: Annotated[
         Literal["openai", "google", "cohere", "vertex", "titan", "jina"] | None,
@@ -73,7 +72,7 @@ class EmbeddingAbilities(msgspec.Struct, frozen=True, kw_only=True):
 
     def most_inputs(self, dimensions: int | None) -> int:
         """Return how many inputs one call may have, so that its answer can be read."""
-        return max(min(self.most, _MOST_NUMBERS // (dimensions or _UNSTATED_DIMENSIONS)), 1)
+        return max(min(self.most, _MAX_NUMBERS // (dimensions or _UNSTATED_DIMENSIONS)), 1)
 
 
 ANY_LENGTH = (1,)

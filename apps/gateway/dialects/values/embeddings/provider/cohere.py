@@ -1,6 +1,6 @@
-"""Cohere embeddings, provider side: `/v2/embed`, which insists on being told what the vectors are for.
+"""Cohere embeddings, provider side: `/v2/embed`, which requires the purpose of the vectors.
 
-Source: docs.cohere.com/reference/embed, as of 2025. Knows the wire. Must never know a model by name.
+Source: docs.cohere.com/reference/embed, as of 2025.
 """
 
 from __future__ import annotations

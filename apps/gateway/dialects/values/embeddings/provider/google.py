@@ -1,6 +1,6 @@
 """Google embeddings, provider side: `batchEmbedContents` of AI Studio, which tells no counts.
 
-Source: ai.google.dev/api/embeddings, as of 2025. Knows the wire. Must never know a model by name.
+Source: ai.google.dev/api/embeddings, as of 2025.
 """
 
 from __future__ import annotations

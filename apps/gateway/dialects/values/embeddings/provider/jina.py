@@ -1,6 +1,6 @@
 """Jina embeddings, provider side: `/embeddings` with a `task`, answered as OpenAI does.
 
-Source: Jina's API reference, api.jina.ai/openapi.json (November 2026). Knows the wire. Must never know a model by name.
+Source: Jina's API reference, api.jina.ai/openapi.json (November 2026).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""OpenAI embeddings, provider side: `/embeddings`, as OpenAI, Mistral, Voyage and all who follow them have it.
+"""OpenAI embeddings, provider side: `/embeddings`, as OpenAI, Mistral, Voyage and compatible servers have it.
 
-Sources: OpenAI's API reference, docs.mistral.ai/api/endpoint/embeddings and Voyage's reference (November 2026). Knows
-the wire. Must never know a provider: what a model takes are facts (docs/adding-a-provider.md).
+Sources: OpenAI's API reference, docs.mistral.ai/api/endpoint/embeddings and Voyage's reference (November 2026). The
+options of a model are facts (docs/adding-a-provider.md).
 """
 
 from __future__ import annotations

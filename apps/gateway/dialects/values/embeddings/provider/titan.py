@@ -1,7 +1,6 @@
 """Titan embeddings on Bedrock, provider side: `invoke` with one text.
 
-Source: docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-titan-embed-text.html (November 2026). Knows the
-wire. Must never know a model by name.
+Source: docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-titan-embed-text.html (November 2026).
 """
 
 from __future__ import annotations

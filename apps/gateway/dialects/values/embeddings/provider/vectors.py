@@ -1,7 +1,4 @@
-"""Vectors on their way: the events of an answer with vectors, and what all embedding dialects read alike.
-
-Knows numbers, base64 and counts. Must never know a wire format.
-"""
+"""Vectors on their way: the events of an answer with vectors, and what all embedding dialects read alike."""
 
 from __future__ import annotations
 
@@ -66,7 +63,7 @@ def to_numbers(vector: Vector) -> list[float]:
 
 
 def note_options(embedding: Embedding, abilities: EmbeddingAbilities, target: Target, *also: tuple[str, Any]) -> None:
-    """Note what a target cannot be told: hints whose loss leaves the vectors usable."""
+    """Note the hints that a target does not support as dropped: the vectors are usable without them."""
     hints = (("input_type", embedding.input_type), ("title", embedding.title), *also)
     for name, value in hints:
         if value is not None and name not in abilities.takes:

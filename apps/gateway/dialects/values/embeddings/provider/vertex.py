@@ -1,7 +1,7 @@
 """Vertex AI embeddings, provider side: `predict`, with a count for each input.
 
 Source: cloud.google.com/vertex-ai/generative-ai/docs/embeddings/get-text-embeddings (November 2026): up to 250 inputs
-and 20,000 tokens a call, one input of `gemini-embedding-001`. Knows the wire. Must never know a model by name.
+and 20,000 tokens a call, one input of `gemini-embedding-001`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Moderation facts of a model (`facts.moderations`): how many inputs it takes at a time, and of which kinds.
 
-Knows the facts, and the inputs of a request. Must never know who states the facts, nor a wire format.
-docs/adding-a-provider.md explains each to those who write data files.
+docs/adding-a-provider.md explains each fact.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from apps.kernel.identity_cache import IdentityCache
 
 
 class ModerationAbilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a data file may state under `moderations`. Nothing is taken that is not stated."""
+    """The facts that a data file may state under `moderations`. A model supports only the stated options."""
 
     dialect: Annotated[
         Literal["openai", "mistral"] | None,

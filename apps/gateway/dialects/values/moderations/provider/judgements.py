@@ -1,7 +1,4 @@
-"""Judgements on their way: the events of an answer with judgements, and what all moderation dialects read alike.
-
-Knows judgements and counts. Must never know a wire format.
-"""
+"""Judgements on their way: the events of an answer with judgements, and what all moderation dialects read alike."""
 
 from __future__ import annotations
 

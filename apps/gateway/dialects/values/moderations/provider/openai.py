@@ -1,7 +1,7 @@
 """OpenAI moderation, provider side: `/moderations` of texts, or of texts and pictures that are judged together.
 
-Source: OpenAI's API reference, and the types of its SDK 3.52 (read 2026-11-23). Knows the wire. Must never know a
-provider: what a model takes are facts (docs/adding-a-provider.md).
+Source: OpenAI's API reference, and the types of its SDK 3.52 (read 2026-11-23). The options of a model are facts
+(docs/adding-a-provider.md).
 """
 
 from __future__ import annotations

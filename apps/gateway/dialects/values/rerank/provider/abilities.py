@@ -1,7 +1,6 @@
 """Rerank facts of a model (`facts.rerank`): how many documents it takes at a time, and which options.
 
-Knows the facts, and the texts of a request. Must never know who states the facts, nor a wire format.
-docs/adding-a-provider.md explains each to those who write data files.
+docs/adding-a-provider.md explains each fact.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ RerankOption = Literal["max_tokens_per_doc", "truncation"]
 
 
 class RerankAbilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a data file may state under `rerank`. Nothing is taken that is not stated."""
+    """The facts that a data file may state under `rerank`. A model supports only the stated options."""
 
     dialect: Annotated[
         Literal["cohere", "cohere_tokens", "jina", "voyage", "bedrock"] | None,

@@ -1,7 +1,6 @@
 """Cohere reranking, provider side: `/v2/rerank`, counted in search units.
 
-Sources: docs.cohere.com/reference/rerank and the types of Cohere's SDK 7.3 (read 2026-11-23). Knows the wire. Must
-never know a model by name.
+Sources: docs.cohere.com/reference/rerank and the types of Cohere's SDK 7.3 (read 2026-11-23).
 """
 
 from __future__ import annotations

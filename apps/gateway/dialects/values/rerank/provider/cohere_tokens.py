@@ -1,6 +1,6 @@
 """Cohere reranking, provider side, of models that are paid by the token: `/v2/rerank`, counted in tokens.
 
-Source: the types of Cohere's SDK 7.3 (read 2026-11-23). Knows the wire. Must never know a model by name.
+Source: the types of Cohere's SDK 7.3 (read 2026-11-23).
 """
 
 from __future__ import annotations

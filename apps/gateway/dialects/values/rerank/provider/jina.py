@@ -1,6 +1,6 @@
 """Jina reranking, provider side: `/rerank`, counted in tokens.
 
-Source: api.jina.ai/redoc and jina.ai/reranker (read 2026-11-23). Knows the wire. Must never know a model by name.
+Source: api.jina.ai/redoc and jina.ai/reranker (read 2026-11-23).
 """
 
 from __future__ import annotations

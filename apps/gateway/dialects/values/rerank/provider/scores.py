@@ -1,7 +1,4 @@
-"""Scores on their way: the events of an answer with a ranking, and what all rerank dialects write and read alike.
-
-Knows documents, scores and counts. Must never know a wire format.
-"""
+"""Scores on their way: the events of an answer with a ranking, and what all rerank dialects write and read alike."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ class Score(msgspec.Struct, frozen=True):
 
 
 def events_of(scores: Sequence[Score], *, tokens: int = 0, search_units: int = 0) -> Iterator[Event]:
-    """Yield the events of a whole answer, the most relevant document first; 0 is what was not counted."""
+    """Yield the events of a whole answer, the most relevant document first; 0 where the provider does not count."""
     if not scores:
         yield unreadable_answer("The provider sent an answer without a ranking")
         return
@@ -40,11 +37,11 @@ def events_of(scores: Sequence[Score], *, tokens: int = 0, search_units: int = 0
 
 
 def options_of(chat: Chat, target: Target) -> dict[str, Any]:
-    """Return the options that a target takes, by their canonical names; note what it cannot be told."""
+    """Return the options that a target takes, by their canonical names; note the others as dropped."""
     reranking, abilities = reranking_of(chat), abilities_of(target.facts)
     wished = {
         "max_tokens_per_doc": reranking.max_tokens_per_doc,
-        # To cut what is too long is what everybody does unasked.
+        # Every provider truncates too long texts by default.
         "truncation": None if reranking.truncation else reranking.truncation,
     }
     options: dict[str, Any] = {}

@@ -1,7 +1,6 @@
 """Voyage reranking, provider side: `/rerank`, counted in tokens, the query's once for each document.
 
-Sources: docs.voyageai.com/docs/reranker and voyageai 0.5 (read 2026-11-23). Knows the wire. Must never know a model by
-name.
+Sources: docs.voyageai.com/docs/reranker and voyageai 0.5 (read 2026-11-23).
 """
 
 from __future__ import annotations
