@@ -1,4 +1,4 @@
-"""Fact declaration: how a flavor annotates what a provider's data file may state, so that it is described once."""
+"""Fact declaration: describes a fact of a data file, and the bounds of its value, where a dialect declares it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from apps.gateway.canonical.events import Finished
 from apps.gateway.canonical.images import Drawing
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.images import IN_CHAT, find_image_dialect, prepare_for_target
-from apps.gateway.dialects.media.images.provider.abilities import Need, abilities_of, needs_of
+from apps.gateway.dialects.media.images.provider.capabilities import Need, capabilities_of, needs_of
 from apps.gateway.tasks import AttachedFile, CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.errors import ApiError, InternalError, InvalidRequest
@@ -33,13 +33,13 @@ TOKENS_OF_PARTIAL_IMAGE = 100
 
 def draws(model: CatalogModel) -> bool:
     """Return whether some offer of the model makes pictures."""
-    return any(abilities_of(offer.facts) is not None for offer in model.offers)
+    return any(capabilities_of(offer.facts) is not None for offer in model.offers)
 
 
 def draws_in_chat(model: CatalogModel) -> bool:
     """Return whether a model that makes pictures does it when it is chatted to."""
-    stated = [abilities for offer in model.offers if (abilities := abilities_of(offer.facts)) is not None]
-    return any(abilities.dialect == IN_CHAT for abilities in stated)
+    stated = [capabilities for offer in model.offers if (capabilities := capabilities_of(offer.facts)) is not None]
+    return any(capabilities.dialect == IN_CHAT for capabilities in stated)
 
 
 def _check_model(model: CatalogModel, chat: Chat) -> None:
@@ -70,11 +70,11 @@ def _may_be_asked_together(chat: Chat, offer: Offer) -> bool:
 
 def _split(chat: Chat, offer: Offer) -> list[CallPart]:
     """Return the calls that it takes to make all pictures; none where one call makes them."""
-    abilities = abilities_of(offer.facts)
-    if abilities is None or (count := _count_pictures(chat)) == 1:
+    capabilities = capabilities_of(offer.facts)
+    if capabilities is None or (count := _count_pictures(chat)) == 1:
         return []
     # Events of a stream do not say of which picture they are.
-    most = 1 if chat.stream and "stream" in abilities.takes else abilities.most
+    most = 1 if chat.stream and "stream" in capabilities.takes else capabilities.most
     if count <= most:
         return []
     sizes = [min(most, count - first) for first in range(0, count, most)]
@@ -83,8 +83,8 @@ def _split(chat: Chat, offer: Offer) -> list[CallPart]:
 
 def _test_for(need: Need) -> Callable[[Offer], bool]:
     def is_met_by(offer: Offer) -> bool:
-        abilities = abilities_of(offer.facts)
-        return abilities is not None and need.can(abilities)
+        capabilities = capabilities_of(offer.facts)
+        return capabilities is not None and need.can(capabilities)
 
     return is_met_by
 

@@ -12,7 +12,7 @@ import msgspec
 
 from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.media.images import IN_CHAT, find_image_format
-from apps.gateway.dialects.media.images.provider.abilities import Abilities
+from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities
 
 # Dialects of speech and transcripts alone.
 OF_AUDIO: Final = frozenset({"deepgram", "elevenlabs"})
@@ -33,4 +33,4 @@ def find_facts(dialect: str) -> type[msgspec.Struct] | None:
 
 def find_image_facts(dialect: str) -> type[msgspec.Struct] | None:
     """Return what the facts under `images` may state, None when there is no such image dialect."""
-    return Abilities if dialect == IN_CHAT or find_image_format(dialect) is not None else None
+    return ImageCapabilities if dialect == IN_CHAT or find_image_format(dialect) is not None else None

@@ -6,17 +6,17 @@ from typing import Final
 
 import msgspec
 
-from apps.gateway.dialects.media.speech.provider.abilities import SpeechAbilities
-from apps.gateway.dialects.media.transcription.provider.abilities import TranscriptionAbilities
-from apps.gateway.dialects.values.embeddings.provider.abilities import EmbeddingAbilities
-from apps.gateway.dialects.values.moderations.provider.abilities import ModerationAbilities
-from apps.gateway.dialects.values.rerank.provider.abilities import RerankAbilities
+from apps.gateway.dialects.media.speech.provider.capabilities import SpeechCapabilities
+from apps.gateway.dialects.media.transcription.provider.capabilities import TranscriptionCapabilities
+from apps.gateway.dialects.values.embeddings.provider.capabilities import EmbeddingCapabilities
+from apps.gateway.dialects.values.moderations.provider.capabilities import ModerationCapabilities
+from apps.gateway.dialects.values.rerank.provider.capabilities import RerankCapabilities
 
 # Those of images depend on the image dialect: `declared_facts.find_image_facts`.
 KIND_FACTS: Final[dict[str, type[msgspec.Struct]]] = {
-    "embeddings": EmbeddingAbilities,
-    "rerank": RerankAbilities,
-    "moderations": ModerationAbilities,
-    "speech": SpeechAbilities,
-    "transcription": TranscriptionAbilities,
+    "embeddings": EmbeddingCapabilities,
+    "rerank": RerankCapabilities,
+    "moderations": ModerationCapabilities,
+    "speech": SpeechCapabilities,
+    "transcription": TranscriptionCapabilities,
 }

@@ -8,6 +8,6 @@ from typing import Final
 _NOTHING: Final = frozenset({"", "null", '""'})
 
 
-def says_nothing(arguments: str) -> bool:
+def is_empty_arguments(arguments: str) -> bool:
     """Return whether the text of a call's arguments stands for no arguments."""
     return arguments.strip() in _NOTHING

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect, find_dialect, find_provider_dialect
-from apps.gateway.dialects.media.images.provider.abilities import abilities_of
+from apps.gateway.dialects.media.images.provider.capabilities import capabilities_of
 from apps.gateway.dialects.media.images.provider.chat import image_request_as_chat
 
 IN_CHAT: Final = "chat"
@@ -23,21 +23,21 @@ _PACKAGE: Final = f"{__name__}.provider"
 
 def find_image_dialect(facts: Mapping[str, Any], chat_dialect: str) -> ProviderDialect | None:
     """Return the format in which an offer is asked for images; None when it makes none, or it is not spoken here."""
-    abilities = abilities_of(facts)
-    if abilities is None:
+    capabilities = capabilities_of(facts)
+    if capabilities is None:
         return None
-    return find_dialect(chat_dialect) if abilities.dialect == IN_CHAT else find_image_format(abilities.dialect)
+    return find_dialect(chat_dialect) if capabilities.dialect == IN_CHAT else find_image_format(capabilities.dialect)
 
 
 def prepare_for_target(chat: Chat, target: Target) -> Chat:
     """Return a chat as its target is to be asked: a model that makes images in chats gets a chat, and one that does not
     stream them is asked for them whole, also where the client gets a stream."""
-    abilities = abilities_of(target.facts)
-    if abilities is None:
+    capabilities = capabilities_of(target.facts)
+    if capabilities is None:
         return chat
-    if chat.stream and "stream" not in abilities.takes:
+    if chat.stream and "stream" not in capabilities.takes:
         chat = replace(chat, stream=False)
-    return image_request_as_chat(chat, target) if abilities.dialect == IN_CHAT else chat
+    return image_request_as_chat(chat, target) if capabilities.dialect == IN_CHAT else chat
 
 
 def find_image_format(name: str) -> ProviderDialect | None:

@@ -18,7 +18,7 @@ from apps.gateway.client.multipart import read_form
 from apps.gateway.dialects.media.images import find_image_dialect, find_image_format, prepare_for_target
 from apps.gateway.dialects.media.images import provider as image_providers
 from apps.gateway.dialects.media.images.provider import dashscope, openai, stability
-from apps.gateway.dialects.media.images.provider.abilities import Abilities, needs_of, shape_of
+from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities, needs_of, shape_of
 from apps.gateway.dialects.media.images.provider.multipart_form import boundary_of, write_form
 from apps.kernel.usage import Usage
 from tests.support.image_requests import MASK, PNG, data_url
@@ -272,7 +272,7 @@ def test_no_answer_is_too_strange_to_be_read(dialect: Any, value: Any) -> None:
     ],
 )
 def test_how_a_model_is_told_the_shape(asked: dict[str, Any], facts: dict[str, Any], shape: Any) -> None:
-    model = Abilities(
+    model = ImageCapabilities(
         dialect="openai",
         sizes=tuple(facts.get("sizes", ())),
         aspect_ratios=tuple(facts.get("aspect_ratios", ())),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apps.gateway.dialects.media.transcription.client import recording
-from apps.gateway.dialects.media.transcription.client.recording import MIN_BYTES, MAX_SIZE, read_recording
+from apps.gateway.dialects.media.transcription.client.recording import MAX_SIZE, MIN_BYTES, read_recording
 from apps.gateway.dialects.reading.fields import Malformed
 from apps.kernel.errors import BodyTooLarge
 from apps.sandbox.sound import recording as wav

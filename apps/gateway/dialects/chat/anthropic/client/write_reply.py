@@ -111,7 +111,7 @@ class Blocks:
         self._calls: dict[int, _Block] = {}
         self._index = 0
 
-    def say(self, text: str) -> bytes:
+    def write_text(self, text: str) -> bytes:
         """Return what more text becomes."""
         if not text:
             return b""
@@ -128,9 +128,9 @@ class Blocks:
             last = _Block("thinking", write_thinking(empty), number=event.block)
             piece = self._add(last)
         if event.text:
-            piece += self._go_on(last, {"type": "thinking_delta", "thinking": event.text})
+            piece += self._write_delta(last, {"type": "thinking_delta", "thinking": event.text})
         if event.signature:
-            piece += self._go_on(last, {"type": "signature_delta", "signature": event.signature})
+            piece += self._write_delta(last, {"type": "signature_delta", "signature": event.signature})
         return piece
 
     def call(self, number: int, call_id: str, name: str, extra: Record | None = None) -> bytes:
@@ -145,7 +145,7 @@ class Blocks:
         if block is None or block.over or not arguments:
             return b""
         block.arguments.append(arguments)
-        return self._go_on(block, {"type": "input_json_delta", "partial_json": arguments}) + self._advance()
+        return self._write_delta(block, {"type": "input_json_delta", "partial_json": arguments}) + self._advance()
 
     def cite(self, citation: Record) -> bytes:
         """Return what a citation becomes: one of the text that was just written."""
@@ -155,9 +155,9 @@ class Blocks:
         """Return what the beginning of a block of any other kind becomes, or the whole of it."""
         return self._add(_Block("text" if block.get("type") == "text" else "", block))
 
-    def go_on(self, delta: Record) -> bytes:
+    def write_delta(self, delta: Record) -> bytes:
         """Return what a delta of this very format becomes: one of the last block."""
-        return self._go_on(self._waiting[-1], delta) if self._waiting else b""
+        return self._write_delta(self._waiting[-1], delta) if self._waiting else b""
 
     def close(self) -> bytes:
         """Return the rest of all blocks."""
@@ -172,7 +172,7 @@ class Blocks:
         if block is None:
             block = _Block("text", {"type": "text", "text": ""})
             piece = self._add(block)
-        return piece + self._go_on(block, delta)
+        return piece + self._write_delta(block, delta)
 
     def _last(self, kind: str) -> _Block | None:
         """Return the last block if it is of that kind."""
@@ -182,7 +182,7 @@ class Blocks:
         self._waiting.append(block)
         return self._start(block) if len(self._waiting) == 1 else self._advance()
 
-    def _go_on(self, block: _Block, delta: Record) -> bytes:
+    def _write_delta(self, block: _Block, delta: Record) -> bytes:
         """Return a delta of the open block; one of another block waits with it."""
         if block is not self._waiting[0]:
             block.deltas.append(delta)
@@ -192,7 +192,7 @@ class Blocks:
     def _start(self, block: _Block) -> bytes:
         """Return the beginning of a block and what has waited for it."""
         pieces = [sse({"type": "content_block_start", "index": self._index, "content_block": block.start})]
-        pieces += [self._go_on(block, delta) for delta in block.deltas]
+        pieces += [self._write_delta(block, delta) for delta in block.deltas]
         return b"".join(pieces)
 
     def _advance(self) -> bytes:
@@ -358,11 +358,11 @@ class _Stream:
 
     def _said(self, event: TextDelta) -> bytes:
         self._texts.append(event.text)
-        return self._begun(self._blocks.say(event.text))
+        return self._begun(self._blocks.write_text(event.text))
 
     def _refusal(self, event: RefusalDelta) -> bytes:
         self._refused = True
-        return self._begun(self._blocks.say(event.text))
+        return self._begun(self._blocks.write_text(event.text))
 
     def _reasoning(self, event: ReasoningDelta) -> bytes:
         return b"" if self._silent else self._begun(self._blocks.think(event))
@@ -386,18 +386,18 @@ class _Stream:
         if event.dialect != NAME:
             return b""
         if event.of == "reply":
-            self._learn(event.data)
+            self._write_reply_fields(event.data)
         elif event.of == "choice":
             self._sequence = event.data.get("stop_sequence", self._sequence)
         elif event.of == "stream" and isinstance(delta := event.data.get("delta"), dict):
             self._cites_itself = self._cites_itself or delta.get("type") == "citations_delta"
-            return self._begun(self._blocks.go_on(delta))
+            return self._begun(self._blocks.write_delta(delta))
         elif event.of == "stream" and isinstance(block := event.data.get("start"), dict):
             self._cites_itself = self._cites_itself or bool(block.get("citations"))
             return self._begun(self._blocks.show(block))
         return b""
 
-    def _learn(self, news: Record) -> None:
+    def _write_reply_fields(self, news: Record) -> None:
         """Say what is new of the whole reply at its start, or else at its end."""
         if self._start is None:
             self._late |= news

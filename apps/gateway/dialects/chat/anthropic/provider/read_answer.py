@@ -41,7 +41,7 @@ from apps.gateway.dialects.chat.anthropic.shared.wire import (
     new_id,
 )
 from apps.gateway.dialects.reading.answer_errors import drain_frames, truncated_answer, unreadable_answer
-from apps.gateway.dialects.reading.call_arguments import says_nothing
+from apps.gateway.dialects.reading.call_arguments import is_empty_arguments
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.usage import Usage
 
@@ -84,17 +84,17 @@ class BlockReader:
         elif kind == "tool_use":
             self._call(block, wire, events, arguments)
         else:
-            self._say_own({"start": wire}, events)
+            self._add_own({"start": wire}, events)
         self._last = kind
 
-    def go_on(self, index: int, delta: Any, events: list[Event]) -> None:
+    def read_delta(self, index: int, delta: Any, events: list[Event]) -> None:
         """Add the events of a delta."""
         block = self._open.get(index)
         if block is None or not isinstance(delta, dict):
             return
         kind = _text(delta.get("type"))
         if kind == "text_delta" and block.kind == "text":
-            self._say(block, delta.get("text"), events)
+            self._add_text(block, delta.get("text"), events)
         elif kind in {"thinking_delta", "signature_delta"} and block.kind == "thinking":
             self._think(block, delta, events)
         elif kind == "input_json_delta" and block.kind == "tool_use":
@@ -104,7 +104,7 @@ class BlockReader:
                 block.citations.append(citation)
             elif kind == "input_json_delta" and isinstance(piece := delta.get("partial_json"), str):
                 block.pieces.append(piece)
-            self._say_own({"delta": delta}, events)
+            self._add_own({"delta": delta}, events)
 
     def end(self, index: int, events: list[Event]) -> None:
         """Add what could only be said when a block is complete."""
@@ -138,10 +138,10 @@ class BlockReader:
         cited = wire.get("citations")
         block.citations = [one for one in cited if isinstance(one, dict)] if isinstance(cited, list) else []
         if self._last == "text" or not wire.keys() <= _FIELDS["text"]:
-            self._say_own({"start": {**wire, "text": ""}}, events)
-        self._say(block, wire.get("text"), events)
+            self._add_own({"start": {**wire, "text": ""}}, events)
+        self._add_text(block, wire.get("text"), events)
 
-    def _say(self, block: _Block, text: Any, events: list[Event]) -> None:
+    def _add_text(self, block: _Block, text: Any, events: list[Event]) -> None:
         if isinstance(text, str) and text:
             block.pieces.append(text)
             self._written += len(text)
@@ -177,7 +177,7 @@ class BlockReader:
         extra = {CALLER: caller} if isinstance(caller, dict) else None
         events.append(ToolCallStarted(index=block.number, id=call_id, name=name, extra=extra))
         written = bytes(arguments).decode() if arguments is not None else encode(wire.get("input") or {}).decode()
-        if written != "{}" and not says_nothing(written):
+        if written != "{}" and not is_empty_arguments(written):
             self._argue(block, written, events)
 
     def _argue(self, block: _Block, piece: Any, events: list[Event]) -> None:
@@ -185,7 +185,7 @@ class BlockReader:
             block.pieces.append(piece)
             events.append(ToolCallDelta(index=block.number, arguments=piece))
 
-    def _say_own(self, data: Record, events: list[Event]) -> None:
+    def _add_own(self, data: Record, events: list[Event]) -> None:
         events.append(OpaqueDelta(dialect=NAME, data=data, of="stream"))
 
 
@@ -260,7 +260,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
     for index, (block, raw) in enumerate(zip(message["content"], _raw_blocks(body), strict=True)):
         answer.blocks.begin(index, block, events, raw.get("input"))
         answer.blocks.end(index, events)
-    answer.end_is_near(message, message, events)
+    answer.read_message_delta(message, message, events)
     yield from events
     yield from answer.end()
 
@@ -342,7 +342,7 @@ class _Answer:
         elif kind == "message_delta":
             delta = wire.get("delta")
             around = {name: value for name, value in wire.items() if name not in {"type", "delta"}}
-            self.end_is_near({**around, **(delta if isinstance(delta, dict) else {})}, wire, events)
+            self.read_message_delta({**around, **(delta if isinstance(delta, dict) else {})}, wire, events)
         elif kind == "message_stop":
             events.extend(self.end())
         return events
@@ -359,7 +359,7 @@ class _Answer:
         if kind == "content_block_start":
             self.blocks.begin(index, wire.get("content_block"), events)
         elif kind == "content_block_delta":
-            self.blocks.go_on(index, wire.get("delta"), events)
+            self.blocks.read_delta(index, wire.get("delta"), events)
         else:
             self.blocks.end(index, events)
 
@@ -392,7 +392,7 @@ class _Answer:
             self.blocks.begin(index, block, events, raw[index].get("input"))
             self.blocks.end(index, events)
 
-    def end_is_near(self, fields: Record, counted: Record, events: list[Event]) -> None:
+    def read_message_delta(self, fields: Record, counted: Record, events: list[Event]) -> None:
         """Read the end of a message: the stop reason, the usage, and other fields."""
         stop, sequence = fields.get("stop_reason"), fields.get("stop_sequence")
         if isinstance(stop, str):
@@ -400,10 +400,10 @@ class _Answer:
         if isinstance(sequence, str):
             events.append(OpaqueDelta(dialect=NAME, data={"stop_sequence": sequence}, of="choice"))
         self._explanation = _explanation_of(fields.get(STOP_DETAILS)) or self._explanation
-        self._learn(_beyond(fields), events)
+        self._read_reply_fields(_beyond(fields), events)
         self._count(counted.get("usage"), events)
 
-    def _learn(self, fields: Record, events: list[Event]) -> None:
+    def _read_reply_fields(self, fields: Record, events: list[Event]) -> None:
         news = {name: value for name, value in fields.items() if self._known.get(name) != value}
         if news:
             self._known |= news
@@ -419,7 +419,7 @@ class _Answer:
         }
         rest = {name: value for name, value in self._usage.items() if name not in COUNTS and value is not None}
         if rest:
-            self._learn({"usage": rest}, events)
+            self._read_reply_fields({"usage": rest}, events)
         # An answer of as many tokens as were counted at its beginning is counted again with the same number.
         again = self._begun_counting and reported.get("output_tokens") is not None
         self._begun_counting = True

@@ -25,7 +25,7 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     repair_tool_results,
     unsupported_feature,
 )
-from apps.gateway.dialects.chat.anthropic.provider.flavor import flavor_of
+from apps.gateway.dialects.chat.anthropic.provider.capabilities import capabilities_of
 from apps.gateway.dialects.chat.anthropic.provider.thinking_signatures import drop_thinking
 from apps.gateway.dialects.chat.anthropic.provider.write_messages import (
     is_signed,
@@ -106,7 +106,7 @@ def write_thinking(wire: Record, chat: Chat, target: Target) -> None:
     effort = asked.effort if asked is not None and asked.effort is not None else chat.effort
     budget = asked.max_tokens if asked is not None else None
     if effort == "none" and budget is None:
-        if flavor_of(target).reasoning_budget is None:
+        if capabilities_of(target).reasoning_budget is None:
             wire["thinking"] = {"type": "disabled"}
         return
     if effort is None and budget is None:
@@ -114,7 +114,7 @@ def write_thinking(wire: Record, chat: Chat, target: Target) -> None:
     field = "reasoning_effort" if budget is None else "reasoning.max_tokens"
     if obstacle := obstacle_of(wire):
         note_dropped(chat, target, field, f"no thinking beside {obstacle}")
-    elif flavor_of(target).reasoning_budget is not None or (budget is not None and _knows_no_efforts(target)):
+    elif capabilities_of(target).reasoning_budget is not None or (budget is not None and _knows_no_efforts(target)):
         _write_budget(wire, chat, target, effort, budget)
     else:
         _write_effort(wire, chat, target, effort, budget)
@@ -124,8 +124,8 @@ def write_thinking(wire: Record, chat: Chat, target: Target) -> None:
 
 def _knows_no_efforts(target: Target) -> bool:
     """Return whether nothing tells that the model is one of those that decide for themselves how much they think."""
-    flavor = flavor_of(target)
-    return flavor.reasoning_efforts is None and flavor.temperature
+    capabilities = capabilities_of(target)
+    return capabilities.reasoning_efforts is None and capabilities.temperature
 
 
 def obstacle_of(wire: Record) -> str | None:
@@ -159,7 +159,7 @@ def _write_effort(wire: Record, chat: Chat, target: Target, effort: Effort | Non
         note_dropped(chat, target, "reasoning.max_tokens", f"the model takes no budget: sent as the effort {wanted}")
     else:
         wanted = effort or "medium"
-    if wanted == "minimal" and not flavor_of(target).reasoning_efforts:
+    if wanted == "minimal" and not capabilities_of(target).reasoning_efforts:
         note_dropped(chat, target, "reasoning_effort", "the model does not know minimal: sent as low")
         wanted = "low"
     wire["thinking"] = {"type": "adaptive"}
@@ -207,7 +207,7 @@ def write_sampling(wire: Record, chat: Chat, target: Target, *, same_dialect: bo
 
 def drop_sampling(wire: Record, chat: Chat, target: Target) -> None:
     """Leave out what a model that chooses its words alone refuses."""
-    if not flavor_of(target).temperature:
+    if not capabilities_of(target).temperature:
         for name in _SAMPLING:
             if wire.pop(name, None) is not None and getattr(chat, name) != 1:
                 note_dropped(chat, target, name, "the model chooses its words alone")
@@ -266,7 +266,7 @@ def path(chat: Chat, target: Target) -> str:
 def headers(chat: Chat, target: Target) -> dict[str, str]:
     """Return the headers that belong to the format: its version, and the previews that the client asks for. A provider
     whose data file lists `betas` takes no others."""
-    allowed = flavor_of(target).betas
+    allowed = capabilities_of(target).betas
     betas = [beta for beta in chat.betas or () if allowed is None or beta in allowed]
     return {"anthropic-version": VERSION, **({"anthropic-beta": ",".join(betas)} if betas else {})}
 
@@ -274,7 +274,7 @@ def headers(chat: Chat, target: Target) -> dict[str, str]:
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest for what cannot be said."""
     _note_unknown_betas(chat, target)
-    if not flavor_of(target).prefill and chat.messages[-1].role == "assistant":
+    if not capabilities_of(target).prefill and chat.messages[-1].role == "assistant":
         raise unsupported_feature(chat, "messages", "The model does not go on with an answer that is begun")
     chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     if chat.source is not None and chat.source.dialect == NAME and _is_welcome(chat, target):
@@ -292,14 +292,14 @@ def write_request(chat: Chat, target: Target) -> bytes:
     if chat.max_tokens is not None:
         # Lowered, maybe, to what the model can write.
         wire["max_tokens"] = chat.max_tokens
-    for name in flavor_of(target).unsupported:
+    for name in capabilities_of(target).unsupported:
         if wire.pop(name, None) is not None:
             target.note_dropped(name, "not available from this model's provider")
     return encode(wire)
 
 
 def _note_unknown_betas(chat: Chat, target: Target) -> None:
-    allowed = flavor_of(target).betas
+    allowed = capabilities_of(target).betas
     if unknown := [beta for beta in chat.betas or () if allowed is not None and beta not in allowed]:
         target.note_dropped("anthropic-beta", f"previews that the provider does not take: {', '.join(unknown)[:200]}")
 

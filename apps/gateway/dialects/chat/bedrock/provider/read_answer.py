@@ -127,14 +127,14 @@ class BlockReader:
         elif start:
             block.foreign = {name: value for name, value in start.items() if isinstance(value, dict)}
 
-    def go_on(self, index: int, delta: Any, events: list[Event]) -> None:
+    def read_delta(self, index: int, delta: Any, events: list[Event]) -> None:
         """Add the events of a delta."""
         if not isinstance(delta, dict):
             return
         block = self._block(index)
         use, image = delta.get("toolUse"), delta.get("image")
         if isinstance(text := delta.get("text"), str):
-            self._say(text, events)
+            self._add_text(text, events)
         elif isinstance(thought := delta.get("reasoningContent"), dict):
             self._think(block, thought, events)
         elif isinstance(use, dict):
@@ -154,18 +154,18 @@ class BlockReader:
         if isinstance(use, dict):
             self.begin(index, {"toolUse": use}, events)
             given = arguments or encode(use.get("input") or {})
-            self.go_on(index, {"toolUse": {"input": given.decode("utf-8", "replace")}}, events)
+            self.read_delta(index, {"toolUse": {"input": given.decode("utf-8", "replace")}}, events)
         elif isinstance(thought, dict):
             text = thought.get("reasoningText")
             for name, value in (text if isinstance(text, dict) else thought).items():
-                self.go_on(index, {"reasoningContent": {name: value}}, events)
+                self.read_delta(index, {"reasoningContent": {name: value}}, events)
         elif isinstance(image, dict):
             self.begin(index, {"image": image}, events)
-            self.go_on(index, {"image": image}, events)
+            self.read_delta(index, {"image": image}, events)
         elif isinstance(cited, dict):
             self._whole_citations(index, cited, events)
         elif isinstance(wire.get("text"), str):
-            self.go_on(index, wire, events)
+            self.read_delta(index, wire, events)
         elif wire:
             self._block(index).foreign = wire
         self.end(index, events)
@@ -206,7 +206,7 @@ class BlockReader:
             block = self._open[index] = _Block(at=self._written)
         return block
 
-    def _say(self, text: str, events: list[Event]) -> None:
+    def _add_text(self, text: str, events: list[Event]) -> None:
         if text:
             self._written += len(text)
             events.append(TextDelta(text=text))
@@ -248,9 +248,9 @@ class BlockReader:
     def _whole_citations(self, index: int, cited: Record, events: list[Event]) -> None:
         said, citations = cited.get("content"), cited.get("citations")
         for part in said if isinstance(said, list) else ():
-            self.go_on(index, part, events)
+            self.read_delta(index, part, events)
         for citation in citations if isinstance(citations, list) else ():
-            self.go_on(index, {"citation": citation}, events)
+            self.read_delta(index, {"citation": citation}, events)
 
 
 class _Block:
@@ -417,12 +417,12 @@ class _Answer:
         if kind == "contentBlockStart":
             self.blocks.begin(_index(content), content.get("start"), events)
         elif kind == "contentBlockDelta":
-            self.blocks.go_on(_index(content), content.get("delta"), events)
+            self.blocks.read_delta(_index(content), content.get("delta"), events)
         elif kind == "contentBlockStop":
             self.blocks.end(_index(content), events)
         elif kind == "messageStop":
             self.stop(content.get("stopReason"))
-            self._learn(content)
+            self._read_metadata(content)
             if self.useless:
                 return self._fail(self.useless)
         elif kind == "metadata":
@@ -444,7 +444,7 @@ class _Answer:
             tier = content.get("serviceTier")
             name = served_tier(tier.get("type")) if isinstance(tier, dict) else ""
             events.append(UsageReported(usage=msgspec.structs.replace(usage, service_tier=name) if name else usage))
-        self._learn(content)
+        self._read_metadata(content)
 
     def end(self) -> list[Event]:
         """Return the last events; an answer without a stop reason was cut off."""
@@ -464,7 +464,7 @@ class _Answer:
         events.append(Finished(reason=reason, native=self._word))
         return events
 
-    def _learn(self, content: Record) -> None:
+    def _read_metadata(self, content: Record) -> None:
         self._around |= {name: content[name] for name in _AROUND if content.get(name) not in (None, {}, [])}
 
     def _fail(self, event: Event) -> list[Event]:

@@ -27,7 +27,7 @@ from apps.gateway.canonical.chat import (
 from apps.gateway.dialects.adapting.document_citations import wants_citations
 from apps.gateway.dialects.adapting.unsupported_fields import message_path
 from apps.gateway.dialects.chat.anthropic.shared.wire import SIGNATURE_FORMAT, read_input
-from apps.gateway.dialects.chat.bedrock.provider.flavor import Flavor
+from apps.gateway.dialects.chat.bedrock.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.bedrock.provider.read_answer import write_cited_text
 from apps.gateway.dialects.chat.bedrock.shared.wire import refused, write_id
 from apps.gateway.dialects.reading.fields import Record
@@ -179,9 +179,9 @@ SAYS_NOTHING: Record = {"text": "."}
 class Blocks:
     """Writes the blocks of one request: it knows the model, and the names that its documents have so far."""
 
-    def __init__(self, target: Target, flavor: Flavor) -> None:
+    def __init__(self, target: Target, capabilities: Capabilities) -> None:
         self._target = target
-        self._flavor = flavor
+        self._capabilities = capabilities
         self._documents = Documents()
 
     def write(self, part: Part, role: str, at: str) -> list[Record]:
@@ -198,7 +198,7 @@ class Blocks:
         """Return a cache mark to stand after a block; none where the model takes none there, which is a loss."""
         if mark is None:
             return []
-        takes = self._flavor.takes
+        takes = self._capabilities.takes
         if word not in takes:
             self._target.note_dropped(f"{at}.cache_control", "this model does not cache up to here")
             return []
@@ -240,7 +240,7 @@ class Blocks:
     def _text(self, part: Text | Refusal, role: str) -> Record:
         """Return text; that of an earlier answer with its citations of documents, to a model that cites."""
         cited = None
-        if part.extra and role == "assistant" and "citations" in self._flavor.takes:
+        if part.extra and role == "assistant" and "citations" in self._capabilities.takes:
             cited = write_cited_text(part.text, part.extra.get("citations"))
         return {"text": part.text} if cited is None else cited
 
@@ -253,7 +253,7 @@ class Blocks:
         if isinstance(about := extra.get("context"), str) and about:
             document["context"] = about
         if wants_citations(extra):
-            if "citations" in self._flavor.takes:
+            if "citations" in self._capabilities.takes:
                 document["citations"] = {"enabled": True}
             else:
                 self._target.note_dropped(f"{at}.citations", "this model does not cite documents")
@@ -261,7 +261,7 @@ class Blocks:
 
     def _thinking(self, part: Reasoning) -> Record | None:
         """Return thinking under the signature of Claude's maker, which is valid on Bedrock and elsewhere alike."""
-        if not self._flavor.signs_thinking or part.format not in (None, SIGNATURE_FORMAT):
+        if not self._capabilities.signs_thinking or part.format not in (None, SIGNATURE_FORMAT):
             return None
         if part.data is not None:
             if part.format is None:
@@ -285,7 +285,7 @@ class Blocks:
                 content.append(block)
         wire: Record = {"toolUseId": write_id(result.call_id), "content": content or [SAYS_NOTHING]}
         if result.is_error:
-            if self._flavor.result_status:
+            if self._capabilities.result_status:
                 wire["status"] = "error"
             else:
                 wire["content"] = [{"text": "The tool failed:"}, *content]
@@ -296,7 +296,7 @@ _INSTRUCTIONS = frozenset({"system", "developer"})
 _FILES = ("document", "video")
 
 
-def write_messages(chat: Chat, blocks: Blocks, flavor: Flavor) -> tuple[list[Record], list[Record]]:
+def write_messages(chat: Chat, blocks: Blocks, capabilities: Capabilities) -> tuple[list[Record], list[Record]]:
     """Return the instructions that the conversation begins with, and its turns. Raises InvalidRequest.
 
     Neighbours of one role are one turn; who says nothing says ".". Instructions in mid-conversation stay where they
@@ -323,7 +323,7 @@ def write_messages(chat: Chat, blocks: Blocks, flavor: Flavor) -> tuple[list[Rec
             turns.append({"role": role, "content": said})
     if not turns or turns[0]["role"] != "user":
         turns.insert(0, {"role": "user", "content": [SAYS_NOTHING]})
-    return system, [split for turn in turns for split in _in_order(turn, flavor)]
+    return system, [split for turn in turns for split in _in_order(turn, capabilities)]
 
 
 def _is_text(message: Message) -> bool:
@@ -357,13 +357,13 @@ def _blocks(message: Message, place: str, role: str, blocks: Blocks) -> list[Rec
     ]
 
 
-def _in_order(turn: Record, flavor: Flavor) -> Iterator[Record]:
+def _in_order(turn: Record, capabilities: Capabilities) -> Iterator[Record]:
     """Yield a turn, what tools answered first. A user's is in two where the model cannot hear both at once."""
     if turn["role"] == "assistant":
         yield turn
         return
     results, others = _apart(turn["content"])
-    if results and _must_part(others, flavor):
+    if results and _must_part(others, capabilities):
         yield {"role": "user", "content": results}
         yield {"role": "assistant", "content": [SAYS_NOTHING]}
         results = []
@@ -384,8 +384,8 @@ def _apart(content: Iterable[Record]) -> tuple[list[Record], list[Record]]:
     return results, others
 
 
-def _must_part(others: list[Record], flavor: Flavor) -> bool:
+def _must_part(others: list[Record], capabilities: Capabilities) -> bool:
     """Return whether what a user says cannot stand beside what tools answered."""
-    if flavor.tool_results == "alone":
+    if capabilities.tool_results == "alone":
         return bool(others)
-    return flavor.tool_results == "without_files" and any(kind in block for block in others for kind in _FILES)
+    return capabilities.tool_results == "without_files" and any(kind in block for block in others for kind in _FILES)

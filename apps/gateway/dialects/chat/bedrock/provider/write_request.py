@@ -43,7 +43,7 @@ from apps.gateway.dialects.chat.anthropic.provider import thinking_signatures
 from apps.gateway.dialects.chat.anthropic.provider import write_request as anthropic_request
 from apps.gateway.dialects.chat.anthropic.provider.thinking_signatures import drop_thinking
 from apps.gateway.dialects.chat.anthropic.shared import wire as anthropic_wire
-from apps.gateway.dialects.chat.bedrock.provider.flavor import Flavor, flavor_of
+from apps.gateway.dialects.chat.bedrock.provider.capabilities import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.bedrock.provider.write_messages import Blocks, write_messages
 from apps.gateway.dialects.chat.bedrock.shared.wire import NAME, STREAM_TYPE, encode, refused, without_none
 from apps.gateway.dialects.reading.fields import Record
@@ -55,7 +55,7 @@ _SAMPLING = ("temperature", "top_p", "top_k")
 
 
 def write_thinking(
-    chat: Chat, target: Target, flavor: Flavor, sampling: Record, messages: list[Record], *, forced: bool
+    chat: Chat, target: Target, capabilities: Capabilities, sampling: Record, messages: list[Record], *, forced: bool
 ) -> tuple[Record, int | None]:
     """Return the fields for the model, and the limit on its answer.
 
@@ -64,18 +64,18 @@ def write_thinking(
     asked = chat.reasoning
     effort = asked.effort if asked is not None and asked.effort is not None else chat.effort
     budget = asked.max_tokens if asked is not None else None
-    if flavor.signs_thinking:
+    if capabilities.signs_thinking:
         return _as_anthropic(chat, target, sampling, messages, forced=forced)
     if effort is None and budget is not None:
         effort = effort_of(budget)
         note_dropped(chat, target, "reasoning.max_tokens", f"the model takes no budget: taken for the effort {effort}")
     if effort is None:
         return {}, chat.max_tokens
-    if flavor.reasoning_form is None:
+    if capabilities.reasoning_form is None:
         if effort != "none":
             note_dropped(chat, target, "reasoning_effort", "how much this model thinks cannot be said")
         return {}, chat.max_tokens
-    return _as_effort(effort, chat, target, flavor), chat.max_tokens
+    return _as_effort(effort, chat, target, capabilities), chat.max_tokens
 
 
 def _as_anthropic(
@@ -115,9 +115,9 @@ def _own_words(thinking: Record, output: object, wire: Record, chat: Chat, targe
     return fields if effort is None else {**fields, "output_config": {"effort": effort}}
 
 
-def _as_effort(effort: Effort, chat: Chat, target: Target, flavor: Flavor) -> Record:
+def _as_effort(effort: Effort, chat: Chat, target: Target, capabilities: Capabilities) -> Record:
     """Return an effort as the model's maker has it."""
-    form = str(flavor.reasoning_form)
+    form = str(capabilities.reasoning_form)
     if form == "reasoningConfig" and effort == "none":
         return {form: {"type": "disabled"}}
     word = nearest_known_effort(effort, chat, target)
@@ -179,13 +179,13 @@ class Choices(Struct, frozen=True, kw_only=True):
     forced: bool = False
 
 
-def write_tools(chat: Chat, blocks: Blocks, target: Target, flavor: Flavor) -> Choices:
+def write_tools(chat: Chat, blocks: Blocks, target: Target, capabilities: Capabilities) -> Choices:
     """Return how tools are offered. Raises InvalidRequest for an unsupported choice among them.
 
     A model that may call none gets no tools, unless the conversation has calls: Bedrock requires tools beside these.
     """
     choice = chat.tool_choice or ToolChoice(mode="auto")
-    tools = _offered(chat, choice, blocks, target, flavor)
+    tools = _offered(chat, choice, blocks, target, capabilities)
     remembered = _remembered(chat)
     if choice.mode == "none" and not remembered:
         return Choices()
@@ -194,26 +194,28 @@ def write_tools(chat: Chat, blocks: Blocks, target: Target, flavor: Flavor) -> C
     config: Record = {"tools": tools}
     forced = choice.mode in {"required", "named"}
     if choice.mode == "none" or chat.parallel_tool_calls is False:
-        return Choices(config=config, fields=_native(choice, chat, flavor), forced=forced)
+        return Choices(config=config, fields=_native(choice, chat, capabilities), forced=forced)
     if chat.tool_choice is not None:
         config["toolChoice"] = _choice(choice)
     return Choices(config=config, forced=forced)
 
 
-def _offered(chat: Chat, choice: ToolChoice, blocks: Blocks, target: Target, flavor: Flavor) -> list[Record]:
+def _offered(
+    chat: Chat, choice: ToolChoice, blocks: Blocks, target: Target, capabilities: Capabilities
+) -> list[Record]:
     """Return the client's tools, those alone that the choice leaves."""
     if chat.web_search:
         raise unsupported_feature(chat, "web_search", "This model's provider has no web search")
     offered: list[Record] = []
     for number, tool in enumerate(chat.tools or ()):
         at = f"tools[{number}]"
-        spec = _spec(tool, at, target, flavor)
+        spec = _spec(tool, at, target, capabilities)
         if not choice.allowed or (isinstance(tool, FunctionTool) and tool.name in choice.allowed):
             offered += [spec, *blocks.mark(tool.cache, spec, at, "cache_tools")]
     return offered
 
 
-def _spec(tool: Tool, at: str, target: Target, flavor: Flavor) -> Record:
+def _spec(tool: Tool, at: str, target: Target, capabilities: Capabilities) -> Record:
     if not isinstance(tool, FunctionTool):
         kind = kind_of(tool.data) if isinstance(tool, OpaqueTool) else "web_search"
         raise refused(f"{kind} is a tool that this model's provider does not have", at)
@@ -224,17 +226,17 @@ def _spec(tool: Tool, at: str, target: Target, flavor: Flavor) -> Record:
         schema = object_root(tool.parameters)
     except UnsupportedSchema:
         raise refused("A function's parameters must be an object for this model's provider", at) from None
-    bound = _bound(schema, at, target, flavor) if tool.strict else None
+    bound = _bound(schema, at, target, capabilities) if tool.strict else None
     spec["inputSchema"] = {"json": schema if bound is None else bound}
     if bound is not None:
         spec["strict"] = True
     return {"toolSpec": spec}
 
 
-def _bound(schema: Record, at: str, target: Target, flavor: Flavor) -> Record | None:
+def _bound(schema: Record, at: str, target: Target, capabilities: Capabilities) -> Record | None:
     """Return a schema that arguments can be bound to; None where the model binds to none, or not to this one."""
     try:
-        bound, left_out = close_schema(schema) if "strict" in flavor.takes else (None, ["the schema"])
+        bound, left_out = close_schema(schema) if "strict" in capabilities.takes else (None, ["the schema"])
     except UnsupportedSchema:
         bound, left_out = None, ["the schema"]
     if left_out:
@@ -257,10 +259,10 @@ def _choice(choice: ToolChoice) -> Record:
     return {"any": {}} if choice.mode == "required" else {"auto": {}}
 
 
-def _native(choice: ToolChoice, chat: Chat, flavor: Flavor) -> Record:
+def _native(choice: ToolChoice, chat: Chat, capabilities: Capabilities) -> Record:
     """Return a choice that the format has no word for, in the words that Anthropic's models have: instead of
     Bedrock's, which they refuse beside them."""
-    if "tool_choice" not in flavor.takes:
+    if "tool_choice" not in capabilities.takes:
         if choice.mode == "none":
             raise unsupported_feature(
                 chat, "tool_choice", "This model's provider has no way to forbid calls of tools that it called before"
@@ -279,7 +281,7 @@ def _native(choice: ToolChoice, chat: Chat, flavor: Flavor) -> Record:
 _CHOOSING = ("temperature", "top_p", "top_k")
 
 
-def sampling_of(chat: Chat, target: Target, flavor: Flavor) -> Record:
+def sampling_of(chat: Chat, target: Target, capabilities: Capabilities) -> Record:
     """Return the sampling fields that the model supports, by their canonical names; note the others as dropped."""
     said = without_none(
         temperature=chat.temperature,
@@ -296,15 +298,15 @@ def sampling_of(chat: Chat, target: Target, flavor: Flavor) -> Record:
     if said.get("temperature", 0) > 1:
         said["temperature"] = 1.0
         note_dropped(chat, target, "temperature", "sent as 1, the most that this model's provider takes")
-    if flavor.signs_thinking and "temperature" in said and said.pop("top_p", 1) != 1:
+    if capabilities.signs_thinking and "temperature" in said and said.pop("top_p", 1) != 1:
         note_dropped(chat, target, "top_p", "not taken beside a temperature")
-    if "top_k" in said and not flavor.takes & {"top_k", "inferenceConfig.topK"}:
+    if "top_k" in said and not capabilities.takes & {"top_k", "inferenceConfig.topK"}:
         del said["top_k"]
         note_dropped(chat, target, "top_k", "not taken by this model")
     return said
 
 
-def write_sampling(said: Record, limit: int | None, flavor: Flavor) -> tuple[Record, Record]:
+def write_sampling(said: Record, limit: int | None, capabilities: Capabilities) -> tuple[Record, Record]:
     """Return `inferenceConfig`, and the fields for the model itself."""
     config = without_none(
         maxTokens=limit,
@@ -315,7 +317,7 @@ def write_sampling(said: Record, limit: int | None, flavor: Flavor) -> tuple[Rec
     if "top_k" not in said:
         return config, {}
     top_k = said["top_k"]
-    return config, {"top_k": top_k} if "top_k" in flavor.takes else {"inferenceConfig": {"topK": top_k}}
+    return config, {"top_k": top_k} if "top_k" in capabilities.takes else {"inferenceConfig": {"topK": top_k}}
 
 
 MAX_LABELS = 16
@@ -343,32 +345,32 @@ def headers(chat: Chat, target: Target) -> dict[str, str]:
 
 def signature_format(chat: Chat, target: Target) -> str | None:
     """Return whose signatures are wanted back: Anthropic's, where a model that knows them is to think."""
-    return thinking_signatures.signature_format(chat, target) if flavor_of(target).signs_thinking else None
+    return thinking_signatures.signature_format(chat, target) if capabilities_of(target).signs_thinking else None
 
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
     _refuse_unspeakable(chat)
-    flavor = flavor_of(target)
-    blocks = Blocks(target, flavor)
+    capabilities = capabilities_of(target)
+    blocks = Blocks(target, capabilities)
     chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
-    _lose_unheard(chat, target, blocks)
+    _drop_unsupported_hints(chat, target, blocks)
     chat = adapt_tool_names(chat, target, _NAMES, _MAX_NAME_LENGTH)
     chat, output = with_form(chat, target)
-    system, messages = write_messages(chat, blocks, flavor)
+    system, messages = write_messages(chat, blocks, capabilities)
     if wants_any_json(chat):
         system.append(JSON_PLEASE)
         target.rewrites.healing = True
-    choices = write_tools(chat, blocks, target, flavor)
-    sampling = sampling_of(chat, target, flavor)
-    thinking, limit = write_thinking(chat, target, flavor, sampling, messages, forced=choices.forced)
-    config, fields = write_sampling(sampling, limit, flavor)
+    choices = write_tools(chat, blocks, target, capabilities)
+    sampling = sampling_of(chat, target, capabilities)
+    thinking, limit = write_thinking(chat, target, capabilities, sampling, messages, forced=choices.forced)
+    config, fields = write_sampling(sampling, limit, capabilities)
     wire = without_none(
         system=system or None,
         messages=messages,
         inferenceConfig=config or None,
         toolConfig=choices.config,
-        additionalModelRequestFields=fields | _betas(chat, target, flavor) | choices.fields | thinking or None,
+        additionalModelRequestFields=fields | _betas(chat, target, capabilities) | choices.fields | thinking or None,
         outputConfig=output,
         requestMetadata=_labels(chat, target),
         serviceTier=_tier(chat, target),
@@ -387,7 +389,7 @@ def _refuse_unspeakable(chat: Chat) -> None:
             raise unsupported_feature(chat, field, f"{field} is not available from this model's provider")
 
 
-def _lose_unheard(chat: Chat, target: Target, blocks: Blocks) -> None:
+def _drop_unsupported_hints(chat: Chat, target: Target, blocks: Blocks) -> None:
     """Note the fields that the format lacks as dropped."""
     note_unsupported_hints(chat, target, *_HINTS)
 
@@ -407,10 +409,10 @@ def _lose_unheard(chat: Chat, target: Target, blocks: Blocks) -> None:
     )
 
 
-def _betas(chat: Chat, target: Target, flavor: Flavor) -> Record:
+def _betas(chat: Chat, target: Target, capabilities: Capabilities) -> Record:
     """Return the previews of Anthropic's format that the client asks for and the model takes."""
     betas = chat.betas or []
-    known = [beta for beta in betas if chat.dialect == anthropic_wire.NAME and beta in flavor.betas]
+    known = [beta for beta in betas if chat.dialect == anthropic_wire.NAME and beta in capabilities.betas]
     if unknown := [beta for beta in betas if beta not in known]:
         target.note_dropped("anthropic-beta", f"previews that the model does not take: {', '.join(unknown)[:200]}")
     return {"anthropic_beta": known} if known else {}

@@ -141,9 +141,9 @@ class MessageReader:
                 name=name if isinstance(name, str) else "",
             )
         )
-        self.go_on_with(call, place, events)
+        self.read_call_delta(call, place, events)
 
-    def go_on_with(self, call: Any, place: Any, events: list[Event]) -> None:
+    def read_call_delta(self, call: Any, place: Any, events: list[Event]) -> None:
         """Add more of a call's arguments; those of a call that never began belong to a call without a name."""
         inner = call.get("function") if isinstance(call, dict) else None
         arguments = inner.get("arguments") if isinstance(inner, dict) else None
@@ -279,7 +279,7 @@ class _Answer:
         elif kind == "tool-call-start":
             self._message.start_call(message.get("tool_calls"), place, events)
         elif kind == "tool-call-delta":
-            self._message.go_on_with(message.get("tool_calls"), place, events)
+            self._message.read_call_delta(message.get("tool_calls"), place, events)
         elif kind == "citation-start":
             self._message.read_citation(message.get("citations"), events)
 

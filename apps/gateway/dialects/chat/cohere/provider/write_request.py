@@ -33,7 +33,7 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     note_unsupported_fields,
     repair_tool_results,
 )
-from apps.gateway.dialects.chat.cohere.provider.flavor import Flavor, flavor_of
+from apps.gateway.dialects.chat.cohere.provider.capabilities import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.cohere.shared.wire import NAME, PLAN_FORMAT, encode, refused, without_none
 from apps.gateway.dialects.reading.fields import Record
 
@@ -221,22 +221,22 @@ def path(chat: Chat, target: Target) -> str:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
-    flavor = flavor_of(target)
+    capabilities = capabilities_of(target)
     _refuse_unspeakable(chat)
     chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=False)
-    _lose_wishes(chat, flavor, target)
-    if _needs_tool(chat, flavor):
+    _drop_unsupported_hints(chat, capabilities, target)
+    if _needs_tool(chat, capabilities):
         chat = add_structured_output_tool(chat, target)
     wire = without_none(
         model=target.model_name,
-        messages=write_messages(chat, target, thinks=flavor.thinks),
+        messages=write_messages(chat, target, thinks=capabilities.thinks),
         stream=chat.stream or None,
         **write_tools(chat, target),
-        **_sampling(chat, flavor, target),
-        thinking=_thinking(chat, flavor, target),
+        **_sampling(chat, capabilities, target),
+        thinking=_thinking(chat, capabilities, target),
         response_format=_form(chat),
     )
-    if "response_format" in wire and not _speaks_of_json(chat.messages):
+    if "response_format" in wire and not _mentions_json(chat.messages):
         # Without a word of JSON in the conversation, a model that is bound to it may never end.
         wire["messages"] = [_JSON_PLEASE, *wire["messages"]]
     return encode(wire)
@@ -253,33 +253,33 @@ def _refuse_unspeakable(chat: Chat) -> None:
             raise refused(f"{param} is not available from this model's provider", param)
 
 
-def _lose_wishes(chat: Chat, flavor: Flavor, target: Target) -> None:
+def _drop_unsupported_hints(chat: Chat, capabilities: Capabilities, target: Target) -> None:
     for name in _WITHOUT_WORDS:
         if getattr(chat, name) is not None:
             note_dropped(chat, target, name, f"{name} {_NO_FIELD}")
 
     def goes_back(block: Reasoning) -> bool:
         planned = block.format == PLAN_FORMAT or ToolCall in chat.kinds
-        return bool(block.text) and (flavor.thinks or planned)
+        return bool(block.text) and (capabilities.thinks or planned)
 
     note_unsupported_fields(chat, target, NAME, marks=False, names=False, details=True, thinking=goes_back)
 
 
-def _needs_tool(chat: Chat, flavor: Flavor) -> bool:
+def _needs_tool(chat: Chat, capabilities: Capabilities) -> bool:
     """Return whether the answer's form is to be had by a tool alone: Cohere takes no form beside tools."""
     form = chat.response_format
     if form is None or form.kind == "text":
         return False
-    return bool(chat.tools) or (form.kind == "json_schema" and flavor.structured_outputs == "tool")
+    return bool(chat.tools) or (form.kind == "json_schema" and capabilities.structured_outputs == "tool")
 
 
-def _sampling(chat: Chat, flavor: Flavor, target: Target) -> Record:
+def _sampling(chat: Chat, capabilities: Capabilities, target: Target) -> Record:
     wire: Record = {}
     for name in (*_SAME, *_RANGES, "stop"):
         value = getattr(chat, name)
         if value is None or value == []:
             continue
-        if name in flavor.unsupported:
+        if name in capabilities.unsupported:
             note_dropped(chat, target, name, f"{name} {_NO_FIELD}")
             continue
         if name == "top_k" and value < 0:
@@ -293,14 +293,14 @@ def _sampling(chat: Chat, flavor: Flavor, target: Target) -> Record:
     return wire
 
 
-def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record | None:
+def _thinking(chat: Chat, capabilities: Capabilities, target: Target) -> Record | None:
     """Return how much to think: exactly so many tokens, or by an effort a share of the answer's limit."""
     asked = chat.reasoning
     if asked is None or (asked.effort is None and asked.max_tokens is None):
         return None
     if asked.effort == "none" and asked.max_tokens is None:
-        return {"type": "disabled"} if flavor.thinks else None
-    if flavor.reasoning_budget is None:
+        return {"type": "disabled"} if capabilities.thinks else None
+    if capabilities.reasoning_budget is None:
         note_dropped(
             chat, target, "reasoning_effort" if asked.max_tokens is None else "reasoning", "this model does not think"
         )
@@ -308,8 +308,8 @@ def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record | None:
     budget = asked.max_tokens
     limit = chat.max_tokens or target.max_output
     if budget is None and asked.effort in _SHARES and limit is not None:
-        most = flavor.reasoning_budget.get("max", limit)
-        budget = max(min(int(limit * _SHARES[asked.effort]), most), flavor.reasoning_budget.get("min", 1), 1)
+        most = capabilities.reasoning_budget.get("max", limit)
+        budget = max(min(int(limit * _SHARES[asked.effort]), most), capabilities.reasoning_budget.get("min", 1), 1)
     return without_none(type="enabled", token_budget=budget)
 
 
@@ -324,6 +324,6 @@ def _form(chat: Chat) -> Record | None:
     return without_none(type="json_object", json_schema=schema)
 
 
-def _speaks_of_json(messages: list[Message]) -> bool:
+def _mentions_json(messages: list[Message]) -> bool:
     """Return whether a message mentions JSON."""
     return any("json" in part.text.lower() for message in messages for part in message.parts if isinstance(part, Text))

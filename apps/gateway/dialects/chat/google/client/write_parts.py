@@ -26,7 +26,7 @@ from apps.gateway.dialects.adapting.signed_call_ids import split_signature, stat
 from apps.gateway.dialects.chat.google.client.signature_carrier import write_carrier
 from apps.gateway.dialects.chat.google.provider.write_contents import write_audio, write_image
 from apps.gateway.dialects.chat.google.shared.wire import IMAGE_SIGNATURE, NAME, SIGNATURE_FORMAT, TEXT_SIGNATURE
-from apps.gateway.dialects.reading.call_arguments import says_nothing
+from apps.gateway.dialects.reading.call_arguments import is_empty_arguments
 from apps.gateway.dialects.reading.fields import BOUNDS, Record
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
@@ -88,7 +88,7 @@ class PartWriter:
             # With all of their digits, but on one line: a line break within an event would end it.
             arguments: Any = msgspec.Raw(msgspec.json.format(text.encode("utf-8", "replace"), indent=-1))
         else:
-            arguments = {} if says_nothing(text) else {"input": text}
+            arguments = {} if is_empty_arguments(text) else {"input": text}
         call_id, carried = split_signature(call.id)
         wire: Record = {"functionCall": {"id": call_id, "name": call.name, "args": arguments}}
         signature = stated_signature(call.extra) or carried or self._carrier()

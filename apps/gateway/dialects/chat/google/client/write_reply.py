@@ -105,7 +105,7 @@ def _token(token: Record) -> Record:
     return {"token": token.get("token", ""), "logProbability": token.get("logprob", 0.0)}
 
 
-# Bytes that Google's clients skip in a stream of either kind: their readers of events take no comments.
+# Bytes that Google's clients skip in a stream of either kind: their readers of events add_choice no comments.
 _SILENCE = b"\r\n"
 _YEAR_10000 = 253_402_300_800
 _LAYOUT, _FEEDBACK, _GROUNDING = "parts", "promptFeedback", "groundingMetadata"
@@ -115,7 +115,7 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
     """Return a whole answer."""
     candidates = _Candidates(chat)
     for index, choice in enumerate(reply.choices):
-        candidates[index].take(choice)
+        candidates[index].add_choice(choice)
     written = [
         candidates.whole(index, laid=choice.extra.get(NAME, {}).get(_LAYOUT))
         for index, choice in enumerate(reply.choices)
@@ -158,12 +158,12 @@ def _chunks(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
 
 def _answered(candidates: list[Record], extra: Record) -> Record:
     """Return the candidates, or in their place why a prompt was not answered at all."""
-    if _FEEDBACK in extra and not any(_says_anything(candidate) for candidate in candidates):
+    if _FEEDBACK in extra and not any(_has_content(candidate) for candidate in candidates):
         return extra
     return {"candidates": candidates, **extra}
 
 
-def _says_anything(candidate: Record) -> bool:
+def _has_content(candidate: Record) -> bool:
     return bool(candidate["content"]["parts"] != [{"text": ""}])
 
 
@@ -218,7 +218,7 @@ class _Candidate:
         self._own: Record = {}
         self._end: Finished | None = None
 
-    def take(self, choice: Choice) -> None:
+    def add_choice(self, choice: Choice) -> None:
         """Take in a whole answer: its parts in the usual order, and what stands beside them."""
         events: list[Event] = [*choice.reasoning]
         if choice.text is not None:
@@ -240,7 +240,7 @@ class _Candidate:
         if choice.finish is not None:
             self._end = Finished(reason=choice.finish, native=choice.native_finish, explanation=choice.explanation)
 
-    def learn(self, event: Event) -> None:
+    def read_metadata(self, event: Event) -> None:
         """Read an event about the whole answer."""
         if isinstance(event, TextDelta):
             self._texts.append(event.text)
@@ -298,7 +298,7 @@ class _Stream:
     def _said(self, event: Event) -> bytes | None:
         """Return the parts that an event becomes."""
         candidate = self._candidates[event.choice]
-        candidate.learn(event)
+        candidate.read_metadata(event)
         parts = candidate.writer.write(event)
         return self._chunk(event.choice, candidate, parts) if parts else None
 

@@ -295,7 +295,7 @@ class CandidateReader:
         return False
 
 
-def says_nothing(candidates: Any) -> bool:
+def is_empty(candidates: Any) -> bool:
     """Return whether the candidates of a chunk hold no content: nothing but empty text and signatures."""
     for candidate in candidates if isinstance(candidates, list) else ():
         content = candidate.get("content") if isinstance(candidate, dict) else None
@@ -389,7 +389,7 @@ class _Answer:
                 self._read_candidate(candidate, position, events)
                 if self.over:
                     return events
-        self._is_counted = says_nothing(candidates) and adds_up(chunk.get("usageMetadata"))
+        self._is_counted = is_empty(candidates) and adds_up(chunk.get("usageMetadata"))
         self._reported = chunk.get("usageMetadata") or self._reported
         self._count(events)
         return events

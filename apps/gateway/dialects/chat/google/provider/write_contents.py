@@ -37,7 +37,7 @@ from apps.gateway.dialects.chat.google.shared.wire import (
     TEXT_SIGNATURE,
     without_none,
 )
-from apps.gateway.dialects.reading.call_arguments import says_nothing
+from apps.gateway.dialects.reading.call_arguments import is_empty_arguments
 from apps.gateway.dialects.reading.fields import BOUNDS, Record
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
@@ -219,7 +219,7 @@ def _arguments(text: str) -> msgspec.Raw | Record:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         is_object = False
     if not is_object:
-        return {} if says_nothing(text) else {"input": text}
+        return {} if is_empty_arguments(text) else {"input": text}
     return msgspec.Raw(text.encode())
 
 

@@ -35,7 +35,7 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     repair_tool_results,
     unsupported_feature,
 )
-from apps.gateway.dialects.chat.google.provider.flavor import Flavor, flavor_of
+from apps.gateway.dialects.chat.google.provider.capabilities import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.google.provider.passthrough import merged, pass_on, passes
 from apps.gateway.dialects.chat.google.provider.write_contents import (
     MAX_NAME_LENGTH,
@@ -48,7 +48,7 @@ from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 
 
-def write_tools(chat: Chat, flavor: Flavor, target: Target) -> Record:
+def write_tools(chat: Chat, capabilities: Capabilities, target: Target) -> Record:
     """Return the fields that say which tools there are and whether they are called. Raises InvalidRequest."""
     tools = chat.tools or []
     functions = [tool for tool in tools if isinstance(tool, FunctionTool)]
@@ -66,7 +66,7 @@ def write_tools(chat: Chat, flavor: Flavor, target: Target) -> Record:
         wire.append({"googleSearch": _own_search(chat)})
         if functions and not ours:
             # Clients of this format say themselves whether they can handle what the search did.
-            if "search_with_tools" not in flavor.takes:
+            if "search_with_tools" not in capabilities.takes:
                 raise _refused("A web search cannot be combined with functions for this model", "tools")
             config["includeServerSideToolInvocations"] = True
     if functions:
@@ -124,7 +124,7 @@ def _refused(message: str, param: str) -> InvalidRequest:
 _HINTS = ("logit_bias", "verbosity", "prediction", "store", "prompt_cache_key", "user", "metadata")
 
 
-def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
+def drop_unsupported_fields(chat: Chat, capabilities: Capabilities, target: Target) -> Chat:
     """Return the chat without what Google does not support; dropped fields are noted."""
     chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     note_unsupported_fields(chat, target, NAME, marks=False, names=False, details=False, thinking=_goes_back(chat))
@@ -135,7 +135,7 @@ def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
         chat = add_structured_output_tool(chat, target)
     asked = chat.reasoning or ReasoningRequest()
     if chat.effort is not None and asked.effort is None and asked.max_tokens is None:
-        if flavor.reasoning_efforts or flavor.reasoning_budget is not None:
+        if capabilities.reasoning_efforts or capabilities.reasoning_budget is not None:
             return replace(chat, reasoning=replace(asked, effort=chat.effort))
         note_dropped(chat, target, "effort", "not available from this model's provider")
     return chat
@@ -203,15 +203,15 @@ def write_fields(chat: Chat, target: Target) -> Record:
 
     The body of a client of this format passes through, unless something in it has to be changed.
     """
-    flavor = flavor_of(target)
-    chat = drop_unsupported_fields(chat, flavor, target)
-    tools = write_tools(chat, flavor, target)
+    capabilities = capabilities_of(target)
+    chat = drop_unsupported_fields(chat, capabilities, target)
+    tools = write_tools(chat, capabilities, target)
     known = len(target.dropped_fields)
-    sampling, rest = _sampling(chat, target), _pictures(chat) | _thinking(chat, flavor, target)
-    if chat.source is not None and len(target.dropped_fields) == known and passes(chat, flavor):
+    sampling, rest = _sampling(chat, target), _pictures(chat) | _thinking(chat, capabilities, target)
+    if chat.source is not None and len(target.dropped_fields) == known and passes(chat, capabilities):
         return pass_on(chat, chat.source.body)
     ours = chat.dialect == NAME
-    instructions, contents = write_contents(chat.messages, signed=flavor.requires_signatures, ours=ours)
+    instructions, contents = write_contents(chat.messages, signed=capabilities.requires_signatures, ours=ours)
     config = sampling | _form(chat, target) | rest
     wire = without_none(
         systemInstruction={"parts": instructions} if instructions else None,
@@ -288,18 +288,18 @@ def _pictures(chat: Chat) -> Record:
     )
 
 
-def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record:
+def _thinking(chat: Chat, capabilities: Capabilities, target: Target) -> Record:
     """Return how much to think: a budget where tokens are named or the model takes nothing else, or a level."""
     asked = chat.reasoning
     if asked is None:
         return {}
     config: Record = {}
     if asked.max_tokens is not None:
-        config["thinkingBudget"] = _exact_budget(asked.max_tokens, chat, flavor, target)
-    elif asked.effort is not None and flavor.thinking == "budget":
-        config["thinkingBudget"] = _budget(asked.effort, flavor.reasoning_budget or {})
+        config["thinkingBudget"] = _exact_budget(asked.max_tokens, chat, capabilities, target)
+    elif asked.effort is not None and capabilities.thinking == "budget":
+        config["thinkingBudget"] = _budget(asked.effort, capabilities.reasoning_budget or {})
     elif asked.effort is not None:
-        effort = nearest_effort(asked.effort, flavor.reasoning_efforts or _LEVELS)
+        effort = nearest_effort(asked.effort, capabilities.reasoning_efforts or _LEVELS)
         if effort != asked.effort:
             note_effort(asked.effort, effort, chat, target)
         config["thinkingLevel"] = effort.upper()
@@ -308,9 +308,9 @@ def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record:
     return {"thinkingConfig": config} if config else {}
 
 
-def _exact_budget(tokens: int, chat: Chat, flavor: Flavor, target: Target) -> int:
+def _exact_budget(tokens: int, chat: Chat, capabilities: Capabilities, target: Target) -> int:
     """Return the tokens that the client names, or the nearest that the model takes."""
-    bounds = flavor.reasoning_budget or {}
+    bounds = capabilities.reasoning_budget or {}
     sent = max(min(tokens, bounds.get("max", tokens)), bounds.get("min", 1))
     if sent != tokens:
         note_dropped(chat, target, "reasoning.max_tokens", f"sent as {sent}, as near as the model goes")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, ToolChoice, WebSearchTool
-from apps.gateway.dialects.chat.openai.provider.flavor import Flavor
+from apps.gateway.dialects.chat.openai.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.openai.provider.passthrough import read_fields
 from apps.gateway.dialects.chat.openai.provider.write_messages import with_cache_mark
 from apps.gateway.dialects.chat.openai.provider.write_request import tool_choice_of, written
@@ -17,7 +17,7 @@ from apps.gateway.dialects.reading.fields import Record
 _FIELDS = ("messages", "tools", "tool_choice", "response_format")
 _NULL = msgspec.Raw(b"null")
 # As clients write: with everything of theirs and of ours.
-_CLIENTS = Flavor(
+_CLIENTS = Capabilities(
     developer_role=True,
     reasoning_field="reasoning",
     tool_call_ids="any",

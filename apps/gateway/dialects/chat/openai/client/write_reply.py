@@ -258,10 +258,10 @@ class _Stream:
         }
         self._live = bool(event.provider)
         named = {"provider": event.provider} if event.provider else {}
-        self._learn({**event.extra.get(NAME, {}), **named})
+        self._add_reply_fields({**event.extra.get(NAME, {}), **named})
         return b""
 
-    def _learn(self, news: Record) -> None:
+    def _add_reply_fields(self, news: Record) -> None:
         """Say plain values about the reply on every chunk from now on, as OpenAI does, and anything larger once."""
         for name, value in news.items():
             once = isinstance(value, dict | list) or _must_be_parked(name, value)
@@ -323,7 +323,7 @@ class _Stream:
         if event.dialect != NAME:
             return b""
         if event.of == "reply":
-            self._learn(event.data)
+            self._add_reply_fields(event.data)
             return b""
         return self._keep(self._inside if event.of == "message" else self._beside, event.choice, event.data)
 

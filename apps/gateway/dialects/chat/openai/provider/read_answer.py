@@ -111,7 +111,7 @@ class ChoiceReader:
         """Add the text of a whole message that was not streamed."""
         content = message.get("content")
         if isinstance(content, str) and len(content) > self.said:
-            self._say(content[self.said :], events)
+            self._add_text(content[self.said :], events)
 
     def read_around(self, extra: Record, logprobs: Any, events: list[Event]) -> None:
         """Add what stands beside the message."""
@@ -131,7 +131,7 @@ class ChoiceReader:
             self._read_search(delta.get("annotations"), events)
         content = delta.get("content")
         if isinstance(content, str):
-            self._say(content, events)
+            self._add_text(content, events)
         elif isinstance(content, list):
             for part in content:
                 self._read_part(part, events)
@@ -145,9 +145,9 @@ class ChoiceReader:
             events.append(TextDelta(choice=self._index, text=""))
         for call in self._calls.values():
             if not call.named:
-                self._go_on_with(call, "", "", events)
+                self._continue_call(call, "", "", events)
 
-    def _say(self, text: str, events: list[Event]) -> None:
+    def _add_text(self, text: str, events: list[Event]) -> None:
         if text:
             self._said = True
             self.said += len(text)
@@ -200,7 +200,7 @@ class ChoiceReader:
         """Read a part of content that came as a list."""
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text" and isinstance(part.get("text"), str):
-            self._say(part["text"], events)
+            self._add_text(part["text"], events)
         elif kind == "thinking":
             thoughts = part.get("thinking")
             for thought in thoughts if isinstance(thoughts, list) else [thoughts]:
@@ -236,9 +236,9 @@ class ChoiceReader:
         if self._whole and kind == "function" and arguments in (None, "null"):
             # A function that is called with nothing: clients parse the text, and want an object.
             arguments = "{}"
-        self._go_on_with(call, name, arguments or "", events)
+        self._continue_call(call, name, arguments or "", events)
 
-    def _go_on_with(self, call: _Call, name: str | None, arguments: str, events: list[Event]) -> None:
+    def _continue_call(self, call: _Call, name: str | None, arguments: str, events: list[Event]) -> None:
         """Add what is new of a call; its arguments wait for its name."""
         if not call.named:
             arguments = call.arguments + arguments
@@ -378,10 +378,10 @@ class _Answer:
         if usage is not None and (counts := read_usage(usage)):
             events.append(UsageReported(usage=self._complete_counts(counts, events)))
         if len(events) == 1 and len(choices) == 1 and self._repeating is not None:
-            self._learn(self._repeating, data, chunk, events[0])
+            self._learn_template(self._repeating, data, chunk, events[0])
         return events
 
-    def _learn(self, repeating: StreamTemplate, data: bytes, chunk: Record, said: Event) -> None:
+    def _learn_template(self, repeating: StreamTemplate, data: bytes, chunk: Record, said: Event) -> None:
         """Remember what stands around a text that came alone, where its choice goes on after it."""
         choice = chunk["choices"][0]
         if not isinstance(said, TextDelta) or choice.get("finish_reason") or not isinstance(choice.get("delta"), dict):
@@ -389,7 +389,7 @@ class _Answer:
         if "message" in choice:
             # Every chunk of such a stream tells more than the one before.
             return
-        if repeating.learn(data, chunk, said.text, _put_text):
+        if repeating.learn(data, chunk, said.text, _set_text):
             self._index = said.choice
 
     def _complete_counts(self, counts: Usage, events: list[Event]) -> Usage:
@@ -490,5 +490,5 @@ class _Answer:
         return [event]
 
 
-def _put_text(chunk: Record, text: str) -> None:
+def _set_text(chunk: Record, text: str) -> None:
     chunk["choices"][0]["delta"]["content"] = text

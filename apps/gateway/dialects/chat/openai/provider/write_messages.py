@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions, provider side: writes `messages` in a provider's flavor."""
+"""OpenAI Chat Completions, provider side: writes `messages` in a provider's capabilities."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.adapting.signed_call_ids import FIELD as SIGNATURE_FIELD
 from apps.gateway.dialects.adapting.signed_call_ids import split_signature, state_signature, stated_signature
-from apps.gateway.dialects.chat.openai.provider.flavor import CallIds, Flavor
+from apps.gateway.dialects.chat.openai.provider.capabilities import CallIds, Capabilities
 from apps.gateway.dialects.chat.openai.shared.wire import NAME, PARKED, PART_FORMAT, cache_control
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
@@ -34,14 +34,14 @@ from apps.kernel.errors import InvalidRequest
 _GO_ON = {"role": "assistant", "content": "OK"}
 
 
-def adapt_turns(messages: list[Record], flavor: Flavor) -> list[Record]:
+def adapt_turns(messages: list[Record], capabilities: Capabilities) -> list[Record]:
     """Return messages as the provider takes them."""
-    if flavor.media_parts == "flat":
+    if capabilities.media_parts == "flat":
         messages = [_with_flat_media(message) for message in messages]
-    if not flavor.speaks_after_tools:
+    if not capabilities.speaks_after_tools:
         messages = _with_answers_to_tools(messages)
-    if flavor.prefill_field is not None and messages and messages[-1]["role"] == "assistant":
-        messages[-1][flavor.prefill_field] = True
+    if capabilities.prefill_field is not None and messages and messages[-1]["role"] == "assistant":
+        messages[-1][capabilities.prefill_field] = True
     return messages
 
 
@@ -160,21 +160,21 @@ _BLANK = " "
 _NO_REASONING = (None, msgspec.Raw(b"null"))
 
 
-def write_messages(messages: Iterable[Message], flavor: Flavor) -> list[Record]:
+def write_messages(messages: Iterable[Message], capabilities: Capabilities) -> list[Record]:
     """Return all messages. Content that only a user may send (images, files) follows the tool results of its turn."""
-    if flavor.same_dialect:
-        return adapt_turns([write_message(message, flavor) for message in messages], flavor)
-    return adapt_turns(list(_with_pictures_apart(messages, flavor)), flavor)
+    if capabilities.same_dialect:
+        return adapt_turns([write_message(message, capabilities) for message in messages], capabilities)
+    return adapt_turns(list(_with_pictures_apart(messages, capabilities)), capabilities)
 
 
-def _with_pictures_apart(messages: Iterable[Message], flavor: Flavor) -> Iterator[Record]:
+def _with_pictures_apart(messages: Iterable[Message], capabilities: Capabilities) -> Iterator[Record]:
     """Yield messages whose tool answers are text only, as the format has it."""
     shown: list[Record] = []
     for message in messages:
         if message.role != "tool" and shown:
             yield {"role": "user", "content": shown}
             shown = []
-        wire = write_message(message, flavor)
+        wire = write_message(message, capabilities)
         content = wire.get("content")
         if message.role == "tool" and isinstance(content, list):
             shown += [part for part in content if part["type"] != "text"]
@@ -184,62 +184,62 @@ def _with_pictures_apart(messages: Iterable[Message], flavor: Flavor) -> Iterato
         yield {"role": "user", "content": shown}
 
 
-def write_message(message: Message, flavor: Flavor) -> Record:
+def write_message(message: Message, capabilities: Capabilities) -> Record:
     """Return one message."""
     wire: Record = {"role": message.role}
-    if message.role == "developer" and not flavor.developer_role:
+    if message.role == "developer" and not capabilities.developer_role:
         wire["role"] = "system"
     if message.role == "assistant":
-        _write_assistant(message, flavor, wire)
+        _write_assistant(message, capabilities, wire)
     elif message.role == "tool":
-        _write_tool(message, flavor, wire)
+        _write_tool(message, capabilities, wire)
     else:
-        wire["content"] = _content(message.parts, flavor)
+        wire["content"] = _content(message.parts, capabilities)
     if message.name is not None:
         wire["name"] = message.name
-    if message.extra and flavor.same_dialect:
+    if message.extra and capabilities.same_dialect:
         wire.update({name: value for name, value in message.extra.items() if name != PARKED})
     return wire
 
 
-def _write_assistant(message: Message, flavor: Flavor, wire: Record) -> None:
+def _write_assistant(message: Message, capabilities: Capabilities, wire: Record) -> None:
     said: list[Part] = [part for part in message.parts if not isinstance(part, Reasoning | ToolCall | Image)]
-    calls = [_call(part, flavor) for part in message.parts if isinstance(part, ToolCall)]
-    wire["content"] = _content(said, flavor) if said or not calls else None
+    calls = [_call(part, capabilities) for part in message.parts if isinstance(part, ToolCall)]
+    wire["content"] = _content(said, capabilities) if said or not calls else None
     if thoughts := [part for part in message.parts if isinstance(part, Reasoning)]:
-        _write_reasoning(thoughts, flavor, wire)
+        _write_reasoning(thoughts, capabilities, wire)
     if calls:
         wire["tool_calls"] = calls
-    fill_reasoning(wire, flavor)
-    if "images" in flavor.takes and (
-        images := [_part(part, flavor) for part in message.parts if isinstance(part, Image)]
+    fill_reasoning(wire, capabilities)
+    if "images" in capabilities.takes and (
+        images := [_part(part, capabilities) for part in message.parts if isinstance(part, Image)]
     ):
         wire["images"] = images
 
 
-def _write_reasoning(thoughts: list[Reasoning], flavor: Flavor, wire: Record) -> None:
+def _write_reasoning(thoughts: list[Reasoning], capabilities: Capabilities, wire: Record) -> None:
     """Bring thinking back block by block where the provider takes that and anything is more than text, else as text."""
     signed = any(block.format or block.signature or block.data or block.id or block.summary for block in thoughts)
-    if signed and "reasoning_details" in flavor.takes:
+    if signed and "reasoning_details" in capabilities.takes:
         wire["reasoning_details"] = [write_detail(block, number) for number, block in enumerate(thoughts)]
-    if flavor.reasoning_field == "any":
+    if capabilities.reasoning_field == "any":
         if text := "".join(block.text for block in thoughts):
             wire["reasoning_content"] = text
     elif "reasoning_details" in wire:
         return
-    elif flavor.reasoning_field == "content":
+    elif capabilities.reasoning_field == "content":
         _write_thinking_parts(thoughts, wire)
-    elif flavor.reasoning_field is not None:
+    elif capabilities.reasoning_field is not None:
         # Also when empty: some insist on the field beside calls.
-        wire[flavor.reasoning_field] = "".join(block.text for block in thoughts)
+        wire[capabilities.reasoning_field] = "".join(block.text for block in thoughts)
 
 
-def fill_reasoning(wire: Record, flavor: Flavor) -> None:
+def fill_reasoning(wire: Record, capabilities: Capabilities) -> None:
     """Add a blank to an assistant's message without reasoning where the provider refuses that.
 
     An empty text of the client's stays: recorded requests have it. Values may be the client's bytes.
     """
-    required, field = flavor.reasoning_required, flavor.reasoning_field
+    required, field = capabilities.reasoning_required, capabilities.reasoning_field
     if required is None or field is None or (required == "calls" and not wire.get("tool_calls")):
         return
     if wire.get(field) in _NO_REASONING:
@@ -278,11 +278,11 @@ def write_detail(block: Any, index: int) -> Record:
     return wire
 
 
-def _write_tool(message: Message, flavor: Flavor, wire: Record) -> None:
+def _write_tool(message: Message, capabilities: Capabilities, wire: Record) -> None:
     for result in message.parts:
         if isinstance(result, ToolResult):
             wire["tool_call_id"] = result.call_id
-            content = _content(result.parts, flavor)
+            content = _content(result.parts, capabilities)
             if result.is_error:
                 content = f"Error: {content}" if isinstance(content, str) else [_ERROR, *content]
             wire["content"] = content
@@ -290,29 +290,29 @@ def _write_tool(message: Message, flavor: Flavor, wire: Record) -> None:
                 wire["name"] = result.name
 
 
-def _call(call: ToolCall, flavor: Flavor) -> Record:
+def _call(call: ToolCall, capabilities: Capabilities) -> Record:
     extra = call.extra or {}
     if extra.get("type") == "custom":
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
     function = {"name": call.name, "arguments": call.arguments}
-    if not flavor.same_dialect:
-        signature = stated_signature(extra) if SIGNATURE_FIELD in flavor.takes else None
+    if not capabilities.same_dialect:
+        signature = stated_signature(extra) if SIGNATURE_FIELD in capabilities.takes else None
         extra = {} if signature is None else state_signature(signature)
     return {"id": call.id, "type": "function", "function": function, **extra}
 
 
-def _content(parts: list[Part], flavor: Flavor) -> str | list[Record]:
+def _content(parts: list[Part], capabilities: Capabilities) -> str | list[Record]:
     if not parts:
         return ""
     if len(parts) == 1 and isinstance(only := parts[0], Text):
-        wire = _part(only, flavor)
+        wire = _part(only, capabilities)
         return only.text if len(wire) == 2 else [wire]
-    return [_part(part, flavor) for part in parts]
+    return [_part(part, capabilities) for part in parts]
 
 
-def _part(part: Part, flavor: Flavor) -> Record:
+def _part(part: Part, capabilities: Capabilities) -> Record:
     """Return a part of a message's content. Raises InvalidRequest for what the format has no words for."""
-    extra = dict(part.extra) if part.extra and flavor.same_dialect else {}
+    extra = dict(part.extra) if part.extra and capabilities.same_dialect else {}
     match part:
         case Text():
             wire: Record = {"type": "text", "text": part.text}
@@ -334,12 +334,12 @@ def _part(part: Part, flavor: Flavor) -> Record:
                 param="messages",
             )
     wire |= extra
-    return with_cache_mark(wire, part, flavor)
+    return with_cache_mark(wire, part, capabilities)
 
 
-def with_cache_mark(wire: Record, piece: Piece, flavor: Flavor) -> Record:
+def with_cache_mark(wire: Record, piece: Piece, capabilities: Capabilities) -> Record:
     """Add a part's or a tool's cache mark where the provider takes those."""
-    if piece.cache is not None and "cache_control" in flavor.takes:
+    if piece.cache is not None and "cache_control" in capabilities.takes:
         wire["cache_control"] = cache_control(piece.cache)
     return wire
 

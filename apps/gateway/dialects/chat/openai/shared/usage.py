@@ -84,7 +84,7 @@ def read_usage(reported: Any) -> Usage | None:
         web_searches=_searches(reported),
         search_size=size if isinstance(size := reported.get("search_context_size"), str) and len(size) < 20 else "",
         estimated=_has_odd_counts(reported, read, written),
-        told_search_cost=told_cost(reported.get("cost"), "request_cost"),
+        told_search_cost=stated_cost(reported.get("cost"), "request_cost"),
         told_cost=read_ticks(reported),
     )
 
@@ -100,7 +100,7 @@ def _has_odd_counts(reported: Record, read: Record, written: Record) -> bool:
     )
 
 
-def told_cost(report: Any, name: str) -> Decimal | None:
+def stated_cost(report: Any, name: str) -> Decimal | None:
     """Return what Perplexity says that it takes for its search, in USD, beside what it takes for tokens."""
     told = report.get(name) if isinstance(report, dict) else None
     if not isinstance(told, int | float | Decimal) or isinstance(told, bool) or not 0 <= told <= _MAX_TOLD_COST:
@@ -112,7 +112,7 @@ def _searches(reported: Record) -> int:
     """Return the number of web searches; one where only their extent is reported."""
     inner = next((tools for name in _SERVER_TOOLS if (tools := _inside(reported, name))), {})
     found = _first(inner, "web_search_requests") or count_of(reported, "num_search_queries")
-    priced = told_cost(reported.get("cost"), "request_cost") is not None
+    priced = stated_cost(reported.get("cost"), "request_cost") is not None
     return found or int(priced or isinstance(reported.get("search_context_size"), str))
 
 

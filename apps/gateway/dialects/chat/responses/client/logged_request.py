@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target, ToolChoice
-from apps.gateway.dialects.chat.responses.provider.flavor import Flavor
+from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.responses.provider.write_items import write_input, write_instructions
 from apps.gateway.dialects.chat.responses.provider.write_request import write_tools
 from apps.gateway.dialects.chat.responses.shared.wire import INSTRUCTIONS, NAME
@@ -16,7 +16,7 @@ from apps.gateway.dialects.reading.fields import Record
 _NULL: Final = msgspec.Raw(b"null")
 _OUTPUTS: Final = "_output"
 # As clients write: with everything of theirs.
-_CLIENTS: Final = Flavor(developer_role=True, takes=frozenset({"phase", "prompt_cache_breakpoint"}))
+_CLIENTS: Final = Capabilities(developer_role=True, takes=frozenset({"phase", "prompt_cache_breakpoint"}))
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read = msgspec.json.decode
 

@@ -67,7 +67,7 @@ class Item:
         self._around: Record = dict(around or {})
         self.id = str(self._around.get("id") or item_id or new_id(_PREFIXES.get(kind, "item_")))
 
-    def learn(self, done: Record) -> None:
+    def finish(self, done: Record) -> None:
         """Take in what a provider says around the item now that it is over."""
         self._around |= done
 
@@ -148,10 +148,10 @@ class MessageItem(Item):
         """Return whether it says anything but words of refusal."""
         return any(part.kind == "output_text" for part in self._parts)
 
-    def say(self, text: str, out: list[Record], start: int, likely: list[Record]) -> None:
+    def add_text(self, text: str, out: list[Record], start: int, likely: list[Record]) -> None:
         """Tell more text, which begins behind `start` characters of the answer where it is a new part, with the log
         probabilities of its tokens."""
-        self._tell(self._part("output_text", out, start), text, out, likely)
+        self._add_delta(self._part("output_text", out, start), text, out, likely)
 
     def decline(self, text: str, out: list[Record], start: int) -> None:
         """Tell more words of refusal."""
@@ -174,7 +174,7 @@ class MessageItem(Item):
         """Add log probabilities of text; where that part is over, they are in the whole item alone."""
         part = self._last_text(out, start)
         if part is self._open:
-            self._tell(part, "", out, likely)
+            self._add_delta(part, "", out, likely)
         else:
             part.logprobs += map(logprob_of, likely)
 
@@ -195,7 +195,7 @@ class MessageItem(Item):
         """End the last part."""
         self.end_part(out)
 
-    def _tell(self, part: _TextPart, text: str, out: list[Record], likely: list[Record]) -> None:
+    def _add_delta(self, part: _TextPart, text: str, out: list[Record], likely: list[Record]) -> None:
         part.text.append(text)
         logprobs = [logprob_of(entry) for entry in likely]
         part.logprobs += logprobs
@@ -285,7 +285,7 @@ class ForeignItem(Item):
         """Return the item as its provider told it last."""
         return dict(self._around)
 
-    def learn(self, done: Record) -> None:
+    def finish(self, done: Record) -> None:
         """Replace the streamed content with the whole item."""
         self._around = dict(done)
 

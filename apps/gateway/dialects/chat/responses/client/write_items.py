@@ -89,7 +89,7 @@ class ReasoningItem(Item):
             if (value := getattr(event, name)) is not None:
                 setattr(kept, name, value)
         if event.text:
-            self._say(block, event.text, out)
+            self._add_thinking(block, event.text, out)
 
     def begun(self) -> Record:
         """Return the item before anything was thought."""
@@ -116,7 +116,7 @@ class ReasoningItem(Item):
         """End the part that is open."""
         self._end_part(out)
 
-    def _say(self, block: _Block, text: str, out: list[Record]) -> None:
+    def _add_thinking(self, block: _Block, text: str, out: list[Record]) -> None:
         if block.place is None:
             self._end_part(out)
             kind = "content" if _bare(block.blocks.format) == UNSIGNED_FORMAT else "summary"
@@ -257,7 +257,7 @@ class OutputItems:
     def _text(self, event: TextDelta) -> None:
         if event.text:
             likely, self._likely = self._likely, []
-            self._message().say(event.text, self.out, self._written, likely)
+            self._message().add_text(event.text, self.out, self._written, likely)
             self._written += len(event.text)
 
     def _refusal(self, event: RefusalDelta) -> None:
@@ -375,7 +375,7 @@ class OutputItems:
             self._begin(item, placed=True)
         placed = self._placed.get(at)
         if placed is not None and not placed.done:
-            placed.learn(done)
+            placed.finish(done)
             placed.close(self.out, incomplete=False)
 
     def _take_announced(self, kind: str) -> Record | None:

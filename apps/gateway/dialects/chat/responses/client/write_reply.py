@@ -93,9 +93,9 @@ class ResponseFrame:
         self._id = self._id or event.id
         self._created = event.created
         self._model = event.model or self._model
-        self.learn(event.extra.get(NAME, {}))
+        self.begin(event.extra.get(NAME, {}))
 
-    def learn(self, news: Record) -> None:
+    def begin(self, news: Record) -> None:
         """Take in what a provider of this format says of its whole answer."""
         self._more |= news
 
@@ -234,7 +234,7 @@ class ResponseWriter:
                 self._frame.start(event)
                 return []
             case OpaqueDelta(of="reply"):
-                self._frame.learn(event.data if event.dialect == NAME else {})
+                self._frame.begin(event.data if event.dialect == NAME else {})
                 return []
             case Finished():
                 self._end = event if event.choice == 0 else self._end

@@ -149,7 +149,7 @@ class _Answer:
             return
         if kind in DELTAS:
             piece, number = DELTAS[kind]
-            self._items.go_on(index, piece, wire.get(number), wire, events)
+            self._items.read_delta(index, piece, wire.get(number), wire, events)
         elif kind == "response.output_item.added":
             self._items.begin(index, wire.get("item"), events)
         elif kind == "response.output_item.done":

@@ -123,19 +123,19 @@ class ItemReader:
         if isinstance(wire, dict) and index not in self._items:
             item = self._items[index] = _Item(index, wire)
             if not item.said:
-                self._tell_foreign(item, wire, events)
+                self._add_foreign(item, wire, events)
             elif item.kind != "function_call" or wire.get("status") != "completed":
                 self._name_call(item, wire, events)
             # A call that is complete as it begins may be one that the provider runs: its end tells.
 
-    def _tell_foreign(self, item: _Item, wire: Record, events: list[Event]) -> None:
+    def _add_foreign(self, item: _Item, wire: Record, events: list[Event]) -> None:
         """Tell clients of this format of an item that only it has, once: nothing else does while it lasts."""
         if not item.told:
             item.told = True
             self._shown = item
             events.append(mark(item.index, item=wire))
 
-    def go_on(self, index: int, kind: str, number: Any, wire: Record, events: list[Event]) -> None:
+    def read_delta(self, index: int, kind: str, number: Any, wire: Record, events: list[Event]) -> None:
         """Add the events of a delta: more of the piece `number` of an item."""
         delta, logprobs = wire.get("delta"), wire.get("logprobs")
         likely = logprobs if kind == "output_text" and isinstance(logprobs, list) else []
@@ -146,7 +146,7 @@ class ItemReader:
             if item.hosted:
                 events.append(mark(index, event=unplaced(wire)))
                 return
-            self._say(item, kind, number if isinstance(number, int) else 0, delta, events, likely)
+            self._add_piece(item, kind, number if isinstance(number, int) else 0, delta, events, likely)
 
     def note(self, index: int, wire: Record, events: list[Event]) -> None:
         """Add how an item comes along that only this format has, for clients of this format."""
@@ -175,7 +175,7 @@ class ItemReader:
         item.kind, item.id = text_of(wire.get("type")) or item.kind, item.id or text_of(wire.get("id"))
         item.hosted = item.hosted or is_hosted_call(wire)
         if not item.said:
-            self._tell_foreign(item, wire, events)
+            self._add_foreign(item, wire, events)
             self._end_foreign(item, wire)
         else:
             self._end_said(item, wire, events)
@@ -248,7 +248,7 @@ class ItemReader:
             self._blocks += kind in _REASONING_FORMATS
         return piece
 
-    def _say(
+    def _add_piece(
         self, item: _Item, kind: str, number: int, text: str, events: list[Event], logprobs: Sequence[Any] = ()
     ) -> None:
         """Add more of a piece, and the log probabilities of its tokens."""
@@ -285,7 +285,7 @@ class ItemReader:
         known = item.pieces.get((kind, number))
         said = "".join(known.text) if known else ""
         if len(whole) > len(said) and whole.startswith(said):
-            self._say(item, kind, number, whole[len(said) :], events)
+            self._add_piece(item, kind, number, whole[len(said) :], events)
 
     def _end_message(self, item: _Item, wire: Record, events: list[Event]) -> None:
         parts = _numbered(wire.get("content"))

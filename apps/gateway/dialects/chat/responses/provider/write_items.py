@@ -28,8 +28,8 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.adapting.signed_call_ids import split_signature
 from apps.gateway.dialects.adapting.unsupported_fields import message_path, unsupported_feature
+from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.responses.provider.drop_unsupported_fields import is_returnable
-from apps.gateway.dialects.chat.responses.provider.flavor import Flavor
 from apps.gateway.dialects.chat.responses.shared.wire import (
     BREAKPOINT,
     EXPLICIT,
@@ -74,13 +74,13 @@ _DATA = "data:"
 _CORRECT = {"data:image/jpg;": "data:image/jpeg;"}
 
 
-def write_content(parts: list[Part], flavor: Flavor, at: str, *, own: bool = False) -> str | list[Record]:
+def write_content(parts: list[Part], capabilities: Capabilities, at: str, *, own: bool = False) -> str | list[Record]:
     """Return the content of a message; plain text alone is a string. `at` is where it lies in the client's request,
     `own` whether that is of this format, so that what its parts say beyond the canonical language is kept.
 
     Raises InvalidRequest for what the format has no words for.
     """
-    wire = [{**_write_part(part, flavor, at), **_beside(part, own=own)} for part in parts]
+    wire = [{**_write_part(part, capabilities, at), **_beside(part, own=own)} for part in parts]
     if not wire:
         return ""
     if len(wire) == 1 and wire[0].keys() == {"type", "text"}:
@@ -96,13 +96,13 @@ def _beside(part: Part, *, own: bool) -> Record:
     return {BREAKPOINT: extra[BREAKPOINT]} if isinstance(extra.get(BREAKPOINT), dict) else {}
 
 
-def _write_part(part: Part, flavor: Flavor, at: str) -> Record:
+def _write_part(part: Part, capabilities: Capabilities, at: str) -> Record:
     match part:
         case Text() | Refusal():
             wire: Record = {"type": "input_text", "text": part.text}
         case Image():
             wire = {"type": "input_image", "image_url": _corrected(part.url)}
-            if not flavor.strict:
+            if not capabilities.strict:
                 wire["detail"] = part.detail or "auto"
         case Audio():
             wire = _write_audio(part, at)
@@ -116,12 +116,12 @@ def _write_part(part: Part, flavor: Flavor, at: str) -> Record:
                 code="unsupported_feature",
                 param=at,
             )
-    return _with_cache_mark(wire, part, flavor)
+    return _with_cache_mark(wire, part, capabilities)
 
 
-def _with_cache_mark(wire: Record, piece: Piece, flavor: Flavor) -> Record:
+def _with_cache_mark(wire: Record, piece: Piece, capabilities: Capabilities) -> Record:
     """Add a part's cache mark where the model takes those; prompts are cached without one, too."""
-    if piece.cache is not None and BREAKPOINT in flavor.takes:
+    if piece.cache is not None and BREAKPOINT in capabilities.takes:
         wire[BREAKPOINT] = dict(EXPLICIT)
     return wire
 
@@ -173,18 +173,18 @@ def _is_instructions(message: Message, chat: Chat) -> bool:
     return chat.dialect == NAME and bool(message.extra) and INSTRUCTIONS in (message.extra or ())
 
 
-def write_input(chat: Chat, flavor: Flavor, target: Target) -> list[Record]:
+def write_input(chat: Chat, capabilities: Capabilities, target: Target) -> list[Record]:
     """Return all items. Raises InvalidRequest for what the format has no words for."""
-    return _Input(chat, flavor, target).items
+    return _Input(chat, capabilities, target).items
 
 
 class _Input:
     """The items so far, the calls' ids, and which calls were of custom tools."""
 
-    def __init__(self, chat: Chat, flavor: Flavor, target: Target) -> None:
+    def __init__(self, chat: Chat, capabilities: Capabilities, target: Target) -> None:
         self.items: list[Record] = []
         self._chat = chat
-        self._flavor = flavor
+        self._capabilities = capabilities
         self._target = target
         self._openai = chat.dialect == _OPENAI
         self._own = chat.dialect == NAME
@@ -208,11 +208,11 @@ class _Input:
             self.items += [dict(part.data) for part in said if isinstance(part, Opaque)]
         elif said or message.role != "tool":
             role = message.role
-            if role == "developer" and not self._flavor.developer_role:
+            if role == "developer" and not self._capabilities.developer_role:
                 role = "system"
             elif role == "tool":
                 role = "user"
-            self.items.append({"role": role, "content": write_content(said, self._flavor, at, own=self._own)})
+            self.items.append({"role": role, "content": write_content(said, self._capabilities, at, own=self._own)})
 
     def _result(self, result: ToolResult, at: str) -> Record:
         parts: list[Part] = list(result.parts)
@@ -225,7 +225,7 @@ class _Input:
             "type": kind,
             "call_id": call_id,
             **own,
-            "output": write_content(parts, self._flavor, at, own=self._own),
+            "output": write_content(parts, self._capabilities, at, own=self._own),
         }
 
     def _add_answer(self, message: Message, number: int, at: str) -> None:
@@ -235,7 +235,7 @@ class _Input:
         for (kind, _), group in groupby(message.parts, self._kind_and_message):
             parts: list[Any] = list(group)
             if kind == "thinking":
-                self.items += [] if self._flavor.strict else _thinking(parts)
+                self.items += [] if self._capabilities.strict else _thinking(parts)
             elif kind == "call":
                 self.items += [self._call(part) for part in parts]
             elif kind == "image":
@@ -243,7 +243,7 @@ class _Input:
             elif kind == "own":
                 self.items += [dict(part.data) for part in parts if not self._is_lost(part, at)]
             else:
-                self._say(message, parts, number, at, calls=calls)
+                self._write_text(message, parts, number, at, calls=calls)
         if len(self.items) == before:
             self.items.append({"role": "assistant", "content": ""})
 
@@ -252,9 +252,9 @@ class _Input:
         if part.data.get("type") == "item_reference":
             self._target.note_dropped(at, "an item of reasoning that is not stored")
             return True
-        if self._flavor.strict:
+        if self._capabilities.strict:
             self._target.note_dropped(at, "this model's provider takes back messages and calls alone")
-        return self._flavor.strict
+        return self._capabilities.strict
 
     def _call(self, call: ToolCall) -> Record:
         """Return a call; no arguments at all are an empty object."""
@@ -280,7 +280,7 @@ class _Input:
             return kind, None
         return kind, str([part.extra.get(name) for name in ("id", "phase")])
 
-    def _say(self, message: Message, parts: list[Part], number: int, at: str, *, calls: bool) -> None:
+    def _write_text(self, message: Message, parts: list[Part], number: int, at: str, *, calls: bool) -> None:
         """Add text and words of refusal. Raises InvalidRequest for anything else."""
         said = [part for part in parts if isinstance(part, Text | Refusal)]
         if len(said) != len(parts):
@@ -290,13 +290,13 @@ class _Input:
         text = "".join(part.text for part in said if isinstance(part, Text))
         citations = _citations(message) if self._openai else []
         phase: Record = {}
-        if "phase" in self._flavor.takes:
+        if "phase" in self._capabilities.takes:
             phase = {"phase": "commentary" if calls else "final_answer"}
         if self._own:
             citations = [note for part in said for note in (part.extra or {}).get("annotations", ())]
             stated = (said[0].extra or {}).get("phase")
             phase = {"phase": stated} if stated is not None and phase else {}
-        if self._flavor.strict:
+        if self._capabilities.strict:
             self.items.append({"role": "assistant", "content": "".join(part.text for part in said)})
         elif citations or any(isinstance(part, Refusal) for part in said):
             place = len(self.items) if self._own else number

@@ -17,7 +17,7 @@ from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, U
 from apps.gateway.dialects import Failure, JobReader, ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.images.provider.abilities import abilities_of
+from apps.gateway.dialects.media.images.provider.capabilities import capabilities_of
 from apps.gateway.dialects.media.images.provider.image_request import asked_of
 from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, failure_event, read_answer, unreadable_answer
 from apps.kernel.usage import Usage
@@ -46,7 +46,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     for name in ("output_format", "seed", "aspect_ratio"):
         if name in asked.options:
             wire[name] = asked.options[name]
-    sizes = asked.abilities.sizes
+    sizes = asked.capabilities.sizes
     if size := asked.options.get("size") or (sizes[0] if sizes else None):
         # Stated also where the client does not say it: the price is that of these sizes.
         wire["width"], wire["height"] = map(int, size.split("x"))
@@ -76,8 +76,8 @@ def is_pending(body: bytes) -> bool:
 
 def provider_hosts(target: Target) -> tuple[str, ...]:
     """Return the hosts that are the provider's, each with all below it."""
-    abilities = abilities_of(target.facts)
-    return () if abilities is None else abilities.hosts
+    capabilities = capabilities_of(target.facts)
+    return () if capabilities is None else capabilities.hosts
 
 
 def read_reply(body: bytes) -> Iterator[Event]:

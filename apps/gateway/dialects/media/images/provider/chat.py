@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects.media.images.provider.abilities import abilities_of
+from apps.gateway.dialects.media.images.provider.capabilities import capabilities_of
 from apps.gateway.dialects.media.images.provider.image_request import drawing_of, options_of
 
 _CONFIGURED = {"aspect_ratio": "aspect_ratio", "resolution": "image_size", "quality": "image_quality", "seed": "seed"}
@@ -15,10 +15,10 @@ _CONFIGURED = {"aspect_ratio": "aspect_ratio", "resolution": "image_size", "qual
 
 def image_request_as_chat(chat: Chat, target: Target) -> Chat:
     """Return the chat that asks for these images; wishes that the model does not take are noted as dropped."""
-    abilities = abilities_of(target.facts)
-    if abilities is None:
+    capabilities = capabilities_of(target.facts)
+    if capabilities is None:
         return chat
-    options = options_of(chat, drawing_of(chat), abilities, target)
+    options = options_of(chat, drawing_of(chat), capabilities, target)
     config: dict[str, Any] = {word: options[name] for name, word in _CONFIGURED.items() if name in options}
     return msgspec.structs.replace(
         chat,

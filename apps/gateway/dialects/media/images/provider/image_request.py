@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from apps.gateway.canonical.chat import Chat, Image, Target, Text
 from apps.gateway.canonical.images import Drawing
-from apps.gateway.dialects.media.images.provider.abilities import Abilities, abilities_of, shape_of
+from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities, capabilities_of, shape_of
 from apps.kernel.errors import InvalidRequest
 
 _WISHES = ("style", "input_fidelity", "output_compression", "moderation")
@@ -29,14 +29,14 @@ class Asked(NamedTuple):
     number: int
     edits: bool
     options: dict[str, Any]
-    abilities: Abilities
+    capabilities: ImageCapabilities
 
 
 def asked_of(chat: Chat, target: Target) -> Asked:
     """Return the request for a target; unsupported hints are noted as dropped."""
     drawing = drawing_of(chat)
-    abilities = abilities_of(target.facts)
-    if abilities is None:
+    capabilities = capabilities_of(target.facts)
+    if capabilities is None:
         raise InvalidRequest("This model makes no images", code="unsupported_feature", param="model")
     return Asked(
         prompt=prompt_of(chat),
@@ -44,8 +44,8 @@ def asked_of(chat: Chat, target: Target) -> Asked:
         mask=None if drawing.mask is None else read_data_url(drawing.mask),
         number=chat.n or 1,
         edits=drawing.edits,
-        options=options_of(chat, drawing, abilities, target),
-        abilities=abilities,
+        options=options_of(chat, drawing, capabilities, target),
+        capabilities=capabilities,
     )
 
 
@@ -59,7 +59,7 @@ def prompt_of(chat: Chat) -> str:
     return "\n".join(part.text for part in _parts_of(chat) if isinstance(part, Text))
 
 
-def options_of(chat: Chat, drawing: Drawing, model: Abilities, target: Target) -> dict[str, Any]:
+def options_of(chat: Chat, drawing: Drawing, model: ImageCapabilities, target: Target) -> dict[str, Any]:
     """Return the options that a model takes. Required options were checked before the model was chosen."""
     options: dict[str, Any] = {}
     # `standard` is what a model without a choice of qualities makes anyway, and `opaque` its background.
@@ -91,7 +91,7 @@ def read_data_url(url: str) -> ImageFile:
     return ImageFile(head.removeprefix("data:").partition(";")[0], b64decode(data))
 
 
-def _wish(name: str, value: Any, options: dict[str, Any], model: Abilities, target: Target) -> None:
+def _wish(name: str, value: Any, options: dict[str, Any], model: ImageCapabilities, target: Target) -> None:
     if value is None:
         return
     if name in model.takes:

@@ -155,7 +155,7 @@ def _streaming(chat: Chat) -> dict[str, Any]:
 def _options(asked: Asked) -> dict[str, Any]:
     """Return all fields except model, prompt and files: null is never sent. Edits keep the default moderation."""
     options: dict[str, Any] = {"n": asked.number} if asked.number > 1 else {}
-    if "response_format" in asked.abilities.takes:
+    if "response_format" in asked.capabilities.takes:
         options["response_format"] = "b64_json"
     edited = {name: value for name, value in asked.options.items() if name != "moderation"}
     return options | (edited if asked.edits else asked.options)

@@ -29,7 +29,7 @@ _STRENGTHS: Final = {"low": "0.65", "high": "0.35"}
 
 def path(chat: Chat, target: Target) -> str:
     """Return the path after the provider's base URL."""
-    return f"/v2beta/stable-image/{asked_of(chat, target).abilities.path}"
+    return f"/v2beta/stable-image/{asked_of(chat, target).capabilities.path}"
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:
@@ -97,7 +97,7 @@ def _fields(chat: Chat, target: Target) -> list[Field]:
     options = dict(asked.options)
     fidelity = options.pop("input_fidelity", "low")
     fields: list[Field] = [("prompt", asked.prompt)]
-    if "model" in asked.abilities.takes:
+    if "model" in asked.capabilities.takes:
         fields.append(("model", target.model_name))
         if drawing.edits:
             fields.append(("mode", "image-to-image"))

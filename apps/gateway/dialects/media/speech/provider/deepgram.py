@@ -13,7 +13,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import Failure, ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import find_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.abilities import speech_of, text_of
+from apps.gateway.dialects.media.speech.provider.capabilities import speech_of, text_of
 from apps.gateway.dialects.media.speech.provider.sound import never_whole, options_of, read_sound
 from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, read_refusal
 

@@ -13,7 +13,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.abilities import speech_of, text_of
+from apps.gateway.dialects.media.speech.provider.capabilities import speech_of, text_of
 from apps.gateway.dialects.media.speech.provider.sound import never_whole, options_of, read_sound
 
 FRAMING: Final = "raw"
@@ -39,9 +39,9 @@ def headers(chat: Chat, target: Target) -> dict[str, str]:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request."""
-    abilities, speech = options_of(chat, target), speech_of(chat)
+    capabilities, speech = options_of(chat, target), speech_of(chat)
     wire: dict[str, Any] = {"text": text_of(chat), "model_id": target.model_name}
-    if speech.speed is not None and "speed" in abilities.takes:
+    if speech.speed is not None and "speed" in capabilities.takes:
         wire["voice_settings"] = {"speed": speech.speed}
     return encode(wire)
 

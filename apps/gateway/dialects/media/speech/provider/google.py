@@ -27,7 +27,7 @@ from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.google.provider.failures import read_failure
 from apps.gateway.dialects.chat.google.provider.read_answer import read_events as read_answers
 from apps.gateway.dialects.chat.google.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.abilities import instructions_of, speech_of, text_of
+from apps.gateway.dialects.media.speech.provider.capabilities import instructions_of, speech_of, text_of
 from apps.gateway.dialects.media.speech.provider.sound import never_whole, options_of
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer
 from apps.kernel.usage import Usage
@@ -40,9 +40,9 @@ def path(chat: Chat, target: Target) -> str:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request."""
-    abilities, speech = options_of(chat, target), speech_of(chat)
+    capabilities, speech = options_of(chat, target), speech_of(chat)
     part: dict[str, Any] = {"text": text_of(chat)}
-    if (instructions := instructions_of(chat)) is not None and "instructions" in abilities.takes:
+    if (instructions := instructions_of(chat)) is not None and "instructions" in capabilities.takes:
         part["speechMetadata"] = {"style": instructions}
     config = {"responseModalities": ["AUDIO"], "speechConfig": {"voiceConfig": {"voice": speech.voice}}}
     return encode({"contents": [{"role": "user", "parts": [part]}], "generationConfig": config})

@@ -12,7 +12,12 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.abilities import abilities_of, instructions_of, speech_of, text_of
+from apps.gateway.dialects.media.speech.provider.capabilities import (
+    capabilities_of,
+    instructions_of,
+    speech_of,
+    text_of,
+)
 from apps.gateway.dialects.media.speech.provider.sound import never_whole, options_of, read_sound
 
 FRAMING: Final = "raw"
@@ -20,8 +25,8 @@ FRAMING: Final = "raw"
 
 def path(chat: Chat, target: Target) -> str:
     """Return the path after the provider's base URL."""
-    abilities = abilities_of(target.facts)
-    version = "" if abilities is None else abilities.api_version
+    capabilities = capabilities_of(target.facts)
+    version = "" if capabilities is None else capabilities.api_version
     return f"/audio/speech?api-version={version}" if version else "/audio/speech"
 
 
@@ -37,16 +42,16 @@ def write_request(chat: Chat, target: Target) -> bytes:
 
 def fields_of(chat: Chat, target: Target) -> dict[str, Any]:
     """Return the fields of the request."""
-    abilities, speech = options_of(chat, target), speech_of(chat)
+    capabilities, speech = options_of(chat, target), speech_of(chat)
     wire: dict[str, Any] = {
         "model": target.model_name,
         "input": text_of(chat),
         "voice": {"id": speech.voice} if speech.is_custom_voice else speech.voice,
         "response_format": speech.response_format,
     }
-    if (instructions := instructions_of(chat)) is not None and "instructions" in abilities.takes:
+    if (instructions := instructions_of(chat)) is not None and "instructions" in capabilities.takes:
         wire["instructions"] = instructions
-    if speech.speed is not None and "speed" in abilities.takes:
+    if speech.speed is not None and "speed" in capabilities.takes:
         wire["speed"] = speech.speed
     return wire
 

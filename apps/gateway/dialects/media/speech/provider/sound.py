@@ -8,7 +8,11 @@ from typing import Final
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, SoundDelta, Started, Waiting
 from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure
-from apps.gateway.dialects.media.speech.provider.abilities import SpeechAbilities, abilities_of, instructions_of
+from apps.gateway.dialects.media.speech.provider.capabilities import (
+    SpeechCapabilities,
+    capabilities_of,
+    instructions_of,
+)
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
 from apps.kernel.errors import InvalidRequest
 
@@ -43,14 +47,14 @@ def never_whole(body: bytes) -> Iterator[Event]:
     yield unreadable_answer("The provider's sound was to be streamed")
 
 
-def options_of(chat: Chat, target: Target) -> SpeechAbilities:
+def options_of(chat: Chat, target: Target) -> SpeechCapabilities:
     """Return what a target can do; note the instructions where it takes none."""
-    abilities = abilities_of(target.facts)
-    if abilities is None:
+    capabilities = capabilities_of(target.facts)
+    if capabilities is None:
         raise InvalidRequest("This model does not speak", code="unsupported_feature", param="model")
-    if instructions_of(chat) is not None and "instructions" not in abilities.takes:
+    if instructions_of(chat) is not None and "instructions" not in capabilities.takes:
         target.note_dropped("instructions", "this model takes no instructions on how to speak")
-    return abilities
+    return capabilities
 
 
 def _failure_of(body: bytes) -> Event:

@@ -13,7 +13,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, TranscriptTimed
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.speech.provider.deepgram import read_failure
-from apps.gateway.dialects.media.transcription.provider.abilities import transcription_of
+from apps.gateway.dialects.media.transcription.provider.capabilities import transcription_of
 from apps.gateway.dialects.media.transcription.provider.transcripts import (
     as_whole,
     events_of,

@@ -20,7 +20,7 @@ from apps.gateway.dialects.media.images.provider.multipart_form import (
     boundary_of,
     write_form,
 )
-from apps.gateway.dialects.media.transcription.provider.abilities import transcription_of
+from apps.gateway.dialects.media.transcription.provider.capabilities import transcription_of
 from apps.gateway.dialects.media.transcription.provider.transcripts import (
     as_whole,
     events_of,

@@ -21,9 +21,9 @@ from apps.gateway.dialects.media.images.provider.multipart_form import (
     boundary_of,
     write_form,
 )
-from apps.gateway.dialects.media.transcription.provider.abilities import (
-    TranscriptionAbilities,
-    abilities_of,
+from apps.gateway.dialects.media.transcription.provider.capabilities import (
+    TranscriptionCapabilities,
+    capabilities_of,
     prompt_of,
     transcription_of,
 )
@@ -45,8 +45,8 @@ FRAMING: Final = "raw"
 def path(chat: Chat, target: Target) -> str:
     """Return the path after the provider's base URL."""
     kind = "translations" if transcription_of(chat).translates else "transcriptions"
-    abilities = abilities_of(target.facts)
-    version = "" if abilities is None else abilities.api_version
+    capabilities = capabilities_of(target.facts)
+    version = "" if capabilities is None else capabilities.api_version
     return f"/audio/{kind}?api-version={version}" if version else f"/audio/{kind}"
 
 
@@ -67,24 +67,27 @@ def write_request(chat: Chat, target: Target) -> bytes:
 
 def fields_of(chat: Chat, target: Target) -> list[Field]:
     """Return the fields of the form, the file last."""
-    asked, abilities = transcription_of(chat), abilities_of(target.facts) or TranscriptionAbilities(dialect="openai")
-    recording, form = asked.recording, _form_of(chat, abilities)
+    asked, capabilities = (
+        transcription_of(chat),
+        capabilities_of(target.facts) or TranscriptionCapabilities(dialect="openai"),
+    )
+    recording, form = asked.recording, _form_of(chat, capabilities)
     fields: list[Field] = [("model", target.model_name)]
-    if "response_format" in abilities.takes:
+    if "response_format" in capabilities.takes:
         fields.append(("response_format", form))
     if asked.language is not None and not asked.translates:
         fields.append(("language", asked.language))
-    if (prompt := prompt_of(chat)) is not None and "prompt" in abilities.takes:
+    if (prompt := prompt_of(chat)) is not None and "prompt" in capabilities.takes:
         fields.append(("prompt", prompt))
-    if chat.temperature is not None and "temperature" in abilities.takes:
+    if chat.temperature is not None and "temperature" in capabilities.takes:
         fields.append(("temperature", format(chat.temperature, "g")))
     if asked.words and form == "verbose_json" and not asked.translates:
         fields += [("timestamp_granularities[]", one) for one in ("word", "segment")]
     if asked.logprobs:
         fields.append(("include[]", "logprobs"))
     # A model that separates speakers requires a chunking strategy for recordings over half a minute.
-    strategy = asked.chunking_strategy or ("auto" if "speakers" in abilities.takes else None)
-    if strategy is not None and "chunking_strategy" in abilities.takes:
+    strategy = asked.chunking_strategy or ("auto" if "speakers" in capabilities.takes else None)
+    if strategy is not None and "chunking_strategy" in capabilities.takes:
         fields.append(("chunking_strategy", strategy if isinstance(strategy, str) else encode(strategy).decode()))
     named = f"audio.{recording.extension}"
     return [*fields, ("file", FormFile(named, recording.media_type, recording.data, recording.digest))]
@@ -150,11 +153,11 @@ def usage_of(answer: dict[str, Any]) -> Usage | None:
     return usage_of_seconds(seconds) or usage_of_seconds(answer.get("duration"))
 
 
-def _form_of(chat: Chat, abilities: TranscriptionAbilities) -> str:
+def _form_of(chat: Chat, capabilities: TranscriptionCapabilities) -> str:
     asked = transcription_of(chat)
     if asked.needs_speakers:
         return "diarized_json"
-    return "verbose_json" if abilities.verbose or asked.needs_segments or asked.words else "json"
+    return "verbose_json" if capabilities.verbose or asked.needs_segments or asked.words else "json"
 
 
 read_events = as_whole(read_reply)

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, Started, TextDelta, TranscriptTimed, UsageReported, Waiting
-from apps.gateway.dialects.media.transcription.provider.abilities import (
-    TranscriptionAbilities,
-    abilities_of,
+from apps.gateway.dialects.media.transcription.provider.capabilities import (
+    TranscriptionCapabilities,
+    capabilities_of,
     prompt_of,
     transcription_of,
 )
@@ -109,10 +109,10 @@ def timed_word(word: Any, start: Any, end: Any) -> Record | None:
     return {"word": word, "start": begins, "end": ends}
 
 
-def options_of(chat: Chat, target: Target) -> TranscriptionAbilities:
+def options_of(chat: Chat, target: Target) -> TranscriptionCapabilities:
     """Return what a target can do; note the hints that it does not take."""
-    abilities = abilities_of(target.facts)
-    if abilities is None:
+    capabilities = capabilities_of(target.facts)
+    if capabilities is None:
         raise InvalidRequest("This model writes no transcripts", code="unsupported_feature", param="model")
     asked = transcription_of(chat)
     hints = (
@@ -121,6 +121,6 @@ def options_of(chat: Chat, target: Target) -> TranscriptionAbilities:
         ("chunking_strategy", asked.chunking_strategy),
     )
     for name, value in hints:
-        if value is not None and name not in abilities.takes:
+        if value is not None and name not in capabilities.takes:
             target.note_dropped(name, "this model's provider takes no such option")
-    return abilities
+    return capabilities

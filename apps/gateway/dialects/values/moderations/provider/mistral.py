@@ -18,7 +18,7 @@ from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
 from apps.gateway.dialects.reading.whole_answers import never_streamed, read_whole
-from apps.gateway.dialects.values.moderations.provider.abilities import moderation_of, texts_of
+from apps.gateway.dialects.values.moderations.provider.capabilities import moderation_of, texts_of
 from apps.gateway.dialects.values.moderations.provider.judgements import events_of
 
 # Mistral's name of a category, and OpenAI's of the same one. Both have `sexual`; categories that are wider or narrower

@@ -22,7 +22,7 @@ from apps.gateway.dialects.reading.fields import (
     required,
 )
 from apps.gateway.dialects.reading.router_fields import take_router_fields
-from apps.gateway.dialects.values.rerank.provider.abilities import documents_of, reranking_of
+from apps.gateway.dialects.values.rerank.provider.capabilities import documents_of, reranking_of
 
 __all__ = ["read_request", "write_error", "write_reply"]
 

@@ -11,7 +11,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.canonical.reranking import Ranked
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer
-from apps.gateway.dialects.values.rerank.provider.abilities import abilities_of, reranking_of
+from apps.gateway.dialects.values.rerank.provider.capabilities import capabilities_of, reranking_of
 from apps.kernel.usage import Usage
 
 
@@ -38,7 +38,7 @@ def events_of(scores: Sequence[Score], *, tokens: int = 0, search_units: int = 0
 
 def options_of(chat: Chat, target: Target) -> dict[str, Any]:
     """Return the options that a target takes, by their canonical names; note the others as dropped."""
-    reranking, abilities = reranking_of(chat), abilities_of(target.facts)
+    reranking, capabilities = reranking_of(chat), capabilities_of(target.facts)
     wished = {
         "max_tokens_per_doc": reranking.max_tokens_per_doc,
         # Every provider truncates too long texts by default.
@@ -48,7 +48,7 @@ def options_of(chat: Chat, target: Target) -> dict[str, Any]:
     for name, value in wished.items():
         if value is None:
             continue
-        if name in abilities.takes:
+        if name in capabilities.takes:
             options[name] = value
         else:
             target.note_dropped(name, "this model's provider takes no such option")

@@ -24,7 +24,7 @@ _UNSTATED_DIMENSIONS = 4_096
 EmbeddingOption = Literal["base64", "input_type", "title", "tokens", "user"]
 
 
-class EmbeddingAbilities(msgspec.Struct, frozen=True, kw_only=True):
+class EmbeddingCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a data file may state under `embeddings`. A model supports only the stated options."""
 
     dialect: Annotated[
@@ -78,10 +78,10 @@ class EmbeddingAbilities(msgspec.Struct, frozen=True, kw_only=True):
 ANY_LENGTH = (1,)
 
 
-def abilities_of(facts: Mapping[str, Any]) -> EmbeddingAbilities:
+def capabilities_of(facts: Mapping[str, Any]) -> EmbeddingCapabilities:
     """Return what an offer's facts say of embeddings; nothing but the usual where they are silent."""
     stated = facts.get("embeddings")
-    return _NOTHING_STATED if stated is None else _abilities(stated)
+    return _NOTHING_STATED if stated is None else _capabilities(stated)
 
 
 def embedding_of(chat: Chat) -> Embedding:
@@ -94,9 +94,9 @@ def texts_of(chat: Chat) -> list[str]:
     return [part.text for part in chat.messages[0].parts]  # type: ignore[union-attr]  # all are texts
 
 
-def _read(stated: dict[str, Any]) -> EmbeddingAbilities:
-    return msgspec.convert(stated, EmbeddingAbilities)
+def _read(stated: dict[str, Any]) -> EmbeddingCapabilities:
+    return msgspec.convert(stated, EmbeddingCapabilities)
 
 
-_abilities = IdentityCache(_read)
-_NOTHING_STATED = EmbeddingAbilities()
+_capabilities = IdentityCache(_read)
+_NOTHING_STATED = EmbeddingCapabilities()

@@ -44,7 +44,7 @@ Host = Annotated[str, Meta(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$", max_length=25
 Word = Annotated[str, Meta(min_length=1, max_length=40)]
 
 
-class Abilities(msgspec.Struct, frozen=True, kw_only=True):
+class ImageCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a data file may state under `images`. A model supports only the stated options."""
 
     dialect: Annotated[
@@ -93,7 +93,7 @@ class Need(NamedTuple):
 
     name: str
     param: str
-    can: Callable[[Abilities], bool]
+    can: Callable[[ImageCapabilities], bool]
 
 
 class Shape(NamedTuple):
@@ -104,10 +104,10 @@ class Shape(NamedTuple):
     is_exact: bool
 
 
-def abilities_of(facts: Mapping[str, Any]) -> Abilities | None:
+def capabilities_of(facts: Mapping[str, Any]) -> ImageCapabilities | None:
     """Return what an offer's facts say of images, None where they say nothing: it makes none."""
     stated = facts.get("images")
-    return None if stated is None else _abilities(stated)
+    return None if stated is None else _capabilities(stated)
 
 
 def needs_of(chat: Chat, drawing: Drawing) -> list[Need]:
@@ -142,7 +142,7 @@ def needs_of(chat: Chat, drawing: Drawing) -> list[Need]:
     return needs
 
 
-def shape_of(drawing: Drawing, model: Abilities) -> Shape | None:
+def shape_of(drawing: Drawing, model: ImageCapabilities) -> Shape | None:
     """Return how to tell a model the shape that is asked for, None when it has no such shape, or none is asked for."""
     if drawing.aspect_ratio is not None:
         return _shape_by_ratio(drawing.aspect_ratio, model)
@@ -167,7 +167,7 @@ def ratio_of(text: str) -> Fraction | None:
     return width / height
 
 
-def _shape_by_ratio(text: str, model: Abilities) -> Shape | None:
+def _shape_by_ratio(text: str, model: ImageCapabilities) -> Shape | None:
     ratio = ratio_of(text)
     if named := next((one for one in model.aspect_ratios if ratio_of(one) == ratio), None):
         return Shape("aspect_ratio", named, is_exact=True)
@@ -180,7 +180,7 @@ def _shape_by_ratio(text: str, model: Abilities) -> Shape | None:
     return None
 
 
-def _nearest_ratio(size: str, model: Abilities) -> Shape:
+def _nearest_ratio(size: str, model: ImageCapabilities) -> Shape:
     """Return the ratio that comes out as a size: the two differ by a few pixels (832x1248 is 2:3, 864x1184 is 3:4)."""
     wanted = ratio_of(size) or Fraction(1)
     ratios = [(one, ratio) for one in model.aspect_ratios if (ratio := ratio_of(one)) is not None]
@@ -196,8 +196,8 @@ def _size_of(ratio: Fraction) -> str | None:
     return f"{ratio.numerator * _STEP * times}x{ratio.denominator * _STEP * times}" if times else None
 
 
-def _read(stated: dict[str, Any]) -> Abilities:
-    return msgspec.convert(stated, Abilities)
+def _read(stated: dict[str, Any]) -> ImageCapabilities:
+    return msgspec.convert(stated, ImageCapabilities)
 
 
-_abilities = IdentityCache(_read)
+_capabilities = IdentityCache(_read)

@@ -12,7 +12,7 @@ from apps.gateway.dialects.fact import fact
 from apps.kernel.identity_cache import IdentityCache
 
 
-class Flavor(msgspec.Struct, frozen=True, kw_only=True):
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a data file may state of a provider or model."""
 
     reasoning_budget: Annotated[
@@ -40,13 +40,13 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
     unsupported: Annotated[tuple[str, ...], fact("fields that are refused: dropped with a note")] = ()
 
 
-def flavor_of(target: Target) -> Flavor:
+def capabilities_of(target: Target) -> Capabilities:
     """Return how a chat has to be written for a target."""
-    return _flavor(target.facts)
+    return _capabilities(target.facts)
 
 
-def _read(facts: dict[str, Any]) -> Flavor:
-    return msgspec.convert(facts, Flavor)
+def _read(facts: dict[str, Any]) -> Capabilities:
+    return msgspec.convert(facts, Capabilities)
 
 
-_flavor = IdentityCache(_read)
+_capabilities = IdentityCache(_read)

@@ -18,7 +18,7 @@ from apps.kernel.identity_cache import IdentityCache
 RerankOption = Literal["max_tokens_per_doc", "truncation"]
 
 
-class RerankAbilities(msgspec.Struct, frozen=True, kw_only=True):
+class RerankCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a data file may state under `rerank`. A model supports only the stated options."""
 
     dialect: Annotated[
@@ -36,10 +36,10 @@ class RerankAbilities(msgspec.Struct, frozen=True, kw_only=True):
     ] = frozenset()
 
 
-def abilities_of(facts: Mapping[str, Any]) -> RerankAbilities:
+def capabilities_of(facts: Mapping[str, Any]) -> RerankCapabilities:
     """Return what an offer's facts say of reranking; nothing but the usual where they are silent."""
     stated = facts.get("rerank")
-    return _NOTHING_STATED if stated is None else _abilities(stated)
+    return _NOTHING_STATED if stated is None else _capabilities(stated)
 
 
 def reranking_of(chat: Chat) -> Reranking:
@@ -63,9 +63,9 @@ def results_of(chat: Chat) -> int:
     return min(reranking_of(chat).top_n or count, count)
 
 
-def _read(stated: dict[str, Any]) -> RerankAbilities:
-    return msgspec.convert(stated, RerankAbilities)
+def _read(stated: dict[str, Any]) -> RerankCapabilities:
+    return msgspec.convert(stated, RerankCapabilities)
 
 
-_abilities = IdentityCache(_read)
-_NOTHING_STATED = RerankAbilities()
+_capabilities = IdentityCache(_read)
+_NOTHING_STATED = RerankCapabilities()

@@ -18,7 +18,7 @@ from apps.kernel.identity_cache import IdentityCache
 SpeechOption = Literal["instructions", "speed", "custom_voice"]
 
 
-class SpeechAbilities(msgspec.Struct, frozen=True, kw_only=True):
+class SpeechCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a data file may state under `speech`. A model supports only the stated options."""
 
     dialect: Annotated[
@@ -46,10 +46,10 @@ class SpeechAbilities(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
 
 
-def abilities_of(facts: Mapping[str, Any]) -> SpeechAbilities | None:
+def capabilities_of(facts: Mapping[str, Any]) -> SpeechCapabilities | None:
     """Return what an offer's facts say of speech, None where they say nothing: it does not speak."""
     stated = facts.get("speech")
-    return None if stated is None else _abilities(stated)
+    return None if stated is None else _capabilities(stated)
 
 
 def speech_of(chat: Chat) -> Speech:
@@ -71,8 +71,8 @@ def _text_of(message: Message) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, Text))
 
 
-def _read(stated: dict[str, Any]) -> SpeechAbilities:
-    return msgspec.convert(stated, SpeechAbilities)
+def _read(stated: dict[str, Any]) -> SpeechCapabilities:
+    return msgspec.convert(stated, SpeechCapabilities)
 
 
-_abilities = IdentityCache(_read)
+_capabilities = IdentityCache(_read)

@@ -10,7 +10,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.dialects.fact import fact
 
 
-class Flavor(msgspec.Struct, frozen=True, kw_only=True):
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a data file may state of a model."""
 
     reasoning_form: Annotated[
@@ -53,6 +53,6 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
         return self.reasoning_form == "thinking"
 
 
-def flavor_of(target: Target) -> Flavor:
+def capabilities_of(target: Target) -> Capabilities:
     """Return how a chat has to be written for a target."""
-    return msgspec.convert(target.facts, Flavor)
+    return msgspec.convert(target.facts, Capabilities)

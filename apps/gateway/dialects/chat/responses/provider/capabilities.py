@@ -13,7 +13,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.dialects.fact import fact
 
 
-class Flavor(msgspec.Struct, frozen=True, kw_only=True):
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a data file may state of a model."""
 
     developer_role: Annotated[bool, fact("takes the role `developer`, which is sent as `system` otherwise")] = False
@@ -58,6 +58,6 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
     ] = frozenset()
 
 
-def flavor_of(target: Target) -> Flavor:
+def capabilities_of(target: Target) -> Capabilities:
     """Return how a chat has to be written for a target."""
-    return msgspec.convert(target.facts, Flavor)
+    return msgspec.convert(target.facts, Capabilities)

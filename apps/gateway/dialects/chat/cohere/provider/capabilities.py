@@ -13,7 +13,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.dialects.fact import fact
 
 
-class Flavor(msgspec.Struct, frozen=True, kw_only=True):
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a data file may state of a model."""
 
     reasoning_budget: Annotated[
@@ -38,6 +38,6 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
         return self.reasoning_budget is not None
 
 
-def flavor_of(target: Target) -> Flavor:
+def capabilities_of(target: Target) -> Capabilities:
     """Return how a chat has to be written for a target."""
-    return msgspec.convert(target.facts, Flavor)
+    return msgspec.convert(target.facts, Capabilities)

@@ -113,7 +113,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     ] = frozenset()
 
 
-class Flavor(Facts, frozen=True, kw_only=True):
+class Capabilities(Facts, frozen=True, kw_only=True):
     """The facts of a provider, as they apply to one chat."""
 
     # Whether the chat was read from this format: what it keeps as `extra` belongs here.
@@ -125,14 +125,14 @@ class Flavor(Facts, frozen=True, kw_only=True):
         return self.strict or self.reasoning_field == "content" or self.media_parts == "flat"
 
 
-def flavor_of(chat: Chat, target: Target) -> Flavor:
+def capabilities_of(chat: Chat, target: Target) -> Capabilities:
     """Return how a chat has to be written for a target."""
     facts = target.facts
     return (_same_dialect if chat.dialect == NAME and not facts.get("strict", False) else _other_dialect)(facts)
 
 
-def _read(facts: Mapping[str, Any], *, same_dialect: bool) -> Flavor:
-    return msgspec.convert({**facts, "same_dialect": same_dialect}, Flavor)
+def _read(facts: Mapping[str, Any], *, same_dialect: bool) -> Capabilities:
+    return msgspec.convert({**facts, "same_dialect": same_dialect}, Capabilities)
 
 
 _same_dialect, _other_dialect = (

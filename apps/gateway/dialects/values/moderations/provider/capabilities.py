@@ -16,7 +16,7 @@ from apps.gateway.dialects.fact import fact
 from apps.kernel.identity_cache import IdentityCache
 
 
-class ModerationAbilities(msgspec.Struct, frozen=True, kw_only=True):
+class ModerationCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a data file may state under `moderations`. A model supports only the stated options."""
 
     dialect: Annotated[
@@ -30,10 +30,10 @@ class ModerationAbilities(msgspec.Struct, frozen=True, kw_only=True):
     takes: Annotated[frozenset[Literal["images"]], fact("`images`: pictures beside texts")] = frozenset()
 
 
-def abilities_of(facts: Mapping[str, Any]) -> ModerationAbilities:
+def capabilities_of(facts: Mapping[str, Any]) -> ModerationCapabilities:
     """Return what an offer's facts say of moderation; nothing but the usual where they are silent."""
     stated = facts.get("moderations")
-    return _NOTHING_STATED if stated is None else _abilities(stated)
+    return _NOTHING_STATED if stated is None else _capabilities(stated)
 
 
 def moderation_of(chat: Chat) -> Moderation:
@@ -46,9 +46,9 @@ def texts_of(chat: Chat) -> list[str]:
     return [part.text for part in chat.messages[0].parts if isinstance(part, Text)]
 
 
-def _read(stated: dict[str, Any]) -> ModerationAbilities:
-    return msgspec.convert(stated, ModerationAbilities)
+def _read(stated: dict[str, Any]) -> ModerationCapabilities:
+    return msgspec.convert(stated, ModerationCapabilities)
 
 
-_abilities = IdentityCache(_read)
-_NOTHING_STATED = ModerationAbilities()
+_capabilities = IdentityCache(_read)
+_NOTHING_STATED = ModerationCapabilities()

@@ -30,7 +30,7 @@ TranscriptionOption = Literal[
 ]
 
 
-class TranscriptionAbilities(msgspec.Struct, frozen=True, kw_only=True):
+class TranscriptionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a data file may state under `transcription`. A model supports only the stated options."""
 
     dialect: Annotated[
@@ -58,10 +58,10 @@ class TranscriptionAbilities(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
 
 
-def abilities_of(facts: Mapping[str, Any]) -> TranscriptionAbilities | None:
+def capabilities_of(facts: Mapping[str, Any]) -> TranscriptionCapabilities | None:
     """Return what an offer's facts say of transcripts, None where they say nothing: it writes none."""
     stated = facts.get("transcription")
-    return None if stated is None else _abilities(stated)
+    return None if stated is None else _capabilities(stated)
 
 
 def transcription_of(chat: Chat) -> Transcription:
@@ -77,8 +77,8 @@ def prompt_of(chat: Chat) -> str | None:
     return "".join(texts) or None
 
 
-def _read(stated: dict[str, Any]) -> TranscriptionAbilities:
-    return msgspec.convert(stated, TranscriptionAbilities)
+def _read(stated: dict[str, Any]) -> TranscriptionCapabilities:
+    return msgspec.convert(stated, TranscriptionCapabilities)
 
 
-_abilities = IdentityCache(_read)
+_capabilities = IdentityCache(_read)
