@@ -11,7 +11,7 @@ from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.dialects.media.images.client import openai
-from apps.gateway.dialects.media.images.client.image_inputs import FormField
+from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
 from apps.gateway.endpoints.picture_links import check_links, link_pictures, wants_links
 from apps.gateway.pipeline import open_chat

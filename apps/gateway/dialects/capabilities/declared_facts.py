@@ -13,6 +13,11 @@ import msgspec
 from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.media.images import IN_CHAT, find_image_format
 from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities
+from apps.gateway.dialects.media.speech.provider.capabilities import SpeechCapabilities
+from apps.gateway.dialects.media.transcription.provider.capabilities import TranscriptionCapabilities
+from apps.gateway.dialects.values.embeddings.provider.capabilities import EmbeddingCapabilities
+from apps.gateway.dialects.values.moderations.provider.capabilities import ModerationCapabilities
+from apps.gateway.dialects.values.rerank.provider.capabilities import RerankCapabilities
 
 # Dialects of speech and transcripts alone.
 OF_AUDIO: Final = frozenset({"deepgram", "elevenlabs"})
@@ -34,3 +39,13 @@ def find_facts(dialect: str) -> type[msgspec.Struct] | None:
 def find_image_facts(dialect: str) -> type[msgspec.Struct] | None:
     """Return what the facts under `images` may state, None when there is no such image dialect."""
     return ImageCapabilities if dialect == IN_CHAT or find_image_format(dialect) is not None else None
+
+
+# Those of images depend on the image dialect: `declared_facts.find_image_facts`.
+KIND_FACTS: Final[dict[str, type[msgspec.Struct]]] = {
+    "embeddings": EmbeddingCapabilities,
+    "rerank": RerankCapabilities,
+    "moderations": ModerationCapabilities,
+    "speech": SpeechCapabilities,
+    "transcription": TranscriptionCapabilities,
+}

@@ -17,8 +17,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from msgspec import NODEFAULT, Meta
 
 from apps.catalog.facts import SharedFacts
-from apps.gateway.dialects.capabilities.declared_facts import find_facts
-from apps.gateway.dialects.capabilities.kind_facts import KIND_FACTS
+from apps.gateway.dialects.capabilities.declared_facts import KIND_FACTS, find_facts
 from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities
 
 DOCUMENTS = ("docs/adding-a-dialect.md", "docs/adding-a-provider.md")

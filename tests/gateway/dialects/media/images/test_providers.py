@@ -19,7 +19,7 @@ from apps.gateway.dialects.media.images import find_image_dialect, find_image_fo
 from apps.gateway.dialects.media.images import provider as image_providers
 from apps.gateway.dialects.media.images.provider import dashscope, openai, stability
 from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities, needs_of, shape_of
-from apps.gateway.dialects.media.images.provider.multipart_form import boundary_of, write_form
+from apps.gateway.dialects.media.multipart_form import boundary_of, write_form
 from apps.kernel.usage import Usage
 from tests.support.image_requests import MASK, PNG, data_url
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.service_tier import FAST, USUAL
 from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.dialects.reading.told_counts import count_at, has_odd_count
+from apps.gateway.dialects.reading.reported_counts import count_at, has_odd_count
 from apps.kernel.usage import ModelPass, Usage, total_usage
 
 # Counts that are read and written here; what else is said in `usage` is passed on.

@@ -11,7 +11,7 @@ import msgspec
 from apps.gateway.canonical.events import FinishReason
 from apps.gateway.dialects.adapting.signed_call_ids import split_signature
 from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.dialects.reading.told_counts import has_odd_count, read_count
+from apps.gateway.dialects.reading.reported_counts import has_odd_count, read_count
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
 

@@ -9,7 +9,7 @@ import msgspec
 
 from apps.gateway.canonical.events import FinishReason
 from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.dialects.reading.told_counts import count_at, has_odd_count
+from apps.gateway.dialects.reading.reported_counts import count_at, has_odd_count
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
 

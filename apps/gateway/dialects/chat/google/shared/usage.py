@@ -10,9 +10,9 @@ from typing import Any
 
 from apps.gateway.canonical.events import Summary
 from apps.gateway.canonical.service_tier import served_tier
-from apps.gateway.dialects.chat.openai.shared.wire import exact_number
+from apps.gateway.dialects.reading.exact_numbers import exact_number
 from apps.gateway.dialects.reading.fields import Record
-from apps.gateway.dialects.reading.told_counts import has_odd_count, read_count
+from apps.gateway.dialects.reading.reported_counts import has_odd_count, read_count
 from apps.kernel.usage import Usage
 
 # The counts that make up the total.

@@ -27,9 +27,9 @@ from apps.gateway.dialects.adapting.unsupported_fields import note_dropped
 from apps.gateway.dialects.chat.openai.provider.adapt_request import (
     adapt_request,
     drop_dangling_fields,
+    drop_search_limits,
     drop_unsupported,
     drop_unsupported_fields,
-    drop_search_limits,
 )
 from apps.gateway.dialects.chat.openai.provider.capabilities import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.openai.provider.passthrough import pass_on, read_entries, read_fields

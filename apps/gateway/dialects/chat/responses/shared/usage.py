@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from apps.gateway.dialects.chat.openai.shared import usage as openai_usage
-from apps.gateway.dialects.reading.told_counts import has_odd_count
+from apps.gateway.dialects.reading.reported_counts import has_odd_count
 from apps.kernel.usage import Usage
 
 _NAMES: Final = {

@@ -6,8 +6,9 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64encode
-from typing import Any, NamedTuple
+from typing import Any
 
+from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.dialects.reading.fields import Malformed, record
 from apps.gateway.dialects.reading.image_type import image_type_of
 from apps.kernel.errors import InvalidRequest
@@ -18,14 +19,6 @@ _BLANKS = re.compile(r"\s+")
 _PICTURES = ("image", "image[]", "file")
 # Bytes of a field that is no file.
 _MAX_TEXT_LENGTH = 1_000_000
-
-
-class FormField(NamedTuple):
-    """One part of a form; `filename` is None unless it is a file."""
-
-    name: str
-    filename: str | None
-    data: bytes
 
 
 def read_inputs(value: Any) -> list[str]:

@@ -24,9 +24,10 @@ from apps.gateway.canonical.events import (
 from apps.gateway.canonical.images import Drawing
 from apps.gateway.dialects.chat.openai.shared.failures import write_error, write_error_object
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.images.client.image_inputs import FormField, read_files, read_inputs, read_mask
+from apps.gateway.dialects.media.images.client.image_inputs import read_files, read_inputs, read_mask
 from apps.gateway.dialects.media.images.provider.capabilities import ratio_of
 from apps.gateway.dialects.media.images.provider.image_answer import ECHOED, NAME_OF_EXTRAS
+from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,

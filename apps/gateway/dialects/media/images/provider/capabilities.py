@@ -15,8 +15,7 @@ from msgspec import Meta
 
 from apps.gateway.canonical.chat import Chat, Image
 from apps.gateway.canonical.images import Drawing
-from apps.gateway.dialects.fact import fact
-from apps.kernel.identity_cache import IdentityCache
+from apps.gateway.dialects.fact import fact, facts_reader
 
 # Sizes of a free choice: multiples of so many pixels, the longer side this long, and no longer than thrice the other.
 _STEP, _LONGER_SIDE, _SLIMMEST = 16, 1536, 3
@@ -106,8 +105,7 @@ class Shape(NamedTuple):
 
 def capabilities_of(facts: Mapping[str, Any]) -> ImageCapabilities | None:
     """Return what an offer's facts say of images, None where they say nothing: it makes none."""
-    stated = facts.get("images")
-    return None if stated is None else _capabilities(stated)
+    return _read(facts)
 
 
 def needs_of(chat: Chat, drawing: Drawing) -> list[Need]:
@@ -196,8 +194,4 @@ def _size_of(ratio: Fraction) -> str | None:
     return f"{ratio.numerator * _STEP * times}x{ratio.denominator * _STEP * times}" if times else None
 
 
-def _read(stated: dict[str, Any]) -> ImageCapabilities:
-    return msgspec.convert(stated, ImageCapabilities)
-
-
-_capabilities = IdentityCache(_read)
+_read = facts_reader("images", ImageCapabilities)

@@ -8,16 +8,10 @@ from typing import Any, NamedTuple
 from apps.gateway.canonical.chat import Chat, Image, Target, Text
 from apps.gateway.canonical.images import Drawing
 from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities, capabilities_of, shape_of
+from apps.gateway.dialects.media.multipart_form import ImageFile
 from apps.kernel.errors import InvalidRequest
 
 _WISHES = ("style", "input_fidelity", "output_compression", "moderation")
-
-
-class ImageFile(NamedTuple):
-    """An image's bytes and media type."""
-
-    media_type: str
-    data: bytes
 
 
 class Asked(NamedTuple):

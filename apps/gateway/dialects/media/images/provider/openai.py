@@ -25,9 +25,9 @@ from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failu
 from apps.gateway.dialects.chat.openai.shared.wire import encode
 from apps.gateway.dialects.media.images.provider.image_answer import ECHOED, NAME_OF_EXTRAS, media_type_of
 from apps.gateway.dialects.media.images.provider.image_request import Asked, asked_of, drawing_of
-from apps.gateway.dialects.media.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
+from apps.gateway.dialects.media.multipart_form import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.reading.answer_errors import read_answer, truncated_answer, unreadable_answer
-from apps.gateway.dialects.reading.told_counts import count_at, read_ticks
+from apps.gateway.dialects.reading.reported_counts import count_at, read_ticks
 from apps.kernel.usage import Usage, total_usage
 
 _DONE: Final = b"[DONE]"

@@ -17,7 +17,7 @@ from apps.gateway.dialects import Failure, ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import find_failure
 from apps.gateway.dialects.media.images.provider.image_answer import media_type_of, sniff_base64
 from apps.gateway.dialects.media.images.provider.image_request import asked_of, drawing_of
-from apps.gateway.dialects.media.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
+from apps.gateway.dialects.media.multipart_form import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
 from apps.kernel.usage import Usage
 

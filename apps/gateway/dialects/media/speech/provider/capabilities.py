@@ -12,8 +12,7 @@ import msgspec
 
 from apps.gateway.canonical.audio import SoundFormat, Speech
 from apps.gateway.canonical.chat import Chat, Message, Text
-from apps.gateway.dialects.fact import fact
-from apps.kernel.identity_cache import IdentityCache
+from apps.gateway.dialects.fact import fact, facts_reader
 
 SpeechOption = Literal["instructions", "speed", "custom_voice"]
 
@@ -48,8 +47,7 @@ class SpeechCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 def capabilities_of(facts: Mapping[str, Any]) -> SpeechCapabilities | None:
     """Return what an offer's facts say of speech, None where they say nothing: it does not speak."""
-    stated = facts.get("speech")
-    return None if stated is None else _capabilities(stated)
+    return _read(facts)
 
 
 def speech_of(chat: Chat) -> Speech:
@@ -71,8 +69,4 @@ def _text_of(message: Message) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, Text))
 
 
-def _read(stated: dict[str, Any]) -> SpeechCapabilities:
-    return msgspec.convert(stated, SpeechCapabilities)
-
-
-_capabilities = IdentityCache(_read)
+_read = facts_reader("speech", SpeechCapabilities)

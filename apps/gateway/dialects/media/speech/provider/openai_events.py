@@ -18,7 +18,7 @@ from apps.gateway.dialects.chat.openai.shared.wire import encode
 from apps.gateway.dialects.media.speech.provider.openai import fields_of, path
 from apps.gateway.dialects.media.speech.provider.sound import never_whole
 from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
-from apps.gateway.dialects.reading.told_counts import read_count
+from apps.gateway.dialects.reading.reported_counts import read_count
 from apps.kernel.usage import Usage
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from apps.gateway.canonical.audio import TranscriptFormat, Transcription
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
-from apps.gateway.dialects.media.images.client.image_inputs import FormField
+from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.dialects.media.transcription.client.recording import read_recording
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Reader, filled_string, one_of

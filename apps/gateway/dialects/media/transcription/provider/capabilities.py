@@ -12,9 +12,8 @@ import msgspec
 
 from apps.gateway.canonical.audio import Transcription
 from apps.gateway.canonical.chat import Chat, Text
-from apps.gateway.dialects.fact import fact
+from apps.gateway.dialects.fact import fact, facts_reader
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.identity_cache import IdentityCache
 
 TranscriptionOption = Literal[
     "chunking_strategy",
@@ -60,8 +59,7 @@ class TranscriptionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 def capabilities_of(facts: Mapping[str, Any]) -> TranscriptionCapabilities | None:
     """Return what an offer's facts say of transcripts, None where they say nothing: it writes none."""
-    stated = facts.get("transcription")
-    return None if stated is None else _capabilities(stated)
+    return _read(facts)
 
 
 def transcription_of(chat: Chat) -> Transcription:
@@ -77,8 +75,4 @@ def prompt_of(chat: Chat) -> str | None:
     return "".join(texts) or None
 
 
-def _read(stated: dict[str, Any]) -> TranscriptionCapabilities:
-    return msgspec.convert(stated, TranscriptionCapabilities)
-
-
-_capabilities = IdentityCache(_read)
+_read = facts_reader("transcription", TranscriptionCapabilities)

@@ -13,7 +13,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, TranscriptTimed
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
-from apps.gateway.dialects.media.images.provider.multipart_form import (
+from apps.gateway.dialects.media.multipart_form import (
     MULTIPART,
     Field,
     FormFile,

@@ -14,7 +14,7 @@ from apps.gateway.canonical.events import Event, Failed, Logprobs, TranscriptTim
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.images.provider.multipart_form import (
+from apps.gateway.dialects.media.multipart_form import (
     MULTIPART,
     Field,
     FormFile,
@@ -36,7 +36,7 @@ from apps.gateway.dialects.media.transcription.provider.transcripts import (
     usage_of_seconds,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
-from apps.gateway.dialects.reading.told_counts import read_count
+from apps.gateway.dialects.reading.reported_counts import read_count
 from apps.kernel.usage import Usage
 
 FRAMING: Final = "raw"

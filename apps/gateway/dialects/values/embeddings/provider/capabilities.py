@@ -13,8 +13,7 @@ from msgspec import Meta
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.embeddings import Embedding, InputType
-from apps.gateway.dialects.fact import fact
-from apps.kernel.identity_cache import IdentityCache
+from apps.gateway.dialects.fact import fact, facts_reader
 
 # Numbers in the vectors of one answer, at most: an answer is read whole.
 _MAX_NUMBERS = 2_500_000
@@ -80,8 +79,7 @@ ANY_LENGTH = (1,)
 
 def capabilities_of(facts: Mapping[str, Any]) -> EmbeddingCapabilities:
     """Return what an offer's facts say of embeddings; nothing but the usual where they are silent."""
-    stated = facts.get("embeddings")
-    return _NOTHING_STATED if stated is None else _capabilities(stated)
+    return _read(facts) or _NOTHING_STATED
 
 
 def embedding_of(chat: Chat) -> Embedding:
@@ -94,9 +92,5 @@ def texts_of(chat: Chat) -> list[str]:
     return [part.text for part in chat.messages[0].parts]  # type: ignore[union-attr]  # all are texts
 
 
-def _read(stated: dict[str, Any]) -> EmbeddingCapabilities:
-    return msgspec.convert(stated, EmbeddingCapabilities)
-
-
-_capabilities = IdentityCache(_read)
+_read = facts_reader("embeddings", EmbeddingCapabilities)
 _NOTHING_STATED = EmbeddingCapabilities()

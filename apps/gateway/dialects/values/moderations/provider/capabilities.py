@@ -12,8 +12,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, Text
 from apps.gateway.canonical.moderation import Moderation
-from apps.gateway.dialects.fact import fact
-from apps.kernel.identity_cache import IdentityCache
+from apps.gateway.dialects.fact import fact, facts_reader
 
 
 class ModerationCapabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +31,7 @@ class ModerationCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 def capabilities_of(facts: Mapping[str, Any]) -> ModerationCapabilities:
     """Return what an offer's facts say of moderation; nothing but the usual where they are silent."""
-    stated = facts.get("moderations")
-    return _NOTHING_STATED if stated is None else _capabilities(stated)
+    return _read(facts) or _NOTHING_STATED
 
 
 def moderation_of(chat: Chat) -> Moderation:
@@ -46,9 +44,5 @@ def texts_of(chat: Chat) -> list[str]:
     return [part.text for part in chat.messages[0].parts if isinstance(part, Text)]
 
 
-def _read(stated: dict[str, Any]) -> ModerationCapabilities:
-    return msgspec.convert(stated, ModerationCapabilities)
-
-
-_capabilities = IdentityCache(_read)
+_read = facts_reader("moderations", ModerationCapabilities)
 _NOTHING_STATED = ModerationCapabilities()

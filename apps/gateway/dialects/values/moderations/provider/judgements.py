@@ -8,7 +8,7 @@ from typing import Any
 from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.canonical.moderation import Judgement
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer
-from apps.gateway.dialects.reading.told_counts import count_at
+from apps.gateway.dialects.reading.reported_counts import count_at
 from apps.kernel.usage import Usage
 
 

@@ -12,8 +12,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.reranking import Reranking
-from apps.gateway.dialects.fact import fact
-from apps.kernel.identity_cache import IdentityCache
+from apps.gateway.dialects.fact import fact, facts_reader
 
 RerankOption = Literal["max_tokens_per_doc", "truncation"]
 
@@ -38,8 +37,7 @@ class RerankCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 def capabilities_of(facts: Mapping[str, Any]) -> RerankCapabilities:
     """Return what an offer's facts say of reranking; nothing but the usual where they are silent."""
-    stated = facts.get("rerank")
-    return _NOTHING_STATED if stated is None else _capabilities(stated)
+    return _read(facts) or _NOTHING_STATED
 
 
 def reranking_of(chat: Chat) -> Reranking:
@@ -63,9 +61,5 @@ def results_of(chat: Chat) -> int:
     return min(reranking_of(chat).top_n or count, count)
 
 
-def _read(stated: dict[str, Any]) -> RerankCapabilities:
-    return msgspec.convert(stated, RerankCapabilities)
-
-
-_capabilities = IdentityCache(_read)
+_read = facts_reader("rerank", RerankCapabilities)
 _NOTHING_STATED = RerankCapabilities()

@@ -15,7 +15,7 @@ from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.cohere.provider.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.reading.told_counts import count_at
+from apps.gateway.dialects.reading.reported_counts import count_at
 from apps.gateway.dialects.reading.whole_answers import never_streamed, read_whole
 from apps.gateway.dialects.values.rerank.provider.capabilities import documents_of, query_of, reranking_of
 from apps.gateway.dialects.values.rerank.provider.scores import Score, events_of, options_of

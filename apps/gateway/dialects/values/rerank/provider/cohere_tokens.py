@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from apps.gateway.canonical.events import Event, Failed
-from apps.gateway.dialects.reading.told_counts import count_at
+from apps.gateway.dialects.reading.reported_counts import count_at
 from apps.gateway.dialects.values.rerank.provider.cohere import PROVIDER as COHERE
 from apps.gateway.dialects.values.rerank.provider.cohere import read_answer
 from apps.gateway.dialects.values.rerank.provider.scores import events_of

@@ -1,5 +1,7 @@
-"""Multipart form writer (`multipart/form-data`). The boundary is derived from the content, so that nothing inside
-can end it."""
+"""Multipart forms (`multipart/form-data`): the parts of a client's form, and a writer of forms for providers.
+
+The boundary is derived from the content, so that nothing inside can end it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,22 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
-from apps.gateway.dialects.media.images.provider.image_request import ImageFile
-
 MULTIPART = "multipart/form-data"
+
+
+class FormField(NamedTuple):
+    """One part of a form; `filename` is None unless it is a file."""
+
+    name: str
+    filename: str | None
+    data: bytes
+
+
+class ImageFile(NamedTuple):
+    """An image's bytes and media type."""
+
+    media_type: str
+    data: bytes
 
 
 class FormFile(NamedTuple):

@@ -16,7 +16,7 @@ from apps.gateway.dialects.chat.cohere.shared import wire as cohere
 from apps.gateway.dialects.chat.google.shared import usage as google
 from apps.gateway.dialects.chat.openai.shared import usage as openai
 from apps.gateway.dialects.chat.responses.shared import usage as responses
-from apps.gateway.dialects.reading.told_counts import count_at, read_count
+from apps.gateway.dialects.reading.reported_counts import count_at, read_count
 from apps.kernel.usage import Usage
 
 ODD: list[Any] = [None, "12", "many", -5, 10**12, 10**30, True, [12], {"value": 12}]
