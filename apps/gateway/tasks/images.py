@@ -1,6 +1,6 @@
 """Task `images`: generates or edits pictures, and nothing else.
 
-A request of this kind is a chat whose `drawing` says what the pictures are to be like. Decides over values. Must never
+A request of this task is a chat with an `image_request`, which describes the images. Decides over values. Must never
 open a socket or ask a store.
 """
 
@@ -16,7 +16,7 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import CatalogModel, Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Finished
-from apps.gateway.canonical.images import Drawing
+from apps.gateway.canonical.images import ImageRequest
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.images import IN_CHAT, find_image_dialect, prepare_for_target
 from apps.gateway.dialects.media.images.provider.capabilities import Need, capabilities_of, needs_of
@@ -57,7 +57,10 @@ def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
-    needs = [Requirement(need.name, _test_for(need), need.param) for need in needs_of(chat, chat.drawing or Drawing())]
+    needs = [
+        Requirement(need.name, _test_for(need), need.param)
+        for need in needs_of(chat, chat.image_request or ImageRequest())
+    ]
     if (count := _count_pictures(chat)) > 1:
         needs.insert(0, Requirement(f"{count} images at a time", partial(_may_be_asked_together, chat), "n"))
     return needs
@@ -105,7 +108,7 @@ def _list_price(chat: Chat, offer: Offer) -> Decimal:
 def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     calls = len(_split(chat, offer)) or 1
     usage = estimate_usage(prompt_tokens * calls, TOKENS_BESIDE_PICTURES * calls, _count_pictures(chat), offer.prices)
-    partial_images = chat.drawing.partial_images or 0 if chat.drawing is not None and chat.stream else 0
+    partial_images = chat.image_request.partial_images or 0 if chat.image_request is not None and chat.stream else 0
     if not partial_images or not usage.image_output:
         return usage
     tokens = partial_images * TOKENS_OF_PARTIAL_IMAGE * _count_pictures(chat)
@@ -113,9 +116,9 @@ def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
 
 
 def _files_to_screen(chat: Chat) -> Sequence[AttachedFile]:
-    if chat.drawing is None or chat.drawing.mask is None:
+    if chat.image_request is None or chat.image_request.mask is None:
         return ()
-    return (AttachedFile("mask", chat.drawing.mask),)
+    return (AttachedFile("mask", chat.image_request.mask),)
 
 
 def _find_missing_result(pictures: int, finish: Finished | None) -> ApiError | None:

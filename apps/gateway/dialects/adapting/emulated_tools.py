@@ -78,8 +78,8 @@ class FreeTextInput:
             return waiting
         if isinstance(value, dict):
             texts = [text for text in (value.get(FIELD), *value.values()) if isinstance(text, str)]
-            return _sound(texts[0]) if texts else ("" if not value else waiting)
-        return _sound(value) if isinstance(value, str) else waiting
+            return _valid_text(texts[0]) if texts else ("" if not value else waiting)
+        return _valid_text(value) if isinstance(value, str) else waiting
 
     def _read(self) -> str:
         pieces: list[str] = []
@@ -96,10 +96,10 @@ class FreeTextInput:
             self._waiting = self._waiting[half.end() :]
         if self._waiting.startswith('"'):
             self._over, self._waiting = True, ""
-        return _sound(json.loads(f'"{"".join(pieces)}"', strict=False))
+        return _valid_text(json.loads(f'"{"".join(pieces)}"', strict=False))
 
 
-def _sound(text: str) -> str:
+def _valid_text(text: str) -> str:
     """Return the text without halves of surrogate pairs, which no encoding has."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -110,7 +110,7 @@ def _tool_reference(data: Record) -> list[Any]:
 
 
 def _document(data: Record) -> list[Any] | None:
-    """Return a document that is written out in blocks of text; one with pictures in it cannot be said."""
+    """Return a document that is written out in blocks of text; one with images in it cannot be said."""
     source = data.get("source")
     content = source.get("content") if isinstance(source, dict) and source.get("type") == "content" else None
     if isinstance(content, str):

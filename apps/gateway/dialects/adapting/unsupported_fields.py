@@ -164,13 +164,11 @@ def message_path(chat: Chat, number: int) -> str:
     return f"messages[{number}]" if _counts_alike(chat) else client_name_of(chat, "messages")
 
 
-def note_made_pictures(chat: Chat, target: Target) -> None:
-    """Note that pictures in earlier answers are not sent, once."""
+def note_generated_images(chat: Chat, target: Target) -> None:
+    """Note that images in earlier answers are not sent, once."""
     for number, message in enumerate(chat.messages):
         if message.role == "assistant" and any(isinstance(part, Image) for part in message.parts):
-            target.note_dropped(
-                f"{message_path(chat, number)}.images", "pictures in earlier answers are not taken back"
-            )
+            target.note_dropped(f"{message_path(chat, number)}.images", "images in earlier answers are not taken back")
             return
 
 
@@ -318,7 +316,7 @@ class _Walk:
     def _look_at_part(self, part: Part, place: str) -> None:
         self._look_at_mark(part, place)
         if self._details and isinstance(part, Image) and part.detail not in (None, "auto"):
-            self._note(place, "image_url.detail", "how closely a picture is looked at cannot be said")
+            self._note(place, "image_url.detail", "how closely an image is looked at cannot be said")
         if not part.extra or not self._foreign or isinstance(part, Reasoning):
             return
         if isinstance(part, File):

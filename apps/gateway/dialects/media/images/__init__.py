@@ -1,6 +1,6 @@
 """Image dialects: wire formats of image generation and editing, and how a format is found by the facts of a model.
 
-A request for images is a chat whose `drawing` says what they are to be like. An image dialect is a provider side
+A request for images is a chat whose `image_request` describes them. An image dialect is a provider side
 (`write_request`, `read_reply` …) for such chats, found by the name that the data files state under `images`. A model
 that generates images in a chat is called in its provider's own dialect.
 """

@@ -1,7 +1,7 @@
 """Speech dialects: wire formats of texts read aloud, and how a format is found by the facts of a model.
 
 A request for speech is a chat whose `speech` says how its text is to be read. A speech dialect is a provider side for
-such chats, found by the name that the data files state under `speech`. Sound is only ever streamed.
+such chats, found by the name that the data files state under `speech`. Audio is only ever streamed.
 """
 
 from __future__ import annotations

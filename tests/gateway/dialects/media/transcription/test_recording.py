@@ -54,12 +54,12 @@ def test_a_head_is_believed_within_what_the_size_allows() -> None:
     ("name", "data", "words"),
     [
         ("a.wav", b"", "must not be empty"),
-        ("a.wav", b"\x89PNG\r\n\x1a\n" + b"\0" * 40, "must be sound, in one of the formats"),
-        ("a.txt", b"hello", "must be sound, in one of the formats"),
-        ("", b"hello", "must be sound, in one of the formats"),
+        ("a.wav", b"\x89PNG\r\n\x1a\n" + b"\0" * 40, "must be audio, in one of the formats"),
+        ("a.txt", b"hello", "must be audio, in one of the formats"),
+        ("", b"hello", "must be audio, in one of the formats"),
     ],
 )
-def test_what_is_no_sound_is_refused(name: str, data: bytes, words: str) -> None:
+def test_other_files_than_audio_are_refused(name: str, data: bytes, words: str) -> None:
     with pytest.raises(Malformed, match=words) as refused:
         read_recording(name, data)
     assert refused.value.at == "file"

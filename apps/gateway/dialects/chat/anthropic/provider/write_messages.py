@@ -209,7 +209,7 @@ def _block(part: Part, role: str, *, same_dialect: bool) -> Record | None:
             wire = _result(part, same_dialect=same_dialect)
         case Image():
             # This format has no block for images that a model made.
-            wire = None if role == "assistant" else {"type": "image", "source": _picture(part.url)}
+            wire = None if role == "assistant" else {"type": "image", "source": _image(part.url)}
         case File():
             wire = {"type": "document", "source": _document(part)}
             if part.filename is not None:
@@ -262,7 +262,7 @@ def _result(result: ToolResult, *, same_dialect: bool) -> Record:
     return wire
 
 
-def _picture(url: str) -> Record:
+def _image(url: str) -> Record:
     if not url.startswith(_DATA_URL):
         return {"type": "url", "url": url}
     media_type, data = split_data_url(url)

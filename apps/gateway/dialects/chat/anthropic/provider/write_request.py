@@ -19,7 +19,7 @@ from apps.gateway.dialects.adapting.structured_output import add_structured_outp
 from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import (
     note_dropped,
-    note_made_pictures,
+    note_generated_images,
     note_unsupported_fields,
     note_unsupported_hints,
     repair_tool_results,
@@ -318,7 +318,7 @@ def _written(chat: Chat, target: Target) -> Record:
     same_dialect = chat.dialect == NAME
     note_unsupported_fields(chat, target, NAME, marks=True, names=False, details=False, thinking=is_signed)
     if Image in chat.kinds:
-        note_made_pictures(chat, target)
+        note_generated_images(chat, target)
     if not same_dialect:
         chat = adapt_tool_names(chat, target, _NAMES, _MAX_NAME_LENGTH)
     chat, schema = with_form(chat, target, same_dialect=same_dialect)

@@ -39,7 +39,7 @@ _BLANKS = re.compile(r"\s+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _URL_SAFE = str.maketrans("-_", "+/")
 
-_PICTURES = {"image/png": "png", "image/jpeg": "jpeg", "image/jpg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+_IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/jpg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _VIDEOS = {
     "video/mp4": "mp4",
     "video/webm": "webm",
@@ -60,8 +60,10 @@ _DOCUMENTS = {
     "text/html": "html",
     "text/markdown": "md",
 }
-_SOUNDS = frozenset({"mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mkv", "m4a", "mpeg", "mpga", "pcm", "webm"})
-_SOUND_NAMES = {"pcm16": "pcm", "x-wav": "wav"}
+_AUDIO_FORMATS = frozenset(
+    {"mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mkv", "m4a", "mpeg", "mpga", "pcm", "webm"}
+)
+_AUDIO_FORMAT_NAMES = {"pcm16": "pcm", "x-wav": "wav"}
 _TYPES = MimeTypes()
 for _type, _format in (
     _VIDEOS | _DOCUMENTS | {"image/webp": "webp", "video/x-flv": "flv", "video/3gpp": "3gp"}
@@ -95,14 +97,14 @@ class Documents:
 def write_image(image: Image, at: str) -> Record:
     """Return an image; `at` is the client's field. Raises InvalidRequest for an address, or for no image."""
     media_type, data = _split(image.url, at)
-    return _picture(media_type, data, at)
+    return _image(media_type, data, at)
 
 
 def write_audio(audio: Audio, at: str) -> Record:
-    """Return sound. Raises InvalidRequest for a format that Bedrock does not have."""
-    word = _SOUND_NAMES.get(audio.format, audio.format)
-    if word not in _SOUNDS:
-        raise refused(f"{at}: this model's provider takes no sound as {audio.format[:32]}", at)
+    """Return audio. Raises InvalidRequest for a format that Bedrock does not have."""
+    word = _AUDIO_FORMAT_NAMES.get(audio.format, audio.format)
+    if word not in _AUDIO_FORMATS:
+        raise refused(f"{at}: this model's provider takes no audio as {audio.format[:32]}", at)
     return {"audio": {"format": word, "source": {"bytes": _clean(audio.data, at)}}}
 
 
@@ -118,7 +120,7 @@ def write_file(file: File, documents: Documents, at: str) -> Record:
     head = _head(data)
     media_type = (media_type or (_TYPES.guess_type(file.filename)[0] if file.filename else None) or "").lower()
     if media_type.startswith("image/") or _sniffed(head):
-        return _picture(media_type, data, at)
+        return _image(media_type, data, at)
     if media_type in _VIDEOS:
         return {"video": {"format": _VIDEOS[media_type], "source": {"bytes": data}}}
     word = "pdf" if head.startswith(b"%PDF") else _DOCUMENTS.get(media_type)
@@ -129,17 +131,17 @@ def write_file(file: File, documents: Documents, at: str) -> Record:
     return {"document": {"format": word, "name": documents.name(file.filename), "source": {"bytes": data}}}
 
 
-def _picture(media_type: str, data: str, at: str) -> Record:
-    word = _sniffed(_head(data)) or _PICTURES.get(media_type)
+def _image(media_type: str, data: str, at: str) -> Record:
+    word = _sniffed(_head(data)) or _IMAGES.get(media_type)
     if word is None:
-        raise refused(f"{at}: this model's provider takes no pictures of the type {media_type[:64] or 'unknown'}", at)
+        raise refused(f"{at}: this model's provider takes no images of the type {media_type[:64] or 'unknown'}", at)
     return {"image": {"format": word, "source": {"bytes": data}}}
 
 
 def _split(url: str, at: str) -> tuple[str, str]:
     """Return the media type and the base64 of a data URL. Raises InvalidRequest for any other URL."""
     if url[:5].lower() != "data:":
-        raise refused(f"{at}: this model's provider takes the bytes of a picture or file, not its address", at)
+        raise refused(f"{at}: this model's provider takes the bytes of an image or file, not its address", at)
     head = _DATA_URL.match(url)
     if head is None:
         raise _malformed(at)
@@ -226,7 +228,7 @@ class Blocks:
             case ToolResult():
                 return {"toolResult": self._result(part, at)}
             case Image() if role == "assistant":
-                self._target.note_dropped(at, "this model's provider does not take back pictures that a model made")
+                self._target.note_dropped(at, "this model's provider does not take back images that a model made")
                 return None
             case Image():
                 return write_image(part, at)
@@ -277,7 +279,7 @@ class Blocks:
         content: list[Record] = []
         for part in result.parts:
             if isinstance(part, Audio):
-                raise refused(f"{at}: a tool's answer cannot hold sound for this model's provider", at)
+                raise refused(f"{at}: a tool's answer cannot hold audio for this model's provider", at)
             if part.cache is not None:
                 self._target.note_dropped(f"{at}.cache_control", "this provider takes no cache mark inside of a result")
             block = self._block(part, "tool", at)

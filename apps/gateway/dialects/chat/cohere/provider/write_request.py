@@ -71,7 +71,7 @@ def _answer(parts: list[Part], place: str, target: Target, *, thinks: bool) -> R
     plans = [part for part in thoughts if part.format == PLAN_FORMAT or (calls and not thinks)]
     said = [part for part in parts if not isinstance(part, ToolCall | Reasoning | Image)]
     if any(isinstance(part, Image) for part in parts):
-        target.note_dropped(f"{place}.images", "an answer's pictures cannot go back to this model's provider")
+        target.note_dropped(f"{place}.images", "an answer's images cannot go back to this model's provider")
     content = _content(said, place)
     if thinks:
         deep = [part for part in thoughts if part not in plans]

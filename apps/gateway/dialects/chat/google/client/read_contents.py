@@ -31,8 +31,8 @@ from apps.gateway.dialects.reading.fields import (
 )
 
 _URLSAFE = str.maketrans("-_", "+/")
-# Names of kinds of sound that other formats have another name for.
-_SOUNDS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
+# Names of audio formats that other formats have another name for.
+_AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
 _BLOB_FIELDS = frozenset({"mimeType", "data", "displayName"})
 _FILE_FIELDS = frozenset({"mimeType", "fileUri", "displayName"})
 
@@ -48,7 +48,7 @@ def read_blob(wire: Record) -> Image | Audio | File | None:
     if kind == "image" and name is None:
         return Image(url=f"data:{media_type};base64,{data}")
     if kind == "audio" and name is None:
-        return Audio(data=data, format=_SOUNDS.get(subtype, subtype))
+        return Audio(data=data, format=_AUDIO_FORMATS.get(subtype, subtype))
     return File(data=data, media_type=media_type, filename=name)
 
 

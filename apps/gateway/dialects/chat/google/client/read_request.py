@@ -225,7 +225,7 @@ MAX_STOPS, MAX_LISTED = 1_000, 100
 MAX_TOKENS = 1_000_000_000
 JSON, PLAIN = "application/json", "text/plain"
 _LEVELS = ("THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
-_PICTURE_OPTIONS = {"aspectRatio": "aspect_ratio", "imageSize": "image_size"}
+_IMAGE_OPTIONS = {"aspectRatio": "aspect_ratio", "imageSize": "image_size"}
 _THINKING_FIELDS = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
 _FORM_FIELDS = ("responseMimeType", "responseSchema", "responseJsonSchema")
 
@@ -295,9 +295,9 @@ def _level(value: Any) -> Any:
 
 def _image_config(value: Any) -> tuple[Record | None, Record | None]:
     wire = record(value)
-    known = {_PICTURE_OPTIONS[name]: optional(wire, name, string) for name in _PICTURE_OPTIONS}
+    known = {_IMAGE_OPTIONS[name]: optional(wire, name, string) for name in _IMAGE_OPTIONS}
     stated = {name: said for name, said in known.items() if said is not None}
-    return stated or None, fields.rest_of(wire, frozenset(_PICTURE_OPTIONS))
+    return stated or None, fields.rest_of(wire, frozenset(_IMAGE_OPTIONS))
 
 
 def _modalities(value: Any) -> list[str]:

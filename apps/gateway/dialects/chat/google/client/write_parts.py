@@ -33,7 +33,7 @@ from apps.kernel.json_bounds import decode_text_within
 
 # The audio format that Gemini writes, and the default for audio without a stated format.
 _MAX_DIGITS = 6
-_SOUND = "L16;codec=pcm;rate=24000"
+_DEFAULT_AUDIO_FORMAT = "L16;codec=pcm;rate=24000"
 
 
 class PartWriter:
@@ -41,7 +41,7 @@ class PartWriter:
 
     def __init__(self, *, shows_thinking: bool, audio_format: str | None = None) -> None:
         self._shows_thinking = shows_thinking
-        self._sound = audio_format or _SOUND
+        self._audio_format = audio_format or _DEFAULT_AUDIO_FORMAT
         # Signatures of Gemini's that wait for their part.
         self._text_signature: str | None = None
         self._image_signatures: dict[int, str] = {}
@@ -158,7 +158,7 @@ class PartWriter:
     def _audio(self, event: AudioDelta) -> list[Record]:
         parts = self._before()
         if event.data:
-            parts.append(write_audio(Audio(data=event.data, format=self._sound)))
+            parts.append(write_audio(Audio(data=event.data, format=self._audio_format)))
         return [*parts, {"text": event.transcript}] if event.transcript else parts
 
     def _opaque(self, event: OpaqueDelta) -> list[Record]:

@@ -119,7 +119,7 @@ class CandidateReader:
         self.queries: set[str] = set()
         self.called_queries: set[str] = set()
         # The queries of image searches, which cost the same as other searches.
-        self.picture_queries: set[str] = set()
+        self.image_queries: set[str] = set()
         self._uses_maps = False
         self._map_calls = 0
         self.has_calls = False
@@ -130,7 +130,7 @@ class CandidateReader:
         self._layout = Layout()
         self._around: Record = {}
         self._grounding: Record = {}
-        # The last picture that was made while thinking, and the signature on it.
+        # The last image that was made while thinking, and the signature on it.
         self._draft: tuple[Record, str | None] | None = None
         # Searches that were reported in the middle of the text.
         self._late: list[Event] = []
@@ -163,7 +163,7 @@ class CandidateReader:
         """Add the last events: citations of the whole text, and fields that no other format has."""
         events += self._late
         if self._draft is not None and not self._images:
-            # The only picture there is, whatever it is marked as.
+            # The only image there is, whatever it is marked as.
             blob, signature = self._draft
             if self._read_blob(blob, events):
                 self._add_signature(f"{IMAGE_SIGNATURE}{self._images - 1}", signature, events)
@@ -182,7 +182,7 @@ class CandidateReader:
             if query not in self.queries:
                 self.queries.add(query)
                 (self._late if self._texts else events).append(Searched(choice=self._index, query=query))
-        self.picture_queries.update(read_queries(grounding, "imageSearchQueries"))
+        self.image_queries.update(read_queries(grounding, "imageSearchQueries"))
         self._uses_maps = self._uses_maps or bool(grounding.get("googleMapsWidgetContextToken"))
         if chunks := grounding.get("groundingChunks"):
             self._grounding = grounding
@@ -226,7 +226,7 @@ class CandidateReader:
         elif kind == "GOOGLE_SEARCH_WEB":
             self.called_queries.update(queries)
         elif kind == "GOOGLE_SEARCH_IMAGE":
-            self.picture_queries.update(queries)
+            self.image_queries.update(queries)
 
     def _think(self, text: str, signature: str | None, events: list[Event]) -> None:
         """Add thinking; a signature on it ends its block."""
@@ -279,7 +279,7 @@ class CandidateReader:
         self._calls += 1
 
     def _read_blob(self, blob: Record, events: list[Event]) -> bool:
-        """Add an image or sound; False for anything else. Only images are numbered."""
+        """Add an image or audio; False for anything else. Only images are numbered."""
         media_type, data = blob.get("mimeType"), blob.get("data")
         if not isinstance(media_type, str) or not isinstance(data, str):
             return False
@@ -438,8 +438,8 @@ class _Answer:
         """Report the counts where they have changed."""
         readers = self._candidates.values()
         searches = set().union(*(reader.queries | reader.called_queries for reader in readers))
-        pictures = set().union(*(reader.picture_queries for reader in readers))
-        usage = read_usage(self._reported, len(searches) + len(pictures))
+        images = set().union(*(reader.image_queries for reader in readers))
+        usage = read_usage(self._reported, len(searches) + len(images))
         if usage is not None and (maps := sum(reader.map_queries for reader in readers)):
             usage = replace(usage, tool_calls={"google_maps": maps})
         if usage is not None and usage != self._usage:

@@ -80,7 +80,7 @@ for _type in ("image/webp", "image/heic", "image/heif", "audio/flac", "audio/aac
 _TYPES.add_type("text/markdown", ".md")
 _BLANKS = re.compile(r"\s+")
 _CORRECT = {"image/jpg": "image/jpeg", "audio/mpeg": "audio/mp3", "audio/x-wav": "audio/wav"}
-_SOUNDS = {"pcm16": "audio/pcm"}
+_AUDIO_FORMATS = {"pcm16": "audio/pcm"}
 
 
 def write_image(image: Image) -> Record:
@@ -89,8 +89,8 @@ def write_image(image: Image) -> Record:
 
 
 def write_audio(audio: Audio) -> Record:
-    """Return sound."""
-    return _inline(_SOUNDS.get(audio.format) or f"audio/{audio.format}", audio.data)
+    """Return audio."""
+    return _inline(_AUDIO_FORMATS.get(audio.format) or f"audio/{audio.format}", audio.data)
 
 
 def write_file(file: File) -> Record:
@@ -188,14 +188,14 @@ def _thought(block: Reasoning) -> Record:
 def _signed(said: list[Record], signatures: list[Reasoning]) -> Iterator[Record]:
     """Yield the parts of a message, each signature on its part; a text's on the last part, else on an empty text."""
     texts = [wire for wire in said if "text" in wire][-1:]
-    pictures = [wire for wire in said if "inlineData" in wire or "fileData" in wire]
+    images = [wire for wire in said if "inlineData" in wire or "fileData" in wire]
     for signature in signatures:
         name = signature.id or ""
         if name == TEXT_SIGNATURE:
             found = texts.pop() if texts else None
         else:
             place = name.removeprefix(IMAGE_SIGNATURE)
-            found = pictures[int(place)] if place.isdecimal() and int(place) < len(pictures) else None
+            found = images[int(place)] if place.isdecimal() and int(place) < len(images) else None
         if found is None:
             yield {"text": "", "thoughtSignature": signature.signature}
         else:

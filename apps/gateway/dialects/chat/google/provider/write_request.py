@@ -181,7 +181,7 @@ _TIERS: Final = {
     "priority": "priority",
     "fast": "priority",
 }
-_PICTURE_OPTIONS: Final = {"aspect_ratio": "aspectRatio", "image_size": "imageSize"}
+_IMAGE_OPTIONS: Final = {"aspect_ratio": "aspectRatio", "image_size": "imageSize"}
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -207,7 +207,7 @@ def write_fields(chat: Chat, target: Target) -> Record:
     chat = drop_unsupported_fields(chat, capabilities, target)
     tools = write_tools(chat, capabilities, target)
     known = len(target.dropped_fields)
-    sampling, rest = _sampling(chat, target), _pictures(chat) | _thinking(chat, capabilities, target)
+    sampling, rest = _sampling(chat, target), _image_fields(chat) | _thinking(chat, capabilities, target)
     if chat.source is not None and len(target.dropped_fields) == known and passes(chat, capabilities):
         return pass_on(chat, chat.source.body)
     ours = chat.dialect == NAME
@@ -268,19 +268,19 @@ def _form(chat: Chat, target: Target) -> Record:
     return without_none(responseMimeType="application/json", responseJsonSchema=schema)
 
 
-def _pictures(chat: Chat) -> Record:
+def _image_fields(chat: Chat) -> Record:
     """Return which modalities the answer has, and of which kind its images are."""
     if chat.audio is not None and "audio" in (chat.modalities or ()):
-        raise unsupported_feature(chat, "audio", "The sound of this model's provider cannot be chosen")
+        raise unsupported_feature(chat, "audio", "The audio of this model's provider cannot be chosen")
     asked = {name: value for name, value in (chat.image_config or {}).items() if value is not None and name != "seed"}
     if asked.pop("n", 1) != 1:
         raise unsupported_feature(
-            chat, "image_config", "This model's provider makes one picture for an answer; ask for several answers"
+            chat, "image_config", "This model's provider makes one image for an answer; ask for several answers"
         )
-    unknown = asked.keys() - _PICTURE_OPTIONS.keys()
+    unknown = asked.keys() - _IMAGE_OPTIONS.keys()
     if unknown:
-        raise unsupported_feature(chat, "image_config", f"This model's provider takes no {min(unknown)} of pictures")
-    config = {_PICTURE_OPTIONS[name]: value for name, value in asked.items()}
+        raise unsupported_feature(chat, "image_config", f"This model's provider takes no {min(unknown)} of images")
+    config = {_IMAGE_OPTIONS[name]: value for name, value in asked.items()}
     modalities = chat.modalities or (["text", "image"] if config else None)
     return without_none(
         responseModalities=[modality.upper() for modality in modalities] if modalities else None,

@@ -226,9 +226,9 @@ def _image(wire: Record) -> Image:
 def _audio(wire: Record) -> Audio:
     inner = required(wire, "input_audio", record)
     data = fields.within("input_audio", lambda it: required(it, "data", filled_string), inner)
-    sound_format = fields.within("input_audio", lambda it: required(it, "format", string), inner)
+    audio_format = fields.within("input_audio", lambda it: required(it, "format", string), inner)
     extra = _part_extra(wire, "input_audio", inner, frozenset({"data", "format"}))
-    return Audio(data=data, format=sound_format, cache=cache_mark(wire), extra=extra)
+    return Audio(data=data, format=audio_format, cache=cache_mark(wire), extra=extra)
 
 
 def _file(wire: Record) -> File:

@@ -116,7 +116,7 @@ def _placed(note: Record, length: int) -> Record:
 
 
 def write_audio(audio: AudioDelta) -> Record:
-    """Return sound, or a piece of it."""
+    """Return audio, or a piece of it."""
     stated = {"id": audio.id, "data": audio.data, "transcript": audio.transcript, "expires_at": audio.expires_at}
     return {name: value for name, value in stated.items() if value}
 

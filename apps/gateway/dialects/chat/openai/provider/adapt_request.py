@@ -32,7 +32,7 @@ from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import (
     is_default_value,
     note_dropped,
-    note_made_pictures,
+    note_generated_images,
     note_unsupported_fields,
     repair_tool_results,
     unsupported_feature,
@@ -60,7 +60,7 @@ def drop_unsupported_fields(chat: Chat, capabilities: Capabilities, target: Targ
         chat, target, NAME, marks=marks, names=True, details=True, thinking=_thinking_filter(capabilities)
     )
     if "images" not in capabilities.takes:
-        note_made_pictures(chat, target)
+        note_generated_images(chat, target)
     if chat.dialect != NAME:
         chat = adapt_tool_names(_with_objects(shorten_user(chat, target)), target, _NAMES, _MAX_NAME_LENGTH)
         if "stop" not in capabilities.unsupported and chat.stop is not None:

@@ -164,10 +164,10 @@ def write_messages(messages: Iterable[Message], capabilities: Capabilities) -> l
     """Return all messages. Content that only a user may send (images, files) follows the tool results of its turn."""
     if capabilities.same_dialect:
         return adapt_turns([write_message(message, capabilities) for message in messages], capabilities)
-    return adapt_turns(list(_with_pictures_apart(messages, capabilities)), capabilities)
+    return adapt_turns(list(_with_images_apart(messages, capabilities)), capabilities)
 
 
-def _with_pictures_apart(messages: Iterable[Message], capabilities: Capabilities) -> Iterator[Record]:
+def _with_images_apart(messages: Iterable[Message], capabilities: Capabilities) -> Iterator[Record]:
     """Yield messages whose tool answers are text only, as the format has it."""
     shown: list[Record] = []
     for message in messages:

@@ -43,7 +43,7 @@ def _logprob(entry: Record) -> Record:
     return {"bytes": list(token.encode("utf-8", "replace")) if isinstance(token, str) else [], **stated}
 
 
-_PICTURE_BEGINS: Final = "data:image/"
+_IMAGE_EVENTS: Final = "data:image/"
 _BASE64: Final = ";base64"
 # The prefixes of items' ids.
 _PREFIXES: Final = {
@@ -272,7 +272,7 @@ class CallItem(Item):
 
 
 class ForeignItem(Item):
-    """An item that only this format has, or a picture: told as its provider does."""
+    """An item that only this format has, or an image: told as its provider does."""
 
     def __init__(self, wire: Record) -> None:
         super().__init__(str(wire.get("type") or ""), wire)
@@ -295,11 +295,11 @@ class ForeignItem(Item):
             out.append({**event, "output_index": self.index})
 
 
-def picture_item(url: str, around: Record | None) -> ForeignItem | None:
-    """Return the item of a picture; None for one by address, of which this format has no word."""
+def image_item(url: str, around: Record | None) -> ForeignItem | None:
+    """Return the item of an image; None for one by address, of which this format has no word."""
     head, _, data = url.partition(",")
-    if not head.startswith(_PICTURE_BEGINS) or not head.endswith(_BASE64):
+    if not head.startswith(_IMAGE_EVENTS) or not head.endswith(_BASE64):
         return None
     wire = {"id": new_id("ig_"), "status": "completed", **(around or {}), "type": "image_generation_call"}
-    wire["output_format"] = head.removeprefix(_PICTURE_BEGINS).removesuffix(_BASE64)
+    wire["output_format"] = head.removeprefix(_IMAGE_EVENTS).removesuffix(_BASE64)
     return ForeignItem({**wire, "result": data})

@@ -123,10 +123,10 @@ def _image(wire: Record) -> Part:
 
 def _audio(wire: Record) -> Audio:
     inner = required(wire, "input_audio", record)
-    data, sound_format = fields.within(
+    data, audio_format = fields.within(
         "input_audio", lambda it: [required(it, name, filled_string) for name in ("data", "format")], inner
     )
-    return Audio(data=data, format=sound_format, cache=_mark(wire), extra=_rest(wire, "input_audio"))
+    return Audio(data=data, format=audio_format, cache=_mark(wire), extra=_rest(wire, "input_audio"))
 
 
 def _file(wire: Record) -> File:

@@ -30,7 +30,7 @@ from apps.gateway.dialects.chat.responses.client.output_items import (
     ForeignItem,
     Item,
     MessageItem,
-    picture_item,
+    image_item,
 )
 from apps.gateway.dialects.chat.responses.shared.wire import (
     NAME,
@@ -203,7 +203,7 @@ class SearchItem(Item):
 _MESSAGE: Final = "message"
 _REASONING: Final = "reasoning"
 _CALLS: Final = frozenset({"function_call", "custom_tool_call"})
-_PICTURE: Final = "image_generation_call"
+_IMAGE_ITEM: Final = "image_generation_call"
 
 
 class OutputItems:
@@ -315,7 +315,7 @@ class OutputItems:
             item.argue(event.arguments, self.out)
 
     def _image(self, event: ImageMade) -> None:
-        item = picture_item(event.url, self._take_announced(_PICTURE))
+        item = image_item(event.url, self._take_announced(_IMAGE_ITEM))
         if item is None:
             self._text(TextDelta(text=f"![image]({event.url})"))
             return

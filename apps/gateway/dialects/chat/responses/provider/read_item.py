@@ -207,10 +207,10 @@ class ItemReader:
                 # A function that is called with nothing: clients parse the text, and want an object.
                 whole = "{}"
             self._complete(item, "arguments", 0, whole, events)
-        elif item.kind == "image_generation_call" and (picture := text_of(wire.get("result"))):
+        elif item.kind == "image_generation_call" and (image := text_of(wire.get("result"))):
             media_type = text_of(wire.get("output_format")) or "png"
             self._show(item, events)
-            events.append(ImageMade(url=f"data:image/{media_type};base64,{picture}"))
+            events.append(ImageMade(url=f"data:image/{media_type};base64,{image}"))
 
     def _show(self, item: _Item, events: list[Event]) -> None:
         """Tell clients of this format that what follows is of this item."""

@@ -69,7 +69,7 @@ def shortened(name: str, prefix: str) -> str:
     return prefix + sha256(name.encode("utf-8", "replace")).hexdigest()[:_DIGITS]
 
 
-_SOUNDS = frozenset({"wav", "mp3"})
+_AUDIO_FORMATS = frozenset({"wav", "mp3"})
 _DATA = "data:"
 _CORRECT = {"data:image/jpg;": "data:image/jpeg;"}
 
@@ -127,9 +127,9 @@ def _with_cache_mark(wire: Record, piece: Piece, capabilities: Capabilities) -> 
 
 
 def _write_audio(audio: Audio, at: str) -> Record:
-    if audio.format not in _SOUNDS:
+    if audio.format not in _AUDIO_FORMATS:
         raise InvalidRequest(
-            f"{at}: this model's provider takes sound as wav or mp3", code="unsupported_feature", param=at
+            f"{at}: this model's provider takes audio as wav or mp3", code="unsupported_feature", param=at
         )
     return {"type": "input_audio", "input_audio": {"data": audio.data, "format": audio.format}}
 
@@ -239,7 +239,7 @@ class _Input:
             elif kind == "call":
                 self.items += [self._call(part) for part in parts]
             elif kind == "image":
-                self._target.note_dropped(f"{at}.images", "pictures in earlier answers are not taken back")
+                self._target.note_dropped(f"{at}.images", "images in earlier answers are not taken back")
             elif kind == "own":
                 self.items += [dict(part.data) for part in parts if not self._is_lost(part, at)]
             else:

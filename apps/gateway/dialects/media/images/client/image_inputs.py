@@ -16,7 +16,7 @@ from apps.kernel.errors import InvalidRequest
 MAX_INPUTS = 16
 _DATA_URL = re.compile(r"data:image/[\w.+-]{1,40}(?:;[\w.+=-]{1,80}){0,4};base64,", re.IGNORECASE)
 _BLANKS = re.compile(r"\s+")
-_PICTURES = ("image", "image[]", "file")
+_IMAGES = ("image", "image[]", "file")
 # Bytes of a field that is no file.
 _MAX_TEXT_LENGTH = 1_000_000
 
@@ -43,7 +43,7 @@ def read_files(form: list[FormField]) -> tuple[list[str], str | None, dict[str, 
     mask: str | None = None
     rest: dict[str, str] = {}
     for field in form:
-        if field.name in _PICTURES:
+        if field.name in _IMAGES:
             inputs.append(_read_file(field))
         elif field.name == "mask":
             if mask is not None:
@@ -80,12 +80,12 @@ def _read_input(place: str, item: Any) -> str:
         return url
     head = _DATA_URL.match(url) if isinstance(url, str) else None
     if head is None:
-        raise _no_picture(place)
+        raise _not_an_image(place)
     text = _BLANKS.sub("", url[head.end() :])
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
-        raise _no_picture(place) from None
+        raise _not_an_image(place) from None
     media_type = image_type_of(data)
     if media_type is None:
         raise InvalidRequest(
@@ -112,6 +112,6 @@ def _text(field: FormField) -> str:
         raise Malformed("must be UTF-8", field.name[:64]) from None
 
 
-def _no_picture(place: str) -> InvalidRequest:
+def _not_an_image(place: str) -> InvalidRequest:
     param = f"{place}.image_url"
     return InvalidRequest(f"{param} must be an https URL or a base64 data URL", param=param)

@@ -21,7 +21,7 @@ from apps.gateway.canonical.events import (
     Summary,
     Waiting,
 )
-from apps.gateway.canonical.images import Drawing
+from apps.gateway.canonical.images import ImageRequest
 from apps.gateway.dialects.chat.openai.shared.failures import write_error, write_error_object
 from apps.gateway.dialects.chat.openai.shared.wire import encode
 from apps.gateway.dialects.media.images.client.image_inputs import read_files, read_inputs, read_mask
@@ -48,10 +48,10 @@ _UNSAID: Final = "auto"
 
 
 def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
-    """Yield a streamed answer. The last picture waits for the counts, which its event bears."""
-    drawing = chat.drawing or Drawing()
-    family = "image_edit" if drawing.edits else "image_generation"
-    about: Record = {name: getattr(drawing, name) or _UNSAID for name in ECHOED}
+    """Yield a streamed answer. The last image waits for the counts, which its event bears."""
+    image_request = chat.image_request or ImageRequest()
+    family = "image_edit" if image_request.edits else "image_generation"
+    about: Record = {name: getattr(image_request, name) or _UNSAID for name in ECHOED}
     created, last = 0, None
     for event in events:
         match event:
@@ -61,9 +61,9 @@ def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
                 created = event.created
             case OpaqueDelta(of="reply", dialect=dialect) if dialect == NAME_OF_EXTRAS:
                 about |= event.data
-            case PartialImage() if event.index < (drawing.partial_images or 0):
-                picture = _image_event(f"{family}.partial_image", event.url, about, created)
-                yield _frame(picture | {"partial_image_index": event.index})
+            case PartialImage() if event.index < (image_request.partial_images or 0):
+                image = _image_event(f"{family}.partial_image", event.url, about, created)
+                yield _frame(image | {"partial_image_index": event.index})
             case ImageMade():
                 if last is not None:
                     yield _frame(last)
@@ -128,18 +128,18 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
     for choice in reply.choices:
         own = choice.extra.get(NAME_OF_EXTRAS, {})
         revised = {"revised_prompt": own["revised_prompt"]} if "revised_prompt" in own else {}
-        data += [{**_picture(url), **revised} for url in choice.images]
+        data += [{**_image_data(url), **revised} for url in choice.images]
     wire: Record = {"created": reply.created, "data": data}
-    drawing = chat.drawing or Drawing()
-    asked = {name: value for name in ECHOED if (value := getattr(drawing, name)) is not None}
-    wire |= asked if drawing.edits else {}
+    image_request = chat.image_request or ImageRequest()
+    asked = {name: value for name in ECHOED if (value := getattr(image_request, name)) is not None}
+    wire |= asked if image_request.edits else {}
     wire |= reply.extra.get(NAME_OF_EXTRAS, {})
     if summary.usage.total_tokens and not summary.usage.estimated:
         wire["usage"] = usage_object(summary.usage)
     return encode(wire)
 
 
-def _picture(url: str) -> Record:
+def _image_data(url: str) -> Record:
     """Return an image on the wire: its bytes, or the address at which the gateway serves it."""
     return {"b64_json": url.partition(",")[2]} if url.startswith("data:") else {"url": url}
 
@@ -175,11 +175,11 @@ def _read(wire: Record, *, edits: bool, inputs: list[str], mask: str | None = No
     _check_stream(known)
     config: Record = known.get("image_config") or {}
     options = {name: known[name] for name in _OPTIONS if known.get(name) not in (None, AUTO)}
-    drawing = Drawing(edits=edits, mask=mask, **options, as_links=bool(known.get("image_links")))
-    drawing.partial_images = known.get("partial_images")
-    drawing.aspect_ratio = drawing.aspect_ratio or config.get("aspect_ratio")
-    drawing.resolution = config.get("image_size")
-    drawing.quality = drawing.quality or config.get("image_quality")
+    image_request = ImageRequest(edits=edits, mask=mask, **options, as_links=bool(known.get("image_links")))
+    image_request.partial_images = known.get("partial_images")
+    image_request.aspect_ratio = image_request.aspect_ratio or config.get("aspect_ratio")
+    image_request.resolution = config.get("image_size")
+    image_request.quality = image_request.quality or config.get("image_quality")
     return Chat(
         model=known.get("model") or AUTO,
         messages=[Message(role="user", parts=[*map(_image, inputs), Text(text=known["prompt"])])],
@@ -190,7 +190,7 @@ def _read(wire: Record, *, edits: bool, inputs: list[str], mask: str | None = No
         # Not sent on: an unknown field could change the cost of an image.
         extra=dict.fromkeys(unknown) or None,
         task="images",
-        drawing=drawing,
+        image_request=image_request,
     )
 
 

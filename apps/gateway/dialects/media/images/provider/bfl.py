@@ -50,8 +50,8 @@ def write_request(chat: Chat, target: Target) -> bytes:
     if size := asked.options.get("size") or (sizes[0] if sizes else None):
         # Stated also where the client does not say it: the price is that of these sizes.
         wire["width"], wire["height"] = map(int, size.split("x"))
-    for number, picture in enumerate(asked.inputs, 1):
-        wire["input_image" if number == 1 else f"input_image_{number}"] = b64encode(picture.data).decode()
+    for number, image in enumerate(asked.inputs, 1):
+        wire["input_image" if number == 1 else f"input_image_{number}"] = b64encode(image.data).decode()
     return encode(wire)
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from apps.gateway.canonical.chat import Chat, Image
-from apps.gateway.canonical.images import Drawing
+from apps.gateway.canonical.images import ImageRequest
 from apps.gateway.dialects.fact import fact, facts_reader
 
 # Sizes of a free choice: multiples of so many pixels, the longer side this long, and no longer than thrice the other.
@@ -108,51 +108,55 @@ def capabilities_of(facts: Mapping[str, Any]) -> ImageCapabilities | None:
     return _read(facts)
 
 
-def needs_of(chat: Chat, drawing: Drawing) -> list[Need]:
+def needs_of(chat: Chat, image_request: ImageRequest) -> list[Need]:
     """Return what a model must be able to do for a request; mere wishes are not among it, nor is how many images a
     call makes: there may be several calls."""
     needs: list[Need] = []
     inputs = sum(isinstance(part, Image) for message in chat.messages for part in message.parts)
-    if drawing.edits:
+    if image_request.edits:
         needs.append(Need("image editing", "images", lambda model: model.inputs > 0))
         needs.append(Need(f"{inputs} images to work from", "images", lambda model: model.inputs >= inputs))
-    if drawing.mask is not None:
+    if image_request.mask is not None:
         needs.append(Need("a mask", "mask", lambda model: "mask" in model.takes))
-    if (quality := drawing.quality) not in (None, "standard"):
+    if (quality := image_request.quality) not in (None, "standard"):
         needs.append(Need(f"quality {quality}", "quality", lambda model: quality in model.qualities))
-    if drawing.background == "transparent":
+    if image_request.background == "transparent":
         needs.append(Need("a transparent background", "background", lambda model: "background" in model.takes))
-    if (form := drawing.output_format) is not None:
+    if (form := image_request.output_format) is not None:
         needs.append(Need(f"output format {form}", "output_format", lambda model: form in model.formats))
-    if drawing.resolution is not None:
+    if image_request.resolution is not None:
         needs.append(
             Need(
-                f"image size {drawing.resolution}",
+                f"image size {image_request.resolution}",
                 "image_config.image_size",
                 lambda model: "resolution" in model.takes,
             )
         )
-    if drawing.aspect_ratio is not None:
-        ratio = drawing.aspect_ratio
-        needs.append(Need(f"aspect ratio {ratio}", "aspect_ratio", lambda model: shape_of(drawing, model) is not None))
-    elif drawing.size is not None:
-        needs.append(Need(f"size {drawing.size}", "size", lambda model: shape_of(drawing, model) is not None))
+    if image_request.aspect_ratio is not None:
+        ratio = image_request.aspect_ratio
+        needs.append(
+            Need(f"aspect ratio {ratio}", "aspect_ratio", lambda model: shape_of(image_request, model) is not None)
+        )
+    elif image_request.size is not None:
+        needs.append(
+            Need(f"size {image_request.size}", "size", lambda model: shape_of(image_request, model) is not None)
+        )
     return needs
 
 
-def shape_of(drawing: Drawing, model: ImageCapabilities) -> Shape | None:
+def shape_of(image_request: ImageRequest, model: ImageCapabilities) -> Shape | None:
     """Return how to tell a model the shape that is asked for, None when it has no such shape, or none is asked for."""
-    if drawing.aspect_ratio is not None:
-        return _shape_by_ratio(drawing.aspect_ratio, model)
-    if drawing.size is None:
+    if image_request.aspect_ratio is not None:
+        return _shape_by_ratio(image_request.aspect_ratio, model)
+    if image_request.size is None:
         return None
     if not model.aspect_ratios:
-        taken = drawing.size in model.sizes or "any_size" in model.takes
-        return Shape("size", drawing.size, is_exact=True) if taken else None
+        taken = image_request.size in model.sizes or "any_size" in model.takes
+        return Shape("size", image_request.size, is_exact=True) if taken else None
     # It takes ratios; `sizes` are the sizes of the images that it makes for them.
-    if drawing.size in model.sizes:
-        return _nearest_ratio(drawing.size, model)
-    ratio = ratio_of(drawing.size)
+    if image_request.size in model.sizes:
+        return _nearest_ratio(image_request.size, model)
+    ratio = ratio_of(image_request.size)
     named = next((one for one in model.aspect_ratios if ratio_of(one) == ratio), None)
     return None if named is None else Shape("aspect_ratio", named, is_exact=False)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.media.images.provider.capabilities import capabilities_of
-from apps.gateway.dialects.media.images.provider.image_request import drawing_of, options_of
+from apps.gateway.dialects.media.images.provider.image_request import image_request_of, options_of
 
 _CONFIGURED = {"aspect_ratio": "aspect_ratio", "resolution": "image_size", "quality": "image_quality", "seed": "seed"}
 
@@ -18,7 +18,7 @@ def image_request_as_chat(chat: Chat, target: Target) -> Chat:
     capabilities = capabilities_of(target.facts)
     if capabilities is None:
         return chat
-    options = options_of(chat, drawing_of(chat), capabilities, target)
+    options = options_of(chat, image_request_of(chat), capabilities, target)
     config: dict[str, Any] = {word: options[name] for name, word in _CONFIGURED.items() if name in options}
     return msgspec.structs.replace(
         chat,
@@ -28,5 +28,5 @@ def image_request_as_chat(chat: Chat, target: Target) -> Chat:
         seed=None,
         user=options.get("user"),
         task="chat",
-        drawing=None,
+        image_request=None,
     )

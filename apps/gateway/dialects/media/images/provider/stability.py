@@ -16,7 +16,7 @@ from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, U
 from apps.gateway.dialects import Failure, ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import find_failure
 from apps.gateway.dialects.media.images.provider.image_answer import media_type_of, sniff_base64
-from apps.gateway.dialects.media.images.provider.image_request import asked_of, drawing_of
+from apps.gateway.dialects.media.images.provider.image_request import asked_of, image_request_of
 from apps.gateway.dialects.media.multipart_form import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
 from apps.kernel.usage import Usage
@@ -86,22 +86,22 @@ def read_failure(status: int, body: bytes) -> Failure:
 
 
 def _fields(chat: Chat, target: Target) -> list[Field]:
-    drawing = drawing_of(chat)
-    if drawing.edits:
+    image_request = image_request_of(chat)
+    if image_request.edits:
         for name in ("size", "aspect_ratio"):
-            if getattr(drawing, name) is not None:
+            if getattr(image_request, name) is not None:
                 target.note_dropped(name, "this model's edits have the shape of the image")
-        shapeless = msgspec.structs.replace(drawing, size=None, aspect_ratio=None)
-        chat = msgspec.structs.replace(chat, drawing=shapeless)
+        shapeless = msgspec.structs.replace(image_request, size=None, aspect_ratio=None)
+        chat = msgspec.structs.replace(chat, image_request=shapeless)
     asked = asked_of(chat, target)
     options = dict(asked.options)
     fidelity = options.pop("input_fidelity", "low")
     fields: list[Field] = [("prompt", asked.prompt)]
     if "model" in asked.capabilities.takes:
         fields.append(("model", target.model_name))
-        if drawing.edits:
+        if image_request.edits:
             fields.append(("mode", "image-to-image"))
-    if drawing.edits:
+    if image_request.edits:
         fields += [("image", asked.inputs[0]), ("strength", _STRENGTHS.get(fidelity, _STRENGTHS["low"]))]
     return fields + [(name, str(value)) for name, value in options.items()]
 

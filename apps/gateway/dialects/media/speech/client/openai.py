@@ -1,4 +1,4 @@
-"""OpenAI speech, client side: reads requests, writes sound as bytes or as events.
+"""OpenAI speech, client side: reads requests, writes audio as bytes or as events.
 
 Source: OpenAI's API reference, and `openai` 3.52 (`types/audio/speech_create_params.py`).
 """
@@ -35,7 +35,7 @@ _PING: Final = b": waiting\n\n"
 
 
 class ProviderBrokeOff(ConnectionError):
-    """Sound has no words for a failure: the connection ends before the answer does."""
+    """Audio has no words for a failure: the connection ends before the answer does."""
 
 
 def read_request(body: bytes) -> Chat:
@@ -44,7 +44,7 @@ def read_request(body: bytes) -> Chat:
 
 
 def write_bytes(events: Iterable[Event]) -> Iterator[bytes]:
-    """Yield the sound as it comes. Raises ProviderBrokeOff where it does not come to its end."""
+    """Yield the audio as it comes. Raises ProviderBrokeOff where it does not come to its end."""
     for event in events:
         if type(event) is SoundDelta:
             yield event.data
@@ -53,7 +53,7 @@ def write_bytes(events: Iterable[Event]) -> Iterator[bytes]:
 
 
 def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
-    """Yield the sound as server-sent events."""
+    """Yield the audio as server-sent events."""
     for event in events:
         match event:
             case SoundDelta():

@@ -1,4 +1,4 @@
-"""Speech facts of a model (`facts.speech`): the formats of its sound, and which options it takes.
+"""Speech facts of a model (`facts.speech`): the formats of its audio, and which options it takes.
 
 docs/adding-a-provider.md explains each fact.
 """
@@ -29,7 +29,7 @@ class SpeechCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     ]
     most_characters: Annotated[int, fact("characters of one text", ge=1, le=100_000)] = 4096
     formats: Annotated[
-        frozenset[SoundFormat], fact("formats of sound, in OpenAI's words: `mp3`, `opus`, `aac`, `flac`, `wav`, `pcm`")
+        frozenset[SoundFormat], fact("audio formats, in OpenAI's words: `mp3`, `opus`, `aac`, `flac`, `wav`, `pcm`")
     ] = frozenset({"mp3"})
     takes: Annotated[
         frozenset[SpeechOption],

@@ -13,8 +13,8 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import Failure, ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import find_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of, read_audio
 from apps.gateway.dialects.media.speech.provider.capabilities import speech_of, text_of
-from apps.gateway.dialects.media.speech.provider.sound import never_whole, options_of, read_sound
 from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, read_refusal
 
 FRAMING: Final = "raw"
@@ -38,7 +38,7 @@ def path(chat: Chat, target: Target) -> str:
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:
-    """Return the header that takes any kind of sound."""
+    """Return the header that takes any kind of audio."""
     return {"Accept": "*/*"}
 
 
@@ -61,7 +61,7 @@ def _find_failure(answer: Any) -> Failure | None:
     return Failure(message=words[:MAX_ERROR_LENGTH], code=code if isinstance(code, str) else None)
 
 
-read_events = read_sound
+read_events = read_audio
 read_reply = never_whole
 
 

@@ -13,8 +13,8 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of, read_audio
 from apps.gateway.dialects.media.speech.provider.capabilities import speech_of, text_of
-from apps.gateway.dialects.media.speech.provider.sound import never_whole, options_of, read_sound
 
 FRAMING: Final = "raw"
 # As OpenAI's formats: MP3 of 128 kbit/s, Opus of 128 kbit/s, samples of 16 bits at 24 kHz.
@@ -33,7 +33,7 @@ def path(chat: Chat, target: Target) -> str:
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:
-    """Return the header that takes any kind of sound."""
+    """Return the header that takes any kind of audio."""
     return {"Accept": "*/*"}
 
 
@@ -46,7 +46,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     return encode(wire)
 
 
-read_events = read_sound
+read_events = read_audio
 read_reply = never_whole
 
 

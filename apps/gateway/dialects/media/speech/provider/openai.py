@@ -12,13 +12,13 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of, read_audio
 from apps.gateway.dialects.media.speech.provider.capabilities import (
     capabilities_of,
     instructions_of,
     speech_of,
     text_of,
 )
-from apps.gateway.dialects.media.speech.provider.sound import never_whole, options_of, read_sound
 
 FRAMING: Final = "raw"
 
@@ -31,7 +31,7 @@ def path(chat: Chat, target: Target) -> str:
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:
-    """Return the header that takes any kind of sound."""
+    """Return the header that takes any kind of audio."""
     return {"Accept": "*/*"}
 
 
@@ -56,7 +56,7 @@ def fields_of(chat: Chat, target: Target) -> dict[str, Any]:
     return wire
 
 
-read_events = read_sound
+read_events = read_audio
 read_reply = never_whole
 
 

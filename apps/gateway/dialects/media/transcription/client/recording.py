@@ -1,4 +1,4 @@
-"""Recordings of clients: what kind of sound a file holds, and how long it is, told from its bytes.
+"""Recordings of clients: what kind of audio a file holds, and how long it is, told from its bytes.
 
 A file's own head is believed within what its size allows: no codec for speech needs less than `MIN_BYTES` a second,
 and none takes more than `MAX_BYTES`.
@@ -65,7 +65,7 @@ class _BoundedFile(BytesIO):
 
 
 def read_recording(filename: str, data: bytes) -> Recording:
-    """Return a client's file. Raises Malformed for one that is no sound, BodyTooLarge."""
+    """Return a client's file. Raises Malformed for one that is no audio file, BodyTooLarge."""
     if not data:
         raise Malformed("must not be empty", "file")
     if len(data) > MAX_SIZE:
@@ -88,8 +88,8 @@ def _extension_of(filename: str, data: bytes) -> str:
     named = filename.rpartition(".")[2].lower()
     extension = _EXTENSIONS.get(sniffed or "", named if sniffed is None else "")
     if extension not in _MEDIA_TYPES:
-        raise Malformed(f"must be sound, in one of the formats {', '.join(_MEDIA_TYPES)}", "file")
-    # `mpga` is what some call MP3: who named a kind of the same sound is taken at their word.
+        raise Malformed(f"must be audio, in one of the formats {', '.join(_MEDIA_TYPES)}", "file")
+    # `mpga` is what some call MP3: who named a kind of the same format is taken at their word.
     return named if _MEDIA_TYPES.get(named) == _MEDIA_TYPES[extension] else extension
 
 

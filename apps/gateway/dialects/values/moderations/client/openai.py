@@ -108,7 +108,7 @@ def _url(wire: Record) -> str:
 
 def _address(value: Any) -> str:
     if not filled_string(value).startswith(("https://", "http://", "data:image/")):
-        raise Malformed("must be an http(s) address, or a data URL of a picture")
+        raise Malformed("must be an http(s) address, or a data URL of an image")
     return str(value)
 
 

@@ -26,7 +26,7 @@ class ModerationCapabilities(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     most: Annotated[int, fact("texts of one call; a request with more is split", ge=1, le=2048)] = 32
-    takes: Annotated[frozenset[Literal["images"]], fact("`images`: pictures beside texts")] = frozenset()
+    takes: Annotated[frozenset[Literal["images"]], fact("`images`: images beside texts")] = frozenset()
 
 
 def capabilities_of(facts: Mapping[str, Any]) -> ModerationCapabilities:

@@ -1,4 +1,4 @@
-"""OpenAI moderation, provider side: `/moderations` of texts, or of texts and pictures that are judged together.
+"""OpenAI moderation, provider side: `/moderations` of texts, or of texts and images that are judged together.
 
 Source: OpenAI's API reference, and the types of its SDK 3.52 (read 2026-11-23). The options of a model are facts
 (docs/adding-a-provider.md).

@@ -1,4 +1,4 @@
-"""Sound on its way: the events of an answer that is the bytes of a file."""
+"""Audio on its way: the events of an answer that is the bytes of a file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from apps.gateway.dialects.media.speech.provider.capabilities import (
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
 from apps.kernel.errors import InvalidRequest
 
-# Bytes of an answer that begins like a text: no format of sound does, but samples without a head might.
+# Bytes of an answer that begins like a text: no audio format does, but samples without a head might.
 _MAX_ERROR_BYTES: Final = 16 * 1024
 _TEXTS: Final = (b'{"', b"{\n", b"{ ", b"data:", b"<!DOCTYPE", b"<html")
 
 
-def read_sound(frames: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of an answer whose frames are pieces of a file; one without any sound ends with `Failed`."""
+def read_audio(frames: Iterable[bytes]) -> Iterator[Event]:
+    """Yield the events of an answer whose frames are pieces of a file; one without any audio ends with `Failed`."""
     pieces = iter(frames)
     held = b""
     for piece in pieces:
@@ -44,7 +44,7 @@ def read_sound(frames: Iterable[bytes]) -> Iterator[Event]:
 
 def never_whole(body: bytes) -> Iterator[Event]:
     """Yield the end of an answer that was read whole: none is ever asked for."""
-    yield unreadable_answer("The provider's sound was to be streamed")
+    yield unreadable_answer("The provider's audio was to be streamed")
 
 
 def options_of(chat: Chat, target: Target) -> SpeechCapabilities:
@@ -59,7 +59,7 @@ def options_of(chat: Chat, target: Target) -> SpeechCapabilities:
 
 def _failure_of(body: bytes) -> Event:
     if not body:
-        return unreadable_answer("The provider sent no sound")
+        return unreadable_answer("The provider sent no audio")
     try:
         answer = read_answer(body)
     except ValueError:
