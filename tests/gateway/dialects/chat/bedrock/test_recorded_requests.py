@@ -40,7 +40,7 @@ TARGETS: dict[str, dict[str, Any]] = {
 REASONS = (
     "is a tool that this model's provider does not have",
     "A message holds content that this model's provider has no form for",
-    "this model's provider takes the bytes of a picture or file, not its address",
+    "this model's provider takes the bytes of an image or file, not its address",
     "this model's provider takes the bytes of a file, not its address or id",
     "This model's provider has no web search",
     "only models that are called in Anthropic's format can use them",
