@@ -153,7 +153,7 @@ def test_the_map_goes_down_as_imports_do(contract: str, prefix: str) -> None:
 
 def test_what_a_dialect_can_use_is_there() -> None:
     text = (PROJECT / "docs" / "adding-a-dialect.md").read_text()
-    section = text.split("## What every writer can use", 1)[1].split("\n## ", 1)[0]
+    section = text.split("## Shared building blocks of writers", 1)[1].split("\n## ", 1)[0]
     names = re.findall(r"`([\w.]+)\.(\w+)(?:\([^`]*)?`", section)
     assert len(names) > 15
     modules = {module: import_module(f"apps.gateway.dialects.{module}") for module, _ in names}
