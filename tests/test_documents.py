@@ -162,7 +162,7 @@ def test_operations_state_the_queue_shares_of_the_code() -> None:
 
 def test_what_a_dialect_can_use_is_there() -> None:
     text = (PROJECT / "docs" / "adding-a-dialect.md").read_text()
-    section = text.split("## Functions for every writer", 1)[1].split("\n## ", 1)[0]
+    section = text.split("## Shared building blocks of writers", 1)[1].split("\n## ", 1)[0]
     names = re.findall(r"`([\w.]+)\.(\w+)(?:\([^`]*)?`", section)
     assert len(names) > 15
     modules = {module: import_module(f"apps.gateway.dialects.{module}") for module, _ in names}

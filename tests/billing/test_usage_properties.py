@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from apps.billing.pricing import cost_of
 from apps.gateway.dialects.chat.anthropic.shared import usage as anthropic
-from apps.gateway.dialects.chat.bedrock.shared import usage as bedrock
-from apps.gateway.dialects.chat.cohere.shared import usage as cohere
+from apps.gateway.dialects.chat.bedrock.shared import wire as bedrock
+from apps.gateway.dialects.chat.cohere.shared import wire as cohere
 from apps.gateway.dialects.chat.google.shared import usage as google
 from apps.gateway.dialects.chat.openai.shared import usage as openai
 from apps.gateway.dialects.chat.responses.shared import usage as responses

@@ -29,7 +29,7 @@ class Speech(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """A file of audio; `extension` tells its format, without a dot, `digest` is the SHA-256 of its bytes, in hex.
 
-    `milliseconds` is about how long it is, and `most_milliseconds` how long it is at most: the same where its own head
+    `milliseconds` is about how long it is, and `max_milliseconds` how long it is at most: the same where its own head
     says it.
     """
 
@@ -38,7 +38,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     digest: str
     milliseconds: int
-    most_milliseconds: int
+    max_milliseconds: int
 
 
 class Transcription(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -9,7 +9,7 @@ import msgspec
 
 from apps.gateway.canonical.audio import Speech, Transcription
 from apps.gateway.canonical.embeddings import Embedding
-from apps.gateway.canonical.images import Drawing
+from apps.gateway.canonical.images import ImageRequest
 from apps.gateway.canonical.moderation import Moderation
 from apps.gateway.canonical.preferences import RoutingPreferences
 from apps.gateway.canonical.reranking import Reranking
@@ -243,7 +243,7 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     source: Source | None = None
     # The kind of request, and what only this kind can say.
     task: TaskName = "chat"
-    drawing: Drawing | None = None
+    image_request: ImageRequest | None = None
     embedding: Embedding | None = None
     reranking: Reranking | None = None
     moderation: Moderation | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Drawing(msgspec.Struct, kw_only=True, omit_defaults=True):
+class ImageRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The form that images are to have; None is "not said" or "as the model likes".
 
     The prompt and the images to work from (as data URLs) are the chat's one message, how many to make is its `n`.

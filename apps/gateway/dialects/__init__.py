@@ -76,7 +76,7 @@ class ClientDialect(ClientErrorWriter, frozen=True, kw_only=True, eq=False):
     counts_messages_alike: bool = True
     # The field of a message that has its content.
     content_field: str = "content"
-    # The field of the instructions, where losses within them are told under it.
+    # The field of the instructions, where dropped fields within them are reported under it.
     instructions_field: str | None = None
     # Whether a call of a tool, and its result, are items of their own beside the messages.
     has_call_items: bool = False
@@ -92,7 +92,7 @@ class ClientDialect(ClientErrorWriter, frozen=True, kw_only=True, eq=False):
     # The provider dialects, by name, that take this format's custom tools and namespaces; towards all others functions
     # emulate them. None for a format without such tools.
     custom_tool_dialects: frozenset[str] | None = None
-    # Whether clients offer a web search among other tools to every model, so that one without it answers all the same.
+    # Whether clients offer a web search among other tools to every model, so that models without it still answer.
     has_optional_search: bool = False
 
 
@@ -129,7 +129,7 @@ def _no_signatures(chat: Chat, target: Target) -> str | None:
 class ProviderDialect(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The provider side of a format: writes requests to providers, reads their answers and failures.
 
-    A format that differs from another in a few hooks is that one with those replaced (`msgspec.structs.replace`).
+    A format that differs from another in a few hooks is a copy with those replaced (`msgspec.structs.replace`).
     """
 
     # The name that data files state.

@@ -11,7 +11,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
-from apps.gateway.dialects.media.images.client.image_inputs import FormField
+from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.dialects.media.speech.client import openai as speech
 from apps.gateway.dialects.media.transcription.client import openai as transcription
 from apps.gateway.dialects.media.transcription.client import write_transcript

@@ -53,7 +53,7 @@ def install(keeper: ImageKeeper) -> None:
 
 def wants_links(chat: Chat) -> bool:
     """Return whether a request wants URLs instead of images."""
-    return chat.drawing is not None and chat.drawing.as_links
+    return chat.image_request is not None and chat.image_request.as_links
 
 
 def check_links(policy: Policy) -> None:

@@ -10,8 +10,8 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
-from apps.gateway.dialects.media.images.client import openai, openai_stream
-from apps.gateway.dialects.media.images.client.image_inputs import FormField
+from apps.gateway.dialects.media.images.client import openai
+from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
 from apps.gateway.endpoints.image_links import check_links, link_images, wants_links
 from apps.gateway.pipeline import open_chat
@@ -47,7 +47,7 @@ def _answer(request: ClientRequest, route: str, read: Callable[[bytes], Chat]) -
 
         run = open_chat(request, route, token, read_with_links)
         if run.chat.stream:
-            return stream_response(run, openai_stream.write_events)
+            return stream_response(run, openai.write_events)
         change_reply = partial(link_images, run) if wants_links(run.chat) else None
         return complete_response(run, openai.write_reply, change_reply=change_reply)
 

@@ -16,9 +16,9 @@ from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.values.embeddings import find_embedding_dialect
-from apps.gateway.dialects.values.embeddings.provider.abilities import (
-    EmbeddingAbilities,
-    abilities_of,
+from apps.gateway.dialects.values.embeddings.provider.capabilities import (
+    EmbeddingCapabilities,
+    capabilities_of,
     embedding_of,
     texts_of,
 )
@@ -50,8 +50,8 @@ def _requirements_of(chat: Chat) -> list[Requirement]:
     return needs
 
 
-def _can(test: Callable[[EmbeddingAbilities], bool]) -> Callable[[Offer], bool]:
-    return lambda offer: test(abilities_of(offer.facts))
+def _can(test: Callable[[EmbeddingCapabilities], bool]) -> Callable[[Offer], bool]:
+    return lambda offer: test(capabilities_of(offer.facts))
 
 
 def _fits(count: int, doubt: int) -> Callable[[Offer], bool]:
@@ -59,7 +59,7 @@ def _fits(count: int, doubt: int) -> Callable[[Offer], bool]:
 
 
 def _gives(wanted: int) -> Callable[[Offer], bool]:
-    return lambda offer: abilities_of(offer.facts).takes_dimensions(wanted, offer.facts.get("dimensions"))
+    return lambda offer: capabilities_of(offer.facts).takes_dimensions(wanted, offer.facts.get("dimensions"))
 
 
 def _find_dialect(chat: Chat, offer: Offer) -> ProviderDialect | None:
@@ -91,14 +91,14 @@ def _path_for_client(path: str) -> str:
 
 def _split(chat: Chat, offer: Offer) -> list[CallPart]:
     """Return the calls that an offer's provider takes for all inputs, in their order."""
-    embedding, abilities = embedding_of(chat), abilities_of(offer.facts)
+    embedding, capabilities = embedding_of(chat), capabilities_of(offer.facts)
     message = chat.messages[0]
     inputs: Sequence[object] = message.parts if embedding.tokens is None else embedding.tokens
-    most = abilities.most_inputs(embedding.dimensions or offer.facts.get("dimensions"))
-    if len(inputs) <= most and not abilities.most_tokens:
+    most = capabilities.most_inputs(embedding.dimensions or offer.facts.get("dimensions"))
+    if len(inputs) <= most and not capabilities.most_tokens:
         return [CallPart(chat, len(inputs))]
     parts = []
-    for start, end in _cuts(chat, len(inputs), most, abilities.most_tokens):
+    for start, end in _cuts(chat, len(inputs), most, capabilities.most_tokens):
         if embedding.tokens is None:
             part = replace(chat, messages=[replace(message, parts=message.parts[start:end])])
         else:

@@ -1,6 +1,6 @@
 """Task `images`: generates or edits images, and nothing else.
 
-A request of this kind is a chat whose `drawing` says what the images are to be like. Pure.
+A request of this kind is a chat whose `image_request` says what the images are to be like. Pure.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import CatalogModel, Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Finished
-from apps.gateway.canonical.images import Drawing
+from apps.gateway.canonical.images import ImageRequest
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.images import IN_CHAT, find_image_dialect, prepare_for_target
-from apps.gateway.dialects.media.images.provider.abilities import Need, abilities_of, needs_of
+from apps.gateway.dialects.media.images.provider.capabilities import Need, capabilities_of, needs_of
 from apps.gateway.tasks import AttachedFile, CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.errors import ApiError, InternalError, InvalidRequest
@@ -32,13 +32,13 @@ TOKENS_OF_PARTIAL_IMAGE = 100
 
 def draws(model: CatalogModel) -> bool:
     """Return whether some offer of the model makes images."""
-    return any(abilities_of(offer.facts) is not None for offer in model.offers)
+    return any(capabilities_of(offer.facts) is not None for offer in model.offers)
 
 
 def draws_in_chat(model: CatalogModel) -> bool:
     """Return whether a model that makes images does it when it is chatted to."""
-    stated = [abilities for offer in model.offers if (abilities := abilities_of(offer.facts)) is not None]
-    return any(abilities.dialect == IN_CHAT for abilities in stated)
+    stated = [capabilities for offer in model.offers if (capabilities := capabilities_of(offer.facts)) is not None]
+    return any(capabilities.dialect == IN_CHAT for capabilities in stated)
 
 
 def _check_model(model: CatalogModel, chat: Chat) -> None:
@@ -56,7 +56,10 @@ def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
-    needs = [Requirement(need.name, _test_for(need), need.param) for need in needs_of(chat, chat.drawing or Drawing())]
+    needs = [
+        Requirement(need.name, _test_for(need), need.param)
+        for need in needs_of(chat, chat.image_request or ImageRequest())
+    ]
     if (count := _count_images(chat)) > 1:
         needs.insert(0, Requirement(f"{count} images at a time", partial(_may_be_asked_together, chat), "n"))
     return needs
@@ -69,11 +72,11 @@ def _may_be_asked_together(chat: Chat, offer: Offer) -> bool:
 
 def _split(chat: Chat, offer: Offer) -> list[CallPart]:
     """Return the calls that it takes to make all images; none where one call makes them."""
-    abilities = abilities_of(offer.facts)
-    if abilities is None or (count := _count_images(chat)) == 1:
+    capabilities = capabilities_of(offer.facts)
+    if capabilities is None or (count := _count_images(chat)) == 1:
         return []
     # Events of a stream do not say of which image they are.
-    most = 1 if chat.stream and "stream" in abilities.takes else abilities.most
+    most = 1 if chat.stream and "stream" in capabilities.takes else capabilities.most
     if count <= most:
         return []
     sizes = [min(most, count - first) for first in range(0, count, most)]
@@ -82,8 +85,8 @@ def _split(chat: Chat, offer: Offer) -> list[CallPart]:
 
 def _test_for(need: Need) -> Callable[[Offer], bool]:
     def is_met_by(offer: Offer) -> bool:
-        abilities = abilities_of(offer.facts)
-        return abilities is not None and need.can(abilities)
+        capabilities = capabilities_of(offer.facts)
+        return capabilities is not None and need.can(capabilities)
 
     return is_met_by
 
@@ -104,7 +107,7 @@ def _list_price(chat: Chat, offer: Offer) -> Decimal:
 def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     calls = len(_split(chat, offer)) or 1
     usage = estimate_usage(prompt_tokens * calls, TOKENS_BESIDE_IMAGES * calls, _count_images(chat), offer.prices)
-    partial_images = chat.drawing.partial_images or 0 if chat.drawing is not None and chat.stream else 0
+    partial_images = chat.image_request.partial_images or 0 if chat.image_request is not None and chat.stream else 0
     if not partial_images or not usage.image_output:
         return usage
     tokens = partial_images * TOKENS_OF_PARTIAL_IMAGE * _count_images(chat)
@@ -112,9 +115,9 @@ def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
 
 
 def _files_to_screen(chat: Chat) -> Sequence[AttachedFile]:
-    if chat.drawing is None or chat.drawing.mask is None:
+    if chat.image_request is None or chat.image_request.mask is None:
         return ()
-    return (AttachedFile("mask", chat.drawing.mask),)
+    return (AttachedFile("mask", chat.image_request.mask),)
 
 
 def _find_missing_result(images: int, finish: Finished | None) -> ApiError | None:

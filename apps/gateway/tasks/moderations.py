@@ -15,7 +15,7 @@ from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat, Image
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.values.moderations import find_moderation_dialect
-from apps.gateway.dialects.values.moderations.provider.abilities import abilities_of, moderation_of
+from apps.gateway.dialects.values.moderations.provider.capabilities import capabilities_of, moderation_of
 from apps.gateway.model_modes import ModelMode
 from apps.gateway.tasks import CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_usage
@@ -29,7 +29,7 @@ _PLACE: Final = re.compile(r"messages\[0\]\.content(\[\d+\])(\.text)?")
 def _requirements_of(chat: Chat) -> list[Requirement]:
     if Image not in chat.kinds:
         return []
-    return [Requirement("image input", lambda offer: "images" in abilities_of(offer.facts).takes, "input")]
+    return [Requirement("image input", lambda offer: "images" in capabilities_of(offer.facts).takes, "input")]
 
 
 def _find_dialect(chat: Chat, offer: Offer) -> ProviderDialect | None:
@@ -53,7 +53,7 @@ def _split(chat: Chat, offer: Offer) -> list[CallPart]:
     if moderation_of(chat).together:
         return [CallPart(chat, 1)]
     [message] = chat.messages
-    count, most = len(message.parts), abilities_of(offer.facts).most
+    count, most = len(message.parts), capabilities_of(offer.facts).most
     if count <= most:
         return [CallPart(chat, count)]
     cuts = [message.parts[start : start + most] for start in range(0, count, most)]

@@ -16,7 +16,12 @@ from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.values.rerank import find_rerank_dialect
-from apps.gateway.dialects.values.rerank.provider.abilities import abilities_of, documents_of, query_of, results_of
+from apps.gateway.dialects.values.rerank.provider.capabilities import (
+    capabilities_of,
+    documents_of,
+    query_of,
+    results_of,
+)
 from apps.gateway.model_modes import ModelMode
 from apps.gateway.tasks import CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_prompt_tokens, estimate_tokens
@@ -36,7 +41,7 @@ _PLACE: Final = re.compile(r"messages\[0\]\.content\[(\d+)\]\.text")
 def _requirements_of(chat: Chat) -> list[Requirement]:
     """Return how many documents an offer must take: rankings of parts do not make one of all."""
     count = len(documents_of(chat))
-    return [Requirement(f"{count} documents", lambda offer: count <= abilities_of(offer.facts).most, "documents")]
+    return [Requirement(f"{count} documents", lambda offer: count <= capabilities_of(offer.facts).most, "documents")]
 
 
 def _find_dialect(chat: Chat, offer: Offer) -> ProviderDialect | None:

@@ -16,7 +16,12 @@ from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.speech import find_speech_dialect
-from apps.gateway.dialects.media.speech.provider.abilities import SpeechAbilities, abilities_of, speech_of, text_of
+from apps.gateway.dialects.media.speech.provider.capabilities import (
+    SpeechCapabilities,
+    capabilities_of,
+    speech_of,
+    text_of,
+)
 from apps.gateway.model_modes import ModelMode
 from apps.gateway.tasks import Requirement, Task
 from apps.kernel.prices import PriceCard
@@ -46,10 +51,10 @@ def _requirements_of(chat: Chat) -> list[Requirement]:
     return needs
 
 
-def _can(test: Callable[[SpeechAbilities], bool]) -> Callable[[Offer], bool]:
+def _can(test: Callable[[SpeechCapabilities], bool]) -> Callable[[Offer], bool]:
     def is_met_by(offer: Offer) -> bool:
-        abilities = abilities_of(offer.facts)
-        return abilities is not None and test(abilities)
+        capabilities = capabilities_of(offer.facts)
+        return capabilities is not None and test(capabilities)
 
     return is_met_by
 

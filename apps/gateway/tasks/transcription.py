@@ -16,9 +16,9 @@ from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.transcription import find_transcription_dialect
-from apps.gateway.dialects.media.transcription.provider.abilities import (
-    TranscriptionAbilities,
-    abilities_of,
+from apps.gateway.dialects.media.transcription.provider.capabilities import (
+    TranscriptionCapabilities,
+    capabilities_of,
     transcription_of,
 )
 from apps.gateway.model_modes import ModelMode
@@ -52,8 +52,8 @@ def _requirements_of(chat: Chat) -> list[Requirement]:
 
 def _takes(option: str) -> Callable[[Offer], bool]:
     def is_met_by(offer: Offer) -> bool:
-        abilities: TranscriptionAbilities | None = abilities_of(offer.facts)
-        return abilities is not None and option in abilities.takes
+        capabilities: TranscriptionCapabilities | None = capabilities_of(offer.facts)
+        return capabilities is not None and option in capabilities.takes
 
     return is_met_by
 
@@ -69,7 +69,7 @@ def _list_price(chat: Chat, offer: Offer) -> Decimal:
 
 def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     """Return the length, where it is paid for, else the tokens of a recording in which much is said."""
-    milliseconds = transcription_of(chat).recording.most_milliseconds
+    milliseconds = transcription_of(chat).recording.max_milliseconds
     if offer.prices.audio_minute is not None:
         return Usage(audio_milliseconds=milliseconds)
     seconds = -(-milliseconds // 1000)

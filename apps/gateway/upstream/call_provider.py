@@ -126,7 +126,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         if dialect is None:
             raise UpstreamFailure("client_error", f"the wire format of {self.candidate.provider_id} is not spoken here")
         if task.split is not None and (parts := task.split(self.chat, self.candidate.offer)):
-            if self.chat.drawing is not None:
+            if self.chat.image_request is not None:
                 return make_images(self, [replace(self, chat=part.chat, calls=1) for part in parts], parts)
             if len(parts) > 1:
                 return self._answer_in_parts(parts, dialect)

@@ -21,7 +21,7 @@ _MAX_TOGETHER = 128 * 1024 * 1024
 
 def has_addresses(chat: Chat) -> bool:
     """Return whether a request to change images gives one of them by address."""
-    return chat.drawing is not None and any(not url.startswith("data:") for url in _urls(chat))
+    return chat.image_request is not None and any(not url.startswith("data:") for url in _urls(chat))
 
 
 def fetch_addresses(chat: Chat, owner: UUID, client_disconnect: ClientDisconnect) -> Chat:
@@ -37,10 +37,12 @@ def fetch_addresses(chat: Chat, owner: UUID, client_disconnect: ClientDisconnect
                 together += len(part.url)
                 if together > _MAX_TOGETHER:
                     raise BodyTooLarge("The images are too large together", param="images")
-    drawing = chat.drawing
-    if drawing is None or drawing.mask is None:
+    image_request = chat.image_request
+    if image_request is None or image_request.mask is None:
         return chat
-    return replace(chat, drawing=replace(drawing, mask=_fetch(drawing.mask, "mask", owner, client_disconnect)))
+    return replace(
+        chat, image_request=replace(image_request, mask=_fetch(image_request.mask, "mask", owner, client_disconnect))
+    )
 
 
 def _urls(chat: Chat) -> Iterator[str]:
@@ -48,8 +50,8 @@ def _urls(chat: Chat) -> Iterator[str]:
         for part in message.parts:
             if isinstance(part, Image):
                 yield part.url
-    if chat.drawing is not None and chat.drawing.mask is not None:
-        yield chat.drawing.mask
+    if chat.image_request is not None and chat.image_request.mask is not None:
+        yield chat.image_request.mask
 
 
 def _fetch(url: str, place: str, owner: UUID, client_disconnect: ClientDisconnect) -> str:

@@ -40,7 +40,7 @@ def run_images(data: bytes) -> None:
     """Read requests for pictures in JSON."""
     for reader in (read_generation, read_edit):
         with contextlib.suppress(InvalidRequest):
-            assert reader(data).drawing is not None
+            assert reader(data).image_request is not None
 
 
 TARGETS = [

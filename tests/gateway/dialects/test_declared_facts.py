@@ -15,11 +15,11 @@ from apps.gateway.dialects import chat, find_dialect
 from apps.gateway.dialects.capabilities import declared_facts
 from apps.gateway.dialects.capabilities.declared_facts import OF_AUDIO, find_facts, find_image_facts
 from apps.gateway.dialects.media.images import IN_CHAT, find_image_format
-from apps.gateway.dialects.media.images.provider.abilities import Abilities
+from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities
 from apps.gateway.dialects.media.speech import find_speech_dialect
-from apps.gateway.dialects.media.speech.provider.abilities import SpeechAbilities
+from apps.gateway.dialects.media.speech.provider.capabilities import SpeechCapabilities
 from apps.gateway.dialects.media.transcription import find_transcription_dialect
-from apps.gateway.dialects.media.transcription.provider.abilities import TranscriptionAbilities
+from apps.gateway.dialects.media.transcription.provider.capabilities import TranscriptionCapabilities
 from apps.gateway.management.commands.document_facts import DOCUMENTS, table_of, with_tables
 from gateway_project.configuration.data_directory import PROJECT
 
@@ -68,7 +68,8 @@ def test_every_audio_dialect_that_a_data_file_names_is_spoken() -> None:
 
 
 @pytest.mark.parametrize(
-    "declared", [SharedFacts, Abilities, SpeechAbilities, TranscriptionAbilities, *map(find_facts, SPOKEN)]
+    "declared",
+    [SharedFacts, ImageCapabilities, SpeechCapabilities, TranscriptionCapabilities, *map(find_facts, SPOKEN)],
 )
 def test_every_fact_is_described(declared: Any) -> None:
     for name, kind in get_type_hints(declared, include_extras=True).items():
@@ -77,7 +78,7 @@ def test_every_fact_is_described(declared: Any) -> None:
 
 
 @pytest.mark.parametrize("name", SPOKEN)
-def test_a_declared_fact_is_read_by_the_flavor_of_its_dialect(name: str) -> None:
+def test_a_declared_fact_is_read_by_the_capabilities_of_its_dialect(name: str) -> None:
     declared = find_facts(name)
     assert declared is not None
     assert msgspec.convert({}, declared) == declared()

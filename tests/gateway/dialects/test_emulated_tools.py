@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from apps.gateway.canonical.chat import Chat, FunctionTool, Reasoning, Target, ToolCall
 from apps.gateway.canonical.events import Event, Finished, ToolCallDelta, ToolCallStarted
 from apps.gateway.canonical.fold import fold
-from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
-from apps.gateway.dialects.adapting.free_text_input import FreeTextInput
+from apps.gateway.dialects.adapting.emulated_tools import FreeTextInput, emulate_tools
 from apps.gateway.dialects.adapting.undo_rewrites import undo_rewrites
 from apps.gateway.dialects.chat import anthropic, openai, responses
 from apps.gateway.dialects.chat.responses.client.encrypted_reasoning import decrypt_blocks, encrypt_blocks

@@ -41,7 +41,7 @@ SAID = {
     "Web search is not available from this model's provider",
     "A file says neither its media type nor a filename that tells it",
     "cachedContent is not available from this model's provider",
-    "mcp_servers: only models that Anthropic's format is spoken to can use them",
+    "mcp_servers: only models that are called in Anthropic's format can use them",
 }
 # The same of a tool, or of a block, which is named.
 KINDS = re.compile(

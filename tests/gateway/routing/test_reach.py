@@ -13,7 +13,7 @@ from apps.catalog import catalog_cache
 from apps.gateway.access import policy
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Audio, Chat, Message, Text
-from apps.gateway.canonical.images import Drawing
+from apps.gateway.canonical.images import ImageRequest
 from apps.gateway.routing import candidates
 from apps.gateway.routing.candidates import Candidates
 from apps.gateway.tasks import task_of
@@ -86,10 +86,10 @@ def test_only_so_many_are_kept_and_no_refusal_is(known: Policy, monkeypatch: pyt
 
 def test_what_is_kept_for_one_kind_of_request_is_not_used_for_another(known: Policy) -> None:
     chat = Chat(model="sandbox/sketcher", messages=CHAT.messages)
-    images = Chat(model="sandbox/sketcher", messages=CHAT.messages, task="images", drawing=Drawing())
+    images = Chat(model="sandbox/sketcher", messages=CHAT.messages, task="images", image_request=ImageRequest())
     for asked in (chat, images, chat):
         first, second = ask(known, asked), ask(known, asked)
         assert second.eligible[0] is first.eligible[0]
         assert known.reachable_models["sandbox/sketcher"].task is task_of(asked)
     with pytest.raises(InvalidRequest, match="does not make images"):
-        ask(known, Chat(model="sandbox/echo", messages=CHAT.messages, task="images", drawing=Drawing()))
+        ask(known, Chat(model="sandbox/echo", messages=CHAT.messages, task="images", image_request=ImageRequest()))

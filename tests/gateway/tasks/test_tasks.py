@@ -22,7 +22,7 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Finished
-from apps.gateway.canonical.images import Drawing
+from apps.gateway.canonical.images import ImageRequest
 from apps.gateway.canonical.moderation import Moderation
 from apps.gateway.canonical.reranking import Ranked, Reranking
 from apps.gateway.dialects import find_dialect
@@ -38,7 +38,7 @@ from tests.catalog.small import model, offer
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 SAID = [Message(role="user", parts=[Text(text="a fox")])]
 CHAT = Chat(model="m", messages=SAID, n=2)
-IMAGES = Chat(model="m", messages=SAID, n=2, task="images", drawing=Drawing(mask=PIXEL))
+IMAGES = Chat(model="m", messages=SAID, n=2, task="images", image_request=ImageRequest(mask=PIXEL))
 EMBEDDINGS = Chat(model="m", messages=SAID, task="embeddings", embedding=Embedding(dimensions=2))
 RERANK = Chat(
     model="m",
@@ -50,7 +50,7 @@ MODERATIONS = Chat(model="m", messages=SAID, task="moderations", moderation=Mode
 COMPLETIONS = replace(CHAT, task="completions")
 SPEECH = Chat(model="m", messages=SAID, stream=True, task="speech", speech=Speech(voice="alloy"))
 RECORDING = Recording(
-    extension="wav", media_type="audio/wav", data=b"RIFF", digest="d", milliseconds=2_000, most_milliseconds=9_000
+    extension="wav", media_type="audio/wav", data=b"RIFF", digest="d", milliseconds=2_000, max_milliseconds=9_000
 )
 TRANSCRIPT = Chat(model="m", messages=[], task="transcription", transcription=Transcription(recording=RECORDING))
 CHATS: dict[TaskName, Chat] = {
@@ -138,7 +138,7 @@ def test_a_model_of_another_kind_is_refused_with_the_place_to_ask() -> None:
 
 def test_a_model_that_draws_in_chats_is_asked_as_a_chat() -> None:
     asked = task_of(IMAGES).adapt_request(IMAGES, Target(model_name="m", facts=DRAWS_IN_CHAT))
-    assert (asked.task, asked.drawing, asked.modalities) == ("chat", None, ["text", "image"])
+    assert (asked.task, asked.image_request, asked.modalities) == ("chat", None, ["text", "image"])
     assert task_of(IMAGES).adapt_request(IMAGES, Target(model_name="m", facts=DRAWS)) is IMAGES
 
 

@@ -1,7 +1,6 @@
 """Configuration updates: items of the Responses format that change how much a model thinks from there on.
 
-A provider of another format is told the latest effort in the place of the request's own. Pure. Must never know which
-efforts a model has.
+A provider of another format gets the latest effort instead of the request's own.
 """
 
 from __future__ import annotations

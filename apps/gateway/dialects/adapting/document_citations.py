@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-Record = dict[str, Any]
-
 # The kinds of such citations. A note of one of these kinds is written for Anthropic's clients as it is.
 LOCATIONS: Final = frozenset({"char_location", "page_location", "content_block_location", "search_result_location"})
 

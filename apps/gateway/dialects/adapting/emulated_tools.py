@@ -1,11 +1,13 @@
 """Emulated tools: custom tools (free text in) and namespaces of tools as plain functions, for formats without them.
 
 A custom tool becomes a function with one string argument; a tool of a namespace a function that bears both names. The
-answer's calls are turned back (`restore_tools`). Pure. Must never know a provider.
+answer's calls are turned back (`restore_tools`).
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -27,10 +29,80 @@ from apps.gateway.canonical.chat import (
 from apps.gateway.canonical.events import Event, Finished, ToolCallDelta, ToolCallStarted
 from apps.gateway.canonical.rewrites import EmulatedTool
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.adapting.free_text_input import FIELD, FreeTextInput
 from apps.gateway.dialects.adapting.unsupported_fields import client_of, unsupported_feature
+from apps.gateway.dialects.reading.fields import Record
 
-Record = dict[str, Any]
+# The function's only argument.
+FIELD: Final = "input"
+_BEGINNING: Final = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+# Whole characters and whole escapes of a JSON string. One half of a surrogate pair waits for the other.
+_WHOLE: Final = re.compile(
+    r"""(?:[^"\\]+|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*"""
+)
+_HALF: Final = re.compile(r"\\u[0-9a-fA-F]{4}")
+
+
+class FreeTextInput:
+    """One call's arguments on their way."""
+
+    __slots__ = ("_begun", "_over", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting = ""
+        self._begun = self._over = False
+
+    def feed(self, arguments: str) -> str:
+        """Return the text that further arguments bring."""
+        if self._over:
+            return ""
+        self._waiting += arguments
+        if not self._begun:
+            if (beginning := _BEGINNING.match(self._waiting)) is None:
+                return ""
+            self._begun = True
+            self._waiting = self._waiting[beginning.end() :]
+        return self._read()
+
+    def end(self) -> str:
+        """Return the remaining text once no arguments follow; arguments of another shape are taken as they are."""
+        waiting, self._waiting = self._waiting, ""
+        over, self._over = self._over, True
+        if over:
+            return ""
+        if self._begun:
+            # Cut off in the middle of an escape.
+            return ""
+        try:
+            value = json.loads(waiting, strict=False)
+        except ValueError:
+            return waiting
+        if isinstance(value, dict):
+            texts = [text for text in (value.get(FIELD), *value.values()) if isinstance(text, str)]
+            return _valid_text(texts[0]) if texts else ("" if not value else waiting)
+        return _valid_text(value) if isinstance(value, str) else waiting
+
+    def _read(self) -> str:
+        pieces: list[str] = []
+        while True:
+            whole = _WHOLE.match(self._waiting)
+            end = whole.end() if whole is not None else 0
+            pieces.append(self._waiting[:end])
+            self._waiting = self._waiting[end:]
+            half = _HALF.match(self._waiting)
+            if half is None or len(self._waiting) < half.end() + 2 or self._waiting.startswith("\\u", half.end()):
+                break
+            # Half of a pair that no other half follows.
+            pieces.append("\\ufffd")
+            self._waiting = self._waiting[half.end() :]
+        if self._waiting.startswith('"'):
+            self._over, self._waiting = True, ""
+        return _valid_text(json.loads(f'"{"".join(pieces)}"', strict=False))
+
+
+def _valid_text(text: str) -> str:
+    """Return the text without halves of surrogate pairs, which no encoding has."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
 
 _SEPARATOR: Final = "__"
 # Fields of tools that only OpenAI's formats have, and the values that ask for nothing.
@@ -44,7 +116,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def emulate_tools(chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
-    """Return the chat with functions in the place of tools that the format `dialect` has no words for; one without
+    """Return the chat with functions in place of tools that the format `dialect` does not support; one without
     such tools is returned as it is.
 
     Raises InvalidRequest for a tool of OpenAI's formats that can neither be sent nor be emulated.
@@ -69,7 +141,7 @@ def emulate_tools(chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
 
 
 def is_optional_search(chat: Chat) -> bool:
-    """Return whether a web search is one tool among others that nobody insists on: agents offer it to every model."""
+    """Return whether a web search is an optional tool among others: agents offer it to every model."""
     tools = chat.tools or ()
     client = client_of(chat)
     if client is None or not client.has_optional_search or not any(isinstance(tool, WebSearchTool) for tool in tools):
@@ -120,7 +192,7 @@ def restore_tools(events: Iterable[Event], emulated: dict[str, EmulatedTool]) ->
 
 
 def _flushed(inputs: dict[tuple[int, int], FreeTextInput], choice: int) -> Iterator[Event]:
-    """Yield what is left of the inputs of a choice's earlier calls."""
+    """Yield the remaining inputs of a choice's earlier calls."""
     for (number, index), written in inputs.items():
         if number == choice and (text := written.end()):
             yield ToolCallDelta(choice=number, index=index, arguments=text)
@@ -146,7 +218,7 @@ class _Emulation:
         self._taken = {tool.name for tool in chat.tools or () if isinstance(tool, FunctionTool)}
 
     def tools_for(self, tool: Tool, number: int) -> list[Tool]:
-        """Return what is sent for a tool. Raises InvalidRequest for one that nothing can stand for."""
+        """Return the tool as it is sent. Raises InvalidRequest for a tool that cannot be emulated."""
         if not isinstance(tool, OpaqueTool):
             return [tool]
         data = tool.data

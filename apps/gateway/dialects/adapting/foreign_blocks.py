@@ -1,7 +1,7 @@
 """Foreign content blocks: blocks of another dialect are dropped with a note, rewritten as text, or refused.
 
-An earlier answer's blocks (searches of a provider's own, their results) are left out: the answer's words stand beside
-them. What a client or its tools show is said in words where that can be; else it is refused: the model would miss it.
+An earlier answer's blocks (searches of a provider's own, their results) are left out: the answer's text is kept beside
+them. Content from a client or its tools is written as text where possible; else it is refused: the model would miss it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from apps.gateway.dialects.adapting.configuration_updates import apply_updates
 from apps.gateway.dialects.adapting.document_citations import wants_citations
 from apps.gateway.dialects.adapting.tool_changes import ANTHROPIC, apply_tool_changes
 from apps.gateway.dialects.adapting.unsupported_fields import content_path, kind_of, message_path
+from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
-
-Record = dict[str, Any]
 
 # Parts that may be, or hold, blocks that not every format has.
 _HOLDING = (Opaque, ToolResult)
@@ -111,7 +110,7 @@ def _tool_reference(data: Record) -> list[Any]:
 
 
 def _document(data: Record) -> list[Any] | None:
-    """Return a document that is written out in blocks of text; one with pictures in it cannot be said."""
+    """Return a document that is written out in blocks of text; one with images in it cannot be said."""
     source = data.get("source")
     content = source.get("content") if isinstance(source, dict) and source.get("type") == "content" else None
     if isinstance(content, str):

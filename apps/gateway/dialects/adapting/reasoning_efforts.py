@@ -1,7 +1,4 @@
-"""Reasoning efforts: the known effort nearest to the one that a request asks for.
-
-Knows their order. Must never know a model.
-"""
+"""Reasoning efforts: the known effort nearest to the one that a request asks for."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ def effort_of(budget: int) -> Effort:
 
 
 def nearest_known_effort(effort: Effort, chat: Chat, target: Target) -> Effort:
-    """Return an effort that the target's model knows; another one than what was asked for is noted."""
+    """Return an effort that the target's model supports; note it if it differs from the requested one."""
     found = nearest_effort(effort, target.facts.get("reasoning_efforts", ()))
     if found != effort:
         note_effort(effort, found, chat, target)

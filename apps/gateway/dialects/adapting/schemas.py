@@ -1,7 +1,6 @@
-"""JSON schema rewriting for providers that take a part of JSON Schema; what is dropped is reported to the caller.
+"""JSON schema rewriting for providers that take a part of JSON Schema; dropped keywords are reported to the caller.
 
-Order of properties is kept: models write in that order. Knows the subsets as their makers' SDKs state them. Must never
-know which model takes which.
+Order of properties is kept: models write in that order. The subsets are those that the makers' SDKs state.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 )
 _DEFINITIONS: Final = ("$defs", "definitions")
-# What says nothing about an answer's form.
+# Keywords that do not constrain an answer.
 _REMARKS: Final = frozenset(
     {"$schema", "$id", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly"}
 )
-# What Google binds an answer to.
+# Keywords that Google enforces.
 _GOOGLES: Final = frozenset(
     {
         *("$id", "$defs", "$ref", "$anchor", "type", "format", "title", "description", "enum", "items", "prefixItems"),
@@ -40,7 +39,7 @@ class UnsupportedSchema(Exception):
 
 
 def described(schema: Schema, form: ResponseFormat) -> Schema:
-    """Return a form's schema with what the form says of itself, for formats that have no other place for it."""
+    """Return a response format's schema with its description inside, for formats without a field for it."""
     if form.description is None or "description" in schema or "$ref" in schema:
         return schema
     return {"description": form.description, **schema}
@@ -104,7 +103,7 @@ def _closed_variants(schema: Schema, kinds: list[Any], left_out: dict[str, None]
 
 
 def _closed_limits(schema: Schema, left_out: dict[str, None]) -> Schema:
-    """Return what is left of what an array or a text is bound to."""
+    """Return the supported constraints of an array or a text."""
     wire: Schema = {}
     if schema.get("type") == "array" and "items" in schema:
         wire["items"] = _closed(schema["items"], left_out)
@@ -128,7 +127,7 @@ def _closed_object(schema: Schema, left_out: dict[str, None]) -> Schema:
 
 
 def _fitting(shared: Schema, kind: Any) -> Schema:
-    """Return what belongs to one of several types: values of an enumeration are told apart, null has nothing else."""
+    """Return the keywords for one of several types: enum values are divided by type, null has no other keywords."""
     if kind == "null":
         return {}
     if "enum" in shared:
@@ -147,7 +146,7 @@ def _refers_to_itself(schema: Schema) -> bool:
 
     def loops(at: str, above: frozenset[str]) -> bool:
         if at in above or at not in edges:
-            # What is referred to in any other way is not followed here: it may be anything.
+            # Other references are not followed: the value may be anything.
             return True
         if at in safe:
             return False

@@ -2,7 +2,7 @@
 
 Some makers sign thinking for the account that asked: another account, though it serves the same models, refuses a whole
 request for it. On their way through clients such signatures bear the provider's id behind their format. Others are
-taken wherever their maker's models are served. Pure. Must never know which provider is which.
+taken wherever their maker's models are served.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, Target
 from apps.gateway.canonical.events import ReasoningDelta
 from apps.gateway.dialects.adapting.unsupported_fields import message_path
 
-# The formats of thinking that is signed for one account, whoever hands it on.
+# The formats of thinking that is signed for one account, also when a cloud resells the model.
 ACCOUNT_BOUND_FORMATS: Final = frozenset({"openai-responses-v1", "azure-openai-responses-v1", "xai-responses-v1"})
 _BETWEEN = "@"
 
@@ -37,8 +37,8 @@ def add_signature_owner(thought: ReasoningDelta, provider_id: str) -> ReasoningD
 def remove_signature_owner(chat: Chat, provider_id: str, target: Target) -> Chat:
     """Return the chat for one provider: its own signatures as it made them, and none that are another's.
 
-    Of thinking under another's signature only the words stay, where the format has a place for them; else that is
-    noted.
+    Thinking under another provider's signature keeps only its text, where the format has a field for it; else the
+    drop is noted.
     """
     if Reasoning not in chat.kinds or not any(_is_owned(part) for message in chat.messages for part in message.parts):
         return chat

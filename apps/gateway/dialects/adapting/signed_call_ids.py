@@ -1,6 +1,6 @@
 """Thought signature inside a tool call's id, so that clients who keep nothing but ids bring it back.
 
-Knows how the two are joined, in characters that every format allows in an id. Must never know whose signature it is. A
+They are joined with characters that every format allows in an id. A
 format that did not make the signature takes the bare id.
 """
 
@@ -21,7 +21,7 @@ def join_signature(call_id: str, signature: str) -> str:
 
 
 def split_signature(call_id: str) -> tuple[str, str | None]:
-    """Return the bare id, and the signature that it carried, if any. What is not of our making is a bare id."""
+    """Return the bare id and the signature that it carried, if any. An id that the gateway did not make is bare."""
     bare, separator, encoded = call_id.partition(_SEPARATOR)
     if not separator:
         return call_id, None

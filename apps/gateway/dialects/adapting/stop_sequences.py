@@ -1,7 +1,7 @@
-"""Stop sequences emulated: an answer is cut before the first of them that its text comes to, wherever its pieces end.
+"""Stop sequences emulated: an answer is cut before the first of them that its text comes to, wherever its pieces
+end.
 
 Text that may still become one is held back (Aho-Corasick), so that no part of it is ever passed on. Works on events.
-Must never know a format.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from apps.gateway.dialects.adapting.unsupported_fields import unsupported_featur
 
 # Characters of all sequences together: more is no sequence that a model is stopped by.
 MAX_CHARACTERS = 20_000
-# What is of no choice, and passes after the cut.
+# Events that belong to no choice pass after the cut.
 _OF_ALL = (Started, UsageReported, Waiting, Failed)
 
 
@@ -43,7 +43,7 @@ def emulate_stop_sequences(chat: Chat, target: Target) -> None:
 
 
 def fit_stop_sequences(chat: Chat, target: Target, most: int) -> list[str] | None:
-    """Return the stop sequences that a provider is told, which takes so many at most: where there are more, the answer
+    """Return the stop sequences to send to a provider that takes so many at most: where there are more, the answer
     is cut here before any of them. Raises InvalidRequest for too long ones."""
     if chat.stop is None or len(chat.stop) <= most:
         return chat.stop
@@ -70,7 +70,7 @@ def cut_at_stop(events: Iterable[Event], stop: StopEmulation) -> Iterator[Event]
 
 
 class _Cut:
-    """One choice: where in the sequences its text stands, and what is held back until that is clear."""
+    """One choice: its position in the sequences, and the text held back until a match is decided."""
 
     def __init__(self, automaton: _Automaton) -> None:
         self.over = False
@@ -78,7 +78,7 @@ class _Cut:
         self._automaton = automaton
         self._state = 0
         self._held = ""
-        # Events that came after what is held back.
+        # Events after the text that is held back.
         self._behind: list[Event] = []
 
     def read(self, event: Event) -> Iterator[Event]:
@@ -109,7 +109,7 @@ class _Cut:
         yield from self._release(event, whole, len(whole) - automaton.depths[state])
 
     def _release(self, event: TextDelta, whole: str, until: int) -> Iterator[Event]:
-        """Yield the text up to there, with the events that stood behind what was held back of it."""
+        """Yield the text up to that position, with the events behind the released text."""
         before = min(until, len(self._held))
         if before:
             yield replace(event, text=whole[:before])

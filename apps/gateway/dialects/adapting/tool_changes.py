@@ -1,7 +1,7 @@
 """Tool changes: system messages of Anthropic's that add and withdraw tools, state an effort, or hold for one turn only,
 in mid-conversation.
 
-A provider of another format is told the tools and the effort as they are in the end; what else a change says is noted.
+A provider of another format gets the final tools and effort; the other details of a change are noted as dropped.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _name_of(tool: Tool) -> str | None:
 
 
 def _tool_of(definition: Any) -> Tool | None:
-    """Return a tool that is defined by value, None for what is none. One of Anthropic's own is kept as it is."""
+    """Return a tool that is defined by value, else None. A tool of Anthropic's own is kept as it is."""
     if not isinstance(definition, dict):
         return None
     if definition.get("type") not in (None, "custom"):

@@ -1,8 +1,7 @@
 """Tool names that a provider does not take are sent as others that it takes; `undo_rewrites.py` restores them in the
 answer.
 
-Knows what a name may look like from its caller. The same names are always sent as the same, so that prompts stay
-cached. Must never know a format.
+The same names are always sent as the same, so that prompts stay cached.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _DIGITS = 8
 def adapt_tool_names(chat: Chat, target: Target, allowed: re.Pattern[str], longest: int) -> Chat:
     """Return the chat with names of tools that `allowed` matches in full and that are at most so long.
 
-    A chat whose names all fit is returned as it is. `target` learns what was sent for what.
+    A chat whose names all fit is returned as it is. `target` keeps the original name of each name sent.
     """
     unfit = {name for name in _names_in(chat) if len(name) > longest or not allowed.fullmatch(name)}
     if not unfit:

@@ -1,6 +1,6 @@
 """Undoes rewrites of a request in its answer: renamed tools, and a structured output tool's call that is the answer.
 
-Works on events, so that plain and streamed answers of every dialect are treated alike. Must never know a format.
+Works on events, so that plain and streamed answers of every dialect are treated alike.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Hiding:
             case ToolCallStarted():
                 yield from self._begin(event)
             case ToolCallDelta():
-                yield from self._go_on(event)
+                yield from self._add_arguments(event)
             case Finished():
                 yield from self._end(event)
             case _:
@@ -96,7 +96,7 @@ class _Hiding:
         else:
             self._ignored.add(event.index)
 
-    def _go_on(self, event: ToolCallDelta) -> Iterator[Event]:
+    def _add_arguments(self, event: ToolCallDelta) -> Iterator[Event]:
         if event.index == self._call:
             if self._wrapped:
                 self._arguments.append(event.arguments)

@@ -1,8 +1,7 @@
-"""Unsupported fields of a request: each that a format or provider cannot take is noted under the client's own name for
-it, or refused.
+"""Unsupported fields of a request: each that a format or provider cannot take is noted under the client's own name
+for it, or refused.
 
-A hint that cannot be said is left out; what would change what the client gets is refused. Knows how each format's
-clients name things. Must never know what a format can say: that is its caller's.
+An unsupported hint is left out; a field that would change the answer is refused.
 """
 
 from __future__ import annotations
@@ -29,13 +28,12 @@ from apps.gateway.canonical.chat import (
 from apps.gateway.canonical.tool_result_pairing import has_paired_results, pair
 from apps.gateway.dialects import ClientDialect, find_client_dialect
 from apps.gateway.dialects.adapting.document_citations import wants_citations
+from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
-
-Record = dict[str, Any]
 
 # Kinds of thinking that are understood; between calls of tools alone, only Anthropic's models think.
 _THINKING: Final = ("enabled", "disabled", "adaptive")
-# What is understood of how to think; whether it is shown is up to the gateway.
+# Fields of `thinking` that are supported; the gateway decides whether thinking is shown.
 _THINKING_FIELDS: Final = frozenset({"type", "budget_tokens", "display"})
 # Fields of several formats that are kept whole, of which some members are read: the paths of the members that are not.
 # Those of one format stand with it (`ClientDialect.partly_read_fields`).
@@ -45,7 +43,7 @@ _PARTLY_READ: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
         for name in value
         if name not in _THINKING_FIELDS or (name == "type" and value[name] not in _THINKING)
     ),
-    # How much is told of the thinking is up to each model.
+    # Each model decides how much of its thinking it shows.
     "reasoning": lambda value: (f"reasoning.{name}" for name in value if name not in ("summary", "generate_summary")),
     "web_search_options": lambda value: (f"web_search_options.{name}" for name in value),
     "metadata": lambda value: (f"metadata.{name}" for name in value if name != "user_id"),
@@ -56,7 +54,7 @@ _CUSTOM: Final = "custom"
 _DIRECT: Final = "direct"
 # Where Google's clients have what only they say of a call, and of its result.
 _OWN_CALLS: Final = ("functionCall", "functionResponse")
-# What OpenAI's formats call a mark of what to cache.
+# The name of a cache mark in OpenAI's formats.
 _BREAKPOINT: Final = "prompt_cache_breakpoint"
 # Characters of a kind's name that a refusal repeats.
 _MAX_KIND: Final = 100
@@ -166,13 +164,11 @@ def message_path(chat: Chat, number: int) -> str:
     return f"messages[{number}]" if _counts_alike(chat) else client_name_of(chat, "messages")
 
 
-def note_made_pictures(chat: Chat, target: Target) -> None:
-    """Note that pictures in earlier answers are not sent, once."""
+def note_generated_images(chat: Chat, target: Target) -> None:
+    """Note that images in earlier answers are not sent, once."""
     for number, message in enumerate(chat.messages):
         if message.role == "assistant" and any(isinstance(part, Image) for part in message.parts):
-            target.note_dropped(
-                f"{message_path(chat, number)}.images", "pictures in earlier answers are not taken back"
-            )
+            target.note_dropped(f"{message_path(chat, number)}.images", "images in earlier answers are not taken back")
             return
 
 
@@ -204,8 +200,8 @@ def note_unsupported_fields(
 ) -> None:
     """Note what only the client's dialect supports, and is not written in `dialect`: the caller drops it.
 
-    `marks`, `names`, `details`, `thinking` and `documents` tell what is written: marks of what to cache, names of
-    speakers, how closely images are looked at, which thinking goes back, what is said of documents; `written` names
+    `marks`, `names`, `details`, `thinking` and `documents` say which are written: marks of what to cache, names of
+    speakers, how closely images are looked at, which thinking goes back, metadata of documents; `written` names
     fields of parts that are the same in `dialect`. Marks are no loss where a provider caches by itself.
     """
     foreign = chat.dialect != dialect
@@ -253,7 +249,7 @@ def _note_field(field: str, value: Any, target: Target, unread: Callable[[Record
     if field in _TOOLS_ELSEWHERE and value:
         # Without its tools the model would be another one.
         raise InvalidRequest(
-            f"{field}: only models that Anthropic's format is spoken to can use them",
+            f"{field}: only models that are called in Anthropic's format can use them",
             code="unsupported_feature",
             param=field,
         )
@@ -303,7 +299,7 @@ class _Walk:
             shift = len(thoughts)
         for at, part in enumerate(message.parts):
             if type(part) is Text and part.cache is None and part.extra is None:
-                # Of plain words nothing is ever left out.
+                # Plain text is always written whole.
                 continue
             inner = [part, *part.parts] if isinstance(part, ToolResult) else [part]
             where = content_path(self._chat, place) + (f"[{at - shift}]" if self._placed else "")
@@ -320,7 +316,7 @@ class _Walk:
     def _look_at_part(self, part: Part, place: str) -> None:
         self._look_at_mark(part, place)
         if self._details and isinstance(part, Image) and part.detail not in (None, "auto"):
-            self._note(place, "image_url.detail", "how closely a picture is looked at cannot be said")
+            self._note(place, "image_url.detail", "how closely an image is looked at cannot be said")
         if not part.extra or not self._foreign or isinstance(part, Reasoning):
             return
         if isinstance(part, File):

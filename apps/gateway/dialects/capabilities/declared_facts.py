@@ -1,7 +1,6 @@
 """Declared facts: what a provider's data file may state for a dialect or for image generation, as each declares it.
 
 The catalog's reader checks data files against it; `manage.py document_facts` writes the documents' tables from it.
-Pure. Must never know what a fact means.
 """
 
 from __future__ import annotations
@@ -13,7 +12,12 @@ import msgspec
 
 from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.media.images import IN_CHAT, find_image_format
-from apps.gateway.dialects.media.images.provider.abilities import Abilities
+from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities
+from apps.gateway.dialects.media.speech.provider.capabilities import SpeechCapabilities
+from apps.gateway.dialects.media.transcription.provider.capabilities import TranscriptionCapabilities
+from apps.gateway.dialects.values.embeddings.provider.capabilities import EmbeddingCapabilities
+from apps.gateway.dialects.values.moderations.provider.capabilities import ModerationCapabilities
+from apps.gateway.dialects.values.rerank.provider.capabilities import RerankCapabilities
 
 # Dialects of speech and transcripts alone.
 OF_AUDIO: Final = frozenset({"deepgram", "elevenlabs"})
@@ -34,4 +38,14 @@ def find_facts(dialect: str) -> type[msgspec.Struct] | None:
 
 def find_image_facts(dialect: str) -> type[msgspec.Struct] | None:
     """Return what the facts under `images` may state, None when there is no such image dialect."""
-    return Abilities if dialect == IN_CHAT or find_image_format(dialect) is not None else None
+    return ImageCapabilities if dialect == IN_CHAT or find_image_format(dialect) is not None else None
+
+
+# Those of images depend on the image dialect: `declared_facts.find_image_facts`.
+KIND_FACTS: Final[dict[str, type[msgspec.Struct]]] = {
+    "embeddings": EmbeddingCapabilities,
+    "rerank": RerankCapabilities,
+    "moderations": ModerationCapabilities,
+    "speech": SpeechCapabilities,
+    "transcription": TranscriptionCapabilities,
+}

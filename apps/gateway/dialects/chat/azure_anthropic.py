@@ -1,8 +1,4 @@
-"""Anthropic Messages on Azure, provider side: the same format at an address of its own.
-
-Knows how the address of an Azure resource for Anthropic's models follows from the one for OpenAI's. Must never know a
-resource by name.
-"""
+"""Anthropic Messages on Azure, provider side: the same format at an address of its own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Google generateContent on Vertex AI, provider side: the same format at another address, with a few fields of its own.
-
-Knows what is other than at AI Studio. Must never know a model by name.
-"""
+"""Google generateContent on Vertex AI, provider side: the same format at another address, with a few fields of its
+own."""
 
 from __future__ import annotations
 
@@ -16,15 +14,16 @@ from apps.gateway.dialects import TokenCounter
 from apps.gateway.dialects.chat.google import PROVIDER as GOOGLE
 from apps.gateway.dialects.chat.google.provider.count_tokens import read_count
 from apps.gateway.dialects.chat.google.provider.write_request import write_fields
-from apps.gateway.dialects.chat.google.shared.wire import Record, encode
+from apps.gateway.dialects.chat.google.shared.wire import encode
 from apps.gateway.dialects.chat.vertex_address import model_path
 from apps.gateway.dialects.chat.vertex_address import url_of_path as count_url
+from apps.gateway.dialects.reading.fields import Record
 
 _TIER = "serviceTier"
 _PAID_APART = frozenset({"flex", "priority"})
-# What only AI Studio understands: here, tools of Google's stand beside functions unasked.
+# Fields that only AI Studio has: Vertex AI allows Google's tools beside functions without them.
 _UNKNOWN_CONFIG = "includeServerSideToolInvocations"
-# What counts as prompt; everything else is refused when tokens are counted.
+# The fields of a prompt; any other field is refused when tokens are counted.
 _COUNTED = ("systemInstruction", "contents", "tools", "generationConfig")
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -59,7 +58,7 @@ def count_request(chat: Chat, target: Target) -> tuple[str, bytes]:
 
 
 def _fields(chat: Chat, target: Target) -> Record:
-    """Return the fields of the body: those of AI Studio, without what is said elsewhere or not at all."""
+    """Return the fields of the body: those of AI Studio, except fields that belong elsewhere or are not supported."""
     wire: Record = {**_read_fields(encode(write_fields(chat, target)))}
     wire.pop(_TIER, None)
     if "toolConfig" in wire:

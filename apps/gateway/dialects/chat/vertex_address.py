@@ -1,7 +1,4 @@
-"""Vertex AI addresses: Google Cloud's hosts by location, and the paths of a publisher's models. Pure.
-
-Knows hosts and paths. Must never know what is said to a model, nor who asks.
-"""
+"""Vertex AI addresses: Google Cloud's hosts by location, and the paths of a publisher's models."""
 
 from __future__ import annotations
 

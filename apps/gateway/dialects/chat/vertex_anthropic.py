@@ -1,7 +1,4 @@
-"""Anthropic Messages on Vertex AI, provider side: the model in the path, the version in the body.
-
-Knows what is other than at Anthropic's own address. Must never know a model by name.
-"""
+"""Anthropic Messages on Vertex AI, provider side: the model in the path, the version in the body."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""OpenAI Chat Completions on Vertex AI, provider side: partners' models, named `publisher/model`, at another address.
+"""OpenAI Chat Completions on Vertex AI, provider side: partners' models, named `publisher/model`, at another
+address.
 
 The models of a `publisher` (a fact) are served one by one instead: the name with the edition behind its `@` is in the
-path, and the body has it without. Knows the address. Must never know a model by name.
+path, and the body has it without the edition.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.chat.openai import PROVIDER as OPENAI
-from apps.gateway.dialects.chat.openai.provider.flavor import Facts as OpenAIFacts
+from apps.gateway.dialects.chat.openai.provider.capabilities import Facts as OpenAIFacts
 from apps.gateway.dialects.chat.vertex_address import model_path, url_of_path
 from apps.gateway.dialects.fact import fact
 
 
 class Facts(OpenAIFacts, frozen=True, kw_only=True):
-    """What a data file may state: OpenAI's facts, and the publisher."""
+    """The facts that a data file may state: OpenAI's, and the publisher."""
 
     publisher: Annotated[
         str,

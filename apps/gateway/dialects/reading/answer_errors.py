@@ -1,7 +1,4 @@
-"""Answer errors of any dialect: unreadable JSON, truncated streams, error objects in place of content.
-
-Knows how much providers get away with in their JSON. Must never know the shape of anybody's error objects.
-"""
+"""Answer errors of any dialect: unreadable JSON, truncated streams, error objects in place of content."""
 
 from __future__ import annotations
 
@@ -77,8 +74,8 @@ def truncated_answer() -> Failed:
 
 
 def drain_frames(frames: Iterator[bytes]) -> None:
-    """Leave nothing unread behind a complete answer, so that the connection can serve again; unless the provider
-    dawdles. What goes wrong with the connection now is not the answer's failure."""
+    """Read to the end of a complete answer, so that the connection can be reused; unless the provider is too slow.
+    A connection error now is not the answer's failure."""
     with suppress(Exception):
         while next(frames, None):
             pass

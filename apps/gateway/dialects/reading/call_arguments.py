@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-# What models and providers write for a function that is called with nothing, instead of an empty object.
+# Values that models and providers write for a call without arguments, instead of an empty object.
 _NOTHING: Final = frozenset({"", "null", '""'})
 
 
-def says_nothing(arguments: str) -> bool:
+def is_empty_arguments(arguments: str) -> bool:
     """Return whether the text of a call's arguments stands for no arguments."""
     return arguments.strip() in _NOTHING

@@ -1,5 +1,5 @@
 """Context overflow: recognize each provider's words for a prompt that is too long, and write those that a client's
-agent looks for, which then sums up what was said and goes on."""
+agent looks for, which then compacts the conversation and continues."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Request field readers of client sides: small validators that tables combine, with errors that name the field.
 
 A reader takes a parsed JSON value and returns what it means, or raises Malformed. Where the value lies is added on the
-way up, so that a good request pays nothing for it. Knows JSON. Must never know a format.
+way up, so that a good request pays nothing for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Reader = Callable[[Any], T]
 MAX_DEPTH = 128
 # Bytes up to which a body passes no bound but that on depth, so that it is parsed right away.
 SMALL = 64 * 1024
-# What one body may hold: the longest recorded conversations of agents hold a tenth of these values.
+# Bounds of one body: the longest recorded conversations of agents have a tenth of these values.
 # Text: models of two million tokens read 8 MB of English or 15 MB of Chinese in escapes; the estimate of tokens
 # (four bytes each) may be wrong by half.
 BOUNDS = Bounds(values=200_000, depth=MAX_DEPTH, name=SMALL, digits=SMALL, text=20 * 1024 * 1024)
@@ -71,7 +71,7 @@ def read_json(body: bytes) -> Record:
         raise _not_json("The request body is nested too deeply") from None
     if not isinstance(value, dict):
         raise _not_json("The request body must be a JSON object")
-    # What opens less often than that cannot be nested so deeply.
+    # A body with fewer opening brackets cannot be nested so deeply.
     if small and body.count(b"{") + body.count(b"[") > MAX_DEPTH and not _shallow(value.values(), MAX_DEPTH - 1):
         raise _not_json("The request body is nested too deeply")
     return value
@@ -91,7 +91,7 @@ def _shallow(values: Iterable[Any], depth: int) -> bool:
 
 def check_beside(wire: Record, body: bytes, conversation: frozenset[str]) -> None:
     """Raise Malformed, which names the field, where a body's fields hold too many values together, those of the
-    conversation aside: nobody reads them as closely."""
+    conversation aside: they are checked less closely."""
     if len(body) <= 2 * MAX_VALUES_BESIDE:
         return
     left = MAX_VALUES_BESIDE
@@ -248,7 +248,7 @@ def list_of(read: Reader[T], most: int) -> Reader[list[T]]:
         try:
             done.extend(map(read, value))
         except Malformed as refusal:
-            # What was read before the refusal has been added: the next one is at fault.
+            # The items before the fault have been added: the next one is at fault.
             raise refusal.under(f"[{len(done)}]") from None
         return done
 

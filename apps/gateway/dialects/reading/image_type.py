@@ -1,6 +1,6 @@
 """Image type detection by magic bytes: PNG, JPEG, GIF and WebP, the formats that providers take.
 
-Exact about the first bytes, because what is no image may be text (ADR 0104 says why no library does it). Pure.
+Exact about the first bytes, because bytes without an image may be text (ADR 0104 says why no library does it).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Stream template: what stands around the text in one stream message after another is parsed once, then only compared.
+"""Stream template: what stands around the text in one stream message after another is parsed once, then only
+compared.
 
-From one piece of text to the next most providers repeat everything else byte for byte. A message that does is what the
-one before it was, with other words: no need to read it again. Pure. Must never know a format.
+From one piece of text to the next most providers repeat everything else byte for byte. A message that does equals the
+one before it with another text, and is not parsed again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 # A stream whose messages differ in more than their text (in ids, in padding) is not looked at for ever.
-_MOST_TRIES: Final = 3
+_MAX_TRIES: Final = 3
 # Takes the text's place to see whether that is all that changes. Nothing that a model says, so that it is found once.
 _STAND_IN: Final = "\x00text\x00"
 
@@ -29,7 +30,7 @@ class StreamTemplate:
         self._before = self._after = b""
 
     def text_of(self, message: bytes) -> str | None:
-        """Return the text of a message that repeats what was learnt around it, else None."""
+        """Return the text of a message that matches the learnt template, else None."""
         before, after = self._before, self._after
         if not (before and message.startswith(before) and message.endswith(after)):
             return None
@@ -40,19 +41,19 @@ class StreamTemplate:
             return None
 
     def learn(self, message: bytes, value: Any, text: str, place: Callable[[Any, str], None]) -> bool:
-        """Learn what stands around the `text` of a message that was read as `value`, and return whether it was learnt:
-        where it cannot be told, what was known before stays.
+        """Learn the template around the `text` of a message that was read as `value`, and return whether it was learnt:
+        where it is ambiguous, the previous template stays.
 
         `place` puts another text into the value, where this one stands.
         """
-        if self._tries >= _MOST_TRIES:
+        if self._tries >= _MAX_TRIES:
             return False
         before, _, after = message.partition(_encode(text))
         if not before or not after:
             # Written in another way, as with escapes.
             return False
         self._tries += 1
-        # The same words may stand in several places: with others in this one it must be the same value but for them.
+        # The same text may occur in several places: with another text here, the rest of the value must stay the same.
         place(value, _STAND_IN)
         try:
             same = bool(msgspec.json.decode(before + _encode(_STAND_IN) + after) == value)

@@ -1,7 +1,4 @@
-"""Whole answers: what provider sides share whose answers are never streamed.
-
-Knows typed JSON. Must never know a wire format.
-"""
+"""Whole answers: what provider sides share whose answers are never streamed."""
 
 from __future__ import annotations
 
@@ -26,4 +23,4 @@ def read_whole(body: bytes, kind: type[T], what: str) -> T | Failed:
 
 def never_streamed(frames: Iterable[bytes]) -> Iterator[Event]:
     """Yield the end of a streamed answer: none is ever asked for."""
-    yield unreadable_answer("The provider streamed what was not to be streamed")
+    yield unreadable_answer("The provider streamed an answer that was requested whole")

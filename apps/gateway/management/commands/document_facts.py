@@ -17,13 +17,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from msgspec import NODEFAULT, Meta
 
 from apps.catalog.facts import SharedFacts
-from apps.gateway.dialects.capabilities.declared_facts import find_facts
-from apps.gateway.dialects.capabilities.kind_facts import KIND_FACTS
-from apps.gateway.dialects.media.images.provider.abilities import Abilities
+from apps.gateway.dialects.capabilities.declared_facts import KIND_FACTS, find_facts
+from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities
 
 DOCUMENTS = ("docs/adding-a-dialect.md", "docs/adding-a-provider.md")
 _TABLE = re.compile(r"(<!-- facts: (\w+) -->\n).*?(<!-- /facts -->)", re.DOTALL)
-_OTHERS: dict[str, type[msgspec.Struct]] = {"shared": SharedFacts, "images": Abilities, **KIND_FACTS}
+_OTHERS: dict[str, type[msgspec.Struct]] = {"shared": SharedFacts, "images": ImageCapabilities, **KIND_FACTS}
 
 
 def with_tables(text: str) -> str:

@@ -8,8 +8,8 @@ from apps.gateway.dialects import ClientDialect, ProviderDialect, TokenCounter
 from apps.gateway.dialects.chat.anthropic.client.logged_request import logged_choice, logged_request, logged_results
 from apps.gateway.dialects.chat.anthropic.client.read_request import read_request, unread_output_config
 from apps.gateway.dialects.chat.anthropic.client.write_reply import write_events, write_reply
+from apps.gateway.dialects.chat.anthropic.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.anthropic.provider.count_tokens import count_request, read_count
-from apps.gateway.dialects.chat.anthropic.provider.flavor import Flavor
 from apps.gateway.dialects.chat.anthropic.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.anthropic.provider.thinking_signatures import signature_format
 from apps.gateway.dialects.chat.anthropic.provider.write_request import headers, path, write_request
@@ -48,7 +48,7 @@ PROVIDER: Final = ProviderDialect(
     read_reply=read_reply,
     read_events=read_events,
     read_failure=read_failure,
-    facts=Flavor,
+    facts=Capabilities,
     headers=headers,
     signature_format=signature_format,
     token_counter=TokenCounter(write_request=count_request, read_count=read_count),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from apps.gateway.dialects import ProviderDialect, TokenCounter
+from apps.gateway.dialects.chat.bedrock.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.bedrock.provider.count_tokens import count_request, read_count
 from apps.gateway.dialects.chat.bedrock.provider.failures import read_failure
-from apps.gateway.dialects.chat.bedrock.provider.flavor import Flavor
 from apps.gateway.dialects.chat.bedrock.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.bedrock.provider.write_request import headers, path, signature_format, write_request
 from apps.gateway.dialects.chat.bedrock.shared.wire import FRAMING, NAME
@@ -20,7 +20,7 @@ PROVIDER: Final = ProviderDialect(
     read_reply=read_reply,
     read_events=read_events,
     read_failure=read_failure,
-    facts=Flavor,
+    facts=Capabilities,
     headers=headers,
     signature_format=signature_format,
     token_counter=TokenCounter(write_request=count_request, read_count=read_count),

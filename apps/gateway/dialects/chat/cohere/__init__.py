@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from apps.gateway.dialects import ProviderDialect
+from apps.gateway.dialects.chat.cohere.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.cohere.provider.failures import read_failure
-from apps.gateway.dialects.chat.cohere.provider.flavor import Flavor
 from apps.gateway.dialects.chat.cohere.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.cohere.provider.write_request import path, write_request
 from apps.gateway.dialects.chat.cohere.shared.wire import FRAMING, NAME
@@ -19,5 +19,5 @@ PROVIDER: Final = ProviderDialect(
     read_reply=read_reply,
     read_events=read_events,
     read_failure=read_failure,
-    facts=Flavor,
+    facts=Capabilities,
 )

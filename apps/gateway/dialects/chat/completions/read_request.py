@@ -1,7 +1,7 @@
-"""OpenAI's legacy completions: reads a request body into a chat of a message for each prompt; refusals name the field.
+"""OpenAI's legacy completions: reads a request body into a chat of a message for each prompt; refusals name the
+field.
 
-Source: OpenAI's API reference for `/v1/completions` (November 2026). Knows the format's fields, and which of them a
-chat cannot serve. Must never know models, providers or limits of an account.
+Source: OpenAI's API reference for `/v1/completions` (November 2026).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from apps.kernel.errors import InvalidRequest
 
 NAME: Final = "completions"
 # OpenAI's own bounds.
-_MOST_CANDIDATES: Final = 20
-_MOST_LOGPROBS: Final = 5
+_MAX_CANDIDATES: Final = 20
+_MAX_LOGPROBS: Final = 5
 # Ours: each prompt is a call of its own, and all of them are made at once.
-_MOST_PROMPTS: Final = 16
-_MOST_ANSWERS: Final = 32
+_MAX_PROMPTS: Final = 16
+_MAX_ANSWERS: Final = 32
 _TEXTS: Final = frozenset({"prompt", "suffix", "logit_bias"})
-# What means here what it means in a chat.
+# Fields with the same meaning as in a chat.
 _OF_CHATS: Final = (
     "model",
     "stream",
@@ -57,15 +57,15 @@ def _read(wire: Record) -> Chat:
         if name not in known:
             raise Malformed("Required", name)
     n, prompts = known.get("n", 1), known.pop("prompt")
-    if len(prompts) > 1 and len(prompts) * n > _MOST_ANSWERS:
-        raise _refused("n", f"all prompts together are given {_MOST_ANSWERS} answers at most")
+    if len(prompts) > 1 and len(prompts) * n > _MAX_ANSWERS:
+        raise _refused("n", f"all prompts together are given {_MAX_ANSWERS} answers at most")
     if known.pop("best_of", n) != n:
         raise _refused("best_of", f"every answer that is made is given, so it may be {n} here, as n is")
     if known.pop("suffix", None):
         raise _refused("suffix", "a chat model cannot write what comes before a given text")
     likeliest = known.pop("logprobs", None)
     if likeliest is not None and known.get("echo"):
-        raise _refused("echo", "the probabilities of the prompt's own tokens are told by no chat model")
+        raise _refused("echo", "no chat model reports the probabilities of the prompt's own tokens")
     # Not sent on: what a chat's format calls by that name may be something else.
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "completions have no such option here") for name in unknown]
     unmet = [*known.pop("unmet", ()), *lost]
@@ -91,8 +91,8 @@ def _prompts(value: Any) -> list[str]:
         raise Malformed("must not be empty")
     if isinstance(value[0], int | list):
         raise _refused("prompt", "arrays of tokens cannot be sent to chat models; send the text")
-    if len(value) > _MOST_PROMPTS:
-        raise Malformed(f"must be {_MOST_PROMPTS} prompts at most")
+    if len(value) > _MAX_PROMPTS:
+        raise Malformed(f"must be {_MAX_PROMPTS} prompts at most")
     return [fields.within(f"[{number}]", filled_string, prompt) for number, prompt in enumerate(value)]
 
 
@@ -105,6 +105,6 @@ _READERS: Final[dict[str, Reader[Any]]] = {
     "prompt": _prompts,
     "echo": boolean,
     "suffix": string,
-    "best_of": integer(1, _MOST_CANDIDATES),
-    "logprobs": integer(0, _MOST_LOGPROBS),
+    "best_of": integer(1, _MAX_CANDIDATES),
+    "logprobs": integer(0, _MAX_LOGPROBS),
 }

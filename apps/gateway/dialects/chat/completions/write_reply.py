@@ -1,12 +1,12 @@
 """OpenAI's legacy completions: writes a whole reply or a stream of pieces, which have the same shape.
 
-Knows the shape that OpenAI's own clients read. Text is all that it has: calls, pictures and thoughts have no place.
+Answers have the shape that OpenAI's own clients read. Text is all that it has: calls, images and thinking are dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from apps.gateway.canonical.chat import Chat, Text
 from apps.gateway.canonical.events import (
@@ -26,8 +26,8 @@ from apps.gateway.dialects.chat.openai.client.write_reply import DONE, PING, id_
 from apps.gateway.dialects.chat.openai.shared.failures import write_error_object
 from apps.gateway.dialects.chat.openai.shared.usage import write_usage
 from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.reading.fields import Record
 
-Record = dict[str, Any]
 _OBJECT: Final = "text_completion"
 # Its clients know of no other end; one that called tools stopped all the same.
 _ENDS: Final = frozenset({"stop", "length", "content_filter"})
@@ -99,7 +99,7 @@ def write_logprobs(logprobs: Record, offset: int) -> Record:
 
 
 class _Stream:
-    """What has been written of a stream, and what waits for the next piece."""
+    """State of a stream that is being written, with text that waits for the next piece."""
 
     def __init__(self, chat: Chat) -> None:
         self.over = False

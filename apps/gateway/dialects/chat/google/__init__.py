@@ -6,14 +6,13 @@ from typing import Final
 
 from apps.gateway.dialects import ClientDialect, ProviderDialect, TokenCounter
 from apps.gateway.dialects.adapting.unsupported_fields import all_members
-from apps.gateway.dialects.chat.google.client.errors import error_for_clients, write_error
+from apps.gateway.dialects.chat.google.client.field_names import error_for_clients, write_error
 from apps.gateway.dialects.chat.google.client.logged_request import logged_choice, logged_request, logged_results
-from apps.gateway.dialects.chat.google.client.read_request import read_request
-from apps.gateway.dialects.chat.google.client.read_tools import tool_path
+from apps.gateway.dialects.chat.google.client.read_request import read_request, tool_path
 from apps.gateway.dialects.chat.google.client.write_reply import write_events, write_reply
+from apps.gateway.dialects.chat.google.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.google.provider.count_tokens import count_request, read_count
 from apps.gateway.dialects.chat.google.provider.failures import read_failure
-from apps.gateway.dialects.chat.google.provider.flavor import Flavor
 from apps.gateway.dialects.chat.google.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.google.provider.write_request import path, write_request
 from apps.gateway.dialects.chat.google.shared.wire import FRAMING, NAME
@@ -66,7 +65,7 @@ PROVIDER: Final = ProviderDialect(
     read_reply=read_reply,
     read_events=read_events,
     read_failure=read_failure,
-    facts=Flavor,
+    facts=Capabilities,
     token_counter=TokenCounter(write_request=count_request, read_count=read_count),
     takes_search_with_tools=False,
 )

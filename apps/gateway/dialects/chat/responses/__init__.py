@@ -10,9 +10,9 @@ from apps.gateway.dialects.chat.openai.shared.failures import write_error
 from apps.gateway.dialects.chat.responses.client.logged_request import logged_choice, logged_request, logged_results
 from apps.gateway.dialects.chat.responses.client.read_request import read_request
 from apps.gateway.dialects.chat.responses.client.write_reply import write_events, write_reply
+from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.responses.provider.count_tokens import count_request, read_count
 from apps.gateway.dialects.chat.responses.provider.failures import read_failure
-from apps.gateway.dialects.chat.responses.provider.flavor import Flavor
 from apps.gateway.dialects.chat.responses.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.responses.provider.write_request import path, signature_format, write_request
 from apps.gateway.dialects.chat.responses.shared.wire import FRAMING, NAME
@@ -48,7 +48,7 @@ PROVIDER: Final = ProviderDialect(
     read_reply=read_reply,
     read_events=read_events,
     read_failure=read_failure,
-    facts=Flavor,
+    facts=Capabilities,
     signature_format=signature_format,
     token_counter=TokenCounter(write_request=count_request, read_count=read_count),
 )

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from apps.gateway.dialects import ProviderDialect, find_provider_dialect
-from apps.gateway.dialects.media.transcription.provider.abilities import abilities_of
+from apps.gateway.dialects.media.transcription.provider.capabilities import capabilities_of
 
 _PACKAGE: Final = f"{__name__}.provider"
 
 
 def find_transcription_dialect(facts: Mapping[str, Any], *, streamed: bool) -> ProviderDialect | None:
     """Return the format in which an offer is asked for a transcript; None where none is stated."""
-    abilities = abilities_of(facts)
-    if abilities is None:
+    capabilities = capabilities_of(facts)
+    if capabilities is None:
         return None
-    name = f"{abilities.dialect}_stream" if streamed and "stream" in abilities.takes else abilities.dialect
+    name = f"{capabilities.dialect}_stream" if streamed and "stream" in capabilities.takes else capabilities.dialect
     return find_provider_dialect(_PACKAGE, name)

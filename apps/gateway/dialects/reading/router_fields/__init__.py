@@ -1,7 +1,7 @@
 """Request fields of OpenRouter and LiteLLM: read from a body of any format to routing preferences.
 
-What has no meaning here is told as a loss, or refused by name where leaving it out would break a promise. None of these
-fields is ever sent to a provider. Knows their names and shapes. Must never know a model, a provider, or who is asked.
+A field without effect here is noted as dropped, or refused by name where dropping it would break a promise. None of
+these fields is ever sent to a provider.
 """
 
 from __future__ import annotations
@@ -19,37 +19,78 @@ from apps.gateway.dialects.reading.fields import (
     filled_string,
     integer,
     list_of,
+    one_of,
     optional,
     record,
     required,
     string,
 )
-from apps.gateway.dialects.reading.router_fields.plugins import MAX_PLUGINS, take_plugins
 from apps.gateway.dialects.reading.router_fields.provider_object import take_provider
 from apps.gateway.dialects.reading.router_fields.reading import (
+    NO_MEANING,
     NO_PROMISE,
     RouterReading,
     Taker,
     bounded_name,
     dropped,
+    refuse,
     refused,
     tuple_of,
     wish,
 )
 
+MAX_PLUGINS = 100
+_HEALING, _WEB, _FILES, _MODERATION = "response-healing", "web", "file-parser", "moderation"
+_LEFT_OUT: Final = {
+    "auto-router": "ask for the model `auto` instead",
+    "auto-beta-router": "ask for the model `auto` instead",
+    "context-compression": "prompts are sent whole",
+    "web-fetch": "pages are not fetched here",
+    "fusion": NO_MEANING,
+    "pareto-router": NO_MEANING,
+    "switchyard-router": NO_MEANING,
+}
+
+
+def take_plugins(reading: RouterReading, value: Any) -> None:
+    for at, plugin in enumerate(list_of(record, MAX_PLUGINS)(value)):
+        fields.within(f"[{at}]", partial(_take_plugin, reading, f"plugins[{at}]"), plugin)
+
+
+def _take_plugin(reading: RouterReading, place: str, wire: Record) -> None:
+    name = required(wire, "id", one_of(_HEALING, _WEB, _FILES, _MODERATION, *_LEFT_OUT))
+    if optional(wire, "enabled", boolean) is False:
+        return
+    said = {key for key, value in wire.items() if value is not None} - {"id", "enabled"}
+    if name == _MODERATION:
+        refuse(place, "A moderation of the request " + NO_PROMISE + ", or use guardrails")
+    if name in _LEFT_OUT:
+        reading.drop(place, _LEFT_OUT[name])
+    elif name == _HEALING:
+        reading.known["plugins"] = [_HEALING]
+    elif name == _WEB:
+        reading.known["web_search"] = True
+        if wire.get("engine") == "native":
+            said.discard("engine")
+        for key in sorted(said):
+            reading.drop(f"{place}.{key[: fields.MAX_NAME_TOLD]}", "the model's provider searches in its own way")
+    elif said and (wire.get("pdf") or {}) != {"engine": "native"}:
+        reading.drop(place, "files are sent to the model as they are: it has to read them itself")
+
+
 # Anthropic's word for the models that it would fall back to by itself.
 _USUAL_FALLBACKS: Final = "default"
-# What one request may name; far beyond what anybody lists.
+# Bounds of lists and names in one request, which real requests are far below.
 MAX_MODELS, MAX_TAGS, MAX_TAG = 10, 20, 200
-# Seconds; what is longer than a provider may take anyway says nothing.
+# Seconds; a longer time than the timeout of every provider has no effect.
 MAX_TIMEOUT = 86_400
 
 
 def take_router_fields(extra: Record, known: Record) -> None:
     """Move the fields out of `extra`, and put what they mean among a chat's fields, `known`.
 
-    Raises Malformed for a value that cannot be meant, InvalidRequest (`unsupported_feature`) for what is promised
-    nowhere.
+    Raises Malformed for an invalid value, InvalidRequest (`unsupported_feature`) for a promise that no provider
+    makes.
     """
     if ROUTER_FIELDS.isdisjoint(extra):
         return
@@ -197,7 +238,7 @@ _TAKERS: Final[dict[str, Taker]] = {
         for name in ("api_base", "base_url", "api_key", "api_version", "user_config")
     },
     **{name: dropped(name, _OTHER_ADDRESS) for name in ("custom_llm_provider", "aws_region_name")},
-    **{name: dropped(name, "what is in it belongs into the body itself") for name in ("extra_body", "extra_query")},
+    **{name: dropped(name, "its members belong into the body itself") for name in ("extra_body", "extra_query")},
     "extra_headers": dropped("extra_headers", "headers belong to the HTTP request"),
     "stream_timeout": dropped("stream_timeout", "send `timeout`"),
 }

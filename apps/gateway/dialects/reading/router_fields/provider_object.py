@@ -1,7 +1,4 @@
-"""OpenRouter's `provider` object: which providers shall answer, in which order, at what price, with which promises.
-
-Knows its members. Must never know which providers there are.
-"""
+"""OpenRouter's `provider` object: which providers shall answer, in which order, at what price, with which promises."""
 
 from __future__ import annotations
 

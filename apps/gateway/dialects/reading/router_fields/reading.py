@@ -1,7 +1,4 @@
-"""What the fields of other gateways come to while a body is read, and the small takers that tables of them are made of.
-
-Knows how a field is told as a loss or refused. Must never know a field's name.
-"""
+"""Collects the fields of other gateways while a body is read; readers for the tables of them."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ NO_PROMISE: Final = (
 
 
 class RouterReading:
-    """What the fields of one request come to: fields of the chat (`known`), preferences, and what is left out."""
+    """The result of one request's fields: fields of the chat (`known`), preferences, and dropped fields."""
 
     def __init__(self, known: Record) -> None:
         self.known = known

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from apps.gateway.dialects import ProviderDialect, find_provider_dialect
-from apps.gateway.dialects.values.embeddings.provider.abilities import abilities_of
+from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of
 
 _PACKAGE: Final = f"{__name__}.provider"
 # Providers of these chat dialects are asked for embeddings in the format of the same name, without saying so.
@@ -20,5 +20,5 @@ _SAME_NAME: Final = frozenset({"openai", "google", "cohere"})
 
 def find_embedding_dialect(facts: Mapping[str, Any], chat_dialect: str) -> ProviderDialect | None:
     """Return the format in which an offer is asked for embeddings; None where none is stated or known."""
-    name = abilities_of(facts).dialect or (chat_dialect if chat_dialect in _SAME_NAME else None)
+    name = capabilities_of(facts).dialect or (chat_dialect if chat_dialect in _SAME_NAME else None)
     return None if name is None else find_provider_dialect(_PACKAGE, name)

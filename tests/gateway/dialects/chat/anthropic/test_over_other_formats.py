@@ -1,4 +1,4 @@
-"""What Anthropic's clients get of other formats' own abilities: searches, citations, stop reasons, no thinking."""
+"""What Anthropic's clients get of other formats' own capabilities: searches, citations, stop reasons, no thinking."""
 
 from __future__ import annotations
 

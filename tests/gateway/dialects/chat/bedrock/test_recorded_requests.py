@@ -40,10 +40,10 @@ TARGETS: dict[str, dict[str, Any]] = {
 REASONS = (
     "is a tool that this model's provider does not have",
     "A message holds content that this model's provider has no form for",
-    "this model's provider takes the bytes of a picture or file, not its address",
+    "this model's provider takes the bytes of an image or file, not its address",
     "this model's provider takes the bytes of a file, not its address or id",
     "This model's provider has no web search",
-    "only models that Anthropic's format is spoken to can use them",
+    "only models that are called in Anthropic's format can use them",
 )
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="there are no recordings in ../shared/recordings")

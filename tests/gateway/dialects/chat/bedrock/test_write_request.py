@@ -11,7 +11,7 @@ import pytest
 from apps.catalog.files import Mapping, read_files
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.chat import anthropic, bedrock, openai
-from apps.gateway.dialects.chat.bedrock.provider.flavor import flavor_of
+from apps.gateway.dialects.chat.bedrock.provider.capabilities import capabilities_of
 from apps.kernel.errors import InvalidRequest
 from tests.gateway.dialects.chat.bedrock.test_recorded_requests import assert_fits
 
@@ -228,8 +228,8 @@ def test_the_facts_of_the_data_file_are_words_that_are_understood() -> None:
     words = {"cache_points", "cache_tools", "cache_1h", "citations", "tool_choice", "top_k", "inferenceConfig.topK"}
     taken = [set(mapping.facts.takes) for mapping in MAPPINGS if isinstance(mapping.facts.takes, list)]
     assert set().union(*taken) == words | {"strict"}
-    flavor = flavor_of(target(**SEALED))
-    assert (flavor.signs_thinking, flavor.result_status, flavor.tool_results) == (True, True, None)
+    capabilities = capabilities_of(target(**SEALED))
+    assert (capabilities.signs_thinking, capabilities.result_status, capabilities.tool_results) == (True, True, None)
 
 
 @pytest.mark.parametrize("mapping", MAPPINGS, ids=lambda mapping: mapping.id)

@@ -34,9 +34,9 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, google, openai
-from apps.gateway.dialects.chat.google.client.read_schema import json_schema_of
+from apps.gateway.dialects.chat.google.client.read_request import json_schema_of
 from apps.gateway.dialects.chat.google.client.signature_carrier import (
-    MOST_BYTES,
+    MAX_BYTES,
     is_carrier,
     read_carrier,
     write_carrier,
@@ -138,7 +138,7 @@ def test_a_changed_carrier_is_no_thinking_and_no_failure(end: str) -> None:
 
 
 def test_more_thinking_than_is_carried_is_left_out() -> None:
-    assert write_carrier([ReasoningDelta(text="x" * MOST_BYTES, signature="s", format=CLAUDES)]) is None
+    assert write_carrier([ReasoningDelta(text="x" * MAX_BYTES, signature="s", format=CLAUDES)]) is None
     assert write_carrier([ReasoningDelta(text="words alone")]) is None
 
 

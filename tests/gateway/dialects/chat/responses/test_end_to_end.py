@@ -273,7 +273,7 @@ def anthropics_end(oracle: Caller, content: str) -> str:
         ("cut=5", "oracle failed"),
         ("end=5", "The provider's answer ended before it was complete"),
         ("error=5", "The server had an error"),
-        ("broken=5", "The provider sent what is not JSON"),
+        ("broken=5", "The provider sent invalid JSON"),
     ],
 )
 def test_a_stream_that_breaks_ends_with_an_error(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from apps.gateway.canonical.chat import Target
 from apps.gateway.dialects.adapting.signed_call_ids import join_signature
 from apps.gateway.dialects.chat import anthropic, openai, responses
-from apps.gateway.dialects.chat.responses.provider.call_ids import CallIds
+from apps.gateway.dialects.chat.responses.provider.write_items import CallIds
 from apps.kernel.errors import InvalidRequest
 
 HI = [{"role": "user", "content": "Hi"}]

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Chat, DroppedField, Image, Message, Target, Text
 from apps.gateway.canonical.events import Event, Failed, Finished, ImageMade, OpaqueDelta, Started, UsageReported
-from apps.gateway.canonical.images import Drawing
+from apps.gateway.canonical.images import ImageRequest
 from apps.gateway.client.multipart import read_form
 from apps.gateway.dialects.media.images import find_image_dialect, find_image_format, prepare_for_target
 from apps.gateway.dialects.media.images import provider as image_providers
 from apps.gateway.dialects.media.images.provider import dashscope, openai, stability
-from apps.gateway.dialects.media.images.provider.abilities import Abilities, needs_of, shape_of
-from apps.gateway.dialects.media.images.provider.multipart_form import boundary_of, write_form
+from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities, needs_of, shape_of
+from apps.gateway.dialects.media.multipart_form import boundary_of, write_form
 from apps.kernel.usage import Usage
 from tests.support.image_requests import MASK, PNG, data_url
 
@@ -39,7 +39,7 @@ FORMATS = {
 }
 
 
-def asking(n: int | None = None, user: str | None = None, inputs: int = 0, **drawing: Any) -> Chat:
+def asking(n: int | None = None, user: str | None = None, inputs: int = 0, **image_request: Any) -> Chat:
     """Return a request for pictures of a cat."""
     parts = [*[Image(url=data_url(PNG)) for _ in range(inputs)], Text(text="a cat")]
     return Chat(
@@ -47,7 +47,7 @@ def asking(n: int | None = None, user: str | None = None, inputs: int = 0, **dra
         messages=[Message(role="user", parts=parts)],
         n=n,
         user=user,
-        drawing=Drawing(edits=inputs > 0, **drawing),
+        image_request=ImageRequest(edits=inputs > 0, **image_request),
     )
 
 
@@ -272,17 +272,19 @@ def test_no_answer_is_too_strange_to_be_read(dialect: Any, value: Any) -> None:
     ],
 )
 def test_how_a_model_is_told_the_shape(asked: dict[str, Any], facts: dict[str, Any], shape: Any) -> None:
-    model = Abilities(
+    model = ImageCapabilities(
         dialect="openai",
         sizes=tuple(facts.get("sizes", ())),
         aspect_ratios=tuple(facts.get("aspect_ratios", ())),
         takes=frozenset(facts.get("takes", ())),
     )
-    assert shape_of(Drawing(**asked), model) == shape
+    assert shape_of(ImageRequest(**asked), model) == shape
 
 
 def test_a_request_without_wishes_needs_nothing() -> None:
-    assert needs_of(asking(quality="standard", background="opaque", style="vivid"), Drawing(quality="standard")) == []
+    assert (
+        needs_of(asking(quality="standard", background="opaque", style="vivid"), ImageRequest(quality="standard")) == []
+    )
 
 
 def test_a_chat_about_pictures_keeps_the_messages_and_says_what_it_can() -> None:
@@ -291,6 +293,6 @@ def test_a_chat_about_pictures_keeps_the_messages_and_says_what_it_can() -> None
     chat.seed = 7
     written = prepare_for_target(chat, asked)
     assert written.messages == chat.messages
-    assert (written.drawing, written.modalities, written.n, written.user) == (None, ["text", "image"], None, None)
+    assert (written.image_request, written.modalities, written.n, written.user) == (None, ["text", "image"], None, None)
     assert written.image_config == {"aspect_ratio": "3:2", "image_size": "2K", "seed": 7}
     assert [dropped.param for dropped in asked.dropped_fields] == ["style", "user"]

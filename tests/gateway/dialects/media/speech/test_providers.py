@@ -91,11 +91,11 @@ def test_bytes_are_passed_on_as_they_come(name: str) -> None:
 @pytest.mark.parametrize(
     ("frames", "words"),
     [
-        ((), "The provider sent no sound"),
-        ((b"", b""), "The provider sent no sound"),
+        ((), "The provider sent no audio"),
+        ((b"", b""), "The provider sent no audio"),
         ((b'{"error": {"mess', b'age": "no such voice", "code": 400}}'), "no such voice"),
-        ((b'{"fine": true}',), "The provider sent what is no sound"),
-        ((b"<html><body>Bad gateway",), "The provider sent what is no sound"),
+        ((b'{"fine": true}',), "The provider sent no audio"),
+        ((b"<html><body>Bad gateway",), "The provider sent no audio"),
     ],
 )
 def test_what_is_no_sound_fails(frames: tuple[bytes, ...], words: str) -> None:
@@ -137,10 +137,10 @@ def test_counts_that_are_none_are_left_to_the_estimate(usage: str) -> None:
     ("frames", "words"),
     [
         ((delta(b"x"),), "The provider's answer ended before it was complete"),
-        ((b'{"type":"speech.audio.done"}',), "The provider sent no sound"),
-        ((b'{"type":"speech.audio.delta","audio":"%%"}',), "The provider sent sound that is not base64"),
-        ((b'{"type":"speech.audio.delta"}',), "The provider sent sound that is not base64"),
-        ((b"[1,",), "The provider sent what is not JSON"),
+        ((b'{"type":"speech.audio.done"}',), "The provider sent no audio"),
+        ((b'{"type":"speech.audio.delta","audio":"%%"}',), "The provider sent audio that is not base64"),
+        ((b'{"type":"speech.audio.delta"}',), "The provider sent audio that is not base64"),
+        ((b"[1,",), "The provider sent invalid JSON"),
         ((b'{"error":{"message":"overloaded","code":503}}',), "overloaded"),
     ],
 )
@@ -199,10 +199,10 @@ def test_samples_of_googles_are_passed_on_and_made_a_file() -> None:
 @pytest.mark.parametrize(
     ("frames", "words"),
     [
-        ((chunk(finish="STOP"),), "The provider sent no sound, which says STOP"),
-        ((chunk("!"),), "The provider sent sound that is not base64"),
+        ((chunk(finish="STOP"),), "The provider sent no audio, which says STOP"),
+        ((chunk("!"),), "The provider sent audio that is not base64"),
         ((b'{"error": {"code": 400, "message": "no such voice"}}',), "no such voice"),
-        ((b'{"promptFeedback": {"blockReason": "SAFETY"}}',), "The provider sent no sound, which says SAFETY"),
+        ((b'{"promptFeedback": {"blockReason": "SAFETY"}}',), "The provider sent no audio, which says SAFETY"),
     ],
 )
 def test_what_is_no_sound_of_googles_fails(frames: tuple[bytes, ...], words: str) -> None:

@@ -27,7 +27,7 @@ from apps.kernel.usage import Usage
 from apps.sandbox.forms import read_form
 
 FILE = Recording(
-    extension="wav", media_type="audio/wav", data=b"RIFF", digest="d", milliseconds=10, most_milliseconds=10
+    extension="wav", media_type="audio/wav", data=b"RIFF", digest="d", milliseconds=10, max_milliseconds=10
 )
 CHAT = Chat(
     model="m",
@@ -259,7 +259,7 @@ def test_a_stream_is_told_as_it_comes() -> None:
     ("events", "words"),
     [
         (({"type": "transcript.text.delta", "delta": "Hi"},), "The provider's answer ended before it was complete"),
-        ((b"{",), "The provider sent what is not JSON"),
+        ((b"{",), "The provider sent invalid JSON"),
         (({"error": {"message": "overloaded", "code": 503}},), "overloaded"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apps.gateway.dialects.media.transcription.client import recording
-from apps.gateway.dialects.media.transcription.client.recording import LEAST_BYTES, MOST_SIZE, read_recording
+from apps.gateway.dialects.media.transcription.client.recording import MAX_SIZE, MIN_BYTES, read_recording
 from apps.gateway.dialects.reading.fields import Malformed
 from apps.kernel.errors import BodyTooLarge
 from apps.sandbox.sound import recording as wav
@@ -31,43 +31,43 @@ def flac(seconds: int) -> bytes:
 )
 def test_the_head_tells_kind_and_length(name: str, data: bytes, extension: str, milliseconds: int) -> None:
     read = read_recording(name, data)
-    assert (read.extension, read.milliseconds, read.most_milliseconds) == (extension, milliseconds, milliseconds)
+    assert (read.extension, read.milliseconds, read.max_milliseconds) == (extension, milliseconds, milliseconds)
 
 
 def test_a_file_that_does_not_tell_is_as_long_as_it_can_be_at_most() -> None:
     webm = b"\x1aE\xdf\xa3" + b"\0" * 20 + b"webm" + b"\0" * 11_972
     read = read_recording("a.webm", webm)
     assert (read.extension, read.media_type) == ("webm", "audio/webm")
-    assert (read.milliseconds, read.most_milliseconds) == (3_000, 16_000)
+    assert (read.milliseconds, read.max_milliseconds) == (3_000, 16_000)
 
 
 def test_a_head_is_believed_within_what_the_size_allows() -> None:
     long = wav("hello", 1)[:40] + (2**31).to_bytes(4, "little") + b"\0" * 7_500
-    most = -(-len(long) * 1000 // LEAST_BYTES)
-    assert read_recording("a.wav", long).most_milliseconds == most
+    most = -(-len(long) * 1000 // MIN_BYTES)
+    assert read_recording("a.wav", long).max_milliseconds == most
     short = wav("", 60)
     lie = short[:40] + (0).to_bytes(4, "little") + short[44:]
-    assert read_recording("a.wav", lie).most_milliseconds >= 1
+    assert read_recording("a.wav", lie).max_milliseconds >= 1
 
 
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
         ("a.wav", b"", "must not be empty"),
-        ("a.wav", b"\x89PNG\r\n\x1a\n" + b"\0" * 40, "must be sound, in one of the formats"),
-        ("a.txt", b"hello", "must be sound, in one of the formats"),
-        ("", b"hello", "must be sound, in one of the formats"),
+        ("a.wav", b"\x89PNG\r\n\x1a\n" + b"\0" * 40, "must be audio, in one of the formats"),
+        ("a.txt", b"hello", "must be audio, in one of the formats"),
+        ("", b"hello", "must be audio, in one of the formats"),
     ],
 )
-def test_what_is_no_sound_is_refused(name: str, data: bytes, words: str) -> None:
+def test_other_files_than_audio_are_refused(name: str, data: bytes, words: str) -> None:
     with pytest.raises(Malformed, match=words) as refused:
         read_recording(name, data)
     assert refused.value.at == "file"
 
 
 def test_a_file_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MOST_SIZE == 25 * 1024 * 1024
-    monkeypatch.setattr(recording, "MOST_SIZE", 1000)
+    assert MAX_SIZE == 25 * 1024 * 1024
+    monkeypatch.setattr(recording, "MAX_SIZE", 1000)
     with pytest.raises(BodyTooLarge) as refused:
         read_recording("a.wav", wav("", 1))
     assert (refused.value.status, refused.value.param) == (413, "file")
@@ -95,9 +95,9 @@ def test_a_file_of_very_many_pieces_is_read_so_often_and_no_more(data: bytes, mo
         patch.setattr(recording, "_BoundedFile", bounded)
         read = read_recording("a.mp3", data)
     assert [file.reads <= 50_001 for file in files] == [True]
-    assert read.most_milliseconds <= -(-len(data) * 1000 // LEAST_BYTES)
+    assert read.max_milliseconds <= -(-len(data) * 1000 // MIN_BYTES)
 
 
 @pytest.mark.parametrize("kept", [4, 12, 13, 30, 43])
 def test_a_head_that_is_cut_is_no_head(kept: int) -> None:
-    assert read_recording("a.wav", wav("hello", 1)[:kept]).most_milliseconds >= 1
+    assert read_recording("a.wav", wav("hello", 1)[:kept]).max_milliseconds >= 1

@@ -1,7 +1,4 @@
-"""Anthropic Messages, client side: the request as the log keeps it, as sent or as the gateway changed it.
-
-Knows the names of the fields. Must never know how much of it may be kept.
-"""
+"""Anthropic Messages, client side: the request as the log keeps it, as sent or as the gateway changed it."""
 
 from __future__ import annotations
 
@@ -12,14 +9,15 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, ResponseFormat, Target, ToolChoice
 from apps.gateway.dialects.chat.anthropic.provider.write_messages import (
-    Record,
     is_signed,
     split_system,
+    tool_choice_of,
     write_messages,
     write_system,
+    write_tools,
 )
-from apps.gateway.dialects.chat.anthropic.provider.write_tools import tool_choice_of, write_tools
 from apps.gateway.dialects.chat.anthropic.shared.wire import NAME, SIGNATURE_FORMAT
+from apps.gateway.dialects.reading.fields import Record
 
 _NULL = msgspec.Raw(b"null")
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -27,10 +25,10 @@ _read_entries = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def logged_request(chat: Chat) -> Record:
-    """Return what is there of `messages`, `tools`, `tool_choice` and `response_format`; values may be JSON's bytes.
+    """Return those of `messages`, `tools`, `tool_choice` and `response_format` that are set; values may be JSON bytes.
 
     The system prompt, which this format has beside the messages, is the first of them. Raises InvalidRequest for what
-    the format has no words for, which it never does for a chat that was read from it.
+    the format cannot express, which never happens to a chat that was read from it.
     """
     if chat.source is not None and chat.source.dialect == NAME:
         wire: Record = {name: raw for name, raw in _read_fields(chat.source.body).items() if raw != _NULL}
@@ -69,7 +67,7 @@ def _written(chat: Chat) -> Record:
 
 
 def _with_all_thinking(message: Message) -> Message:
-    """Return a message whose thinking is written down whoever signed it."""
+    """Return a message with its thinking, including thinking that another maker signed."""
     if all(map(is_signed, message.parts)):
         return message
     return replace(message, parts=[_signed(part) for part in message.parts])

@@ -1,17 +1,27 @@
 """Anthropic Messages, client side: reads a request body into a canonical chat; refusals name the field.
 
-Knows the format's fields and their ranges. Unknown ones are kept: Anthropic's own clients send many. Must never know
-models, providers or limits of an account.
+Unknown ones are kept: Anthropic's own clients send many.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from apps.gateway.canonical.chat import Chat, Message, ReasoningRequest, ResponseFormat, Source
-from apps.gateway.dialects.chat.anthropic.client.read_messages import is_foreign, read_messages, read_system
-from apps.gateway.dialects.chat.anthropic.client.read_tools import read_tool_choice, read_tools
+from apps.gateway.canonical.chat import (
+    Chat,
+    FunctionTool,
+    Message,
+    OpaqueTool,
+    ReasoningRequest,
+    ResponseFormat,
+    Source,
+    Tool,
+    ToolChoice,
+    WebSearchTool,
+)
+from apps.gateway.dialects.chat.anthropic.client.read_messages import cache_mark, is_foreign, read_messages, read_system
 from apps.gateway.dialects.chat.anthropic.shared.failures import UNTHREADED
 from apps.gateway.dialects.chat.anthropic.shared.wire import NAME, encode
 from apps.gateway.dialects.reading import fields
@@ -24,6 +34,7 @@ from apps.gateway.dialects.reading.fields import (
     integer,
     list_of,
     number,
+    one_of,
     optional,
     record,
     required,
@@ -32,13 +43,66 @@ from apps.gateway.dialects.reading.fields import (
 from apps.gateway.dialects.reading.router_fields import take_router_fields
 from apps.kernel.errors import InvalidRequest
 
+# Far beyond any model's.
+MAX_TOOLS = 1_000
+WEB_SEARCH = "web_search_"
+
+# Tools of Anthropic's own: most have the date of their version.
+_OWN_TOOL = re.compile(r"[a-z0-9_]+_[0-9]{8}|mcp_toolset|tool_search_tool_(bm25|regex)")
+_FUNCTION_FIELDS = frozenset({"type", "name", "description", "input_schema", "strict", "cache_control"})
+_SEARCH_FIELDS = frozenset({"max_uses", "user_location", "cache_control"})
+_MODES = {"auto": "auto", "none": "none", "any": "required", "tool": "named"}
+
+
+def _tool(value: Any) -> Tool:
+    wire = record(value)
+    kind = optional(wire, "type", filled_string)
+    if kind is None or kind == "custom":
+        return FunctionTool(
+            name=required(wire, "name", filled_string),
+            description=optional(wire, "description", string),
+            parameters=required(wire, "input_schema", record),
+            strict=optional(wire, "strict", boolean),
+            cache=cache_mark(wire),
+            extra=fields.rest_of(wire, _FUNCTION_FIELDS),
+        )
+    if kind.startswith(WEB_SEARCH):
+        return _web_search(wire)
+    if not _OWN_TOOL.fullmatch(kind):
+        raise Malformed("must be custom, or a kind of Anthropic's with its date (bash_20250124)", "type")
+    return OpaqueTool(dialect=NAME, data=wire)
+
+
+def _web_search(wire: Record) -> WebSearchTool:
+    """Read a web search; its kind and what else only Anthropic's search knows come back as they are."""
+    return WebSearchTool(
+        user_location=optional(wire, "user_location", record),
+        max_uses=optional(wire, "max_uses", integer(1)),
+        cache=cache_mark(wire),
+        extra=fields.rest_of(wire, _SEARCH_FIELDS),
+    )
+
+
+def read_tool_choice(value: Any) -> tuple[ToolChoice, bool | None]:
+    """Read `tool_choice`, and whether calls may be parallel (None when it does not say)."""
+    wire = record(value)
+    kind = required(wire, "type", one_of(*_MODES))
+    name = required(wire, "name", filled_string) if kind == "tool" else None
+    single = optional(wire, "disable_parallel_tool_use", boolean)
+    mode: Any = _MODES[kind]
+    return ToolChoice(mode=mode, name=name), None if single is None else not single
+
+
+read_tools = list_of(_tool, MAX_TOOLS)
+
+
 MAX_STOPS = 1_000
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
-MOST_TOKENS = 1_000_000_000
+MAX_TOKENS = 1_000_000_000
 _EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
-# What models read; it may be as long as a body.
+# Text that models read; it may be as long as a body.
 _CONVERSATION = frozenset({"messages", "system", "tools", "output_config"})
-# What `output_config.format` was called before.
+# The earlier name of `output_config.format`.
 _OLD_FORMAT = "output_format"
 
 
@@ -92,8 +156,8 @@ def _with_format(wire: Record) -> Record:
 
 
 def _chat_of(known: dict[str, Any], wire: Record, extra: Record) -> Chat:
-    """Put the fields together. `thinking`, `output_config` and `metadata` say more than the canonical language has
-    words for: they are kept as they are beside what is understood of them."""
+    """Put the fields together. `thinking`, `output_config` and `metadata` have more members than the canonical model:
+    they are kept whole beside the members that were read."""
     system = known.pop("system", None)
     if system:
         known["messages"] = [Message(role="system", parts=system), *known["messages"]]
@@ -124,7 +188,7 @@ def _thinking(value: Any) -> tuple[ReasoningRequest | None]:
     """Read how much to think: not at all, or a stated budget; `adaptive` leaves it to the model."""
     wire = record(value)
     kind = required(wire, "type", filled_string)
-    budget = required(wire, "budget_tokens", integer(1, MOST_TOKENS)) if kind == "enabled" else None
+    budget = required(wire, "budget_tokens", integer(1, MAX_TOKENS)) if kind == "enabled" else None
     if kind == "disabled":
         return (ReasoningRequest(effort="none"),)
     hidden = True if wire.get("display") == "omitted" else None
@@ -151,18 +215,18 @@ def _metadata(value: Any) -> tuple[str | None]:
 
 
 def _no_thread(value: Any) -> None:
-    """Refuse to keep the conversation: the client sends it whole once it is told so, which its error code does."""
+    """Refuse to keep the conversation: the error code makes the client send it whole."""
     raise InvalidRequest("Conversations are not kept here: send all messages", code=UNTHREADED, param="thread")
 
 
 _FIELDS: dict[str, Reader[Any]] = {
     "model": _model,
     "messages": read_messages,
-    "max_tokens": integer(1, MOST_TOKENS),
+    "max_tokens": integer(1, MAX_TOKENS),
     "system": read_system,
     "temperature": number(0, 1),
     "top_p": number(0, 1),
-    "top_k": integer(0, MOST_TOKENS),
+    "top_k": integer(0, MAX_TOKENS),
     "stop_sequences": list_of(string, MAX_STOPS),
     "stream": boolean,
     "tools": read_tools,

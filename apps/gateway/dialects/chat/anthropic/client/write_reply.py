@@ -1,13 +1,17 @@
 """Anthropic Messages, client side: writes a whole reply or a stream of events, with `stop_reason` and usage.
 
-Knows the shapes that Anthropic's own clients accept; blocks in a stream are put in order in `write_blocks.py`. Must
-never know where an answer came from: what another provider of this format said beyond it is put back where it stood.
+Answers have the shapes that Anthropic's own clients accept. Other fields of a provider of this format are put back at
+their place. Blocks in a stream come one after the other: deltas of a later block wait. Other formats write several
+calls at once; a call is over when its arguments are a whole JSON value and another block waits, or at the answer's end.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
+
+import msgspec
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import (
@@ -29,27 +33,206 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
-from apps.gateway.dialects.chat.anthropic.client.write_blocks import (
-    Blocks,
-    Record,
-    sse,
-    write_call,
-    write_citation,
-    write_image,
-    write_thinking,
-)
+from apps.gateway.dialects.adapting.document_citations import LOCATIONS
+from apps.gateway.dialects.chat.anthropic.provider.write_messages import split_data_url
 from apps.gateway.dialects.chat.anthropic.shared.failures import write_error_object
 from apps.gateway.dialects.chat.anthropic.shared.usage import write_usage
 from apps.gateway.dialects.chat.anthropic.shared.wire import (
+    CALLER,
     FINISH_REASONS,
     NAME,
+    SIGNATURE_FORMAT,
     STOP_DETAILS,
     STOP_REASONS,
     encode,
     new_id,
     read_input,
 )
+from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.usage import Usage
+
+
+def sse(event: Record) -> bytes:
+    """Return an event, framed under its own type."""
+    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), encode(event))
+
+
+def write_thinking(block: ReasoningDelta) -> Record:
+    """Return a block of thinking. One signed by another maker says whose signature it is, for when it comes back."""
+    if block.data is not None:
+        wire: Record = {"type": "redacted_thinking", "data": block.data}
+    else:
+        wire = {"type": "thinking", "thinking": block.text, "signature": block.signature or ""}
+    if block.format not in (None, SIGNATURE_FORMAT):
+        wire["format"] = block.format
+    if block.id is not None:
+        wire["id"] = block.id
+    return wire
+
+
+def write_call(call_id: str, name: str) -> Record:
+    """Return a call without its arguments."""
+    return {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+
+
+def write_image(url: str) -> Record:
+    """Return an image that the model made, in the form in which this format is shown images."""
+    if not url.startswith("data:"):
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    media_type, data = split_data_url(url)
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+
+
+def write_citation(note: Record, text: str) -> Record:
+    """Return a citation: of a document as it is, of a page of the web for a place in `text`, which is all that was said
+    before it.
+
+    The index of a page is empty: only Anthropic has one, and takes the citation back with it.
+    """
+    if note.get("type") in LOCATIONS:
+        return note
+    cited = note.get("url_citation")
+    page: Record = cited if isinstance(cited, dict) else {}
+    start, end = page.get("start_index"), page.get("end_index")
+    return {
+        "type": "web_search_result_location",
+        "url": page.get("url", ""),
+        "title": page.get("title"),
+        "cited_text": text[start:end] if isinstance(start, int) and isinstance(end, int) else "",
+        "encrypted_index": "",
+    }
+
+
+class Blocks:
+    """The blocks that are not over yet: the first of them is open."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Block] = deque()
+        self._calls: dict[int, _Block] = {}
+        self._index = 0
+
+    def write_text(self, text: str) -> bytes:
+        """Return what more text becomes."""
+        if not text:
+            return b""
+        return self._on_text({"type": "text_delta", "text": text})
+
+    def think(self, event: ReasoningDelta) -> bytes:
+        """Return what more thinking becomes."""
+        if event.data is not None:
+            return self._add(_Block("", write_thinking(event)))
+        last = self._last("thinking")
+        piece = b""
+        if last is None or last.number != event.block:
+            empty = ReasoningDelta(format=event.format, id=event.id)
+            last = _Block("thinking", write_thinking(empty), number=event.block)
+            piece = self._add(last)
+        if event.text:
+            piece += self._write_delta(last, {"type": "thinking_delta", "thinking": event.text})
+        if event.signature:
+            piece += self._write_delta(last, {"type": "signature_delta", "signature": event.signature})
+        return piece
+
+    def call(self, number: int, call_id: str, name: str, extra: Record | None = None) -> bytes:
+        """Return what the beginning of a call becomes."""
+        caller = {CALLER: extra[CALLER]} if extra and CALLER in extra else {}
+        block = self._calls[number] = _Block("tool_use", {**write_call(call_id, name), **caller})
+        return self._add(block)
+
+    def argue(self, number: int, arguments: str) -> bytes:
+        """Return the delta for more of a call's arguments. Text after complete arguments is ignored."""
+        block = self._calls.get(number)
+        if block is None or block.over or not arguments:
+            return b""
+        block.arguments.append(arguments)
+        return self._write_delta(block, {"type": "input_json_delta", "partial_json": arguments}) + self._advance()
+
+    def cite(self, citation: Record) -> bytes:
+        """Return what a citation becomes: one of the text that was just written."""
+        return self._on_text({"type": "citations_delta", "citation": citation})
+
+    def show(self, block: Record) -> bytes:
+        """Return what the beginning of a block of any other kind becomes, or the whole of it."""
+        return self._add(_Block("text" if block.get("type") == "text" else "", block))
+
+    def write_delta(self, delta: Record) -> bytes:
+        """Return what a delta of this very format becomes: one of the last block."""
+        return self._write_delta(self._waiting[-1], delta) if self._waiting else b""
+
+    def close(self) -> bytes:
+        """Return the rest of all blocks."""
+        pieces: list[bytes] = []
+        while self._waiting:
+            pieces.append(self._stop())
+        return b"".join(pieces)
+
+    def _on_text(self, delta: Record) -> bytes:
+        """Return a delta of the last block if that is text, else of one that begins with it."""
+        block, piece = self._last("text"), b""
+        if block is None:
+            block = _Block("text", {"type": "text", "text": ""})
+            piece = self._add(block)
+        return piece + self._write_delta(block, delta)
+
+    def _last(self, kind: str) -> _Block | None:
+        """Return the last block if it is of that kind."""
+        return self._waiting[-1] if self._waiting and self._waiting[-1].kind == kind else None
+
+    def _add(self, block: _Block) -> bytes:
+        self._waiting.append(block)
+        return self._start(block) if len(self._waiting) == 1 else self._advance()
+
+    def _write_delta(self, block: _Block, delta: Record) -> bytes:
+        """Return a delta of the open block; one of another block waits with it."""
+        if block is not self._waiting[0]:
+            block.deltas.append(delta)
+            return b""
+        return sse({"type": "content_block_delta", "index": self._index, "delta": delta})
+
+    def _start(self, block: _Block) -> bytes:
+        """Return the beginning of a block and what has waited for it."""
+        pieces = [sse({"type": "content_block_start", "index": self._index, "content_block": block.start})]
+        pieces += [self._write_delta(block, delta) for delta in block.deltas]
+        return b"".join(pieces)
+
+    def _advance(self) -> bytes:
+        """Return the ends of blocks that are over, and the beginnings of those that waited for them."""
+        pieces: list[bytes] = []
+        while len(self._waiting) > 1 and self._waiting[0].is_whole():
+            pieces.append(self._stop())
+        return b"".join(pieces)
+
+    def _stop(self) -> bytes:
+        """Return the end of the open block, and the beginning of the next one."""
+        self._waiting.popleft().over = True
+        piece = sse({"type": "content_block_stop", "index": self._index})
+        self._index += 1
+        return piece + self._start(self._waiting[0]) if self._waiting else piece
+
+
+class _Block:
+    """A block that is not over: what it begins with, and the deltas that wait until it is open."""
+
+    __slots__ = ("arguments", "deltas", "kind", "number", "over", "start")
+
+    def __init__(self, kind: str, start: Record, *, number: int = 0) -> None:
+        self.kind = kind
+        self.start = start
+        self.number = number
+        self.over = False
+        self.arguments: list[str] = []
+        self.deltas: list[Record] = []
+
+    def is_whole(self) -> bool:
+        """Return whether nothing more can come: any block but a call's is over as soon as another begins."""
+        if self.kind != "tool_use":
+            return True
+        try:
+            msgspec.json.decode("".join(self.arguments))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return False
+        return True
+
 
 # Before the message there is no event that every client takes: a comment says nothing.
 _SILENCE = b": ping\n\n"
@@ -125,7 +308,7 @@ def _stop_details(explanation: str | None, native: str | None) -> Record:
 
 
 class _Stream:
-    """What has been written of a stream."""
+    """State of a stream that is being written."""
 
     def __init__(self, chat: Chat) -> None:
         self.over = False
@@ -175,11 +358,11 @@ class _Stream:
 
     def _said(self, event: TextDelta) -> bytes:
         self._texts.append(event.text)
-        return self._begun(self._blocks.say(event.text))
+        return self._begun(self._blocks.write_text(event.text))
 
     def _refusal(self, event: RefusalDelta) -> bytes:
         self._refused = True
-        return self._begun(self._blocks.say(event.text))
+        return self._begun(self._blocks.write_text(event.text))
 
     def _reasoning(self, event: ReasoningDelta) -> bytes:
         return b"" if self._silent else self._begun(self._blocks.think(event))
@@ -203,18 +386,18 @@ class _Stream:
         if event.dialect != NAME:
             return b""
         if event.of == "reply":
-            self._learn(event.data)
+            self._write_reply_fields(event.data)
         elif event.of == "choice":
             self._sequence = event.data.get("stop_sequence", self._sequence)
         elif event.of == "stream" and isinstance(delta := event.data.get("delta"), dict):
             self._cites_itself = self._cites_itself or delta.get("type") == "citations_delta"
-            return self._begun(self._blocks.go_on(delta))
+            return self._begun(self._blocks.write_delta(delta))
         elif event.of == "stream" and isinstance(block := event.data.get("start"), dict):
             self._cites_itself = self._cites_itself or bool(block.get("citations"))
             return self._begun(self._blocks.show(block))
         return b""
 
-    def _learn(self, news: Record) -> None:
+    def _write_reply_fields(self, news: Record) -> None:
         """Say what is new of the whole reply at its start, or else at its end."""
         if self._start is None:
             self._late |= news

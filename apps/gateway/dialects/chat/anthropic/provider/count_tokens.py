@@ -1,7 +1,4 @@
-"""Anthropic Messages, provider side: token counting by `/messages/count_tokens`.
-
-Knows the fields that are taken there. Must never know a provider by name.
-"""
+"""Anthropic Messages, provider side: token counting by `/messages/count_tokens`."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _COUNTED = frozenset(
         "tools",
     }
 )
-_MOST = 10**9
+_MAX_COUNT = 10**9
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -43,7 +40,7 @@ def read_count(body: bytes) -> int | None:
         count = msgspec.json.decode(body, type=_Count).input_tokens
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return count if 0 <= count <= _MOST else None
+    return count if 0 <= count <= _MAX_COUNT else None
 
 
 class _Count(msgspec.Struct):

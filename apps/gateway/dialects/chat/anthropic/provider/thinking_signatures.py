@@ -2,12 +2,10 @@
 what happens to a turn that lacks its thinking.
 
 With a budget for thinking, a turn in which tools are being called is refused unless it begins with the thinking that it
-began with; where the model decides for itself how much it thinks, it is not. Must never know a model by name.
+began with; where the model decides for itself how much it thinks, it is not.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import msgspec
 
@@ -15,8 +13,7 @@ from apps.gateway.canonical.chat import Chat, Message, Reasoning, Target, ToolCa
 from apps.gateway.dialects.adapting.unsupported_fields import note_dropped
 from apps.gateway.dialects.chat.anthropic.provider.write_messages import is_signed
 from apps.gateway.dialects.chat.anthropic.shared.wire import SIGNATURE_FORMAT
-
-Record = dict[str, Any]
+from apps.gateway.dialects.reading.fields import Record
 
 
 def signature_format(chat: Chat, target: Target) -> str | None:

@@ -1,7 +1,4 @@
-"""Anthropic Messages, both sides: error objects, read from providers and written to clients.
-
-Knows the shapes and words of error objects. Must never decide what follows from one.
-"""
+"""Anthropic Messages, both sides: error objects, read from providers and written to clients."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Anthropic Messages, both sides: token usage, read into disjoint classes and written for clients.
 
-Anthropic's `input_tokens` leave out what was read from or written to the cache. Nonsense is tolerated: every class is
-at least 0. Must never know a price.
+Anthropic's `input_tokens` exclude tokens that were read from or written to the cache. Nonsense is tolerated: every
+class is at least 0.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from apps.gateway.canonical.service_tier import FAST, USUAL
-from apps.gateway.dialects.reading.told_counts import count_at, has_odd_count
+from apps.gateway.dialects.reading.fields import Record
+from apps.gateway.dialects.reading.reported_counts import count_at, has_odd_count
 from apps.kernel.usage import ModelPass, Usage, total_usage
-
-Record = dict[str, Any]
 
 # Counts that are read and written here; what else is said in `usage` is passed on.
 COUNTS = frozenset(
@@ -37,7 +36,7 @@ _SPEEDS = {"fast": FAST, "standard": USUAL}
 def read_usage(reported: Record) -> Usage | None:
     """Return the counts, or None when none are reported: a prompt has at least one token.
 
-    The 5-minute and 1-hour parts of what was cached may fall short of the total: the rest counts as 5-minute.
+    The 5-minute and 1-hour parts of the cached tokens may fall short of the total: the rest counts as 5-minute.
     """
     usage = _tokens(reported)
     calls = reported.get("server_tool_use")

@@ -1,7 +1,4 @@
-"""Anthropic Messages, both sides: names and constants on the wire.
-
-Knows the wire. Must never know a provider.
-"""
+"""Anthropic Messages, both sides: names and constants on the wire."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import CacheMark
 from apps.gateway.canonical.events import FinishReason
-from apps.gateway.dialects.reading.call_arguments import says_nothing
+from apps.gateway.dialects.reading.call_arguments import is_empty_arguments
 from apps.gateway.dialects.reading.fields import BOUNDS
 from apps.kernel.json_bounds import decode_text_within
 
@@ -60,7 +57,7 @@ def read_input(arguments: str) -> msgspec.Raw:
 
     No text at all, or JSON's null, means no arguments; text that is no object is put into one, as `arguments`.
     """
-    if says_nothing(arguments):
+    if is_empty_arguments(arguments):
         return msgspec.Raw(b"{}")
     try:
         is_object = isinstance(decode_text_within(arguments, BOUNDS), dict)

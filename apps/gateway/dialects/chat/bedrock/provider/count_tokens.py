@@ -1,7 +1,4 @@
-"""Bedrock Converse, provider side: token counting by `count-tokens`.
-
-Knows the form of question and answer. Must never know a model by name.
-"""
+"""Bedrock Converse, provider side: token counting by `count-tokens`."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from apps.gateway.dialects.chat.bedrock.provider.write_request import write_requ
 from apps.gateway.dialects.chat.bedrock.shared.wire import encode
 
 _COUNTED = ("messages", "system", "toolConfig", "additionalModelRequestFields")
-_MOST = 10**9
+_MAX_COUNT = 10**9
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -31,7 +28,7 @@ def read_count(body: bytes) -> int | None:
         count = msgspec.json.decode(body, type=_Count).tokens
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return count if 0 <= count <= _MOST else None
+    return count if 0 <= count <= _MAX_COUNT else None
 
 
 class _Count(msgspec.Struct):

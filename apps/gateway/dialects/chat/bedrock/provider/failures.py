@@ -1,7 +1,4 @@
-"""Bedrock Converse, provider side: reads error bodies, and exceptions in the middle of a stream.
-
-Knows their shapes and names. Must never decide what follows from one.
-"""
+"""Bedrock Converse, provider side: reads error bodies, and exceptions in the middle of a stream."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from apps.gateway.dialects.reading.context_overflow import code_of, code_of_stat
 _NO_SUCH_MODEL = re.compile(
     r"model identifier is invalid|on-demand throughput isn.t supported|don.t have access to the model", re.IGNORECASE
 )
-# The status behind the name of an exception. A model's own failure, which Bedrock calls the sender's, is nobody's
+# The status for the name of an exception. A model's own failure, which Bedrock blames on the sender, is not the
 # request's fault.
 _STATUSES = {
     "throttlingexception": 429,
@@ -33,7 +30,7 @@ _STATUSES = {
     "modeltimeoutexception": 504,
 }
 _MODEL_FAILED = 424
-_LONGEST_NAME = 100
+_MAX_NAME_LENGTH = 100
 
 
 def read_failure(status: int, body: bytes) -> Failure:
@@ -83,5 +80,5 @@ def _words(answer: Any) -> str | None:
 def _name(answer: Any) -> str | None:
     """Return the exception's name where a body has it: without the namespace before it, and spelled as in streams."""
     kind = answer.get("__type") if isinstance(answer, dict) else None
-    name = kind.rpartition("#")[2][:_LONGEST_NAME] if isinstance(kind, str) else ""
+    name = kind.rpartition("#")[2][:_MAX_NAME_LENGTH] if isinstance(kind, str) else ""
     return name[:1].lower() + name[1:] or None

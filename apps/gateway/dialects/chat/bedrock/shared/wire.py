@@ -1,21 +1,48 @@
-"""Bedrock Converse: names and constants on the wire.
-
-Knows the wire. Must never know a provider or a model by name.
-"""
+"""Bedrock Converse: names and constants on the wire."""
 
 from __future__ import annotations
 
 import re
 from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
 from apps.gateway.canonical.events import FinishReason
 from apps.gateway.dialects.adapting.signed_call_ids import split_signature
+from apps.gateway.dialects.reading.fields import Record
+from apps.gateway.dialects.reading.reported_counts import has_odd_count, read_count
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.usage import Usage
 
-Record: TypeAlias = dict[str, Any]
+_MAIN = ("inputTokens", "outputTokens")
+
+
+def read_usage(reported: Any) -> Usage | None:
+    """Return the counts, or None when none are reported.
+
+    `cacheDetails` say how long written tokens are kept; tokens that they do not mention count as 5-minute.
+    """
+    if not isinstance(reported, dict):
+        return None
+    hour = shorter = 0
+    details = reported.get("cacheDetails")
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict):
+            count = read_count(detail.get("inputTokens"))
+            hour, shorter = (hour + count, shorter) if detail.get("ttl") == "1h" else (hour, shorter + count)
+    hour, shorter = read_count(hour), read_count(shorter)
+    usage = Usage(
+        input=read_count(reported.get("inputTokens")),
+        cache_read=read_count(reported.get("cacheReadInputTokens")),
+        cache_write=max(read_count(reported.get("cacheWriteInputTokens")) - hour, shorter),
+        cache_write_1h=hour,
+        output=read_count(reported.get("outputTokens")),
+        estimated=has_odd_count(reported, "cacheReadInputTokens", "cacheWriteInputTokens", main=_MAIN)
+        or any(has_odd_count(detail, "inputTokens") for detail in (details if isinstance(details, list) else ())),
+    )
+    return usage if usage.total_tokens else None
+
 
 NAME: Final = "bedrock"
 FRAMING: Final = "aws_eventstream"
@@ -39,7 +66,7 @@ FINISH_REASONS: Final[dict[str, FinishReason]] = {
 FAILURE_WORDS: Final = frozenset({"malformed_model_output", "malformed_tool_use"})
 
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.:-]")
-_LONGEST_ID, _DIGITS = 64, 16
+_MAX_ID_LENGTH, _DIGITS = 64, 16
 
 encode = msgspec.json.Encoder().encode
 
@@ -53,10 +80,10 @@ def write_id(call_id: str) -> str:
     """Return a call's id as Bedrock takes it; the same for a call and its result, and never that of another call."""
     bare = split_signature(call_id)[0]
     clean = _NOT_IN_IDS.sub("_", bare)
-    if clean == bare and 0 < len(bare) <= _LONGEST_ID:
+    if clean == bare and 0 < len(bare) <= _MAX_ID_LENGTH:
         return bare
     digits = sha256(bare.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
-    return f"{clean[: _LONGEST_ID - _DIGITS - 1]}-{digits}"
+    return f"{clean[: _MAX_ID_LENGTH - _DIGITS - 1]}-{digits}"
 
 
 def refused(message: str, param: str) -> InvalidRequest:

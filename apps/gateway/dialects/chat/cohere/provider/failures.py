@@ -1,7 +1,4 @@
-"""Cohere Chat v2, provider side: reads error bodies.
-
-Knows the shape of its error objects. Must never decide what follows from one.
-"""
+"""Cohere Chat v2, provider side: reads error bodies."""
 
 from __future__ import annotations
 

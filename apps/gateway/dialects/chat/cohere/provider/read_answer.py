@@ -1,19 +1,35 @@
-"""Cohere Chat v2, provider side: reads an answer into canonical events.
-
-Knows the events of a stream and the frame of a plain answer. Must never know a model by name: answers do not tell it.
-"""
+"""Cohere Chat v2, provider side: reads an answer into canonical events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
+from apps.gateway.canonical.events import (
+    Annotated,
+    Event,
+    Finished,
+    Logprobs,
+    OpaqueDelta,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    UsageReported,
+    Waiting,
+)
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.chat.cohere.provider.failures import find_failure
-from apps.gateway.dialects.chat.cohere.provider.read_message import MessageReader
-from apps.gateway.dialects.chat.cohere.shared.usage import read_usage
-from apps.gateway.dialects.chat.cohere.shared.wire import FAILURE_WORDS, FINISH_REASONS, NAME, Record
+from apps.gateway.dialects.chat.cohere.shared.wire import (
+    FAILURE_WORDS,
+    FINISH_REASONS,
+    NAME,
+    PLAN_FORMAT,
+    encode,
+    new_id,
+    read_usage,
+)
 from apps.gateway.dialects.chat.openai.shared.failures import failed as openai_failed
 from apps.gateway.dialects.reading.answer_errors import (
     MAX_ERROR_LENGTH,
@@ -23,6 +39,155 @@ from apps.gateway.dialects.reading.answer_errors import (
     truncated_answer,
     unreadable_answer,
 )
+from apps.gateway.dialects.reading.fields import Record
+
+_ADDRESSES = ("url", "uri", "link", "source")
+
+
+def read_citation(citation: Record) -> Iterator[Record]:
+    """Yield a citation for each source that has an address; those of thinking and of plans are not of the text."""
+    if citation.get("type", "TEXT_CONTENT") != "TEXT_CONTENT":
+        return
+    start, end = _place(citation.get("start")), _place(citation.get("end"))
+    sources = citation.get("sources")
+    for source in sources if isinstance(sources, list) else ():
+        if isinstance(source, dict) and (found := _located(source)):
+            yield {
+                "type": "url_citation",
+                "url_citation": {**found, "start_index": start, "end_index": max(start, end)},
+            }
+
+
+def _located(source: Record) -> Record | None:
+    """Return address and title of a source, or None where it has no address."""
+    for kind in ("document", "tool_output"):
+        inner = source.get(kind)
+        if not isinstance(inner, dict):
+            continue
+        for name in _ADDRESSES:
+            url = inner.get(name)
+            if isinstance(url, str) and url.startswith(("https://", "http://")):
+                title = inner.get("title")
+                return {"url": url, "title": title if isinstance(title, str) and title else url}
+    return None
+
+
+def _place(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+
+
+class MessageReader:
+    """State of the message that was read so far."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[object, int] = {}
+        self._calls: dict[object, int] = {}
+        self._citations: list[Record] = []
+        self._foreign: list[Record] = []
+        self._said = self._said_nothing = False
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether the model called a tool."""
+        return bool(self._calls)
+
+    def read_whole(self, message: Record, events: list[Event]) -> None:
+        """Add the events of a whole message."""
+        content = message.get("content")
+        for place, part in enumerate(content if isinstance(content, list) else [{"text": content}]):
+            self.read_content(part, place, events)
+        self.read_plan(message.get("tool_plan"), events)
+        calls = message.get("tool_calls")
+        for place, call in enumerate(calls if isinstance(calls, list) else ()):
+            self.start_call(call, place, events)
+        citations = message.get("citations")
+        for citation in citations if isinstance(citations, list) else ():
+            self.read_citation(citation, events)
+
+    def read_content(self, part: Any, place: object, events: list[Event]) -> None:
+        """Add a part of the content, or more of it: text, or thinking."""
+        if not isinstance(part, dict):
+            return
+        text, thought = part.get("text"), part.get("thinking")
+        if isinstance(text, str) and text:
+            self._said = True
+            events.append(TextDelta(text=text))
+        elif isinstance(text, str):
+            self._said_nothing = True
+        if isinstance(thought, str) and thought:
+            block = self._blocks.setdefault(f"content {place!r}", len(self._blocks))
+            events.append(ReasoningDelta(text=thought, block=block))
+        if part.get("type") not in (None, "text", "thinking"):
+            self._foreign.append(part)
+
+    def read_plan(self, plan: Any, events: list[Event]) -> None:
+        """Add what the model means to do with its tools, or more of it."""
+        if isinstance(plan, str) and plan:
+            block = self._blocks.setdefault("plan", len(self._blocks))
+            events.append(ReasoningDelta(text=plan, format=PLAN_FORMAT, block=block))
+
+    def start_call(self, call: Any, place: Any, events: list[Event]) -> None:
+        """Add a call, with as much of its arguments as is there."""
+        if not isinstance(call, dict):
+            return
+        inner = call.get("function")
+        function: Record = inner if isinstance(inner, dict) else {}
+        call_id, name = call.get("id"), function.get("name")
+        index = self._calls[repr(place)] = len(self._calls)
+        events.append(
+            ToolCallStarted(
+                index=index,
+                id=call_id if isinstance(call_id, str) and call_id else new_id("call_"),
+                name=name if isinstance(name, str) else "",
+            )
+        )
+        self.read_call_delta(call, place, events)
+
+    def read_call_delta(self, call: Any, place: Any, events: list[Event]) -> None:
+        """Add more of a call's arguments; those of a call that never began belong to a call without a name."""
+        inner = call.get("function") if isinstance(call, dict) else None
+        arguments = inner.get("arguments") if isinstance(inner, dict) else None
+        if arguments is None or arguments == "":
+            return
+        if repr(place) not in self._calls:
+            self.start_call({}, place, events)
+        text = arguments if isinstance(arguments, str) else encode(arguments).decode()
+        events.append(ToolCallDelta(index=self._calls[repr(place)], arguments=text))
+
+    def read_citation(self, citation: Any, events: list[Event]) -> None:
+        """Add a citation; what OpenAI has no words for in it goes along at the end."""
+        if isinstance(citation, dict) and citation:
+            self._citations.append(citation)
+            events.extend(Annotated(annotation=found) for found in read_citation(citation))
+
+    def read_logprobs(self, items: list[Any], events: list[Event]) -> None:
+        """Add log probabilities. Cohere tells them by pieces of text of one token or more: a piece has their sum."""
+        content = [written for item in items if (written := _logprob(item))]
+        if content:
+            events.append(Logprobs(logprobs={"content": content}))
+
+    def end(self, events: list[Event]) -> None:
+        """Add the last events: that the text is empty, not absent; and fields that only Cohere has."""
+        if self._said_nothing and not self._said and not self.has_calls:
+            events.append(TextDelta(text=""))
+        if self._citations:
+            events.append(OpaqueDelta(dialect=NAME, data={"citations": self._citations}))
+        if self._foreign:
+            events.append(OpaqueDelta(dialect=NAME, data={"content": self._foreign}))
+
+
+def _logprob(item: Any) -> Record | None:
+    """Return a piece of text with the probability of its tokens together, or None where that is not told."""
+    if not isinstance(item, dict):
+        return None
+    text, values = item.get("text"), item.get("logprobs")
+    if not isinstance(text, str) or not isinstance(values, list) or not values:
+        return None
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return None
+    data = list(text.encode("utf-8", "replace"))
+    return {"token": text, "logprob": sum(values), "bytes": data, "top_logprobs": []}
+
 
 _KNOWN = frozenset({"id", "finish_reason", "message", "logprobs"})
 _END = b"[DONE]"
@@ -55,7 +220,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
 
 
 class _Answer:
-    """What has been read so far."""
+    """State of the answer that was read so far."""
 
     def __init__(self) -> None:
         self.over = False
@@ -67,7 +232,7 @@ class _Answer:
         try:
             answer = read_answer(data)
         except ValueError:
-            return [unreadable_answer("The provider sent what is not JSON")]
+            return [unreadable_answer("The provider sent invalid JSON")]
         message = answer.get("message") if isinstance(answer, dict) else None
         if not isinstance(message, dict):
             failure = find_failure(answer)
@@ -87,9 +252,9 @@ class _Answer:
         try:
             piece = read_answer(data)
         except ValueError:
-            return self._over([unreadable_answer("The provider sent what is not JSON")])
+            return self._over([unreadable_answer("The provider sent invalid JSON")])
         if not isinstance(piece, dict):
-            return self._over([unreadable_answer("The provider sent a stream of what are no events")])
+            return self._over([unreadable_answer("The provider sent a stream without events")])
         kind = piece.get("type")
         if (not isinstance(kind, str) or kind == "error") and (failure := find_failure(piece)):
             return self._over([openai_failed(piece, failure)])
@@ -114,7 +279,7 @@ class _Answer:
         elif kind == "tool-call-start":
             self._message.start_call(message.get("tool_calls"), place, events)
         elif kind == "tool-call-delta":
-            self._message.go_on_with(message.get("tool_calls"), place, events)
+            self._message.read_call_delta(message.get("tool_calls"), place, events)
         elif kind == "citation-start":
             self._message.read_citation(message.get("citations"), events)
 

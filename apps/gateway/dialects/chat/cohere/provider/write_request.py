@@ -1,21 +1,188 @@
 """Cohere Chat v2, provider side: writes a canonical chat as a request body.
 
-Knows the format's fields and ranges. A wish that it has no words for is noted as a loss; what would change what the
-client gets is refused before anything is sent. Must never know a model by name.
+An unsupported hint is dropped with a note; a field that would change the answer is refused before anything is sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from apps.gateway.canonical.chat import Chat, Effort, Message, Reasoning, Target, Text, ToolCall
+from apps.gateway.canonical.chat import (
+    Chat,
+    Effort,
+    FunctionTool,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Target,
+    Text,
+    ToolCall,
+    ToolResult,
+    WebSearchTool,
+)
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
-from apps.gateway.dialects.adapting.structured_output_tool import add_structured_output_tool
-from apps.gateway.dialects.adapting.unsupported_fields import note_dropped, note_unsupported_fields, repair_tool_results
-from apps.gateway.dialects.chat.cohere.provider.flavor import Flavor, flavor_of
-from apps.gateway.dialects.chat.cohere.provider.write_messages import write_messages
-from apps.gateway.dialects.chat.cohere.provider.write_tools import write_tools
-from apps.gateway.dialects.chat.cohere.shared.wire import NAME, PLAN_FORMAT, Record, encode, refused, without_none
+from apps.gateway.dialects.adapting.signed_call_ids import split_signature
+from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool
+from apps.gateway.dialects.adapting.unsupported_fields import (
+    message_path,
+    note_dropped,
+    note_unsupported_fields,
+    repair_tool_results,
+)
+from apps.gateway.dialects.chat.cohere.provider.capabilities import Capabilities, capabilities_of
+from apps.gateway.dialects.chat.cohere.shared.wire import NAME, PLAN_FORMAT, encode, refused, without_none
+from apps.gateway.dialects.reading.fields import Record
+
+
+def write_messages(chat: Chat, target: Target, *, thinks: bool) -> list[Record]:
+    """Return all messages; `thinks` tells whether the model reads earlier thinking. Raises InvalidRequest naming the
+    part that cannot be said."""
+    written: list[Record] = []
+    shown: list[Record] = []
+    for number, message in enumerate(chat.messages):
+        place = message_path(chat, number)
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        if shown and not results:
+            written.append({"role": "user", "content": shown})
+            shown = []
+        written.extend(_result(result, place, shown) for result in results)
+        if results:
+            shown += _content([part for part in message.parts if not isinstance(part, ToolResult)], place)
+        elif message.role == "assistant":
+            written.append(_answer(message.parts, place, target, thinks=thinks))
+        else:
+            role = "system" if message.role in ("system", "developer") else "user"
+            written.append(
+                {"role": role, "content": _plain(_content(message.parts, place, only_text=role == "system"))}
+            )
+    if shown:
+        written.append({"role": "user", "content": shown})
+    return written
+
+
+def _answer(parts: list[Part], place: str, target: Target, *, thinks: bool) -> Record:
+    """Return an earlier answer of the model's, with what it thought where the model reads that."""
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    thoughts = [part for part in parts if isinstance(part, Reasoning) and part.text]
+    plans = [part for part in thoughts if part.format == PLAN_FORMAT or (calls and not thinks)]
+    said = [part for part in parts if not isinstance(part, ToolCall | Reasoning | Image)]
+    if any(isinstance(part, Image) for part in parts):
+        target.note_dropped(f"{place}.images", "an answer's images cannot go back to this model's provider")
+    content = _content(said, place)
+    if thinks:
+        deep = [part for part in thoughts if part not in plans]
+        content = [*({"type": "thinking", "thinking": part.text} for part in deep), *content]
+    return without_none(
+        role="assistant",
+        content=_plain(content) if content or not calls else None,
+        tool_plan="\n".join(part.text for part in plans) if plans and calls else None,
+        tool_calls=[_call(call) for call in calls] or None,
+    )
+
+
+def _call(call: ToolCall) -> Record:
+    function = {"name": call.name, "arguments": call.arguments or "{}"}
+    return {"id": split_signature(call.id)[0], "type": "function", "function": function}
+
+
+def _result(result: ToolResult, place: str, shown: list[Record]) -> Record:
+    """Return what a tool answered; the images in it are added to `shown`."""
+    content: list[Record] = []
+    for part in _content(result.parts, place):
+        (shown if part["type"] == "image_url" else content).append(part)
+    if result.is_error:
+        content = [{"type": "text", "text": "Error:"}, *content]
+        if all(part["type"] == "text" for part in content):
+            content = [{"type": "text", "text": " ".join(part["text"] for part in content)}]
+    return {"role": "tool", "tool_call_id": split_signature(result.call_id)[0], "content": _plain(content)}
+
+
+def _content(parts: Sequence[Part], place: str, *, only_text: bool = False) -> list[Record]:
+    """Return parts as the wire has them. Raises InvalidRequest for other parts than text and, for users, images."""
+    content: list[Record] = []
+    for number, part in enumerate(parts):
+        if isinstance(part, Text | Refusal):
+            content.append({"type": "text", "text": part.text})
+        elif isinstance(part, Image) and not only_text:
+            content.append({"type": "image_url", "image_url": without_none(url=part.url, detail=part.detail)})
+        elif isinstance(part, Opaque) and part.dialect == NAME:
+            content.append(dict(part.data))
+        else:
+            raise refused(
+                "A message holds content that this model's provider has no form for", f"{place}.content[{number}]"
+            )
+    filled = [part for part in content if part.get("text") != ""]
+    return filled or content[:1]
+
+
+def _plain(content: list[Record]) -> str | list[Record]:
+    """Return a text alone as the string that it is."""
+    if not content:
+        return ""
+    if len(content) == 1 and content[0]["type"] == "text":
+        return str(content[0]["text"])
+    return content
+
+
+_NO_PARAMETERS: Record = {"type": "object", "properties": {}}
+_MODES = {"required": "REQUIRED", "named": "REQUIRED", "none": "NONE"}
+
+
+def write_tools(chat: Chat, target: Target) -> Record:
+    """Return the fields that say which tools there are and whether they are called. Raises InvalidRequest."""
+    if chat.web_search or any(isinstance(tool, WebSearchTool) for tool in chat.tools or ()):
+        raise refused(
+            "Web search is not available from this model's provider", "web_search" if chat.web_search else "tools"
+        )
+    tools = [tool for tool in chat.tools or () if isinstance(tool, FunctionTool)]
+    if len(tools) < len(chat.tools or ()):
+        raise refused("A tool is of a kind that this model's provider does not have", "tools")
+    mode, tools = _chosen(chat, tools)
+    if tools and chat.parallel_tool_calls is False:
+        note_dropped(chat, target, "parallel_tool_calls", "this model's provider has no way to call one tool at a time")
+    return without_none(
+        tools=[_tool(tool) for tool in tools] or None,
+        strict_tools=_strict(tools, target),
+        tool_choice=_MODES.get(mode) if tools else None,
+    )
+
+
+def _chosen(chat: Chat, tools: list[FunctionTool]) -> tuple[str, list[FunctionTool]]:
+    """Return whether tools are called, and those to choose from. Raises InvalidRequest for a name that is none."""
+    choice = chat.tool_choice
+    if choice is None:
+        return "auto", tools
+    names = (choice.name,) if choice.mode == "named" else choice.allowed
+    if not names:
+        return choice.mode, tools
+    chosen = [tool for tool in tools if tool.name in names]
+    if not chosen:
+        raise refused("tool_choice names no tool that there is", "tool_choice")
+    return choice.mode, chosen
+
+
+def _tool(tool: FunctionTool) -> Record:
+    function = without_none(name=tool.name, description=tool.description, parameters=tool.parameters or _NO_PARAMETERS)
+    return {"type": "function", "function": function}
+
+
+def _strict(tools: list[FunctionTool], target: Target) -> bool | None:
+    """Return whether arguments are bound to the schemas: for all tools or for none, and for none without a parameter
+    that is required."""
+    strict = [tool for tool in tools if tool.strict]
+    if not strict:
+        return None
+    if len(strict) == len(tools) and all((tool.parameters or {}).get("required") for tool in tools):
+        return True
+    target.note_dropped(
+        "tools", "this model's provider binds the arguments of all tools to their schemas or of none: not `strict`"
+    )
+    return None
+
 
 # The bounds that Cohere states.
 _RANGES: Final = {
@@ -41,7 +208,7 @@ _WITHOUT_WORDS: Final = (
     "store",
     "audio",
 )
-# What share of the answer's limit an effort may think.
+# The share of the answer's limit that each effort may use for thinking.
 _SHARES: Final[dict[Effort, float]] = {"minimal": 0.1, "low": 0.2, "medium": 0.5, "high": 0.8}
 _JSON_PLEASE: Final = {"role": "system", "content": "Answer with JSON."}
 _NO_FIELD: Final = "has no counterpart at this model's provider"
@@ -54,22 +221,22 @@ def path(chat: Chat, target: Target) -> str:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
-    flavor = flavor_of(target)
+    capabilities = capabilities_of(target)
     _refuse_unspeakable(chat)
     chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=False)
-    _lose_wishes(chat, flavor, target)
-    if _needs_tool(chat, flavor):
+    _drop_unsupported_hints(chat, capabilities, target)
+    if _needs_tool(chat, capabilities):
         chat = add_structured_output_tool(chat, target)
     wire = without_none(
         model=target.model_name,
-        messages=write_messages(chat, target, thinks=flavor.thinks),
+        messages=write_messages(chat, target, thinks=capabilities.thinks),
         stream=chat.stream or None,
         **write_tools(chat, target),
-        **_sampling(chat, flavor, target),
-        thinking=_thinking(chat, flavor, target),
+        **_sampling(chat, capabilities, target),
+        thinking=_thinking(chat, capabilities, target),
         response_format=_form(chat),
     )
-    if "response_format" in wire and not _speaks_of_json(chat.messages):
+    if "response_format" in wire and not _mentions_json(chat.messages):
         # Without a word of JSON in the conversation, a model that is bound to it may never end.
         wire["messages"] = [_JSON_PLEASE, *wire["messages"]]
     return encode(wire)
@@ -86,33 +253,33 @@ def _refuse_unspeakable(chat: Chat) -> None:
             raise refused(f"{param} is not available from this model's provider", param)
 
 
-def _lose_wishes(chat: Chat, flavor: Flavor, target: Target) -> None:
+def _drop_unsupported_hints(chat: Chat, capabilities: Capabilities, target: Target) -> None:
     for name in _WITHOUT_WORDS:
         if getattr(chat, name) is not None:
             note_dropped(chat, target, name, f"{name} {_NO_FIELD}")
 
     def goes_back(block: Reasoning) -> bool:
         planned = block.format == PLAN_FORMAT or ToolCall in chat.kinds
-        return bool(block.text) and (flavor.thinks or planned)
+        return bool(block.text) and (capabilities.thinks or planned)
 
     note_unsupported_fields(chat, target, NAME, marks=False, names=False, details=True, thinking=goes_back)
 
 
-def _needs_tool(chat: Chat, flavor: Flavor) -> bool:
+def _needs_tool(chat: Chat, capabilities: Capabilities) -> bool:
     """Return whether the answer's form is to be had by a tool alone: Cohere takes no form beside tools."""
     form = chat.response_format
     if form is None or form.kind == "text":
         return False
-    return bool(chat.tools) or (form.kind == "json_schema" and flavor.structured_outputs == "tool")
+    return bool(chat.tools) or (form.kind == "json_schema" and capabilities.structured_outputs == "tool")
 
 
-def _sampling(chat: Chat, flavor: Flavor, target: Target) -> Record:
+def _sampling(chat: Chat, capabilities: Capabilities, target: Target) -> Record:
     wire: Record = {}
     for name in (*_SAME, *_RANGES, "stop"):
         value = getattr(chat, name)
         if value is None or value == []:
             continue
-        if name in flavor.unsupported:
+        if name in capabilities.unsupported:
             note_dropped(chat, target, name, f"{name} {_NO_FIELD}")
             continue
         if name == "top_k" and value < 0:
@@ -126,14 +293,14 @@ def _sampling(chat: Chat, flavor: Flavor, target: Target) -> Record:
     return wire
 
 
-def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record | None:
+def _thinking(chat: Chat, capabilities: Capabilities, target: Target) -> Record | None:
     """Return how much to think: exactly so many tokens, or by an effort a share of the answer's limit."""
     asked = chat.reasoning
     if asked is None or (asked.effort is None and asked.max_tokens is None):
         return None
     if asked.effort == "none" and asked.max_tokens is None:
-        return {"type": "disabled"} if flavor.thinks else None
-    if flavor.reasoning_budget is None:
+        return {"type": "disabled"} if capabilities.thinks else None
+    if capabilities.reasoning_budget is None:
         note_dropped(
             chat, target, "reasoning_effort" if asked.max_tokens is None else "reasoning", "this model does not think"
         )
@@ -141,8 +308,8 @@ def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record | None:
     budget = asked.max_tokens
     limit = chat.max_tokens or target.max_output
     if budget is None and asked.effort in _SHARES and limit is not None:
-        most = flavor.reasoning_budget.get("max", limit)
-        budget = max(min(int(limit * _SHARES[asked.effort]), most), flavor.reasoning_budget.get("min", 1), 1)
+        most = capabilities.reasoning_budget.get("max", limit)
+        budget = max(min(int(limit * _SHARES[asked.effort]), most), capabilities.reasoning_budget.get("min", 1), 1)
     return without_none(type="enabled", token_budget=budget)
 
 
@@ -157,6 +324,6 @@ def _form(chat: Chat) -> Record | None:
     return without_none(type="json_object", json_schema=schema)
 
 
-def _speaks_of_json(messages: list[Message]) -> bool:
-    """Return whether anybody mentions JSON."""
+def _mentions_json(messages: list[Message]) -> bool:
+    """Return whether a message mentions JSON."""
     return any("json" in part.text.lower() for message in messages for part in message.parts if isinstance(part, Text))

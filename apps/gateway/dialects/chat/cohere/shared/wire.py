@@ -1,19 +1,44 @@
-"""Cohere Chat v2: names and constants on the wire.
-
-Knows the wire. Must never know a provider or a model by name.
-"""
+"""Cohere Chat v2: names and constants on the wire."""
 
 from __future__ import annotations
 
 import secrets
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
 from apps.gateway.canonical.events import FinishReason
+from apps.gateway.dialects.reading.fields import Record
+from apps.gateway.dialects.reading.reported_counts import count_at, has_odd_count
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.usage import Usage
 
-Record: TypeAlias = dict[str, Any]
+_MAIN = ("input_tokens", "output_tokens")
+
+
+def read_usage(reported: Any) -> Usage | None:
+    """Return the counts, or None when none are reported.
+
+    Tokens from a cache are counted from the beginning of the whole prompt: where the bill has fewer tokens than the
+    prompt, only as many count as cached as must be.
+    """
+    if not isinstance(reported, dict):
+        return None
+    billed, all_of_it = _inside(reported, "billed_units"), _inside(reported, "tokens")
+    counts = billed if count_at(billed, "input_tokens") or count_at(billed, "output_tokens") else all_of_it
+    prompt, written = count_at(counts, "input_tokens"), count_at(counts, "output_tokens")
+    if not prompt and not written:
+        return None
+    free = max(count_at(all_of_it, "input_tokens") - prompt, 0)
+    cached = min(max(count_at(reported, "cached_tokens") - free, 0), prompt)
+    odd = has_odd_count(counts, main=_MAIN) or has_odd_count(reported, "cached_tokens")
+    return Usage(input=prompt - cached, cache_read=cached, output=written, estimated=odd)
+
+
+def _inside(record: Record, name: str) -> Record:
+    value = record.get(name)
+    return value if isinstance(value, dict) else {}
+
 
 NAME: Final = "cohere"
 FRAMING: Final = "sse"
@@ -34,7 +59,7 @@ encode = msgspec.json.Encoder().encode
 
 
 def new_id(prefix: str) -> str:
-    """Return an id for what was given none: the prefix and 24 characters."""
+    """Return a new id: the prefix and 24 characters."""
     return prefix + secrets.token_hex(12)
 
 

@@ -1,7 +1,4 @@
-"""Google generateContent, client side: the request as the log keeps it, as it was sent or as the gateway changed it.
-
-Knows the names of the fields. Must never know how much of it may be kept.
-"""
+"""Google generateContent, client side: the request as the log keeps it, as it was sent or as the gateway changed it."""
 
 from __future__ import annotations
 
@@ -12,7 +9,8 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Message, Opaque, Part, Reasoning, Target, ToolChoice
 from apps.gateway.dialects.chat.google.provider.write_request import write_fields
-from apps.gateway.dialects.chat.google.shared.wire import NAME, SIGNATURE_FORMAT, Record, encode
+from apps.gateway.dialects.chat.google.shared.wire import NAME, SIGNATURE_FORMAT, encode
+from apps.gateway.dialects.reading.fields import Record
 
 _NULL = msgspec.Raw(b"null")
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -23,10 +21,10 @@ _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY", "named": "ANY"}
 
 
 def logged_request(chat: Chat) -> Record:
-    """Return what is there of `messages`, `tools`, `tool_choice` and `response_format`; values may be JSON's bytes.
+    """Return those of `messages`, `tools`, `tool_choice` and `response_format` that are set; values may be JSON bytes.
 
     The system instruction, which this format has beside the contents, is the first of the messages. Raises
-    InvalidRequest for what the format has no words for, which it never does for a chat that was read from it.
+    InvalidRequest for what the format cannot express, which never happens to a chat that was read from it.
     """
     body = chat.source.body if chat.source is not None and chat.source.dialect == NAME else _written(chat)
     wire: Record = {name: raw for name, raw in _read_fields(body).items() if raw != _NULL}
@@ -82,7 +80,7 @@ def _written(chat: Chat) -> bytes:
 
 
 def _with_all_thinking(message: Message) -> Message:
-    """Return a message whose thinking is written down whoever signed it."""
+    """Return a message with its thinking, including thinking that another maker signed."""
     return replace(message, parts=[_signed(part) for part in message.parts])
 
 

@@ -1,27 +1,334 @@
 """Google generateContent, client side: reads a request body into a canonical chat; errors name the field.
 
-Knows the format's fields; the model and whether the answer is streamed are said by the path. Fields that are not known
-are kept. Must never know models, providers or limits of an account.
+The path states the model and whether the answer is streamed. Unknown fields are kept.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from apps.gateway.canonical.chat import Chat, Message, Source
+from apps.gateway.canonical.chat import (
+    Chat,
+    FunctionTool,
+    Message,
+    OpaqueTool,
+    ReasoningRequest,
+    ResponseFormat,
+    Source,
+    Tool,
+    ToolChoice,
+    WebSearchTool,
+)
+from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, object_root
+from apps.gateway.dialects.adapting.unsupported_fields import kind_of
 from apps.gateway.dialects.chat.google.client.field_names import camel_cased
-from apps.gateway.dialects.chat.google.client.read_config import read_config
-from apps.gateway.dialects.chat.google.client.read_contents import read_contents, read_instruction
-from apps.gateway.dialects.chat.google.client.read_parts import brings_carriers
-from apps.gateway.dialects.chat.google.client.read_tools import read_tool_config, read_tools
+from apps.gateway.dialects.chat.google.client.read_contents import brings_carriers, read_contents, read_instruction
 from apps.gateway.dialects.chat.google.shared.wire import NAME, encode
 from apps.gateway.dialects.reading import fields
-from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, record, string
+from apps.gateway.dialects.reading.fields import (
+    Malformed,
+    Reader,
+    Record,
+    boolean,
+    filled_string,
+    integer,
+    list_of,
+    number,
+    one_of,
+    optional,
+    record,
+    required,
+    string,
+)
+
+# Far beyond any model's.
+MAX_TOOLS = 1_000
+FUNCTIONS, SEARCH = "functionDeclarations", "googleSearch"
+_FUNCTION_FIELDS = frozenset({"name", "description", "parameters", "parametersJsonSchema"})
+_CHOICE_FIELDS = frozenset({"mode", "allowedFunctionNames"})
+_MODES = {"MODE_UNSPECIFIED": None, "AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto"}
+
+
+def read_tools(value: Any) -> list[Tool]:
+    """Read `tools`: each entry may be many functions and several tools of Google's."""
+    entries = [value] if isinstance(value, dict) else value
+    tools = [tool for entry in _entries(entries) for tool in entry]
+    if len(tools) > MAX_TOOLS:
+        raise Malformed(f"must hold at most {MAX_TOOLS} tools")
+    return tools
+
+
+def _entry(value: Any) -> list[Tool]:
+    wire = record(value)
+    declared = wire.get(FUNCTIONS)
+    tools: list[Tool] = []
+    if declared is not None:
+        tools.extend(fields.within(FUNCTIONS, _functions, [declared] if isinstance(declared, dict) else declared))
+    for name, said in wire.items():
+        if name == SEARCH and said is not None:
+            tools.append(WebSearchTool(extra=fields.within(name, record, said) or None))
+        elif name != FUNCTIONS and said is not None:
+            tools.append(OpaqueTool(dialect=NAME, data={name: fields.within(name, _anything, said)}))
+    return tools
+
+
+def _anything(value: Any) -> Any:
+    return value if isinstance(value, list) else record(value)
+
+
+def _function(value: Any) -> FunctionTool:
+    wire = record(value)
+    schema = optional(wire, "parametersJsonSchema", record)
+    stated = optional(wire, "parameters", record)
+    if schema is not None and stated is not None:
+        raise Malformed("contradicts parametersJsonSchema", "parameters")
+    if schema is not None:
+        schema = ordered(schema)
+    if stated is not None:
+        # A call always has an object of arguments, be it an empty one.
+        schema = json_schema_of({name: value for name, value in stated.items() if name != "nullable"})
+    try:
+        object_root(schema)
+    except UnsupportedSchema:
+        raise Malformed("must be of the type object", "parameters" if stated else "parametersJsonSchema") from None
+    return FunctionTool(
+        name=required(wire, "name", filled_string),
+        description=optional(wire, "description", string),
+        parameters=schema,
+        extra=fields.rest_of(wire, _FUNCTION_FIELDS),
+    )
+
+
+def read_tool_config(value: Any) -> tuple[ToolChoice | None, Record | None]:
+    """Read `toolConfig`: the choice among functions, and what else it says."""
+    wire = record(value)
+    choice, rest = optional(wire, "functionCallingConfig", _choice) or (None, None)
+    others = fields.rest_of(wire, frozenset({"functionCallingConfig"})) or {}
+    if rest:
+        others["functionCallingConfig"] = rest
+    return choice, others or None
+
+
+def _choice(value: Any) -> tuple[ToolChoice | None, Record | None]:
+    wire = record(value)
+    word = optional(wire, "mode", one_of(*_MODES)) or "MODE_UNSPECIFIED"
+    names = optional(wire, "allowedFunctionNames", _names) or []
+    rest = fields.rest_of(wire, _CHOICE_FIELDS) or {}
+    mode: Any = _MODES[word]
+    if word == "VALIDATED" and not names:
+        return None, {**rest, "mode": word}
+    if mode is None:
+        return None, rest or None
+    if mode == "required" and len(names) == 1:
+        return ToolChoice(mode="named", name=names[0]), rest or None
+    return ToolChoice(mode=mode, allowed=() if mode == "none" else tuple(names)), rest or None
+
+
+_functions = list_of(_function, MAX_TOOLS)
+_names = list_of(filled_string, MAX_TOOLS)
+_entries = list_of(_entry, MAX_TOOLS)
+
+
+def tool_path(tool: Tool) -> str:
+    """Return where the client finds a tool: one entry of `tools` may hold many."""
+    if isinstance(tool, OpaqueTool):
+        return f"tools.{kind_of(tool.data)}"
+    return "tools.functionDeclarations" if isinstance(tool, FunctionTool) else "tools.googleSearch"
+
+
+_COUNTS = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
+_RENAMED = {"ref": "$ref", "defs": "$defs"}
+_NAMED_PARTS = frozenset({"properties", "defs", "$defs", "definitions", "patternProperties"})
+_PARTS = frozenset({"items", "additionalProperties"})
+_LISTED_PARTS = frozenset({"anyOf", "prefixItems"})
+_ORDER = "propertyOrdering"
+# Keywords that only order fields, or have no effect.
+_LEFT_OUT = frozenset({"nullable", _ORDER})
+# Values, in which nothing is a keyword.
+_VALUES = frozenset({"enum", "const", "default", "example", "examples"})
+
+
+def json_schema_of(schema: Record) -> Record:
+    """Return a schema as JSON Schema; models write fields in the order of `propertyOrdering`."""
+    wire: Record = {}
+    for name, value in schema.items():
+        if value is None or name in _LEFT_OUT:
+            continue
+        said = _said(name, value)
+        if said is not None:
+            wire[_RENAMED.get(name, name)] = said
+    _put_in_order(wire, schema.get(_ORDER))
+    return _nullable(wire) if schema.get("nullable") is True else wire
+
+
+def ordered(schema: Record) -> Record:
+    """Return a JSON Schema with fields in the order of `propertyOrdering`, and without that keyword of Google's:
+    other providers refuse schemas with keywords that they do not know."""
+    wire = {name: _ordered(name, value) for name, value in schema.items() if name != _ORDER}
+    _put_in_order(wire, schema.get(_ORDER))
+    return wire
+
+
+def _ordered(name: str, value: Any) -> Any:
+    if name in _VALUES:
+        return value
+    if isinstance(value, list):
+        return [ordered(part) if isinstance(part, dict) else part for part in value]
+    if not isinstance(value, dict):
+        return value
+    if name in _NAMED_PARTS:
+        return {key: ordered(part) if isinstance(part, dict) else part for key, part in value.items()}
+    return ordered(value)
+
+
+def _put_in_order(wire: Record, order: Any) -> None:
+    properties = wire.get("properties")
+    if isinstance(order, list) and isinstance(properties, dict):
+        first = {name: properties[name] for name in order if isinstance(name, str) and name in properties}
+        wire["properties"] = {**first, **properties}
+
+
+def _said(name: str, value: Any) -> Any:
+    """Return the value of a keyword; None for one that says nothing in JSON Schema."""
+    if name == "type" and isinstance(value, str):
+        return None if value == "TYPE_UNSPECIFIED" else value.lower()
+    if name in _COUNTS and isinstance(value, str) and value.isdecimal():
+        return int(value[:18])
+    if name in _NAMED_PARTS and isinstance(value, dict):
+        return {key: _part(inner) for key, inner in value.items()}
+    if name in _PARTS:
+        return _part(value)
+    if name in _LISTED_PARTS and isinstance(value, list):
+        return [_part(inner) for inner in value]
+    # OpenAPI's word for a text that is one of `enum`.
+    return None if name == "format" and value == "enum" else value
+
+
+def _part(value: Any) -> Any:
+    return json_schema_of(value) if isinstance(value, dict) else value
+
+
+def _nullable(wire: Record) -> Record:
+    kind = wire.get("type")
+    if isinstance(kind, str):
+        allowed: Record = {"type": [kind, "null"]}
+        if isinstance(values := wire.get("enum"), list) and None not in values:
+            allowed["enum"] = [*values, None]
+        return {**wire, **allowed}
+    if isinstance(variants := wire.get("anyOf"), list):
+        return {**wire, "anyOf": [*variants, {"type": "null"}]}
+    return wire
+
+
+MAX_STOPS, MAX_LISTED = 1_000, 100
+# No model writes a billion tokens, and a count beyond does not fit where it is kept.
+MAX_TOKENS = 1_000_000_000
+JSON, PLAIN = "application/json", "text/plain"
+_LEVELS = ("THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
+_IMAGE_OPTIONS = {"aspectRatio": "aspect_ratio", "imageSize": "image_size"}
+_THINKING_FIELDS = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
+_FORM_FIELDS = ("responseMimeType", "responseSchema", "responseJsonSchema")
+
+
+def read_config(value: Any) -> tuple[Record, Record | None]:
+    """Return the fields of a canonical chat that a `generationConfig` says, and the fields that it has no word for."""
+    wire = record(value)
+    known: Record = {}
+    rest: Record = {}
+    for name, said in wire.items():
+        if said is None or name in _FORM_FIELDS:
+            continue
+        if name in _PLAIN:
+            field, read = _PLAIN[name]
+            known[field] = fields.within(name, read, said)
+        elif name in _PARTLY:
+            field, read_partly = _PARTLY[name]
+            known[field], left = fields.within(name, read_partly, said)
+            if left:
+                rest[name] = left
+        else:
+            rest[name] = said
+    known["response_format"], left = _form(wire)
+    rest |= left
+    return {name: said for name, said in known.items() if said is not None}, rest or None
+
+
+def _form(wire: Record) -> tuple[ResponseFormat | None, Record]:
+    """Read the form that the answer must have, from the three fields that say it."""
+    media_type = optional(wire, "responseMimeType", string) or ""
+    stated = optional(wire, "responseSchema", record)
+    schema = optional(wire, "responseJsonSchema", record)
+    if stated is not None and schema is not None:
+        raise Malformed("contradicts responseJsonSchema", "responseSchema")
+    if schema is not None:
+        schema = ordered(schema)
+    if stated is not None:
+        schema = json_schema_of(stated)
+    if media_type == JSON:
+        if schema is None:
+            return ResponseFormat(kind="json_object"), {}
+        return ResponseFormat(kind="json_schema", name="answer", schema=schema), {}
+    # `text/x.enum`, and whatever else only Google knows.
+    left = {name: wire[name] for name in _FORM_FIELDS if wire.get(name) is not None}
+    return None, {} if media_type in ("", PLAIN) and schema is None else left
+
+
+def _thinking(value: Any) -> tuple[ReasoningRequest, Record | None]:
+    """Read how much to think, and whether it is shown. A budget of -1 leaves the former to the model."""
+    wire = record(value)
+    budget = optional(wire, "thinkingBudget", integer(-1, MAX_TOKENS))
+    level = optional(wire, "thinkingLevel", _level)
+    shown = optional(wire, "includeThoughts", boolean) is True
+    effort: Any = None
+    if level not in (None, _LEVELS[0]):
+        effort = level.lower()
+    if budget == 0:
+        effort = "none"
+    tokens = budget if budget is not None and budget > 0 else None
+    asked = ReasoningRequest(effort=effort if tokens is None else None, max_tokens=tokens, exclude=not shown)
+    return asked, fields.rest_of(wire, _THINKING_FIELDS)
+
+
+def _level(value: Any) -> Any:
+    return one_of(*_LEVELS)(value.upper() if isinstance(value, str) else value)
+
+
+def _image_config(value: Any) -> tuple[Record | None, Record | None]:
+    wire = record(value)
+    known = {_IMAGE_OPTIONS[name]: optional(wire, name, string) for name in _IMAGE_OPTIONS}
+    stated = {name: said for name, said in known.items() if said is not None}
+    return stated or None, fields.rest_of(wire, frozenset(_IMAGE_OPTIONS))
+
+
+def _modalities(value: Any) -> list[str]:
+    return [modality.lower() for modality in _words(value)]
+
+
+_words = list_of(string, MAX_LISTED)
+_PLAIN: dict[str, tuple[str, Reader[Any]]] = {
+    "temperature": ("temperature", number(0, 2)),
+    "topP": ("top_p", number(0, 1)),
+    "topK": ("top_k", integer(0, MAX_TOKENS)),
+    "candidateCount": ("n", integer(1, 128)),
+    "maxOutputTokens": ("max_tokens", integer(1, MAX_TOKENS)),
+    "stopSequences": ("stop", list_of(string, MAX_STOPS)),
+    "seed": ("seed", integer(-(2**31), 2**31 - 1)),
+    "presencePenalty": ("presence_penalty", number(-2, 2)),
+    "frequencyPenalty": ("frequency_penalty", number(-2, 2)),
+    "responseLogprobs": ("logprobs", boolean),
+    "logprobs": ("top_logprobs", integer(0, 20)),
+    "responseModalities": ("modalities", _modalities),
+}
+_PARTLY: dict[str, tuple[str, Reader[tuple[Any, Record | None]]]] = {
+    "thinkingConfig": ("reasoning", _thinking),
+    "imageConfig": ("image_config", _image_config),
+}
+
 
 MAX_MODEL = 512
-# What models read; it may be as long as a body.
+# Text that models read; it may be as long as a body.
 _CONVERSATION = frozenset({"contents", "systemInstruction", "tools", "generationConfig"})
-# What stands for a model that is named elsewhere.
+# The placeholder for a model that is named elsewhere.
 _UNNAMED = "-"
 
 
@@ -73,7 +380,7 @@ def read_fields(wire: Record, model: str, body: bytes, *, stream: bool = False) 
 
 
 def _chat_of(known: dict[str, Any], extra: Record, model: str, *, stream: bool) -> Chat:
-    """Put the fields together. What a field says beyond the canonical language stays beside it, under its name."""
+    """Put the fields together. Members that the canonical model lacks are kept under the field's name."""
     messages: list[Message] = known["contents"]
     if instruction := known.get("systemInstruction"):
         messages = [Message(role="system", parts=instruction), *messages]

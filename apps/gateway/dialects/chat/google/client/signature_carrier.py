@@ -1,8 +1,8 @@
 """Google generateContent, client side: other makers' signed thinking, carried in a `thoughtSignature` and back.
 
 Clients of this format keep one opaque value with a call or a text and send it back: Gemini's own signature, or, where
-another maker answered, a carrier of all its blocks of thinking. Knows how the two are told apart. What a client sends
-is not trusted: a carrier is worth what its maker's signatures inside are worth. Must never know whose they are.
+another maker answered, a carrier of all its blocks of thinking. A client's value is not trusted: a carrier is as
+trustworthy as the maker's signatures inside.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from apps.kernel.json_bounds import OutOfBounds, check
 _MARK = b"model-gateway/thinking/1"
 _PREFIX = b64encode(_MARK).decode()
 # Bytes of thinking that are carried; no model has ever thought as much before one call.
-MOST_BYTES = 512 * 1024
+MAX_BYTES = 512 * 1024
 
 
 class _Block(msgspec.Struct, omit_defaults=True):
@@ -58,12 +58,12 @@ def write_carrier(blocks: Sequence[ReasoningDelta]) -> str | None:
     if not carried:
         return None
     content = _encode(carried)
-    return b64encode(_MARK + content).decode() if len(content) <= MOST_BYTES else None
+    return b64encode(_MARK + content).decode() if len(content) <= MAX_BYTES else None
 
 
 def read_carrier(signature: str) -> list[Reasoning] | None:
-    """Return the blocks of thinking in a carrier; None for a signature that is none, or that somebody has changed."""
-    if not is_carrier(signature) or len(signature) > 2 * MOST_BYTES:
+    """Return the blocks of thinking in a carrier; None for a signature that is no carrier, or a changed one."""
+    if not is_carrier(signature) or len(signature) > 2 * MAX_BYTES:
         return None
     plain = signature.replace("+", "-").replace("/", "_")
     try:

@@ -1,7 +1,6 @@
 """Google generateContent, client side: writes the events of an answer as parts, each with the signature on it.
 
-Knows that a call is said at once, with all of its arguments, and that a signature of Gemini's may come before its part
-or behind it. Must never know what stands around parts.
+A call is written at once, with all of its arguments. A signature of Gemini's may come before its part or behind it.
 """
 
 from __future__ import annotations
@@ -25,30 +24,24 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.dialects.adapting.signed_call_ids import split_signature, stated_signature
 from apps.gateway.dialects.chat.google.client.signature_carrier import write_carrier
-from apps.gateway.dialects.chat.google.provider.write_media import write_audio, write_image
-from apps.gateway.dialects.chat.google.shared.wire import (
-    IMAGE_SIGNATURE,
-    NAME,
-    SIGNATURE_FORMAT,
-    TEXT_SIGNATURE,
-    Record,
-)
-from apps.gateway.dialects.reading.call_arguments import says_nothing
-from apps.gateway.dialects.reading.fields import BOUNDS
+from apps.gateway.dialects.chat.google.provider.write_contents import write_audio, write_image
+from apps.gateway.dialects.chat.google.shared.wire import IMAGE_SIGNATURE, NAME, SIGNATURE_FORMAT, TEXT_SIGNATURE
+from apps.gateway.dialects.reading.call_arguments import is_empty_arguments
+from apps.gateway.dialects.reading.fields import BOUNDS, Record
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
 
-# What Gemini speaks, and the format of sound of which nobody says what it is.
-_LONGEST_NUMBER = 6
-_SOUND = "L16;codec=pcm;rate=24000"
+# The audio format that Gemini writes, and the default for audio without a stated format.
+_MAX_DIGITS = 6
+_DEFAULT_AUDIO_FORMAT = "L16;codec=pcm;rate=24000"
 
 
 class PartWriter:
-    """What has been written of an answer, and what waits for its place."""
+    """State of an answer that is being written, with parts that wait for their place."""
 
     def __init__(self, *, shows_thinking: bool, audio_format: str | None = None) -> None:
         self._shows_thinking = shows_thinking
-        self._sound = audio_format or _SOUND
+        self._audio_format = audio_format or _DEFAULT_AUDIO_FORMAT
         # Signatures of Gemini's that wait for their part.
         self._text_signature: str | None = None
         self._image_signatures: dict[int, str] = {}
@@ -95,7 +88,7 @@ class PartWriter:
             # With all of their digits, but on one line: a line break within an event would end it.
             arguments: Any = msgspec.Raw(msgspec.json.format(text.encode("utf-8", "replace"), indent=-1))
         else:
-            arguments = {} if says_nothing(text) else {"input": text}
+            arguments = {} if is_empty_arguments(text) else {"input": text}
         call_id, carried = split_signature(call.id)
         wire: Record = {"functionCall": {"id": call_id, "name": call.name, "args": arguments}}
         signature = stated_signature(call.extra) or carried or self._carrier()
@@ -127,7 +120,7 @@ class PartWriter:
     def _attach_signature(self, name: str, signature: str) -> list[Record]:
         """Take in a signature of Gemini's on a text, which comes behind it, or on an image."""
         number = name.removeprefix(IMAGE_SIGNATURE)
-        if name == TEXT_SIGNATURE or not number.isdecimal() or len(number) > _LONGEST_NUMBER:
+        if name == TEXT_SIGNATURE or not number.isdecimal() or len(number) > _MAX_DIGITS:
             before = [*self._before()]
             if self._text_signature is not None:
                 before.append({"text": "", "thoughtSignature": self._text_signature})
@@ -165,7 +158,7 @@ class PartWriter:
     def _audio(self, event: AudioDelta) -> list[Record]:
         parts = self._before()
         if event.data:
-            parts.append(write_audio(Audio(data=event.data, format=self._sound)))
+            parts.append(write_audio(Audio(data=event.data, format=self._audio_format)))
         return [*parts, {"text": event.transcript}] if event.transcript else parts
 
     def _opaque(self, event: OpaqueDelta) -> list[Record]:

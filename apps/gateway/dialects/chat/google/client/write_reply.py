@@ -1,7 +1,7 @@
 """Google generateContent, client side: writes answers, whole or as a stream of responses.
 
-Knows the shapes that Google's own clients accept. Must never know where an answer came from: what Google said beyond
-the canonical language is put back where it stood.
+Answers have the shapes that Google's own clients accept. Google's fields beyond the canonical model are put back at
+their place.
 """
 
 from __future__ import annotations
@@ -29,14 +29,83 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     Waiting,
 )
-from apps.gateway.dialects.chat.google.client.errors import write_error_object
-from apps.gateway.dialects.chat.google.client.write_grounding import write_grounding, write_logprobs
+from apps.gateway.dialects.adapting.document_citations import LOCATIONS
+from apps.gateway.dialects.chat.google.client.field_names import write_error_object
 from apps.gateway.dialects.chat.google.client.write_parts import PartWriter
 from apps.gateway.dialects.chat.google.shared.part_layout import laid_out
 from apps.gateway.dialects.chat.google.shared.usage import write_usage
-from apps.gateway.dialects.chat.google.shared.wire import NAME, Record, encode, finish_word, new_id, write_time
+from apps.gateway.dialects.chat.google.shared.wire import NAME, encode, finish_word, new_id, write_time
+from apps.gateway.dialects.reading.fields import Record
 
-# What Google's clients skip in a stream of either kind: their readers of events take no comments.
+
+def write_grounding(citations: list[Record], text: str, queries: list[str]) -> Record:
+    """Return the search queries and the sources of the pieces of a text: each source once, with the pieces that it
+    supports; cited pieces of documents; empty without any."""
+    sources: dict[tuple[str, str], int] = {}
+    supports: dict[tuple[int, int], list[int]] = {}
+    documents: list[Record] = []
+    for citation in citations:
+        if citation.get("type") in LOCATIONS and (document := _document(citation)) not in documents:
+            documents.append(document)
+        page = citation.get("url_citation")
+        if not isinstance(page, dict) or not isinstance(url := page.get("url"), str):
+            continue
+        title = page.get("title")
+        source = sources.setdefault((url, title if isinstance(title, str) and title else url), len(sources))
+        start, end = _place(page.get("start_index")), _place(page.get("end_index"))
+        supported = supports.setdefault((min(start, len(text)), min(end, len(text))), [])
+        if source not in supported:
+            supported.append(source)
+    searched: Record = {"webSearchQueries": asked} if (asked := list(filter(None, queries))) else {}
+    if not sources and not documents:
+        return searched
+    return {
+        **searched,
+        "groundingChunks": [*({"web": {"uri": url, "title": title}} for url, title in sources), *documents],
+        "groundingSupports": [
+            {"segment": _segment(text, start, end), "groundingChunkIndices": indices}
+            for (start, end), indices in supports.items()
+            if start < end
+        ],
+    }
+
+
+def _document(citation: Record) -> Record:
+    """Return the piece of a document or of a client's search result that is cited; it supports no certain piece of the
+    answer."""
+    title, text = citation.get("document_title") or citation.get("title"), citation.get("cited_text")
+    stated = {"uri": citation.get("source"), "title": title, "text": text}
+    return {"retrievedContext": {name: value for name, value in stated.items() if isinstance(value, str) and value}}
+
+
+def _place(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _segment(text: str, start: int, end: int) -> Record:
+    before = len(text[:start].encode("utf-8", "replace"))
+    piece = text[start:end]
+    wire: Record = {"endIndex": before + len(piece.encode("utf-8", "replace")), "text": piece}
+    return {"startIndex": before, **wire} if before else wire
+
+
+def write_logprobs(likely: list[Any]) -> Record:
+    """Return log probabilities, as OpenAI writes them, in Google's words."""
+    tokens = [token for token in likely if isinstance(token, dict)]
+    wire: Record = {"chosenCandidates": [_token(token) for token in tokens]}
+    if any(token.get("top_logprobs") for token in tokens):
+        wire["topCandidates"] = [
+            {"candidates": [_token(other) for other in token.get("top_logprobs") or () if isinstance(other, dict)]}
+            for token in tokens
+        ]
+    return wire
+
+
+def _token(token: Record) -> Record:
+    return {"token": token.get("token", ""), "logProbability": token.get("logprob", 0.0)}
+
+
+# Bytes that Google's clients skip in a stream of either kind: their readers of events add_choice no comments.
 _SILENCE = b"\r\n"
 _YEAR_10000 = 253_402_300_800
 _LAYOUT, _FEEDBACK, _GROUNDING = "parts", "promptFeedback", "groundingMetadata"
@@ -46,7 +115,7 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
     """Return a whole answer."""
     candidates = _Candidates(chat)
     for index, choice in enumerate(reply.choices):
-        candidates[index].take(choice)
+        candidates[index].add_choice(choice)
     written = [
         candidates.whole(index, laid=choice.extra.get(NAME, {}).get(_LAYOUT))
         for index, choice in enumerate(reply.choices)
@@ -89,12 +158,12 @@ def _chunks(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
 
 def _answered(candidates: list[Record], extra: Record) -> Record:
     """Return the candidates, or in their place why a prompt was not answered at all."""
-    if _FEEDBACK in extra and not any(_says_anything(candidate) for candidate in candidates):
+    if _FEEDBACK in extra and not any(_has_content(candidate) for candidate in candidates):
         return extra
     return {"candidates": candidates, **extra}
 
 
-def _says_anything(candidate: Record) -> bool:
+def _has_content(candidate: Record) -> bool:
     return bool(candidate["content"]["parts"] != [{"text": ""}])
 
 
@@ -105,7 +174,7 @@ def _common(name: str, model: str, created: int) -> Record:
 
 
 class _Candidates:
-    """The candidates of an answer: what was written of each, and what is said at its end."""
+    """The candidates of an answer: their written parts, and how each ended."""
 
     def __init__(self, chat: Chat) -> None:
         asked = chat.reasoning
@@ -149,7 +218,7 @@ class _Candidate:
         self._own: Record = {}
         self._end: Finished | None = None
 
-    def take(self, choice: Choice) -> None:
+    def add_choice(self, choice: Choice) -> None:
         """Take in a whole answer: its parts in the usual order, and what stands beside them."""
         events: list[Event] = [*choice.reasoning]
         if choice.text is not None:
@@ -171,8 +240,8 @@ class _Candidate:
         if choice.finish is not None:
             self._end = Finished(reason=choice.finish, native=choice.native_finish, explanation=choice.explanation)
 
-    def learn(self, event: Event) -> None:
-        """Take note of what is said of the whole answer."""
+    def read_metadata(self, event: Event) -> None:
+        """Read an event about the whole answer."""
         if isinstance(event, TextDelta):
             self._texts.append(event.text)
         elif isinstance(event, Annotated):
@@ -205,13 +274,13 @@ class _Candidate:
 
 
 class _Stream:
-    """What has been written of a stream."""
+    """State of a stream that is being written."""
 
     def __init__(self, chat: Chat) -> None:
         self.over = False
         self._candidates = _Candidates(chat)
         self._own: Record = {}
-        # What every response says, and its bytes.
+        # The fields of every response, and their bytes.
         self._common: Record = {}
         self._tail = b""
         self._begun = False
@@ -229,7 +298,7 @@ class _Stream:
     def _said(self, event: Event) -> bytes | None:
         """Return the parts that an event becomes."""
         candidate = self._candidates[event.choice]
-        candidate.learn(event)
+        candidate.read_metadata(event)
         parts = candidate.writer.write(event)
         return self._chunk(event.choice, candidate, parts) if parts else None
 
@@ -256,7 +325,7 @@ class _Stream:
         return self._said(event)
 
     def _summary(self, event: Summary) -> bytes:
-        """Return the last response: the ends of the candidates, what was used, and how the request went."""
+        """Return the last response: the ends of the candidates, the usage, and the gateway's metadata."""
         self.over = True
         ends = [
             self._candidates[index].written(index, self._candidates[index].writer.close())

@@ -1,7 +1,4 @@
-"""Google generateContent, provider side: token counting by `:countTokens`.
-
-Knows the form of question and answer. Must never know a model by name.
-"""
+"""Google generateContent, provider side: token counting by `:countTokens`."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.chat.google.provider.write_request import write_request
 from apps.gateway.dialects.chat.google.shared.wire import encode
 
-_MOST = 10**9
+_MAX_COUNT = 10**9
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -32,7 +29,7 @@ def read_count(body: bytes) -> int | None:
         count = msgspec.json.decode(body, type=_Count).total
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return count if 0 <= count <= _MOST else None
+    return count if 0 <= count <= _MAX_COUNT else None
 
 
 class _Count(msgspec.Struct):

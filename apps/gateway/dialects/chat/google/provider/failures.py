@@ -1,7 +1,4 @@
-"""Google generateContent, provider side: reads error bodies.
-
-Knows the shape of Google's error objects. Must never decide what follows from one.
-"""
+"""Google generateContent, provider side: reads error bodies."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ from typing import Any
 
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.chat.google.shared.wire import Record
 from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, failure_event, read_refusal
 from apps.gateway.dialects.reading.context_overflow import code_of
+from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.retry_after import retry_delay_of
 
 

@@ -1,7 +1,4 @@
-"""Google generateContent, provider side: passes on what a client wrote in this very format.
-
-Knows when a request can pass. Must never know a model by name.
-"""
+"""Google generateContent, provider side: passes on what a client wrote in this very format."""
 
 from __future__ import annotations
 
@@ -11,22 +8,23 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, ToolCall
 from apps.gateway.dialects.adapting.signed_call_ids import stated_signature
-from apps.gateway.dialects.chat.google.provider.flavor import Flavor
-from apps.gateway.dialects.chat.google.shared.wire import NAME, Record
+from apps.gateway.dialects.chat.google.provider.capabilities import Capabilities
+from apps.gateway.dialects.chat.google.shared.wire import NAME
+from apps.gateway.dialects.reading.fields import Record
 
 _NULL = msgspec.Raw(b"null")
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def passes(chat: Chat, flavor: Flavor) -> bool:
+def passes(chat: Chat, capabilities: Capabilities) -> bool:
     """Return whether a request can be sent in the client's own words."""
     if chat.source is None or chat.source.dialect != NAME:
         return False
     asked = chat.reasoning
-    if asked is not None and asked.effort not in (None, "none") and flavor.thinking == "budget":
+    if asked is not None and asked.effort not in (None, "none") and capabilities.thinking == "budget":
         # A level, which the model does not know.
         return False
-    return not flavor.requires_signatures or all(map(_is_signed, chat.messages))
+    return not capabilities.requires_signatures or all(map(_is_signed, chat.messages))
 
 
 def _is_signed(message: Any) -> bool:

@@ -1,26 +1,226 @@
 """Google generateContent, provider side: writes `systemInstruction` and `contents`.
 
-Knows turns: neighbours of one role are one turn, what tools answered stands first in its turn and in the order of the
-calls. Instructions in mid-conversation stay where they are, as marked text of the user's. Parts are written in
-`write_parts.py`. Must never know a model by name.
+Consecutive messages of one role are one turn; tool results come first in their turn, in the order of the calls.
+Instructions in mid-conversation stay where they are, as marked text of the user's.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from itertools import count
+from mimetypes import MimeTypes
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
-from apps.gateway.canonical.chat import Message, Part, Refusal, Text, ToolCall, ToolResult
-from apps.gateway.dialects.adapting.signed_call_ids import split_signature
-from apps.gateway.dialects.chat.google.provider.function_names import write_name
+from apps.gateway.canonical.chat import (
+    Audio,
+    File,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from apps.gateway.dialects.adapting.signed_call_ids import split_signature, stated_signature
 from apps.gateway.dialects.chat.google.provider.passthrough import merged
-from apps.gateway.dialects.chat.google.provider.write_parts import write_answer, write_part
-from apps.gateway.dialects.chat.google.shared.wire import Record
-from apps.gateway.dialects.reading.fields import BOUNDS
+from apps.gateway.dialects.chat.google.shared.wire import (
+    IMAGE_SIGNATURE,
+    NAME,
+    SIGNATURE_FORMAT,
+    TEXT_SIGNATURE,
+    without_none,
+)
+from apps.gateway.dialects.reading.call_arguments import is_empty_arguments
+from apps.gateway.dialects.reading.fields import BOUNDS, Record
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
+
+_ALLOWED = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+_ESCAPED = "_x."
+_UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
+_ESCAPES = re.compile(rb"\.([0-9a-f]{2})")
+MAX_NAME_LENGTH = 128
+# Short enough to be sent, as it is or escaped: an escaped byte takes three characters.
+SPEAKABLE = re.compile(r"(?!_x\.)[A-Za-z_][A-Za-z0-9_.:-]{0,127}|[\x00-\x7f]{1,41}|.{1,10}", re.DOTALL)
+
+
+def write_name(name: str) -> str:
+    """Return the name to send to Google. Raises InvalidRequest for one that is too long."""
+    if _ALLOWED.fullmatch(name) and not name.startswith(_ESCAPED):
+        return name
+    escaped = _ESCAPED + _UNSAFE.sub(lambda byte: b".%02x" % byte[0][0], name.encode()).decode()
+    if len(escaped) > MAX_NAME_LENGTH:
+        raise InvalidRequest(
+            f"The function name {name[:64]} is too long for this model's provider",
+            code="unsupported_feature",
+            param="tools",
+        )
+    return escaped
+
+
+def read_name(name: str) -> str:
+    """Return the client's name of a function that Google names."""
+    if not name.startswith(_ESCAPED):
+        return name
+    escaped = name.removeprefix(_ESCAPED).encode()
+    return _ESCAPES.sub(lambda escape: bytes.fromhex(escape[1].decode()), escaped).decode("utf-8", "replace")
+
+
+_DATA_URL = re.compile(r"data:(?P<type>[^;,]*)(?:;[^;,]+)*;base64,", re.IGNORECASE)
+_TYPES = MimeTypes()
+for _type in ("image/webp", "image/heic", "image/heif", "audio/flac", "audio/aac", "audio/ogg", "text/markdown"):
+    _TYPES.add_type(_type, f".{_type.partition('/')[2]}")
+_TYPES.add_type("text/markdown", ".md")
+_BLANKS = re.compile(r"\s+")
+_CORRECT = {"image/jpg": "image/jpeg", "audio/mpeg": "audio/mp3", "audio/x-wav": "audio/wav"}
+_AUDIO_FORMATS = {"pcm16": "audio/pcm"}
+
+
+def write_image(image: Image) -> Record:
+    """Return an image. Raises InvalidRequest for a data URL that cannot be read."""
+    return _located(image.url, "image/png", None)
+
+
+def write_audio(audio: Audio) -> Record:
+    """Return audio."""
+    return _inline(_AUDIO_FORMATS.get(audio.format) or f"audio/{audio.format}", audio.data)
+
+
+def write_file(file: File) -> Record:
+    """Return a document. Raises InvalidRequest for one whose kind is nowhere said."""
+    known = file.media_type or _type_of(file.filename)
+    if file.data is not None:
+        if file.data.startswith("data:"):
+            return _located(file.data, known, known)
+        if known is None:
+            raise _refused("A file says neither its media type nor a filename that tells it")
+        return _inline(known, file.data)
+    return _located(file.url or file.file_id or "", None, known)
+
+
+def _located(url: str, otherwise: str | None, known: str | None) -> Record:
+    """Return what a URL holds or points to. `otherwise` is the type of a data URL that states none."""
+    if url[:5].lower() != "data:":
+        media_type = known or _type_of(urlsplit(url).path)
+        return {"fileData": without_none(mimeType=media_type and _CORRECT.get(media_type, media_type), fileUri=url)}
+    head = _DATA_URL.match(url)
+    media_type = (head["type"].lower() or otherwise) if head else None
+    if head is None or media_type is None:
+        raise _refused("A data URL is not of the form data:<media type>;base64,<data>")
+    return _inline(media_type, url[head.end() :])
+
+
+def _inline(media_type: str, data: str) -> Record:
+    if _BLANKS.search(data):
+        data = _BLANKS.sub("", data)
+    return {"inlineData": {"mimeType": _CORRECT.get(media_type, media_type), "data": data}}
+
+
+def _type_of(name: str | None) -> str | None:
+    return _TYPES.guess_type(name)[0] if name else None
+
+
+def _refused(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="unsupported_feature", param="messages")
+
+
+# The signature that Google accepts on a call that it did not make: base64 of the documented words
+# `skip_thought_signature_validator`.
+PLACEHOLDER_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+
+
+def write_part(part: Part, *, ours: bool = False) -> Record:
+    """Return a part; `ours`: with the fields of it that only this format knows. Raises InvalidRequest for what the
+    format has no words for."""
+    wire = _write(part)
+    return {**wire, **part.extra} if ours and part.extra else wire
+
+
+def _write(part: Part) -> Record:
+    match part:
+        case Text() | Refusal():
+            return {"text": part.text}
+        case Image():
+            return write_image(part)
+        case Audio():
+            return write_audio(part)
+        case File():
+            return write_file(part)
+        case Opaque(dialect=dialect, data=data) if dialect == NAME:
+            return dict(data)
+        case _:
+            raise InvalidRequest(
+                "A message holds content that this model's provider has no form for",
+                code="unsupported_feature",
+                param="messages",
+            )
+
+
+def write_answer(parts: list[Part], *, signed: bool, ours: bool = False) -> list[Record]:
+    """Return what a model said: its signed thinking, for clients of this format (`ours`) all of it, then everything
+    else. `signed`: its first call needs one."""
+    thinking = [part for part in parts if isinstance(part, Reasoning)]
+    blocks = [part for part in thinking if part.signature and part.format == SIGNATURE_FORMAT]
+    shown = [block for block in thinking if block.text and (block in blocks or (ours and block.format is None))]
+    said = [
+        write_part(part, ours=ours)
+        for part in parts
+        if not isinstance(part, Reasoning | ToolCall) and not (isinstance(part, Text) and not part.text)
+    ]
+    calls = [_call(part, ours=ours) for part in parts if isinstance(part, ToolCall)]
+    if signed and calls:
+        calls[0].setdefault("thoughtSignature", PLACEHOLDER_SIGNATURE)
+    return [*map(_thought, shown), *_signed(said, [block for block in blocks if not block.text]), *calls]
+
+
+def _thought(block: Reasoning) -> Record:
+    wire = {"text": block.text, "thought": True}
+    return {**wire, "thoughtSignature": block.signature} if block.format == SIGNATURE_FORMAT else wire
+
+
+def _signed(said: list[Record], signatures: list[Reasoning]) -> Iterator[Record]:
+    """Yield the parts of a message, each signature on its part; a text's on the last part, else on an empty text."""
+    texts = [wire for wire in said if "text" in wire][-1:]
+    images = [wire for wire in said if "inlineData" in wire or "fileData" in wire]
+    for signature in signatures:
+        name = signature.id or ""
+        if name == TEXT_SIGNATURE:
+            found = texts.pop() if texts else None
+        else:
+            place = name.removeprefix(IMAGE_SIGNATURE)
+            found = images[int(place)] if place.isdecimal() and int(place) < len(images) else None
+        if found is None:
+            yield {"text": "", "thoughtSignature": signature.signature}
+        else:
+            found["thoughtSignature"] = signature.signature
+    yield from said
+
+
+def _call(call: ToolCall, *, ours: bool) -> Record:
+    call_id, carried = split_signature(call.id)
+    wire: Record = {"functionCall": {"id": call_id, "name": write_name(call.name), "args": _arguments(call.arguments)}}
+    if ours and call.extra and isinstance(own := call.extra.get("functionCall"), dict):
+        wire["functionCall"] = {**own, **wire["functionCall"]}
+    signature = stated_signature(call.extra) or carried
+    return wire if signature is None else {**wire, "thoughtSignature": signature}
+
+
+def _arguments(text: str) -> msgspec.Raw | Record:
+    """Return the arguments with all of their digits; other values are wrapped in an object, which Google requires."""
+    try:
+        is_object = isinstance(decode_text_within(text, BOUNDS), dict)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        is_object = False
+    if not is_object:
+        return {} if is_empty_arguments(text) else {"input": text}
+    return msgspec.Raw(text.encode())
 
 
 def write_contents(messages: list[Message], *, signed: bool, ours: bool = False) -> tuple[list[Record], list[Record]]:
@@ -55,7 +255,7 @@ class _Turns:
         self._signed = signed
         self._ours = ours
         self._turns: list[_Turn] = []
-        # By id, which clients may use anew in each turn: the place among all calls, and the name.
+        # By id, which clients may reuse in each turn: the place among all calls, and the name.
         self._calls: dict[str, tuple[int, str]] = {}
         self._places = count()
 
@@ -89,14 +289,14 @@ class _Turns:
     def _add_part(self, part: Part, turn: _Turn) -> None:
         if isinstance(part, ToolResult):
             media = [write_part(it, ours=self._ours) for it in part.parts if not isinstance(it, Text | Refusal)]
-            # What is not text stands beside, unless the client put it into the result: not every model looks there.
+            # Other content goes beside the result, unless the client put it inside: not every model looks there.
             turn.results.append(self._result(part, media if self._ours else []))
             turn.parts.extend([] if self._ours else media)
         elif not isinstance(part, Text) or part.text:
             turn.parts.append(write_part(part, ours=self._ours))
 
     def _result(self, result: ToolResult, media: list[Record]) -> tuple[int, Record]:
-        """Return a result and its call's place. Raises InvalidRequest where nobody says which function answered."""
+        """Return a result and its call's place. Raises InvalidRequest where the function's name is unknown."""
         call_id = split_signature(result.call_id)[0]
         place, name = self._calls.get(call_id, (next(self._places), result.name))
         if name is None:

@@ -1,25 +1,164 @@
 """Google generateContent, provider side: writes a canonical chat as a request body.
 
-Knows the format's fields. Hints that it has no words for are left out with a note; what would change what the client
-gets is refused before anything is sent. Must never know a model by name.
+Unsupported hints are dropped with a note; a field that would change the answer is refused before anything is sent.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 from urllib.parse import quote
 
-from apps.gateway.canonical.chat import Chat, Effort, Target
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import (
+    Chat,
+    Effort,
+    FunctionTool,
+    OpaqueTool,
+    Reasoning,
+    ReasoningRequest,
+    Target,
+    ToolChoice,
+    WebSearchTool,
+)
+from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.adapting.reasoning_efforts import nearest_effort, note_effort
-from apps.gateway.dialects.adapting.schemas import described, google_schema
+from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, described, google_schema, object_root
 from apps.gateway.dialects.adapting.stop_sequences import fit_stop_sequences
-from apps.gateway.dialects.adapting.unsupported_fields import note_dropped, unsupported_feature
-from apps.gateway.dialects.chat.google.provider.drop_unsupported_fields import drop_unsupported_fields
-from apps.gateway.dialects.chat.google.provider.flavor import Flavor, flavor_of
+from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool
+from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
+from apps.gateway.dialects.adapting.unsupported_fields import (
+    note_dropped,
+    note_unsupported_fields,
+    note_unsupported_hints,
+    repair_tool_results,
+    unsupported_feature,
+)
+from apps.gateway.dialects.chat.google.provider.capabilities import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.google.provider.passthrough import merged, pass_on, passes
-from apps.gateway.dialects.chat.google.provider.write_contents import write_contents
-from apps.gateway.dialects.chat.google.provider.write_tools import write_tools
-from apps.gateway.dialects.chat.google.shared.wire import NAME, Record, encode, without_none
+from apps.gateway.dialects.chat.google.provider.write_contents import (
+    MAX_NAME_LENGTH,
+    SPEAKABLE,
+    write_contents,
+    write_name,
+)
+from apps.gateway.dialects.chat.google.shared.wire import NAME, SIGNATURE_FORMAT, encode, without_none
+from apps.gateway.dialects.reading.fields import Record
+from apps.kernel.errors import InvalidRequest
+
+
+def write_tools(chat: Chat, capabilities: Capabilities, target: Target) -> Record:
+    """Return the fields that say which tools there are and whether they are called. Raises InvalidRequest."""
+    tools = chat.tools or []
+    functions = [tool for tool in tools if isinstance(tool, FunctionTool)]
+    foreign = [tool for tool in tools if isinstance(tool, OpaqueTool)]
+    if any(tool.dialect != NAME for tool in foreign):
+        raise _refused("A tool is of a kind that this model's provider does not have", "tools")
+    if functions and chat.parallel_tool_calls is False:
+        note_dropped(chat, target, "parallel_tool_calls", "the model has no way to call one tool at a time")
+    ours = chat.dialect == NAME
+    declared = [_function(tool, ours=ours) for tool in functions]
+    wire: list[Record] = [{"functionDeclarations": declared}] if functions else []
+    wire += [dict(tool.data) for tool in foreign]
+    config: Record = {}
+    if _wants_search(chat, target):
+        wire.append({"googleSearch": _own_search(chat)})
+        if functions and not ours:
+            # Clients of this format say themselves whether they can handle what the search did.
+            if "search_with_tools" not in capabilities.takes:
+                raise _refused("A web search cannot be combined with functions for this model", "tools")
+            config["includeServerSideToolInvocations"] = True
+    if functions:
+        strict = any(tool.strict for tool in functions)
+        config |= without_none(functionCallingConfig=_choice(chat.tool_choice, strict=strict))
+    return without_none(tools=wire or None, toolConfig=config or None)
+
+
+def _function(tool: FunctionTool, *, ours: bool) -> Record:
+    own = tool.extra if ours and tool.extra else {}
+    return own | without_none(
+        name=write_name(tool.name),
+        description=tool.description,
+        parametersJsonSchema=object_root(tool.parameters),
+    )
+
+
+def _own_search(chat: Chat) -> Record:
+    """Return what only Google's search understands, in the words of a client of this format."""
+    found = next((tool.extra for tool in chat.tools or () if isinstance(tool, WebSearchTool)), None)
+    return found if found and chat.dialect == NAME else {}
+
+
+def _wants_search(chat: Chat, target: Target) -> bool:
+    """Return whether a web search is asked for; how it is limited is noted, as Google's takes no limits."""
+    asked = [(at, tool) for at, tool in enumerate(chat.tools or ()) if isinstance(tool, WebSearchTool)]
+    for at, tool in asked:
+        for name in ("user_location", "search_context_size", "max_uses"):
+            if getattr(tool, name) is not None:
+                target.note_dropped(f"tools[{at}].{name}", "the provider's web search does not take it")
+    return bool(asked) or chat.web_search
+
+
+def _choice(choice: ToolChoice | None, *, strict: bool) -> Record | None:
+    """Return how functions are called; arguments are bound to the schema where one of them is strict."""
+    mode = choice.mode if choice else "auto"
+    if mode == "none":
+        return {"mode": "NONE"}
+    names: tuple[Any, ...] = choice.allowed if choice else ()
+    if choice and mode == "named":
+        names = (choice.name,)
+    allowed = [write_name(name) for name in names] or None
+    if mode != "auto":
+        return without_none(mode="ANY", allowedFunctionNames=allowed)
+    if allowed or strict:
+        return without_none(mode="VALIDATED", allowedFunctionNames=allowed)
+    return {"mode": "AUTO"} if choice else None
+
+
+def _refused(message: str, param: str) -> InvalidRequest:
+    return InvalidRequest(message, code="unsupported_feature", param=param)
+
+
+# Hints and bookkeeping that the format has no words for.
+_HINTS = ("logit_bias", "verbosity", "prediction", "store", "prompt_cache_key", "user", "metadata")
+
+
+def drop_unsupported_fields(chat: Chat, capabilities: Capabilities, target: Target) -> Chat:
+    """Return the chat without what Google does not support; dropped fields are noted."""
+    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
+    note_unsupported_fields(chat, target, NAME, marks=False, names=False, details=False, thinking=_goes_back(chat))
+    note_unsupported_hints(chat, target, *_HINTS)
+    chat = adapt_tool_names(_with_objects(chat), target, SPEAKABLE, MAX_NAME_LENGTH)
+    form = chat.response_format
+    if form is not None and form.kind == "json_schema" and target.facts.get("structured_outputs") == "tool":
+        chat = add_structured_output_tool(chat, target)
+    asked = chat.reasoning or ReasoningRequest()
+    if chat.effort is not None and asked.effort is None and asked.max_tokens is None:
+        if capabilities.reasoning_efforts or capabilities.reasoning_budget is not None:
+            return replace(chat, reasoning=replace(asked, effort=chat.effort))
+        note_dropped(chat, target, "effort", "not available from this model's provider")
+    return chat
+
+
+def _goes_back(chat: Chat) -> Callable[[Reasoning], bool]:
+    """Return which thinking goes back: what Google signed, and all that was said in its own format."""
+    if chat.dialect == NAME:
+        return lambda block: block.format in (None, SIGNATURE_FORMAT)
+    return lambda block: block.signature is not None and block.format == SIGNATURE_FORMAT
+
+
+def _with_objects(chat: Chat) -> Chat:
+    for at, tool in enumerate(chat.tools or ()):
+        if isinstance(tool, FunctionTool):
+            try:
+                object_root(tool.parameters)
+            except UnsupportedSchema:
+                raise unsupported_feature(
+                    chat, f"tools[{at}]", "A function's parameters must be an object for this model's provider"
+                ) from None
+    return chat
+
 
 MAX_STOPS, MAX_SEED = 5, 2**31 - 1
 
@@ -42,7 +181,7 @@ _TIERS: Final = {
     "priority": "priority",
     "fast": "priority",
 }
-_PICTURE_OPTIONS: Final = {"aspect_ratio": "aspectRatio", "image_size": "imageSize"}
+_IMAGE_OPTIONS: Final = {"aspect_ratio": "aspectRatio", "image_size": "imageSize"}
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -62,17 +201,17 @@ def write_request(chat: Chat, target: Target) -> bytes:
 def write_fields(chat: Chat, target: Target) -> Record:
     """Return the fields of the body, those of Google Cloud alone included. Raises InvalidRequest as `write_request`.
 
-    What a client of this format wrote passes through, unless something in it has to be changed.
+    The body of a client of this format passes through, unless something in it has to be changed.
     """
-    flavor = flavor_of(target)
-    chat = drop_unsupported_fields(chat, flavor, target)
-    tools = write_tools(chat, flavor, target)
+    capabilities = capabilities_of(target)
+    chat = drop_unsupported_fields(chat, capabilities, target)
+    tools = write_tools(chat, capabilities, target)
     known = len(target.dropped_fields)
-    sampling, rest = _sampling(chat, target), _pictures(chat) | _thinking(chat, flavor, target)
-    if chat.source is not None and len(target.dropped_fields) == known and passes(chat, flavor):
+    sampling, rest = _sampling(chat, target), _image_fields(chat) | _thinking(chat, capabilities, target)
+    if chat.source is not None and len(target.dropped_fields) == known and passes(chat, capabilities):
         return pass_on(chat, chat.source.body)
     ours = chat.dialect == NAME
-    instructions, contents = write_contents(chat.messages, signed=flavor.requires_signatures, ours=ours)
+    instructions, contents = write_contents(chat.messages, signed=capabilities.requires_signatures, ours=ours)
     config = sampling | _form(chat, target) | rest
     wire = without_none(
         systemInstruction={"parts": instructions} if instructions else None,
@@ -129,19 +268,19 @@ def _form(chat: Chat, target: Target) -> Record:
     return without_none(responseMimeType="application/json", responseJsonSchema=schema)
 
 
-def _pictures(chat: Chat) -> Record:
+def _image_fields(chat: Chat) -> Record:
     """Return which modalities the answer has, and of which kind its images are."""
     if chat.audio is not None and "audio" in (chat.modalities or ()):
-        raise unsupported_feature(chat, "audio", "The sound of this model's provider cannot be chosen")
+        raise unsupported_feature(chat, "audio", "The audio of this model's provider cannot be chosen")
     asked = {name: value for name, value in (chat.image_config or {}).items() if value is not None and name != "seed"}
     if asked.pop("n", 1) != 1:
         raise unsupported_feature(
-            chat, "image_config", "This model's provider makes one picture for an answer; ask for several answers"
+            chat, "image_config", "This model's provider makes one image for an answer; ask for several answers"
         )
-    unknown = asked.keys() - _PICTURE_OPTIONS.keys()
+    unknown = asked.keys() - _IMAGE_OPTIONS.keys()
     if unknown:
-        raise unsupported_feature(chat, "image_config", f"This model's provider takes no {min(unknown)} of pictures")
-    config = {_PICTURE_OPTIONS[name]: value for name, value in asked.items()}
+        raise unsupported_feature(chat, "image_config", f"This model's provider takes no {min(unknown)} of images")
+    config = {_IMAGE_OPTIONS[name]: value for name, value in asked.items()}
     modalities = chat.modalities or (["text", "image"] if config else None)
     return without_none(
         responseModalities=[modality.upper() for modality in modalities] if modalities else None,
@@ -149,18 +288,18 @@ def _pictures(chat: Chat) -> Record:
     )
 
 
-def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record:
+def _thinking(chat: Chat, capabilities: Capabilities, target: Target) -> Record:
     """Return how much to think: a budget where tokens are named or the model takes nothing else, or a level."""
     asked = chat.reasoning
     if asked is None:
         return {}
     config: Record = {}
     if asked.max_tokens is not None:
-        config["thinkingBudget"] = _exact_budget(asked.max_tokens, chat, flavor, target)
-    elif asked.effort is not None and flavor.thinking == "budget":
-        config["thinkingBudget"] = _budget(asked.effort, flavor.reasoning_budget or {})
+        config["thinkingBudget"] = _exact_budget(asked.max_tokens, chat, capabilities, target)
+    elif asked.effort is not None and capabilities.thinking == "budget":
+        config["thinkingBudget"] = _budget(asked.effort, capabilities.reasoning_budget or {})
     elif asked.effort is not None:
-        effort = nearest_effort(asked.effort, flavor.reasoning_efforts or _LEVELS)
+        effort = nearest_effort(asked.effort, capabilities.reasoning_efforts or _LEVELS)
         if effort != asked.effort:
             note_effort(asked.effort, effort, chat, target)
         config["thinkingLevel"] = effort.upper()
@@ -169,9 +308,9 @@ def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record:
     return {"thinkingConfig": config} if config else {}
 
 
-def _exact_budget(tokens: int, chat: Chat, flavor: Flavor, target: Target) -> int:
+def _exact_budget(tokens: int, chat: Chat, capabilities: Capabilities, target: Target) -> int:
     """Return the tokens that the client names, or the nearest that the model takes."""
-    bounds = flavor.reasoning_budget or {}
+    bounds = capabilities.reasoning_budget or {}
     sent = max(min(tokens, bounds.get("max", tokens)), bounds.get("min", 1))
     if sent != tokens:
         note_dropped(chat, target, "reasoning.max_tokens", f"sent as {sent}, as near as the model goes")

@@ -1,8 +1,8 @@
 """Google generateContent: the order of a whole answer's parts, where it is not the usual one.
 
-The canonical language has one text, a list of images and a list of calls. A layout says what stood where in an answer
-of Google's, and holds the parts that no other format has; everything else is told by kind and length alone, so that it
-is said as it is now, whatever was masked in it. Must never know how parts come or go.
+The canonical language has one text, a list of images and a list of calls. A layout keeps the order of the parts in an
+answer of Google's, and holds the parts that no other format has; all others are kept by kind and length alone, so that
+masked content stays masked.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from apps.gateway.dialects.chat.google.shared.wire import Record
+from apps.gateway.dialects.reading.fields import Record
 
 # In this order parts are written without a layout.
 _ORDER: Final = ("thought", "text", "audio", "image", "call")
 
 
 class Layout:
-    """What stood where in an answer, as far as it has been read."""
+    """The order of the parts of an answer, as far as it was read."""
 
     def __init__(self) -> None:
         self._entries: list[Record] = []
@@ -49,8 +49,8 @@ class Layout:
 
 
 def laid_out(parts: list[Record], layout: Any) -> list[Record]:
-    """Return an answer's parts, which stand in the usual order, as the layout says; as they stand where it does not fit
-    them, which is when a guardrail has changed them, with the parts that only Google has before them."""
+    """Return an answer's parts, given in the usual order, in the layout's order. If it does not fit them (a guardrail
+    has changed them), they keep their order, behind the parts that only Google has."""
     entries = [entry for entry in layout if isinstance(entry, dict)] if isinstance(layout, list) else []
     own = [part for entry in entries if isinstance(part := entry.get("part"), dict)]
     try:

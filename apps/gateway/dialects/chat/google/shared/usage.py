@@ -1,7 +1,7 @@
 """Google generateContent: token usage, read into disjoint classes and written from them.
 
-Knows who counts what inside what: the prompt has what came out of a cache, neither thinking nor the prompts of Google's
-own tools are in the counts beside them. Nonsense is tolerated: every class is at least 0. Must never know a price.
+The prompt's count includes cached tokens; neither thinking nor the prompts of Google's own tools are in the counts
+beside them. Nonsense is tolerated: every class is at least 0.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 from apps.gateway.canonical.events import Summary
 from apps.gateway.canonical.service_tier import served_tier
-from apps.gateway.dialects.chat.google.shared.wire import Record
-from apps.gateway.dialects.chat.openai.shared.wire import exact_number
-from apps.gateway.dialects.reading.told_counts import has_odd_count, read_count
+from apps.gateway.dialects.reading.exact_numbers import exact_number
+from apps.gateway.dialects.reading.fields import Record
+from apps.gateway.dialects.reading.reported_counts import has_odd_count, read_count
 from apps.kernel.usage import Usage
 
 # The counts that make up the total.
@@ -82,8 +82,8 @@ def adds_up(reported: Any) -> bool:
 
 
 def write_usage(summary: Summary) -> Record:
-    """Return `usageMetadata`: what the prompts of a provider's own tools have is part of the prompt. What it cost, in
-    USD, stands beside the counts, where Google's clients skip it."""
+    """Return `usageMetadata`: the prompts of a provider's own tools are part of the prompt. The cost in USD is beside
+    the counts, where Google's clients skip it."""
     usage = summary.usage
     prompt, written, thought = usage.prompt_tokens, usage.completion_tokens - usage.reasoning, usage.reasoning
     read = {"AUDIO": usage.audio_input, "IMAGE": usage.image_input}

@@ -1,19 +1,15 @@
-"""Google generateContent: names and constants on the wire.
-
-Knows the wire. Must never know a provider or a model by name.
-"""
+"""Google generateContent: names and constants on the wire."""
 
 from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
 from apps.gateway.canonical.events import FinishReason
-
-Record: TypeAlias = dict[str, Any]
+from apps.gateway.dialects.reading.fields import Record
 
 NAME: Final = "google"
 FRAMING: Final = "sse"

@@ -1,7 +1,4 @@
-"""OpenAI Chat Completions, client side: the request as the log keeps it, as sent or as the gateway changed it.
-
-Knows the names of the fields. Must never know how much of it may be kept.
-"""
+"""OpenAI Chat Completions, client side: the request as the log keeps it, as sent or as the gateway changed it."""
 
 from __future__ import annotations
 
@@ -10,16 +7,17 @@ from typing import Any
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, ToolChoice, WebSearchTool
-from apps.gateway.dialects.chat.openai.provider.flavor import Flavor
+from apps.gateway.dialects.chat.openai.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.openai.provider.passthrough import read_fields
-from apps.gateway.dialects.chat.openai.provider.write_messages import Record, with_cache_mark
+from apps.gateway.dialects.chat.openai.provider.write_messages import with_cache_mark
 from apps.gateway.dialects.chat.openai.provider.write_request import tool_choice_of, written
 from apps.gateway.dialects.chat.openai.shared.wire import NAME
+from apps.gateway.dialects.reading.fields import Record
 
 _FIELDS = ("messages", "tools", "tool_choice", "response_format")
 _NULL = msgspec.Raw(b"null")
 # As clients write: with everything of theirs and of ours.
-_CLIENTS = Flavor(
+_CLIENTS = Capabilities(
     developer_role=True,
     reasoning_field="reasoning",
     tool_call_ids="any",
@@ -29,9 +27,9 @@ _CLIENTS = Flavor(
 
 
 def logged_request(chat: Chat) -> Record:
-    """Return what is there of `messages`, `tools`, `tool_choice` and `response_format`; values may be JSON's bytes.
+    """Return those of `messages`, `tools`, `tool_choice` and `response_format` that are set; values may be JSON bytes.
 
-    Raises InvalidRequest for what the format has no words for, which it never does for a chat that was read from it.
+    Raises InvalidRequest for what the format cannot express, which never happens to a chat that was read from it.
     """
     if chat.source is not None and chat.source.dialect == NAME:
         wire: Record = {name: raw for name, raw in read_fields(chat.source.body).items() if raw != _NULL}

@@ -1,7 +1,4 @@
-"""OpenAI Chat Completions, client side: reads `messages` into canonical messages, one for one, in order.
-
-Knows roles and parts of the wire format. Must never know what a provider can take.
-"""
+"""OpenAI Chat Completions, client side: reads `messages` into canonical messages, one for one, in order."""
 
 from __future__ import annotations
 
@@ -118,7 +115,7 @@ def _assistant(wire: Record) -> Message:
         parts.append(Refusal(text=refusal))
     audio = wire.get("audio")
     if content is None and isinstance(audio, dict) and isinstance(words := audio.get("transcript"), str) and words:
-        # What was said, for models that cannot look the sound up by its id.
+        # The transcript, for models that cannot look the audio up by its id.
         parts.append(Text(text=words))
     parts.extend(optional(wire, "images", _parts) or ())
     parts.extend(optional(wire, "tool_calls", _calls) or ())
@@ -229,9 +226,9 @@ def _image(wire: Record) -> Image:
 def _audio(wire: Record) -> Audio:
     inner = required(wire, "input_audio", record)
     data = fields.within("input_audio", lambda it: required(it, "data", filled_string), inner)
-    sound_format = fields.within("input_audio", lambda it: required(it, "format", string), inner)
+    audio_format = fields.within("input_audio", lambda it: required(it, "format", string), inner)
     extra = _part_extra(wire, "input_audio", inner, frozenset({"data", "format"}))
-    return Audio(data=data, format=sound_format, cache=cache_mark(wire), extra=extra)
+    return Audio(data=data, format=audio_format, cache=cache_mark(wire), extra=extra)
 
 
 def _file(wire: Record) -> File:

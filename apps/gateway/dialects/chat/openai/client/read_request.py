@@ -1,7 +1,6 @@
 """OpenAI Chat Completions, client side: reads a request body into a canonical chat; refusals name the field.
 
-Knows the format's fields, their ranges, and which contradict each other. Must never know models, providers or limits
-of an account. Messages are read in `read_messages.py`, tools in `read_tools.py`.
+Messages are read in `read_messages.py`.
 """
 
 from __future__ import annotations
@@ -10,15 +9,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Chat, ReasoningRequest, ResponseFormat, Source
-from apps.gateway.dialects.chat.openai.client.read_messages import pair_unnamed_calls, read_messages
-from apps.gateway.dialects.chat.openai.client.read_tools import (
-    is_legacy,
-    read_function_choice,
-    read_functions,
-    read_tool_choice,
-    read_tools,
+from apps.gateway.canonical.chat import (
+    Chat,
+    FunctionTool,
+    OpaqueTool,
+    ReasoningRequest,
+    ResponseFormat,
+    Source,
+    Tool,
+    ToolChoice,
+    WebSearchTool,
 )
+from apps.gateway.dialects.chat.openai.client.read_messages import cache_mark, pair_unnamed_calls, read_messages
 from apps.gateway.dialects.chat.openai.shared.wire import EFFORTS, NAME, SUMMARIES
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
@@ -38,11 +40,126 @@ from apps.gateway.dialects.reading.fields import (
 )
 from apps.gateway.dialects.reading.router_fields import take_router_fields
 
+# Far beyond any model's.
+MAX_TOOLS = 1_000
+# A mark in `extra` of a tool that was read from `functions`: its client expects a `function_call` in the answer.
+_LEGACY = {"type": "function"}
+
+# Kinds of tools that only some providers of this format have, those named `provider:tool` besides: they travel as they
+# are.
+_OWN_TOOLS = frozenset(
+    {
+        "custom",
+        "browser_search",
+        "builtin_function",
+        "code_execution",
+        "code_interpreter",
+        "file_search",
+        "image_generation",
+        "mcp",
+        "retrieval",
+        "web_search_preview",
+        "x_search",
+    }
+)
+_FUNCTION_FIELDS = frozenset({"name", "description", "parameters", "strict"})
+_TOOL_FIELDS = frozenset({"type", "function", "cache_control"})
+_SEARCH_FIELDS = frozenset({"type", "user_location", "search_context_size", "max_uses", "cache_control"})
+
+
+def is_legacy(chat: Chat) -> bool:
+    """Return whether the client uses `functions`, which tools replaced."""
+    return bool(chat.tools) and chat.dialect == NAME and any(tool.extra == _LEGACY for tool in chat.tools or ())
+
+
+def _tool(value: Any) -> Tool:
+    wire = record(value)
+    kind = wire.get("type")
+    if kind == "function" or (kind is None and "function" in wire):
+        tool = required(wire, "function", _function)
+        tool.cache = cache_mark(wire)
+        if extra := fields.rest_of(wire, _TOOL_FIELDS):
+            tool.extra = {**extra, **(tool.extra or {})}
+        return tool
+    if kind == "web_search":
+        return WebSearchTool(
+            user_location=optional(wire, "user_location", record),
+            search_context_size=optional(wire, "search_context_size", one_of("low", "medium", "high")),
+            max_uses=optional(wire, "max_uses", integer(1)),
+            cache=cache_mark(wire),
+            extra=fields.rest_of(wire, _SEARCH_FIELDS),
+        )
+    own = required(wire, "type", filled_string)
+    if own not in _OWN_TOOLS and ":" not in own:
+        raise Malformed("must be one of function, custom, web_search", "type")
+    return OpaqueTool(dialect=NAME, data=wire)
+
+
+def _function(value: Any) -> FunctionTool:
+    wire = record(value)
+    unknown = fields.rest_of(wire, _FUNCTION_FIELDS)
+    return FunctionTool(
+        name=required(wire, "name", filled_string),
+        description=optional(wire, "description", string),
+        parameters=optional(wire, "parameters", record),
+        strict=optional(wire, "strict", boolean),
+        extra=None if unknown is None else {"function": unknown},
+    )
+
+
+def _legacy_function(value: Any) -> FunctionTool:
+    tool = _function(value)
+    tool.extra = _LEGACY
+    return tool
+
+
+def read_tool_choice(value: Any) -> ToolChoice:
+    """Read `tool_choice`."""
+    if isinstance(value, str):
+        return ToolChoice(mode=_choice_word(value))
+    wire = record(value)
+    kind = wire.get("type", "function")
+    if kind == "allowed_tools":
+        return required(wire, "allowed_tools", _allowed_tools)
+    if kind in ("function", "custom"):
+        return ToolChoice(mode="named", name=required(wire, kind, _name))
+    raise Malformed("must be one of function, custom, allowed_tools", "type")
+
+
+def _allowed_tools(value: Any) -> ToolChoice:
+    wire = record(value)
+    mode = required(wire, "mode", one_of("auto", "required"))
+    return ToolChoice(mode=mode, allowed=tuple(required(wire, "tools", _allowed_names)))
+
+
+def _allowed_name(value: Any) -> str:
+    wire = record(value)
+    kind = required(wire, "type", filled_string)
+    return required(wire, kind, _name) if kind in ("function", "custom") else kind
+
+
+def _name(value: Any) -> str:
+    return required(record(value), "name", filled_string)
+
+
+def read_function_choice(value: Any) -> ToolChoice:
+    """Read `function_call`, which `tool_choice` replaced."""
+    if isinstance(value, str):
+        return ToolChoice(mode=one_of("auto", "none")(value))
+    return ToolChoice(mode="named", name=_name(value))
+
+
+_choice_word = one_of("auto", "none", "required")
+_allowed_names = list_of(_allowed_name, MAX_TOOLS)
+read_tools = list_of(_tool, MAX_TOOLS)
+read_functions = list_of(_legacy_function, MAX_TOOLS)
+
+
 MAX_STOPS, MAX_LISTED = 4, 100
-# What models read; it may be as long as a body.
+# Text that models read; it may be as long as a body.
 _CONVERSATION = frozenset({"messages", "tools", "functions", "response_format", "prediction", "logit_bias"})
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
-MOST_TOKENS = 1_000_000_000
+MAX_TOKENS = 1_000_000_000
 
 
 def read_request(body: bytes) -> Chat:
@@ -67,9 +184,9 @@ def read_request(body: bytes) -> Chat:
 
 
 def _chat_of(known: dict[str, Any], extra: Record, body: bytes) -> Chat:
-    """Put the fields together. Raises Malformed for what is missing or contradicts itself.
+    """Put the fields together. Raises Malformed for missing and contradictory fields.
 
-    A request in the manner of before there were tools has no source: it is sent on in today's manner.
+    A request with `functions` has no source: it is sent on with `tools`.
     """
     for name in ("model", "messages"):
         if name not in known:
@@ -80,7 +197,7 @@ def _chat_of(known: dict[str, Any], extra: Record, body: bytes) -> Chat:
     _settle_reasoning(known)
     _settle_functions(known)
     if "web_search_options" in extra:
-        # OpenAI's own words for the switch: they pass on as they are, and others are told of the switch.
+        # OpenAI's own values of the switch pass on as they are; other formats get the canonical switch.
         known["web_search"] = True
     known["include_usage"] = known.pop("stream_options", None)
     chat = Chat(**known, extra=extra or None, dialect=NAME)
@@ -144,7 +261,7 @@ def _reasoning(value: Any) -> ReasoningRequest:
         effort = "none"
     return ReasoningRequest(
         effort=effort,
-        max_tokens=optional(wire, "max_tokens", integer(1, MOST_TOKENS)),
+        max_tokens=optional(wire, "max_tokens", integer(1, MAX_TOKENS)),
         exclude=optional(wire, "exclude", boolean),
         summary=optional(wire, "summary", one_of(*SUMMARIES)),
     )
@@ -185,11 +302,11 @@ FIELDS: dict[str, Reader[Any]] = {
     "messages": read_messages,
     "stream": boolean,
     "stream_options": _include_usage,
-    "max_tokens": integer(1, MOST_TOKENS),
-    "max_completion_tokens": integer(1, MOST_TOKENS),
+    "max_tokens": integer(1, MAX_TOKENS),
+    "max_completion_tokens": integer(1, MAX_TOKENS),
     "temperature": number(0, 2),
     "top_p": number(0, 1),
-    "top_k": integer(-1, MOST_TOKENS),
+    "top_k": integer(-1, MAX_TOKENS),
     "frequency_penalty": number(-2, 2),
     "presence_penalty": number(-2, 2),
     "stop": _stop,

@@ -1,7 +1,7 @@
 """OpenAI Chat Completions, client side: writes a whole reply or a stream of chunks.
 
-Knows the shapes that OpenAI's own clients accept. Must never know where an answer came from: what another OpenAI-alike
-said beyond the format is put back where it stood, as long as those clients can take it.
+Answers have the shapes that OpenAI's own clients accept. Other fields of an OpenAI-alike are put back at their place,
+as long as those clients can take them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import (
     Annotated,
     AudioDelta,
+    Choice,
     Event,
     Failed,
     Finished,
@@ -29,20 +30,96 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     Waiting,
 )
-from apps.gateway.dialects.chat.openai.client.read_tools import is_legacy
-from apps.gateway.dialects.chat.openai.client.write_choice import (
-    Record,
-    has_details,
-    write_annotations,
-    write_audio,
-    write_call,
-    write_choice,
-    write_image,
-)
+from apps.gateway.dialects.chat.openai.client.read_request import is_legacy
 from apps.gateway.dialects.chat.openai.provider.write_messages import write_detail
 from apps.gateway.dialects.chat.openai.shared.failures import write_error_object
 from apps.gateway.dialects.chat.openai.shared.usage import write_usage
 from apps.gateway.dialects.chat.openai.shared.wire import NAME, PARKED, encode, new_id
+from apps.gateway.dialects.reading.fields import Record
+
+
+def write_choice(choice: Choice, *, legacy: bool, silent: bool) -> Record:
+    """Return a choice without its index. `legacy` clients know functions, not tools; `silent` ones want no thinking."""
+    reason = choice.finish or "stop"
+    wire: Record = {
+        "message": _message(choice, legacy=legacy, silent=silent),
+        "finish_reason": "function_call" if legacy and reason == "tool_calls" else reason,
+    }
+    if choice.logprobs is not None:
+        wire["logprobs"] = choice.logprobs
+    return wire | choice.choice_extra.get(NAME, {})
+
+
+def _message(choice: Choice, *, legacy: bool, silent: bool) -> Record:
+    content = choice.text
+    # The model's own words; else its provider's, whose filter ended the answer.
+    refusal = choice.explanation if choice.refusal is None else choice.refusal
+    if content is None and not (choice.tool_calls or refusal or choice.audio):
+        # Clients count on a string where nothing else stands for it.
+        content = ""
+    wire: Record = {"role": "assistant", "content": content}
+    if choice.reasoning and not silent:
+        wire["reasoning"] = "".join(block.text for block in choice.reasoning)
+        if any(has_details(block) for block in choice.reasoning):
+            wire["reasoning_details"] = [write_detail(block, block.block) for block in choice.reasoning]
+    if refusal is not None:
+        wire["refusal"] = refusal
+    if choice.tool_calls:
+        calls = [write_call(call.id, call.name, call.arguments, call.extra) for call in choice.tool_calls]
+        wire |= {"function_call": calls[0]["function"]} if legacy else {"tool_calls": calls}
+    if choice.images:
+        wire["images"] = [write_image(url) for url in choice.images]
+    if choice.audio is not None:
+        wire["audio"] = write_audio(choice.audio)
+    if choice.annotations:
+        wire |= write_annotations(choice.annotations, len(choice.text or ""))
+    return wire | choice.extra.get(NAME, {})
+
+
+def write_call(call_id: str, name: str, arguments: str, extra: Record | None) -> Record:
+    """Return a tool call."""
+    if extra and extra.get("type") == "custom":
+        return {"id": call_id, "custom": {"name": name, "input": arguments}, **extra}
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}, **(extra or {})}
+
+
+def has_details(block: ReasoningDelta) -> bool:
+    """Return whether a block is more than text, so that clients need it as it is to send it back."""
+    return block.format is not None or block.signature is not None or block.data is not None
+
+
+def write_image(url: str) -> Record:
+    """Return an image."""
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def write_annotations(annotations: list[Record], length: int) -> Record:
+    """Return citations; notes of other kinds, which strict clients refuse, are parked. A citation that has no place is
+    one of all `length` characters that were said; a page without a title is called by its address."""
+    citations = [_placed(note, length) for note in annotations if note.get("type") == "url_citation"]
+    others = [note for note in annotations if note.get("type") != "url_citation"]
+    wire: Record = {"annotations": citations} if citations else {}
+    return wire | {PARKED: {"annotations": others}} if others else wire
+
+
+def _placed(note: Record, length: int) -> Record:
+    page = note.get("url_citation")
+    if not isinstance(page, dict):
+        return note
+    placed = all(isinstance(page.get(name), int) for name in ("start_index", "end_index"))
+    titled = isinstance(page.get("title"), str)
+    if placed and titled:
+        return note
+    title: Record = {} if titled else {"title": page.get("url", "")}
+    place: Record = {} if placed else {"start_index": 0, "end_index": length}
+    return {**note, "url_citation": {**page, **title, **place}}
+
+
+def write_audio(audio: AudioDelta) -> Record:
+    """Return audio, or a piece of it."""
+    stated = {"id": audio.id, "data": audio.data, "transcript": audio.transcript, "expires_at": audio.expires_at}
+    return {name: value for name, value in stated.items() if value}
+
 
 _SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 PING = b": ping\n\n"
@@ -118,7 +195,7 @@ def _must_be_parked(name: str, value: Any) -> bool:
 
 
 class _Stream:
-    """What has been written of a stream, and what waits for the next chunk."""
+    """State of a stream that is being written, with fields that wait for the next chunk."""
 
     def __init__(self, chat: Chat) -> None:
         self.over = False
@@ -126,7 +203,7 @@ class _Stream:
         self._usage_details = chat.usage_details
         self._legacy = is_legacy(chat)
         self._silent = _hides_thinking(chat)
-        # What every chunk begins with, and its bytes.
+        # The first fields of every chunk, and their bytes.
         self._common: Record = {}
         self._head = b""
         self._heard: set[int] = set()
@@ -167,7 +244,7 @@ class _Stream:
         )
 
     def _rest(self) -> bytes:
-        """Return what is said once about the whole reply, after the choices."""
+        """Return the fields that describe the whole reply, which come once after the choices."""
         around = _acceptable(self._around)
         self._around = {}
         return b"," + _members(around)
@@ -181,10 +258,10 @@ class _Stream:
         }
         self._live = bool(event.provider)
         named = {"provider": event.provider} if event.provider else {}
-        self._learn({**event.extra.get(NAME, {}), **named})
+        self._add_reply_fields({**event.extra.get(NAME, {}), **named})
         return b""
 
-    def _learn(self, news: Record) -> None:
+    def _add_reply_fields(self, news: Record) -> None:
         """Say plain values about the reply on every chunk from now on, as OpenAI does, and anything larger once."""
         for name, value in news.items():
             once = isinstance(value, dict | list) or _must_be_parked(name, value)
@@ -246,7 +323,7 @@ class _Stream:
         if event.dialect != NAME:
             return b""
         if event.of == "reply":
-            self._learn(event.data)
+            self._add_reply_fields(event.data)
             return b""
         return self._keep(self._inside if event.of == "message" else self._beside, event.choice, event.data)
 

@@ -1,7 +1,4 @@
-"""OpenAI Chat Completions, both sides: error objects, read from providers and written to clients.
-
-Knows the shapes of error objects. Must never decide what follows from one.
-"""
+"""OpenAI Chat Completions, both sides: error objects, read from providers and written to clients."""
 
 from __future__ import annotations
 

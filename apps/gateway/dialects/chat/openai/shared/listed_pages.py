@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-Record = dict[str, Any]
+from apps.gateway.dialects.reading.fields import Record
 
 
 def citations_of(pages: Any) -> list[Record]:

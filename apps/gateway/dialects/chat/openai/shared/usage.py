@@ -1,7 +1,7 @@
 """OpenAI Chat Completions, both sides: token usage, read into disjoint classes and written for clients.
 
-Knows who counts what inside what. Nonsense (null, negative, fractions, more parts than whole) is tolerated: every class
-is at least 0, and the classes add up to the provider's totals. Must never know a price.
+Nonsense (null, negative, fractions, more parts than whole) is tolerated: every class is at least 0, and the classes add
+up to the provider's totals.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from decimal import Decimal
 from typing import Any
 
 from apps.gateway.canonical.events import Summary
-from apps.gateway.dialects.chat.openai.shared.wire import exact_number
-from apps.gateway.dialects.reading.told_counts import has_odd_count, read_count, read_ticks
+from apps.gateway.dialects.reading.exact_numbers import exact_number
+from apps.gateway.dialects.reading.fields import Record
+from apps.gateway.dialects.reading.reported_counts import has_odd_count, read_count, read_ticks
 from apps.kernel.usage import Usage
 
-Record = dict[str, Any]
-
-# What says nothing of what is inside.
+# Fields that do not describe parts of the counts.
 _TOTALS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 # The counts that an answer always has, and those beside them and inside them that are read.
 _MAIN = ("prompt_tokens", "completion_tokens")
@@ -25,7 +24,7 @@ _BESIDE = (
     *("cache_creation_input_tokens", "num_search_queries"),
 )
 _INSIDE = ("cached_tokens", "cache_write_tokens", "audio_tokens", "image_tokens", "reasoning_tokens")
-# Anthropic's word for what was written into a cache.
+# Anthropic's name for tokens that were written to a cache.
 _STORED = "cache_creation_input_tokens"
 _FREE = Decimal(0)
 _SERVER_TOOLS = ("server_tool_use_details", "server_tool_use")
@@ -49,9 +48,9 @@ def read_usage(reported: Any) -> Usage | None:
     )
     stored = _first(read, "cache_write_tokens", _STORED) or _first(reported, _STORED)
     if max(cached, stored) > prompt:
-        # Whoever counts like Anthropic leaves both out of the prompt.
+        # Servers that count like Anthropic leave both out of the prompt.
         prompt += cached + stored
-    # Some report what was just written as read as well.
+    # Some servers report tokens that were just written as read as well.
     stored = min(stored, prompt - cached)
     text = prompt - cached - stored
     media = _inside(read, "cached_tokens_details")
@@ -62,10 +61,10 @@ def read_usage(reported: Any) -> Usage | None:
     thought = _first(written, "reasoning_tokens") or _first(reported, "reasoning_tokens")
     total = count_of(reported, "total_tokens")
     if thought and total == count_of(reported, "prompt_tokens") + completion + thought:
-        # Whoever counts like xAI leaves thinking out of the completion; the total gives it away.
+        # Servers that count like xAI leave thinking out of the completion; the total shows it.
         completion += thought
     elif "citation_tokens" in reported:
-        # Whoever counts like Perplexity leaves it out of the total as well.
+        # Servers that count like Perplexity leave it out of the total as well.
         completion += thought
     thought = min(thought, completion)
     audio_out = min(_first(written, "audio_tokens"), completion - thought)
@@ -85,7 +84,7 @@ def read_usage(reported: Any) -> Usage | None:
         web_searches=_searches(reported),
         search_size=size if isinstance(size := reported.get("search_context_size"), str) and len(size) < 20 else "",
         estimated=_has_odd_counts(reported, read, written),
-        told_search_cost=told_cost(reported.get("cost"), "request_cost"),
+        told_search_cost=stated_cost(reported.get("cost"), "request_cost"),
         told_cost=read_ticks(reported),
     )
 
@@ -101,7 +100,7 @@ def _has_odd_counts(reported: Record, read: Record, written: Record) -> bool:
     )
 
 
-def told_cost(report: Any, name: str) -> Decimal | None:
+def stated_cost(report: Any, name: str) -> Decimal | None:
     """Return what Perplexity says that it takes for its search, in USD, beside what it takes for tokens."""
     told = report.get(name) if isinstance(report, dict) else None
     if not isinstance(told, int | float | Decimal) or isinstance(told, bool) or not 0 <= told <= _MAX_TOLD_COST:
@@ -110,10 +109,10 @@ def told_cost(report: Any, name: str) -> Decimal | None:
 
 
 def _searches(reported: Record) -> int:
-    """Return the web searches: by number, or one where only their extent is told."""
+    """Return the number of web searches; one where only their extent is reported."""
     inner = next((tools for name in _SERVER_TOOLS if (tools := _inside(reported, name))), {})
     found = _first(inner, "web_search_requests") or count_of(reported, "num_search_queries")
-    priced = told_cost(reported.get("cost"), "request_cost") is not None
+    priced = stated_cost(reported.get("cost"), "request_cost") is not None
     return found or int(priced or isinstance(reported.get("search_context_size"), str))
 
 
@@ -168,5 +167,5 @@ def _first(record: Record, *names: str) -> int:
 
 
 def count_of(record: Record, name: str) -> int:
-    """Return a count; 0 for what is none."""
+    """Return a count; 0 for any other value."""
     return read_count(record.get(name))

@@ -1,12 +1,11 @@
 """OpenAI Chat Completions, both sides: names and constants on the wire.
 
-Knows the wire. Must never know a provider: how OpenAI-alikes differ are facts (docs/adding-a-dialect.md).
+Differences between OpenAI-alikes are facts (docs/adding-a-dialect.md).
 """
 
 from __future__ import annotations
 
 import secrets
-from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -54,17 +53,6 @@ FAILURE_WORDS: Final = frozenset({"error", "network_error", "insufficient_system
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 encode = _ENCODER.encode
-
-
-_NOTHING = msgspec.Raw(b"0")
-
-
-def exact_number(amount: Decimal) -> msgspec.Raw:
-    """Return an amount as a JSON number with all of its digits and no exponent."""
-    if not amount:
-        return _NOTHING
-    text = format(amount, "f")
-    return msgspec.Raw((text.rstrip("0").rstrip(".") if "." in text else text).encode() or b"0")
 
 
 def cache_control(mark: CacheMark) -> dict[str, Any]:

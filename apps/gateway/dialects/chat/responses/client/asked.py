@@ -1,28 +1,27 @@
 """OpenAI Responses, client side: what a response repeats of its request, kept beside the chat that was read from it.
 
-It is no part of what is asked of a model: neither providers nor the response cache see it.
+Neither providers nor the response cache see it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects.chat.responses.client.encrypted_reasoning import ReasoningCipher
-
-Record = dict[str, Any]
+from apps.gateway.dialects.reading.fields import Record
 
 _PLACE: Final = "asked_as_response"
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A request's fields but for its input, as its client sent them (none: as they are read), and what its response
-    is told to say of itself."""
+    """A request's fields except its input, as its client sent them (none: as they are read), and the gateway's own
+    fields of the response."""
 
     fields: Record = {}
-    # Encrypts reasoning for the client; None where there is nobody to encrypt it for.
+    # Encrypts reasoning for the client; None where there is no organization to encrypt it for.
     cipher: ReasoningCipher | None = None
     # The id of the response; None leaves it to the provider.
     response_id: str | None = None

@@ -2,7 +2,7 @@
 
 Makers that sign or encrypt thinking take it back only as it was. Clients of this format keep one opaque text for each
 item of reasoning: it holds the blocks as their maker gave them, with the format that tells whose they are. How it is
-encrypted, and for whom, is the caller's. Must never know a maker.
+encrypted, and for whom, is the caller's.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import msgspec
 from apps.gateway.canonical.chat import Reasoning
 from apps.gateway.dialects.reading.fields import Malformed
 
-# What tells our text from one that a provider made itself; the digit is that of the layout.
+# The prefix that distinguishes our text from a provider's; the digit is the version of the layout.
 _MARK: Final = "gwr1."
 # Characters of one text; thinking of a million tokens is no longer.
-_MOST: Final = 16 * 1024 * 1024
+_MAX_BYTES: Final = 16 * 1024 * 1024
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Reasoning]).decode
@@ -31,7 +31,7 @@ class ReasoningCipher(Protocol):
         """Return the content as a text that only this owner's cipher opens."""
 
     def decrypt(self, text: str) -> bytes:
-        """Return the content. Raises ValueError for a text that was changed, or made for somebody else."""
+        """Return the content. Raises ValueError for a text that was changed, or made for another client."""
 
 
 def encrypt_blocks(blocks: Sequence[Reasoning], cipher: ReasoningCipher) -> str:
@@ -45,8 +45,8 @@ def is_encrypted_here(content: str) -> bool:
 
 
 def decrypt_blocks(content: str, cipher: ReasoningCipher | None) -> list[Reasoning]:
-    """Return the blocks that a text carries. Raises Malformed for one that was changed, or made for somebody else."""
-    if len(content) > _MOST:
+    """Return the blocks that a text carries. Raises Malformed for one that was changed, or made for another client."""
+    if len(content) > _MAX_BYTES:
         raise Malformed("is longer than any reasoning of a model")
     try:
         if cipher is not None:

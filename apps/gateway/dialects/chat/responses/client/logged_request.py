@@ -1,7 +1,4 @@
-"""OpenAI Responses, client side: what a log may keep of a request: as it was sent, else as the gateway changed it.
-
-Knows the names of the fields. Must never know how much of it may be kept.
-"""
+"""OpenAI Responses, client side: what a log may keep of a request: as it was sent, else as the gateway changed it."""
 
 from __future__ import annotations
 
@@ -10,24 +7,25 @@ from typing import Any, Final
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target, ToolChoice
-from apps.gateway.dialects.chat.responses.provider.flavor import Flavor
+from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.responses.provider.write_items import write_input, write_instructions
-from apps.gateway.dialects.chat.responses.provider.write_tools import write_tools
-from apps.gateway.dialects.chat.responses.shared.wire import INSTRUCTIONS, NAME, Record
+from apps.gateway.dialects.chat.responses.provider.write_request import write_tools
+from apps.gateway.dialects.chat.responses.shared.wire import INSTRUCTIONS, NAME
+from apps.gateway.dialects.reading.fields import Record
 
 _NULL: Final = msgspec.Raw(b"null")
 _OUTPUTS: Final = "_output"
 # As clients write: with everything of theirs.
-_CLIENTS: Final = Flavor(developer_role=True, takes=frozenset({"phase", "prompt_cache_breakpoint"}))
+_CLIENTS: Final = Capabilities(developer_role=True, takes=frozenset({"phase", "prompt_cache_breakpoint"}))
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read = msgspec.json.decode
 
 
 def logged_request(chat: Chat) -> Record:
-    """Return what is there of `messages` (the input's items), `tools`, `tool_choice` and `response_format`.
+    """Return those of `messages` (the input's items), `tools`, `tool_choice` and `response_format` that are set.
 
     The instructions, which this format has beside the input, are the first message. Raises InvalidRequest for what the
-    format has no words for, which it never does for a chat that was read from it.
+    format cannot express, which never happens to a chat that was read from it.
     """
     if chat.source is not None and chat.source.dialect == NAME:
         wire: Record = {name: _read(raw) for name, raw in _read_fields(chat.source.body).items() if raw != _NULL}

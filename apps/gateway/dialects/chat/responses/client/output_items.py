@@ -1,24 +1,51 @@
-"""OpenAI Responses, client side: the kinds of output items, each with the events that tell of it.
-
-Knows the shapes that OpenAI's own clients accept. Must never know which item follows which.
-"""
+"""OpenAI Responses, client side: the kinds of output items, each with the events that tell of it."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from apps.gateway.canonical.events import ToolCallStarted
 from apps.gateway.dialects.chat.openai.shared.wire import PARKED
-from apps.gateway.dialects.chat.responses.client.text_notes import citation_of, logprob_of
 from apps.gateway.dialects.chat.responses.shared.wire import new_id
+from apps.gateway.dialects.reading.fields import Record
 
-Record = dict[str, Any]
 
-_PICTURE_BEGINS: Final = "data:image/"
+def citation_of(note: Record, start: int, length: int) -> Record:
+    """Return a citation flat, as this format has it, placed within a part that begins behind `start` characters."""
+    page = note.get("url_citation")
+    if not isinstance(page, dict):
+        return note
+    places = [page.get(name) for name in ("start_index", "end_index")]
+    begins, ends = (place - start if isinstance(place, int) and place >= start else None for place in places)
+    title, url = page.get("title"), page.get("url")
+    return {
+        "type": "url_citation",
+        **page,
+        "start_index": 0 if begins is None else begins,
+        "end_index": length if ends is None else ends,
+        "title": title if isinstance(title, str) else "",
+        "url": url if isinstance(url, str) else "",
+    }
+
+
+def logprob_of(entry: Record) -> Record:
+    """Return a log probability with all fields that clients count on."""
+    tops = entry.get("top_logprobs")
+    likely = [_logprob(top) for top in tops if isinstance(top, dict)] if isinstance(tops, list) else []
+    return {**_logprob(entry), "top_logprobs": likely}
+
+
+def _logprob(entry: Record) -> Record:
+    token = entry.get("token")
+    stated = {name: value for name, value in entry.items() if value is not None}
+    return {"bytes": list(token.encode("utf-8", "replace")) if isinstance(token, str) else [], **stated}
+
+
+_IMAGE_EVENTS: Final = "data:image/"
 _BASE64: Final = ";base64"
-# What the ids of items begin with.
+# The prefixes of items' ids.
 _PREFIXES: Final = {
     "message": "msg_",
     "reasoning": "rs_",
@@ -40,7 +67,7 @@ class Item:
         self._around: Record = dict(around or {})
         self.id = str(self._around.get("id") or item_id or new_id(_PREFIXES.get(kind, "item_")))
 
-    def learn(self, done: Record) -> None:
+    def finish(self, done: Record) -> None:
         """Take in what a provider says around the item now that it is over."""
         self._around |= done
 
@@ -65,7 +92,7 @@ class Item:
         raise NotImplementedError
 
     def end(self, out: list[Record]) -> None:
-        """Tell what is left to tell of the item's inside."""
+        """Yield the remaining events of the item's content."""
 
     def wire(self) -> Record:
         """Return the item as it is now."""
@@ -101,7 +128,7 @@ class _TextPart:
 
 
 class MessageItem(Item):
-    """What the model says."""
+    """A message of the model."""
 
     def __init__(self, around: Record | None) -> None:
         super().__init__("message", around)
@@ -121,10 +148,10 @@ class MessageItem(Item):
         """Return whether it says anything but words of refusal."""
         return any(part.kind == "output_text" for part in self._parts)
 
-    def say(self, text: str, out: list[Record], start: int, likely: list[Record]) -> None:
+    def add_text(self, text: str, out: list[Record], start: int, likely: list[Record]) -> None:
         """Tell more text, which begins behind `start` characters of the answer where it is a new part, with the log
         probabilities of its tokens."""
-        self._tell(self._part("output_text", out, start), text, out, likely)
+        self._add_delta(self._part("output_text", out, start), text, out, likely)
 
     def decline(self, text: str, out: list[Record], start: int) -> None:
         """Tell more words of refusal."""
@@ -132,7 +159,7 @@ class MessageItem(Item):
         out.append({"type": "response.refusal.delta", **self.at(content_index=len(self._parts) - 1), "delta": text})
 
     def annotate(self, note: Record, out: list[Record], start: int) -> None:
-        """Tell a citation of the text; one that is told late only stands in the whole item."""
+        """Yield the event of a citation; a late citation is only in the whole item."""
         part = self._last_text(out, start)
         part.annotations.append(citation_of(note, part.start, sum(map(len, part.text))))
         if not self.done and part is self._open:
@@ -144,10 +171,10 @@ class MessageItem(Item):
         self._around.setdefault(PARKED, {"annotations": []})["annotations"].append(note)
 
     def add_logprobs(self, likely: list[Record], out: list[Record], start: int) -> None:
-        """Tell log probabilities of words that were said; where that part is over, they stand in the item alone."""
+        """Add log probabilities of text; where that part is over, they are in the whole item alone."""
         part = self._last_text(out, start)
         if part is self._open:
-            self._tell(part, "", out, likely)
+            self._add_delta(part, "", out, likely)
         else:
             part.logprobs += map(logprob_of, likely)
 
@@ -168,7 +195,7 @@ class MessageItem(Item):
         """End the last part."""
         self.end_part(out)
 
-    def _tell(self, part: _TextPart, text: str, out: list[Record], likely: list[Record]) -> None:
+    def _add_delta(self, part: _TextPart, text: str, out: list[Record], likely: list[Record]) -> None:
         part.text.append(text)
         logprobs = [logprob_of(entry) for entry in likely]
         part.logprobs += logprobs
@@ -245,7 +272,7 @@ class CallItem(Item):
 
 
 class ForeignItem(Item):
-    """An item that only this format has, or a picture: told as its provider does."""
+    """An item that only this format has, or an image: told as its provider does."""
 
     def __init__(self, wire: Record) -> None:
         super().__init__(str(wire.get("type") or ""), wire)
@@ -258,8 +285,8 @@ class ForeignItem(Item):
         """Return the item as its provider told it last."""
         return dict(self._around)
 
-    def learn(self, done: Record) -> None:
-        """Take the whole item for what was said of it."""
+    def finish(self, done: Record) -> None:
+        """Replace the streamed content with the whole item."""
         self._around = dict(done)
 
     def pass_on(self, event: Record, out: list[Record]) -> None:
@@ -268,11 +295,11 @@ class ForeignItem(Item):
             out.append({**event, "output_index": self.index})
 
 
-def picture_item(url: str, around: Record | None) -> ForeignItem | None:
-    """Return the item of a picture; None for one by address, of which this format has no word."""
+def image_item(url: str, around: Record | None) -> ForeignItem | None:
+    """Return the item of an image; None for one by address, of which this format has no word."""
     head, _, data = url.partition(",")
-    if not head.startswith(_PICTURE_BEGINS) or not head.endswith(_BASE64):
+    if not head.startswith(_IMAGE_EVENTS) or not head.endswith(_BASE64):
         return None
     wire = {"id": new_id("ig_"), "status": "completed", **(around or {}), "type": "image_generation_call"}
-    wire["output_format"] = head.removeprefix(_PICTURE_BEGINS).removesuffix(_BASE64)
+    wire["output_format"] = head.removeprefix(_IMAGE_EVENTS).removesuffix(_BASE64)
     return ForeignItem({**wire, "result": data})

@@ -1,7 +1,7 @@
 """OpenAI Responses, client side: reads input items into canonical messages.
 
-What the model did in one turn (thinking, words, calls) is one message; each result of a tool is one, too. Items that
-only this format has travel as they are. Must never know what a provider can take.
+The model's items of one turn (thinking, text, calls) are one message; each tool result is a message, too. Items that
+only this format has travel as they are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from apps.gateway.canonical.chat import Message, Opaque, Part, Reasoning, Refusal, Role, Text, ToolCall, ToolResult
+from apps.gateway.canonical.chat import (
+    Audio,
+    CacheMark,
+    File,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from apps.gateway.dialects.adapting.configuration_updates import CONFIGURATION_UPDATE
 from apps.gateway.dialects.chat.openai.shared.wire import EFFORTS
 from apps.gateway.dialects.chat.responses.client.encrypted_reasoning import (
@@ -17,14 +31,15 @@ from apps.gateway.dialects.chat.responses.client.encrypted_reasoning import (
     decrypt_blocks,
     is_encrypted_here,
 )
-from apps.gateway.dialects.chat.responses.client.read_parts import read_content
-from apps.gateway.dialects.chat.responses.shared.hosted_calls import is_hosted_call
 from apps.gateway.dialects.chat.responses.shared.wire import (
+    BREAKPOINT,
+    EXPLICIT,
     NAME,
     REASONING_ID,
     SIGNATURE_FORMAT,
     UNSIGNED_FORMAT,
     encode,
+    is_hosted_call,
 )
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
@@ -39,6 +54,111 @@ from apps.gateway.dialects.reading.fields import (
     required,
     string,
 )
+
+MAX_PARTS: Final = 10_000
+_PLAIN_TEXT: Final = frozenset({"type", "text"})
+
+
+def read_content(value: Any) -> list[Part]:
+    """Read the content of a message: a string, or parts."""
+    if isinstance(value, str):
+        return [Text(text=value)]
+    if isinstance(value, list):
+        return _parts(value)
+    raise Malformed("must be a string or an array of parts")
+
+
+def _part(value: Any) -> Part:
+    return _read_part_by_type(record(value))
+
+
+def _rest(wire: Record, *known: str) -> Record | None:
+    # A mark with more members is kept whole beside those that were read.
+    understood = {BREAKPOINT} if wire.get(BREAKPOINT) == EXPLICIT else set()
+    return fields.rest_of(wire, frozenset({"type", *known, *understood}))
+
+
+def _mark(wire: Record) -> CacheMark | None:
+    """Read the mark of what to cache. Where it states how long, that is longer than the shortest time of others: theirs
+    is the longer of their two."""
+    mark = optional(wire, BREAKPOINT, record)
+    if mark is None:
+        return None
+    return CacheMark(ttl=None if fields.within(BREAKPOINT, _lifetime, mark) is None else "1h")
+
+
+def _lifetime(mark: Record) -> str | None:
+    return optional(mark, "ttl", filled_string)
+
+
+def _text(wire: Record) -> Text:
+    text = required(wire, "text", string)
+    if wire.keys() == _PLAIN_TEXT:
+        return Text(text=text)
+    return Text(text=text, cache=_mark(wire), extra=_rest(wire, "text"))
+
+
+def _output_text(wire: Record) -> Text:
+    """Read a model's text: citations are kept, log probabilities are ignored."""
+    notes = [note for note in optional(wire, "annotations", _records) or () if note]
+    extra = {**(_rest(wire, "text", "annotations", "logprobs") or {}), **({"annotations": notes} if notes else {})}
+    return Text(text=required(wire, "text", string), extra=extra or None)
+
+
+def _refusal(wire: Record) -> Refusal:
+    return Refusal(text=required(wire, "refusal", string), extra=_rest(wire, "refusal"))
+
+
+def _image(wire: Record) -> Part:
+    if wire.get("image_url") is None and optional(wire, "file_id", filled_string) is not None:
+        # Only the provider that keeps the file can find it.
+        return Opaque(dialect=NAME, data=wire)
+    return Image(
+        url=required(wire, "image_url", filled_string),
+        detail=optional(wire, "detail", string),
+        cache=_mark(wire),
+        extra=_rest(wire, "image_url", "detail", "file_id"),
+    )
+
+
+def _audio(wire: Record) -> Audio:
+    inner = required(wire, "input_audio", record)
+    data, audio_format = fields.within(
+        "input_audio", lambda it: [required(it, name, filled_string) for name in ("data", "format")], inner
+    )
+    return Audio(data=data, format=audio_format, cache=_mark(wire), extra=_rest(wire, "input_audio"))
+
+
+def _file(wire: Record) -> File:
+    data, url, file_id, filename = (
+        optional(wire, name, string) for name in ("file_data", "file_url", "file_id", "filename")
+    )
+    if not (data or url or file_id):
+        raise Malformed("Required", "file_data")
+    return File(
+        data=data,
+        url=url,
+        file_id=file_id,
+        filename=filename,
+        cache=_mark(wire),
+        extra=_rest(wire, "file_data", "file_url", "file_id", "filename"),
+    )
+
+
+_PARTS: dict[str, Callable[[Record], Part]] = {
+    "input_text": _text,
+    "output_text": _output_text,
+    "text": _text,
+    "summary_text": _text,
+    "refusal": _refusal,
+    "input_image": _image,
+    "input_audio": _audio,
+    "input_file": _file,
+}
+_read_part_by_type = fields.pick(_PARTS, "type")
+_parts = list_of(_part, MAX_PARTS)
+_records = list_of(record, MAX_PARTS)
+
 
 # Bounds far beyond any model's context.
 MAX_ITEMS: Final = 20_000
@@ -62,7 +182,7 @@ _CLIENTS_OWN: Final = frozenset(
 
 
 class _Read(NamedTuple):
-    """What an item says: by whom, and its parts."""
+    """The content of an item: its role and its parts."""
 
     role: Role
     parts: list[Part]
@@ -107,7 +227,7 @@ def _item(value: Any, cipher: ReasoningCipher | None) -> _Read:
         return _Read("user", [Opaque(dialect=NAME, data=wire)])
     if kind == "item_reference":
         if required(wire, "id", filled_string).startswith(REASONING_ID):
-            # Where nobody keeps it, the model thinks anew: that is noted.
+            # Where no store keeps it, the model thinks again, which is noted.
             return _Read("assistant", [Opaque(dialect=NAME, data=wire)])
         raise Malformed("responses are not stored here: send the item itself", "type")
     return _read_by_type({**wire, "type": kind} if kind is not None else wire)
@@ -146,7 +266,7 @@ def _reasoning(wire: Record, cipher: ReasoningCipher | None) -> list[Reasoning]:
         return blocks
     made = blocks[0]
     for block in said:
-        # Whose the thinking is, nobody but the encrypted text knows.
+        # Only the encrypted text says who made the thinking.
         block.id = made.id
         block.format = made.format if block.format == SIGNATURE_FORMAT else block.format
     return [*said, *blocks]
@@ -190,7 +310,7 @@ def _stated(wire: Record, **readers: Callable[[Any], Any]) -> Record:
     return {name: value for name, value in read.items() if value is not None}
 
 
-# Who called, the model or a program of its, and whether the answer goes on meanwhile.
+# The caller, the model or a program of its, and whether the answer goes on meanwhile.
 _BESIDE_CALLS: Final[dict[str, Callable[[Any], Any]]] = {"namespace": string, "caller": record, "async": boolean}
 _role = one_of("system", "developer", "user", "assistant")
 _ITEMS: dict[str, Callable[[Record], _Read]] = {

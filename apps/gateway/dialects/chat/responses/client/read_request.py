@@ -1,7 +1,6 @@
 """OpenAI Responses, client side: reads a request body into a canonical chat; refusals name the field.
 
-Knows the format's fields and their ranges. What the canonical language has no words for is kept for providers of this
-format, unknown fields included. Must never know models, providers, limits of an account, or stored responses.
+Fields that the canonical model lacks are kept for providers of this format, unknown fields included.
 """
 
 from __future__ import annotations
@@ -9,11 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from apps.gateway.canonical.chat import Chat, Message, ReasoningRequest, ResponseFormat, Source, Text
+from apps.gateway.canonical.chat import (
+    Chat,
+    FunctionTool,
+    Message,
+    OpaqueTool,
+    ReasoningRequest,
+    ResponseFormat,
+    Source,
+    Text,
+    Tool,
+    ToolChoice,
+    WebSearchTool,
+)
 from apps.gateway.dialects.chat.openai.shared.wire import EFFORTS, SUMMARIES
 from apps.gateway.dialects.chat.responses.client.asked import Asked, keep_asked
 from apps.gateway.dialects.chat.responses.client.read_items import read_input
-from apps.gateway.dialects.chat.responses.client.read_tools import read_tool_choice, read_tools
 from apps.gateway.dialects.chat.responses.shared.wire import ENCRYPTED_REASONING, INSTRUCTIONS, LOGPROBS, NAME
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
@@ -32,21 +42,130 @@ from apps.gateway.dialects.reading.fields import (
     string,
 )
 
+# Far beyond any model's.
+MAX_TOOLS: Final = 1_000
+SEARCH: Final = "web_search"
+_SEARCHES: Final = (SEARCH, "web_search_preview")
+# Tools that a provider runs, or that a model was trained to call, by type.
+_NATIVE: Final = (
+    *("file_search", "code_interpreter", "image_generation", "mcp", "local_shell", "shell", "apply_patch"),
+    *("computer", "computer_use_preview", "tool_search", "programmatic_tool_calling", "x_search"),
+)
+_KNOWN: Final = ("function", "custom", "namespace", *_SEARCHES, *_NATIVE)
+_FUNCTION_FIELDS: Final = frozenset({"type", "name", "description", "parameters", "strict"})
+_SEARCH_FIELDS: Final = frozenset({"user_location", "search_context_size"})
+
+
+def _tool(value: Any) -> Tool:
+    wire = record(value)
+    kind: str = required(wire, "type", filled_string)
+    if kind == "function":
+        return _function(wire)
+    if kind.startswith(_SEARCHES):
+        return _web_search(wire)
+    if kind == "custom":
+        _check_custom(wire)
+    elif kind == "namespace":
+        required(wire, "name", filled_string)
+        required(wire, "tools", list_of(_check_inner, MAX_TOOLS))
+    elif kind not in _NATIVE:
+        raise Malformed(f"{kind[:100]} is not a type of tool: must be one of {', '.join(_KNOWN)}", "type")
+    return OpaqueTool(dialect=NAME, data=wire)
+
+
+def _function(wire: Record) -> FunctionTool:
+    return FunctionTool(
+        name=required(wire, "name", filled_string),
+        description=optional(wire, "description", string),
+        parameters=optional(wire, "parameters", record),
+        strict=optional(wire, "strict", boolean),
+        extra=fields.rest_of(wire, _FUNCTION_FIELDS),
+    )
+
+
+def _web_search(wire: Record) -> WebSearchTool:
+    """Read a web search; its type and what else only OpenAI's knows come back as they are."""
+    return WebSearchTool(
+        user_location=optional(wire, "user_location", record),
+        search_context_size=optional(wire, "search_context_size", one_of("low", "medium", "high")),
+        extra=fields.rest_of(wire, _SEARCH_FIELDS),
+    )
+
+
+def _check_custom(wire: Record) -> None:
+    required(wire, "name", filled_string)
+    optional(wire, "description", string)
+    form = optional(wire, "format", record)
+    if (
+        form is not None
+        and fields.within("format", lambda it: required(it, "type", _grammar_format), form) == "grammar"
+    ):
+        fields.within("format", _check_grammar, form)
+
+
+def _check_grammar(form: Record) -> None:
+    for name in ("definition", "syntax"):
+        required(form, name, filled_string)
+
+
+def _check_inner(value: Any) -> None:
+    """Check a tool of a namespace."""
+    wire = record(value)
+    if required(wire, "type", one_of("function", "custom")) == "custom":
+        _check_custom(wire)
+    else:
+        _function(wire)
+
+
+def read_tool_choice(value: Any) -> ToolChoice:
+    """Read `tool_choice`: a word, a tool by its name or its type, or the tools that are allowed."""
+    if isinstance(value, str):
+        return ToolChoice(mode=_word(value))
+    wire = record(value)
+    kind = required(wire, "type", filled_string)
+    if kind == "allowed_tools":
+        mode = required(wire, "mode", one_of("auto", "required"))
+        return ToolChoice(mode=mode, allowed=tuple(required(wire, "tools", _names)))
+    tool = optional(wire, "name", filled_string) if kind == "mcp" else None
+    return ToolChoice(mode="named", name=_chosen(wire), server_tool=tool)
+
+
+def _chosen(value: Any) -> str:
+    """Return the name that a tool is chosen by: its own, a server's of an MCP, else its type."""
+    wire = record(value)
+    kind: str = required(wire, "type", filled_string)
+    if kind in ("function", "custom", "namespace"):
+        return str(required(wire, "name", filled_string))
+    if kind == "mcp":
+        return str(required(wire, "server_label", filled_string))
+    if kind.startswith(_SEARCHES):
+        return SEARCH
+    if kind not in _NATIVE:
+        raise Malformed(f"must be one of allowed_tools, {', '.join(_KNOWN)}", "type")
+    return kind
+
+
+_word = one_of("auto", "none", "required")
+_grammar_format = one_of("text", "grammar")
+_names = list_of(_chosen, MAX_TOOLS)
+read_tools = list_of(_tool, MAX_TOOLS)
+
+
 MAX_LISTED: Final = 100
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
-MOST_TOKENS: Final = 1_000_000_000
-# What models read; it may be as long as a body.
+MAX_TOKENS: Final = 1_000_000_000
+# Text that models read; it may be as long as a body.
 _CONVERSATION: Final = frozenset({"input", "instructions", "tools", "text"})
-# Fields that ask for a response that is stored; whoever stores them has taken them away.
+# Fields that ask for a stored response; the store of responses has removed them.
 _STORED: Final = ("previous_response_id", "conversation", "background", "prompt")
-# Fields that are the gateway's to heed, or that nobody has to be told: where a client comes from.
+# Fields for the gateway, or without effect on the answer: where a client comes from.
 _SILENT: Final[dict[str, Reader[Any]]] = {
     "store": boolean,
     "stream_options": record,
     "client_metadata": record,
     "background": boolean,
 }
-# What is included anyway, or asked for in another way.
+# Values of `include` that are always included, or requested in another way.
 _INCLUDED: Final = frozenset({ENCRYPTED_REASONING, LOGPROBS})
 
 
@@ -176,7 +295,7 @@ _FIELDS: dict[str, Reader[Any]] = {
     "model": _model,
     "instructions": string,
     "stream": boolean,
-    "max_output_tokens": integer(1, MOST_TOKENS),
+    "max_output_tokens": integer(1, MAX_TOKENS),
     "temperature": number(0, 2),
     "top_p": number(0, 1),
     "top_logprobs": integer(0, 20),

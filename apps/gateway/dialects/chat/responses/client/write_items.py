@@ -1,8 +1,8 @@
 """OpenAI Responses, client side: output items and their events, built from canonical events in the order they come.
 
 A provider of this very format says where its items begin and end (`OpaqueDelta` of the `stream`): ids, order, and items
-that only this format has, stay as they are. Anybody else's answer is put into items by what it says. Must never know
-what stands around items.
+that only this format has, stay as they are. Other providers' answers are divided into items by the kinds of their
+events.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
+from apps.gateway.canonical.chat import Reasoning
 from apps.gateway.canonical.events import (
     Annotated,
     Event,
@@ -23,25 +24,186 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.chat.responses.client.encrypted_reasoning import ReasoningCipher
+from apps.gateway.dialects.chat.responses.client.encrypted_reasoning import ReasoningCipher, encrypt_blocks
 from apps.gateway.dialects.chat.responses.client.output_items import (
     CallItem,
     ForeignItem,
     Item,
     MessageItem,
-    Record,
-    picture_item,
+    image_item,
 )
-from apps.gateway.dialects.chat.responses.client.reasoning_item import ReasoningItem
-from apps.gateway.dialects.chat.responses.client.search_item import SearchItem
-from apps.gateway.dialects.chat.responses.shared.hosted_calls import is_hosted_call
-from apps.gateway.dialects.chat.responses.shared.item_marks import SAID
-from apps.gateway.dialects.chat.responses.shared.wire import NAME
+from apps.gateway.dialects.chat.responses.shared.wire import (
+    NAME,
+    REASONING_ID,
+    SAID,
+    SIGNATURE_FORMAT,
+    UNSIGNED_FORMAT,
+    is_hosted_call,
+)
+from apps.gateway.dialects.reading.fields import Record
+
+_OWNER: Final = "@"
+
+
+class _Block:
+    """One block of thinking so far, and the place of its text: its list and the index there."""
+
+    __slots__ = ("blocks", "place", "text")
+
+    def __init__(self, first: ReasoningDelta) -> None:
+        self.text: list[str] = []
+        self.blocks = Reasoning(summary=first.summary, id=first.id, format=first.format)
+        self.place: tuple[str, int] | None = None
+
+    def whole(self) -> Reasoning:
+        """Return the block as its maker gave it."""
+        self.blocks.text = "".join(self.text)
+        return self.blocks
+
+
+class ReasoningItem(Item):
+    """A reasoning item."""
+
+    def __init__(self, cipher: ReasoningCipher | None, around: Record | None, maker_id: str | None) -> None:
+        usable = maker_id if maker_id is not None and maker_id.startswith(REASONING_ID) else None
+        super().__init__("reasoning", around, usable)
+        self._cipher = cipher
+        self._maker_id = maker_id
+        self._blocks: dict[int, _Block] = {}
+        self._open: _Block | None = None
+        self._parts_begun = {"summary": 0, "content": 0}
+        self._sealed: tuple[str | None] | None = None
+
+    def holds(self, event: ReasoningDelta) -> bool:
+        """Return whether thinking belongs to this item: of this format's own, each id is an item."""
+        return not is_own(event.format) or event.id == self._maker_id
+
+    def think(self, event: ReasoningDelta, out: list[Record]) -> None:
+        """Yield the events of more thinking; encrypted thinking is in the whole item alone."""
+        block = self._blocks.get(event.block)
+        if block is None:
+            self._end_part(out)
+            block = self._blocks[event.block] = _Block(event)
+        kept = block.blocks
+        for name in ("signature", "data", "id", "format"):
+            if (value := getattr(event, name)) is not None:
+                setattr(kept, name, value)
+        if event.text:
+            self._add_thinking(block, event.text, out)
+
+    def begun(self) -> Record:
+        """Return the item before anything was thought."""
+        return {**self._around, "id": self.id, "type": self.kind, "summary": []}
+
+    def wire(self) -> Record:
+        """Return the item as it is now."""
+        wire = self.begun()
+        parts: dict[str, list[Record]] = {"summary": [], "content": []}
+        for block in self._blocks.values():
+            if block.place is not None:
+                parts[block.place[0]].append(_part(block))
+        wire["summary"] = parts["summary"]
+        if parts["content"]:
+            wire["content"] = parts["content"]
+        if self.done:
+            # Encrypted once: it would be another text each time.
+            self._sealed = self._sealed or (self._encrypted(),)
+            if self._sealed[0] is not None:
+                wire["encrypted_content"] = self._sealed[0]
+        return wire
+
+    def end(self, out: list[Record]) -> None:
+        """End the part that is open."""
+        self._end_part(out)
+
+    def _add_thinking(self, block: _Block, text: str, out: list[Record]) -> None:
+        if block.place is None:
+            self._end_part(out)
+            kind = "content" if _bare(block.blocks.format) == UNSIGNED_FORMAT else "summary"
+            block.place, self._open = (kind, self._parts_begun[kind]), block
+            self._parts_begun[kind] += 1
+            if kind == "summary":
+                out.append({"type": "response.reasoning_summary_part.added", **self._at(block), "part": _part(block)})
+            else:
+                out.append({"type": "response.content_part.added", **self._at(block), "part": _part(block)})
+        block.text.append(text)
+        word = "reasoning_summary_text" if block.place[0] == "summary" else "reasoning_text"
+        out.append({"type": f"response.{word}.delta", **self._at(block), "delta": text})
+
+    def _end_part(self, out: list[Record]) -> None:
+        block, self._open = self._open, None
+        if block is None or block.place is None:
+            return
+        part, at = _part(block), self._at(block)
+        summary = block.place[0] == "summary"
+        word = "reasoning_summary_text" if summary else "reasoning_text"
+        out.append({"type": f"response.{word}.done", **at, "text": part["text"]})
+        around = "reasoning_summary_part" if summary else "content_part"
+        out.append({"type": f"response.{around}.done", **at, "part": part})
+
+    def _at(self, block: _Block) -> Record:
+        kind, number = block.place or ("summary", 0)
+        return self.at(**{f"{kind}_index": number})
+
+    def _encrypted(self) -> str | None:
+        """Return the item's encrypted content, None where its text is all of it.
+
+        This format's own encrypted thinking stays as it is unless its owner has to be named.
+        """
+        blocks = [block.whole() for block in self._blocks.values()]
+        own = [block for block in blocks if is_own(block.format)]
+        if len(own) == len(blocks):
+            blocks = [block for block in own if block.data is not None or block.signature is not None]
+        if len(blocks) == 1 and (only := blocks[0]).format == SIGNATURE_FORMAT and only.id == self.id and not only.text:
+            return only.data
+        if not any(block.format or block.signature or block.data for block in blocks):
+            return None
+        return None if self._cipher is None else encrypt_blocks(blocks, self._cipher)
+
+
+def is_own(form: str | None) -> bool:
+    """Return whether thinking is in this format, for any account."""
+    return _bare(form) in (SIGNATURE_FORMAT, UNSIGNED_FORMAT)
+
+
+def _bare(form: str | None) -> str | None:
+    return None if form is None else form.partition(_OWNER)[0]
+
+
+def _part(block: _Block) -> Record:
+    kind = "reasoning_text" if block.place is not None and block.place[0] == "content" else "summary_text"
+    return {"type": kind, "text": "".join(block.text)}
+
+
+_KIND: Final = "web_search_call"
+# The events of a search in progress, which is already over.
+_STAGES: Final = ("in_progress", "searching", "completed")
+
+
+class SearchItem(Item):
+    """A search of the web; other formats tell of it at once, and some not what it was for."""
+
+    def __init__(self, query: str) -> None:
+        super().__init__(_KIND, None)
+        self._action: Record = {"type": "search", **({"query": query, "queries": [query]} if query else {})}
+
+    def begun(self) -> Record:
+        """Return the search as it begins."""
+        return {"id": self.id, "type": self.kind, "status": "in_progress", "action": self._action}
+
+    def wire(self) -> Record:
+        """Return the search as it is now."""
+        return {**self.begun(), "status": self._status()}
+
+    def end(self, out: list[Record]) -> None:
+        """Tell how it went."""
+        out += ({"type": f"response.{self.kind}.{stage}", **self.at()} for stage in _STAGES)
+
 
 _MESSAGE: Final = "message"
 _REASONING: Final = "reasoning"
 _CALLS: Final = frozenset({"function_call", "custom_tool_call"})
-_PICTURE: Final = "image_generation_call"
+_IMAGE_ITEM: Final = "image_generation_call"
 
 
 class OutputItems:
@@ -62,7 +224,7 @@ class OutputItems:
         self._written = 0
         # Log probabilities of tokens whose text has not come.
         self._likely: list[Record] = []
-        # Seals on what is said by a message that goes on.
+        # Seals on the text of a message that goes on.
         self._seals: ReasoningItem | None = None
         # Whether more text is another message, though citations of the one that is open may follow.
         self._parted = False
@@ -90,12 +252,12 @@ class OutputItems:
             if not item.done:
                 item.close(self.out, incomplete=incomplete and item is last)
 
-    # --- what is said
+    # --- content
 
     def _text(self, event: TextDelta) -> None:
         if event.text:
             likely, self._likely = self._likely, []
-            self._message().say(event.text, self.out, self._written, likely)
+            self._message().add_text(event.text, self.out, self._written, likely)
             self._written += len(event.text)
 
     def _refusal(self, event: RefusalDelta) -> None:
@@ -153,7 +315,7 @@ class OutputItems:
             item.argue(event.arguments, self.out)
 
     def _image(self, event: ImageMade) -> None:
-        item = picture_item(event.url, self._take_announced(_PICTURE))
+        item = image_item(event.url, self._take_announced(_IMAGE_ITEM))
         if item is None:
             self._text(TextDelta(text=f"![image]({event.url})"))
             return
@@ -170,7 +332,7 @@ class OutputItems:
             self._marked = True
             self._mark(event.data)
         elif event.of == "message" and not self._marked:
-            # Of an answer that was put together already nothing but the items themselves is left.
+            # An answer that was put together already consists of the items alone.
             for wire in event.data.get("output") or ():
                 if isinstance(wire, dict):
                     item = ForeignItem(wire)
@@ -213,7 +375,7 @@ class OutputItems:
             self._begin(item, placed=True)
         placed = self._placed.get(at)
         if placed is not None and not placed.done:
-            placed.learn(done)
+            placed.finish(done)
             placed.close(self.out, incomplete=False)
 
     def _take_announced(self, kind: str) -> Record | None:

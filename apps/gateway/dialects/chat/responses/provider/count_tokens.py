@@ -1,7 +1,4 @@
-"""OpenAI Responses, provider side: token counting by `/responses/input_tokens`.
-
-Knows the fields that are taken there. Must never know a model by name.
-"""
+"""OpenAI Responses, provider side: token counting by `/responses/input_tokens`."""
 
 from __future__ import annotations
 

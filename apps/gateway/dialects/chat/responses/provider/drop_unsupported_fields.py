@@ -1,7 +1,7 @@
 """OpenAI Responses, provider side: drops request fields that the format does not support, with a note, replaces or
 refuses them.
 
-A hint is left out; what would change what the client gets is refused. Knows facts. Must never know a provider by name.
+A hint is left out; a field that would change the answer is refused.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     unsupported_feature,
 )
 from apps.gateway.dialects.adapting.user_identifiers import shorten_user
-from apps.gateway.dialects.chat.responses.provider.flavor import Flavor
+from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.responses.shared.wire import BREAKPOINT, NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT
 
-_NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
+_NAMES, _MAX_NAME_LENGTH = re.compile(r"[a-zA-Z0-9_-]+"), 64
 _REASONING_FORMATS: Final = frozenset({SIGNATURE_FORMAT, UNSIGNED_FORMAT})
 _OPENAI: Final = "openai"
 _SEARCH_OPTIONS: Final = "web_search_options"
-# What only bends the odds, or hurries the answer, and has no words here.
+# Hints on sampling and speed that this format lacks.
 _HINTS: Final = (
     "seed",
     "top_k",
@@ -45,9 +45,9 @@ _HINTS: Final = (
 )
 # Fields of OpenAI's chat format beyond the canonical language that are the same here.
 _SHARED: Final = ("safety_identifier", "prompt_cache_retention", "prompt_cache_options", "moderation")
-# What a model that chooses its words alone refuses, and the value that asks for what happens anyway.
+# Fields that a model without sampling parameters refuses, and the value that asks for its default.
 _CHOICE_OF_WORDS: Final = {"temperature": 1, "top_p": 1}
-# What limits a search at providers that take a `search_domain_filter`; their clients state it beside the messages.
+# Limits of a search at providers that take a `search_domain_filter`; their clients state it beside the messages.
 SEARCH_FILTERS: Final = frozenset(
     {
         *("search_domain_filter", "search_recency_filter", "search_after_date_filter", "search_before_date_filter"),
@@ -58,7 +58,7 @@ SEARCH_FILTERS: Final = frozenset(
 _NEEDED: Final = frozenset({"logprobs"})
 
 
-def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
+def drop_unsupported_fields(chat: Chat, capabilities: Capabilities, target: Target) -> Chat:
     """Return the chat as it can be said here; the same one where nothing has to change.
 
     Raises InvalidRequest (`unsupported_feature`) for what cannot be said, and is no hint.
@@ -71,12 +71,12 @@ def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
         if asked:
             raise unsupported_feature(chat, param, f"{param} is not available from this model's provider")
     emulate_stop_sequences(chat, target)
-    chat = _with_shared_tools(_with_search(chat, flavor))
+    chat = _with_shared_tools(_with_search(chat, capabilities))
     chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     # A client of this format marks in its own words, which are kept.
-    marks = chat.dialect == NAME or BREAKPOINT in flavor.takes
+    marks = chat.dialect == NAME or BREAKPOINT in capabilities.takes
     foreign = chat
-    if shared := {**shared_fields(chat, flavor), **search_filters(chat, flavor)}:
+    if shared := {**shared_fields(chat, capabilities), **search_filters(chat, capabilities)}:
         foreign = replace(chat, extra={name: it for name, it in (chat.extra or {}).items() if name not in shared})
     written = frozenset({BREAKPOINT})
     note_unsupported_fields(
@@ -85,24 +85,24 @@ def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
         NAME,
         marks=marks,
         names=False,
-        details=not flavor.strict,
-        thinking=lambda block: not flavor.strict and is_returnable(block),
+        details=not capabilities.strict,
+        thinking=lambda block: not capabilities.strict and is_returnable(block),
         written=written,
     )
     note_unsupported_hints(chat, target, *_HINTS)
     if chat.dialect != NAME:
         chat = shorten_user(chat, target)
-    return emulate_structured_output(adapt_tool_names(chat, target, _NAMES, _LONGEST_NAME), target)
+    return emulate_structured_output(adapt_tool_names(chat, target, _NAMES, _MAX_NAME_LENGTH), target)
 
 
-def _with_search(chat: Chat, flavor: Flavor) -> Chat:
+def _with_search(chat: Chat, capabilities: Capabilities) -> Chat:
     """Return the chat with a tool for the web search that an OpenAI client asks for with an option, or that is made
     for each answer."""
     options = (chat.extra or {}).get(_SEARCH_OPTIONS) if chat.dialect == _OPENAI else None
     stated = isinstance(options, dict)
     tools = list(chat.tools or ())
     searches = any(isinstance(tool, WebSearchTool) for tool in tools)
-    if not stated and (searches or not flavor.always_searches):
+    if not stated and (searches or not capabilities.always_searches):
         return chat
     extra = chat.extra
     if stated:
@@ -132,16 +132,16 @@ def _size(value: Any) -> Literal["low", "medium", "high"] | None:
     return value if value in ("low", "medium", "high") else None
 
 
-def shared_fields(chat: Chat, flavor: Flavor) -> dict[str, Any]:
+def shared_fields(chat: Chat, capabilities: Capabilities) -> dict[str, Any]:
     """Return what an OpenAI client says that is said here in the same words."""
-    if chat.dialect != _OPENAI or not chat.extra or flavor.strict:
+    if chat.dialect != _OPENAI or not chat.extra or capabilities.strict:
         return {}
     return {name: chat.extra[name] for name in _SHARED if name in chat.extra}
 
 
-def search_filters(chat: Chat, flavor: Flavor) -> dict[str, Any]:
+def search_filters(chat: Chat, capabilities: Capabilities) -> dict[str, Any]:
     """Return the filters of its search that an OpenAI client states as the provider's chat format has them."""
-    if chat.dialect != _OPENAI or not chat.extra or flavor.search_limits != "domain_filter":
+    if chat.dialect != _OPENAI or not chat.extra or capabilities.search_limits != "domain_filter":
         return {}
     return {name: chat.extra[name] for name in SEARCH_FILTERS & chat.extra.keys()}
 
@@ -151,17 +151,17 @@ def is_returnable(block: Reasoning) -> bool:
     return block.format in _REASONING_FORMATS and block.id is not None
 
 
-def is_refused(name: str, chat: Chat, flavor: Flavor, target: Target) -> bool:
+def is_refused(name: str, chat: Chat, capabilities: Capabilities, target: Target) -> bool:
     """Return whether the facts say that a field is refused; then it is noted that it is left out.
 
     Raises InvalidRequest for one that the client would miss.
     """
     value = getattr(chat, name)
-    if name in _CHOICE_OF_WORDS and not flavor.temperature:
+    if name in _CHOICE_OF_WORDS and not capabilities.temperature:
         if value != _CHOICE_OF_WORDS[name]:
             note_dropped(chat, target, name, "the model chooses its words alone")
         return True
-    if name not in flavor.unsupported:
+    if name not in capabilities.unsupported:
         return False
     if is_default_value(name, value):
         return True

@@ -1,7 +1,4 @@
-"""OpenAI Responses, provider side: reads errors: with a status, as an event, or inside a response.
-
-Knows the shapes and words of error objects. Must never decide what follows from one.
-"""
+"""OpenAI Responses, provider side: reads errors: with a status, as an event, or inside a response."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ from typing import Any, Final
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.chat.openai.shared import failures as openai_failures
-from apps.gateway.dialects.chat.responses.shared.wire import Record
 from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, failure_event
 from apps.gateway.dialects.reading.context_overflow import code_of
+from apps.gateway.dialects.reading.fields import Record
 
 # The status behind the word of an error that comes without one.
 _STATUSES: Final = {
@@ -59,7 +56,7 @@ def failed(error: Any) -> Failed:
 
 
 def _status(code: Any, kind: Any) -> int:
-    """Return the status that an error stands for: the narrower word counts, and one that nobody knows is a 502."""
+    """Return the status of an error: the more specific code counts, and an unknown one is a 502."""
     for word in (code, kind):
         if isinstance(word, int) and 400 <= word <= 599:
             return word

@@ -1,6 +1,6 @@
 """OpenAI Responses, provider side: reads an answer into canonical events: a whole response, or its stream of events.
 
-Knows the kinds of events and what is around items, which are read in `read_item.py`. Must never know a provider.
+Items are read in `read_item.py`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects.chat.responses.provider.failures import failed
 from apps.gateway.dialects.chat.responses.provider.read_item import DELTAS, ItemReader
 from apps.gateway.dialects.chat.responses.shared.usage import read_usage
-from apps.gateway.dialects.chat.responses.shared.wire import NAME, Record, text_of
+from apps.gateway.dialects.chat.responses.shared.wire import NAME, text_of
 from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
+from apps.gateway.dialects.reading.fields import Record
 
 _KNOWN: Final = frozenset(
     [
@@ -33,7 +34,7 @@ _KNOWN: Final = frozenset(
         "incomplete_details",
     ]
 )
-# What a response repeats of its request.
+# The fields of its request that a response repeats.
 _ECHOED: Final = frozenset(
     [
         "background",
@@ -112,7 +113,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
 
 
 class _Answer:
-    """What has been read so far."""
+    """State of the answer that was read so far."""
 
     def __init__(self) -> None:
         self.over = self.failed = False
@@ -125,9 +126,9 @@ class _Answer:
         try:
             wire = read_answer(frame)
         except ValueError:
-            return self._end_with(unreadable_answer("The provider sent what is not JSON"))
+            return self._end_with(unreadable_answer("The provider sent invalid JSON"))
         if not isinstance(wire, dict):
-            return self._end_with(unreadable_answer("The provider sent what is no event"))
+            return self._end_with(unreadable_answer("The provider sent an invalid event"))
         kind = text_of(wire.get("type"))
         if kind == "error" or (kind is None and "error" in wire):
             inner = wire.get("error")
@@ -148,7 +149,7 @@ class _Answer:
             return
         if kind in DELTAS:
             piece, number = DELTAS[kind]
-            self._items.go_on(index, piece, wire.get(number), wire, events)
+            self._items.read_delta(index, piece, wire.get(number), wire, events)
         elif kind == "response.output_item.added":
             self._items.begin(index, wire.get("item"), events)
         elif kind == "response.output_item.done":
@@ -159,7 +160,7 @@ class _Answer:
             self._items.note(index, wire, events)
 
     def begin(self, response: Record) -> list[Event]:
-        """Announce the answer, once; what is said about it anew later is added."""
+        """Announce the answer, once; add later changes of its fields."""
         news = {
             name: value
             for name, value in response.items()
@@ -190,7 +191,7 @@ class _Answer:
         return [*self.begin(response), *self.end(response)]
 
     def end(self, response: Record) -> list[Event]:
-        """Return what is left to say. The whole output is read where nothing of it had streamed."""
+        """Return the last events. The whole output is read where nothing of it had streamed."""
         if text_of(response.get("status")) in {"failed", "cancelled"}:
             return self._end_with(failed({"message": "The provider broke its answer off"}))
         self.over = True

@@ -1,9 +1,8 @@
 """OpenAI Responses, provider side: reads output items into canonical events: messages, reasoning, calls, images, and
 others.
 
-Every item is read twice: while it streams, and as the whole that it is when it is done. What the whole has beyond what
-streamed is added then, so that a plain answer is nothing but items that did not stream. Must never know what stands
-around items.
+Every item is read twice: while it streams, and as a whole when it is done. Content of the whole that did not stream is
+added then, so that a plain answer consists of items that did not stream.
 """
 
 from __future__ import annotations
@@ -24,17 +23,20 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
 )
 from apps.gateway.dialects.chat.openai.shared.listed_pages import citations_of
-from apps.gateway.dialects.chat.responses.shared.hosted_calls import is_hosted_call
-from apps.gateway.dialects.chat.responses.shared.item_marks import SAID, around_of, mark, unplaced
 from apps.gateway.dialects.chat.responses.shared.wire import (
     NAME,
+    SAID,
     SIGNATURE_FORMAT,
     UNSIGNED_FORMAT,
-    Record,
+    around_of,
     encode,
+    is_hosted_call,
+    mark,
     new_id,
     text_of,
+    unplaced,
 )
+from apps.gateway.dialects.reading.fields import Record
 
 # Which piece of an item a delta belongs to: its kind there, and the field that numbers it.
 DELTAS = {
@@ -50,7 +52,7 @@ _REASONING_FORMATS = {"summary": SIGNATURE_FORMAT, "reasoning_text": UNSIGNED_FO
 
 
 class _Piece:
-    """A part of an item's text: what was said of it so far."""
+    """A part of an item's text, as far as it has streamed."""
 
     __slots__ = ("annotations", "at", "block", "logprobs", "text")
 
@@ -58,7 +60,7 @@ class _Piece:
         self.at = at
         self.block = block
         self.text: list[str] = []
-        # How many of them were told.
+        # How many of them were reported.
         self.annotations = self.logprobs = 0
 
 
@@ -74,7 +76,7 @@ class _Item:
         self.id = text_of(wire.get("id"))
         self.hosted = is_hosted_call(wire)
         self.call: int | None = None
-        # Whether clients of this format were told of it as an item that only this format has.
+        # Whether clients of this format got it as an item that only this format has.
         self.told = self.done = False
         self.part: tuple[str, int] | None = None
         self.pieces: dict[tuple[str, int], _Piece] = {}
@@ -86,7 +88,7 @@ class _Item:
 
 
 class ItemReader:
-    """What has been read of an answer's items so far."""
+    """State of the items of an answer that were read so far."""
 
     def __init__(self) -> None:
         self.calls = self.searches = 0
@@ -98,12 +100,12 @@ class ItemReader:
         # Pages that a search listed, by address; they become citations where the text has none.
         self._pages: dict[str, Record] = {}
         self._cited = False
-        # The item that clients of this format were told of last.
+        # The item that clients of this format got last.
         self._shown: _Item | None = None
 
     @property
     def tool_calls(self) -> dict[str, int] | None:
-        """What tools that the provider runs are paid for: searches of files and of X, containers that code ran in."""
+        """The billed uses of the provider's own tools: searches of files and of X, containers that code ran in."""
         counts = {
             "file_search": self._files_searched,
             "x_search": self._x_searches,
@@ -121,19 +123,19 @@ class ItemReader:
         if isinstance(wire, dict) and index not in self._items:
             item = self._items[index] = _Item(index, wire)
             if not item.said:
-                self._tell_foreign(item, wire, events)
+                self._add_foreign(item, wire, events)
             elif item.kind != "function_call" or wire.get("status") != "completed":
                 self._name_call(item, wire, events)
             # A call that is complete as it begins may be one that the provider runs: its end tells.
 
-    def _tell_foreign(self, item: _Item, wire: Record, events: list[Event]) -> None:
+    def _add_foreign(self, item: _Item, wire: Record, events: list[Event]) -> None:
         """Tell clients of this format of an item that only it has, once: nothing else does while it lasts."""
         if not item.told:
             item.told = True
             self._shown = item
             events.append(mark(item.index, item=wire))
 
-    def go_on(self, index: int, kind: str, number: Any, wire: Record, events: list[Event]) -> None:
+    def read_delta(self, index: int, kind: str, number: Any, wire: Record, events: list[Event]) -> None:
         """Add the events of a delta: more of the piece `number` of an item."""
         delta, logprobs = wire.get("delta"), wire.get("logprobs")
         likely = logprobs if kind == "output_text" and isinstance(logprobs, list) else []
@@ -144,7 +146,7 @@ class ItemReader:
             if item.hosted:
                 events.append(mark(index, event=unplaced(wire)))
                 return
-            self._say(item, kind, number if isinstance(number, int) else 0, delta, events, likely)
+            self._add_piece(item, kind, number if isinstance(number, int) else 0, delta, events, likely)
 
     def note(self, index: int, wire: Record, events: list[Event]) -> None:
         """Add how an item comes along that only this format has, for clients of this format."""
@@ -159,7 +161,7 @@ class ItemReader:
             self._annotate(item, number if isinstance(number, int) else 0, annotation, events)
 
     def end(self, index: int, wire: Any, events: list[Event]) -> None:
-        """Add what a whole item has beyond what was said of it."""
+        """Add the content of a whole item that did not stream."""
         if not isinstance(wire, dict):
             return
         item = self._items.get(index)
@@ -173,7 +175,7 @@ class ItemReader:
         item.kind, item.id = text_of(wire.get("type")) or item.kind, item.id or text_of(wire.get("id"))
         item.hosted = item.hosted or is_hosted_call(wire)
         if not item.said:
-            self._tell_foreign(item, wire, events)
+            self._add_foreign(item, wire, events)
             self._end_foreign(item, wire)
         else:
             self._end_said(item, wire, events)
@@ -205,10 +207,10 @@ class ItemReader:
                 # A function that is called with nothing: clients parse the text, and want an object.
                 whole = "{}"
             self._complete(item, "arguments", 0, whole, events)
-        elif item.kind == "image_generation_call" and (picture := text_of(wire.get("result"))):
+        elif item.kind == "image_generation_call" and (image := text_of(wire.get("result"))):
             media_type = text_of(wire.get("output_format")) or "png"
             self._show(item, events)
-            events.append(ImageMade(url=f"data:image/{media_type};base64,{picture}"))
+            events.append(ImageMade(url=f"data:image/{media_type};base64,{image}"))
 
     def _show(self, item: _Item, events: list[Event]) -> None:
         """Tell clients of this format that what follows is of this item."""
@@ -246,7 +248,7 @@ class ItemReader:
             self._blocks += kind in _REASONING_FORMATS
         return piece
 
-    def _say(
+    def _add_piece(
         self, item: _Item, kind: str, number: int, text: str, events: list[Event], logprobs: Sequence[Any] = ()
     ) -> None:
         """Add more of a piece, and the log probabilities of its tokens."""
@@ -277,13 +279,13 @@ class ItemReader:
                 events.append(mark(item.index, part=number))
 
     def _complete(self, item: _Item, kind: str, number: int | None, whole: Any, events: list[Event]) -> None:
-        """Add what is missing of a piece now that it is known as a whole; `number` is None where nothing is."""
+        """Add the missing rest of a piece that is now complete; `number` is None where nothing is missing."""
         if number is None or not isinstance(whole, str):
             return
         known = item.pieces.get((kind, number))
         said = "".join(known.text) if known else ""
         if len(whole) > len(said) and whole.startswith(said):
-            self._say(item, kind, number, whole[len(said) :], events)
+            self._add_piece(item, kind, number, whole[len(said) :], events)
 
     def _end_message(self, item: _Item, wire: Record, events: list[Event]) -> None:
         parts = _numbered(wire.get("content"))

@@ -1,20 +1,24 @@
 """OpenAI Responses, provider side: writes `input` items: messages, reasoning, calls and tool results.
 
-Knows that a turn of the model is several items, and which thinking its maker takes back. Must never know a model by
-name.
+A turn of the model is several items. Thinking goes back to its maker alone.
 """
 
 from __future__ import annotations
 
+from hashlib import sha256
 from itertools import groupby
+from mimetypes import guess_extension, guess_type
 from typing import Any
 
 from apps.gateway.canonical.chat import (
+    Audio,
     Chat,
+    File,
     Image,
     Message,
     Opaque,
     Part,
+    Piece,
     Reasoning,
     Refusal,
     Target,
@@ -22,19 +26,136 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
+from apps.gateway.dialects.adapting.signed_call_ids import split_signature
 from apps.gateway.dialects.adapting.unsupported_fields import message_path, unsupported_feature
-from apps.gateway.dialects.chat.responses.provider.call_ids import CallIds, shortened
+from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.responses.provider.drop_unsupported_fields import is_returnable
-from apps.gateway.dialects.chat.responses.provider.flavor import Flavor
-from apps.gateway.dialects.chat.responses.provider.write_parts import write_content
 from apps.gateway.dialects.chat.responses.shared.wire import (
+    BREAKPOINT,
+    EXPLICIT,
     INSTRUCTIONS,
     MAX_ID,
     NAME,
     SIGNATURE_FORMAT,
     UNSIGNED_FORMAT,
-    Record,
+    without_none,
 )
+from apps.gateway.dialects.reading.fields import Record
+from apps.kernel.errors import InvalidRequest
+
+_DIGITS = 40
+
+
+class CallIds:
+    """Which id each of the client's calls has here. An id that fits stays as it is; a signature in it is left out."""
+
+    def __init__(self) -> None:
+        self._ours: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def of(self, name: str) -> str:
+        """Return the id for a call that the client calls `name`."""
+        found = self._ours.get(name)
+        if found is None:
+            bare = split_signature(name)[0] or name
+            found = bare if len(bare) <= MAX_ID and bare not in self._taken else shortened(name, "call_")
+            self._ours[name] = found
+            self._taken.add(found)
+        return found
+
+
+def shortened(name: str, prefix: str) -> str:
+    """Return an id that stands for one that is too long."""
+    return prefix + sha256(name.encode("utf-8", "replace")).hexdigest()[:_DIGITS]
+
+
+_AUDIO_FORMATS = frozenset({"wav", "mp3"})
+_DATA = "data:"
+_CORRECT = {"data:image/jpg;": "data:image/jpeg;"}
+
+
+def write_content(parts: list[Part], capabilities: Capabilities, at: str, *, own: bool = False) -> str | list[Record]:
+    """Return the content of a message; plain text alone is a string. `at` is where it lies in the client's request,
+    `own` whether that is of this format, so that what its parts say beyond the canonical language is kept.
+
+    Raises InvalidRequest for what the format has no words for.
+    """
+    wire = [{**_write_part(part, capabilities, at), **_beside(part, own=own)} for part in parts]
+    if not wire:
+        return ""
+    if len(wire) == 1 and wire[0].keys() == {"type", "text"}:
+        return str(wire[0]["text"])
+    return wire
+
+
+def _beside(part: Part, *, own: bool) -> Record:
+    """Return what a part says beyond the canonical language; of OpenAI's other format, its mark of what to cache."""
+    extra = part.extra or {}
+    if own:
+        return extra if part.cache is None else {BREAKPOINT: dict(EXPLICIT), **extra}
+    return {BREAKPOINT: extra[BREAKPOINT]} if isinstance(extra.get(BREAKPOINT), dict) else {}
+
+
+def _write_part(part: Part, capabilities: Capabilities, at: str) -> Record:
+    match part:
+        case Text() | Refusal():
+            wire: Record = {"type": "input_text", "text": part.text}
+        case Image():
+            wire = {"type": "input_image", "image_url": _corrected(part.url)}
+            if not capabilities.strict:
+                wire["detail"] = part.detail or "auto"
+        case Audio():
+            wire = _write_audio(part, at)
+        case File():
+            wire = _write_file(part)
+        case Opaque(dialect=dialect, data=data) if dialect == NAME:
+            return dict(data)
+        case _:
+            raise InvalidRequest(
+                f"{at}: it holds content that this model's provider has no form for",
+                code="unsupported_feature",
+                param=at,
+            )
+    return _with_cache_mark(wire, part, capabilities)
+
+
+def _with_cache_mark(wire: Record, piece: Piece, capabilities: Capabilities) -> Record:
+    """Add a part's cache mark where the model takes those; prompts are cached without one, too."""
+    if piece.cache is not None and BREAKPOINT in capabilities.takes:
+        wire[BREAKPOINT] = dict(EXPLICIT)
+    return wire
+
+
+def _write_audio(audio: Audio, at: str) -> Record:
+    if audio.format not in _AUDIO_FORMATS:
+        raise InvalidRequest(
+            f"{at}: this model's provider takes audio as wav or mp3", code="unsupported_feature", param=at
+        )
+    return {"type": "input_audio", "input_audio": {"data": audio.data, "format": audio.format}}
+
+
+def _write_file(file: File) -> Record:
+    """Return a document. Data that is sent along needs a media type and a name: PDF is the default."""
+    if file.data is None:
+        return {
+            "type": "input_file",
+            **without_none(file_url=file.url, file_id=file.file_id if file.url is None else None),
+        }
+    data, known = file.data, file.media_type or (guess_type(file.filename)[0] if file.filename else None)
+    if not data.startswith(_DATA):
+        data = f"data:{known or 'application/pdf'};base64,{data}"
+    media_type = data[len(_DATA) :].partition(",")[0].partition(";")[0]
+    name = file.filename or f"document{guess_extension(media_type) or '.pdf'}"
+    return {"type": "input_file", "filename": name, "file_data": data}
+
+
+def _corrected(url: str) -> str:
+    """Return an image's address; a data URL under the name that its media type really has."""
+    for wrong, right in _CORRECT.items():
+        if url.startswith(wrong):
+            return right + url[len(wrong) :]
+    return url
+
 
 # The format in which assistants' messages have OpenAI's `annotations` beside them.
 _OPENAI = "openai"
@@ -52,18 +173,18 @@ def _is_instructions(message: Message, chat: Chat) -> bool:
     return chat.dialect == NAME and bool(message.extra) and INSTRUCTIONS in (message.extra or ())
 
 
-def write_input(chat: Chat, flavor: Flavor, target: Target) -> list[Record]:
+def write_input(chat: Chat, capabilities: Capabilities, target: Target) -> list[Record]:
     """Return all items. Raises InvalidRequest for what the format has no words for."""
-    return _Input(chat, flavor, target).items
+    return _Input(chat, capabilities, target).items
 
 
 class _Input:
     """The items so far, the calls' ids, and which calls were of custom tools."""
 
-    def __init__(self, chat: Chat, flavor: Flavor, target: Target) -> None:
+    def __init__(self, chat: Chat, capabilities: Capabilities, target: Target) -> None:
         self.items: list[Record] = []
         self._chat = chat
-        self._flavor = flavor
+        self._capabilities = capabilities
         self._target = target
         self._openai = chat.dialect == _OPENAI
         self._own = chat.dialect == NAME
@@ -87,11 +208,11 @@ class _Input:
             self.items += [dict(part.data) for part in said if isinstance(part, Opaque)]
         elif said or message.role != "tool":
             role = message.role
-            if role == "developer" and not self._flavor.developer_role:
+            if role == "developer" and not self._capabilities.developer_role:
                 role = "system"
             elif role == "tool":
                 role = "user"
-            self.items.append({"role": role, "content": write_content(said, self._flavor, at, own=self._own)})
+            self.items.append({"role": role, "content": write_content(said, self._capabilities, at, own=self._own)})
 
     def _result(self, result: ToolResult, at: str) -> Record:
         parts: list[Part] = list(result.parts)
@@ -104,7 +225,7 @@ class _Input:
             "type": kind,
             "call_id": call_id,
             **own,
-            "output": write_content(parts, self._flavor, at, own=self._own),
+            "output": write_content(parts, self._capabilities, at, own=self._own),
         }
 
     def _add_answer(self, message: Message, number: int, at: str) -> None:
@@ -114,26 +235,26 @@ class _Input:
         for (kind, _), group in groupby(message.parts, self._kind_and_message):
             parts: list[Any] = list(group)
             if kind == "thinking":
-                self.items += [] if self._flavor.strict else _thinking(parts)
+                self.items += [] if self._capabilities.strict else _thinking(parts)
             elif kind == "call":
                 self.items += [self._call(part) for part in parts]
             elif kind == "image":
-                self._target.note_dropped(f"{at}.images", "pictures in earlier answers are not taken back")
+                self._target.note_dropped(f"{at}.images", "images in earlier answers are not taken back")
             elif kind == "own":
                 self.items += [dict(part.data) for part in parts if not self._is_lost(part, at)]
             else:
-                self._say(message, parts, number, at, calls=calls)
+                self._write_text(message, parts, number, at, calls=calls)
         if len(self.items) == before:
             self.items.append({"role": "assistant", "content": ""})
 
     def _is_lost(self, part: Opaque, at: str) -> bool:
-        """Return whether an item is dropped, with a note: thinking that is not kept, or what is not taken back."""
+        """Return whether an item is dropped, with a note: thinking that is not kept, or an unaccepted item."""
         if part.data.get("type") == "item_reference":
             self._target.note_dropped(at, "an item of reasoning that is not stored")
             return True
-        if self._flavor.strict:
+        if self._capabilities.strict:
             self._target.note_dropped(at, "this model's provider takes back messages and calls alone")
-        return self._flavor.strict
+        return self._capabilities.strict
 
     def _call(self, call: ToolCall) -> Record:
         """Return a call; no arguments at all are an empty object."""
@@ -159,7 +280,7 @@ class _Input:
             return kind, None
         return kind, str([part.extra.get(name) for name in ("id", "phase")])
 
-    def _say(self, message: Message, parts: list[Part], number: int, at: str, *, calls: bool) -> None:
+    def _write_text(self, message: Message, parts: list[Part], number: int, at: str, *, calls: bool) -> None:
         """Add text and words of refusal. Raises InvalidRequest for anything else."""
         said = [part for part in parts if isinstance(part, Text | Refusal)]
         if len(said) != len(parts):
@@ -169,13 +290,13 @@ class _Input:
         text = "".join(part.text for part in said if isinstance(part, Text))
         citations = _citations(message) if self._openai else []
         phase: Record = {}
-        if "phase" in self._flavor.takes:
+        if "phase" in self._capabilities.takes:
             phase = {"phase": "commentary" if calls else "final_answer"}
         if self._own:
             citations = [note for part in said for note in (part.extra or {}).get("annotations", ())]
             stated = (said[0].extra or {}).get("phase")
             phase = {"phase": stated} if stated is not None and phase else {}
-        if self._flavor.strict:
+        if self._capabilities.strict:
             self.items.append({"role": "assistant", "content": "".join(part.text for part in said)})
         elif citations or any(isinstance(part, Refusal) for part in said):
             place = len(self.items) if self._own else number
@@ -212,9 +333,9 @@ def _marked_as_error(parts: list[Part]) -> list[Part]:
 
 
 def _thinking(blocks: list[Reasoning]) -> list[Record]:
-    """Return the items that blocks of thinking are made of: those of one id that its maker can verify or read.
+    """Return the reasoning items for blocks of thinking: those of one id that its maker can verify or read.
 
-    A summary alone is of no use to anybody: its maker would look for the thinking and find it nowhere.
+    A summary alone is left out: its maker would look for the thinking and not find it.
     """
     items: list[Record] = []
     ours = [block for block in blocks if is_returnable(block)]

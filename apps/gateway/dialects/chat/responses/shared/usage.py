@@ -1,7 +1,6 @@
 """OpenAI Responses: token usage, read into disjoint classes.
 
-The counts are OpenAI's under other names: the input has what came out of a cache, the output has the thinking. Must
-never know a price.
+The counts are OpenAI's under other names: the input includes cached tokens, the output includes thinking.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from apps.gateway.dialects.chat.openai.shared import usage as openai_usage
-from apps.gateway.dialects.reading.told_counts import has_odd_count
+from apps.gateway.dialects.reading.reported_counts import has_odd_count
 from apps.kernel.usage import Usage
 
 _NAMES: Final = {
@@ -24,7 +23,7 @@ _NAMES: Final = {
 }
 
 
-# Calls of tools that xAI counts, by the names of price cards; searches of the web are told apart.
+# Calls of tools that xAI counts, by the names of price cards; web searches are counted separately.
 _TOOL_COUNTS: Final = {
     "x_search_calls": "x_search",
     "code_interpreter_calls": "code_interpreter",
@@ -42,8 +41,8 @@ _INVOKED: Final = {
 
 
 def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None = None) -> Usage | None:
-    """Return the counts, or None when none are reported; `searches` of the web and `tool_calls` are what was seen in
-    the answer: they hold where the provider does not count them itself."""
+    """Return the counts, or None when none are reported; `searches` of the web and `tool_calls` were counted in the
+    answer: they are used where the provider does not count them itself."""
     if not isinstance(reported, dict):
         return None
     usage = openai_usage.read_usage({ours: reported[name] for name, ours in _NAMES.items() if name in reported})
@@ -61,7 +60,7 @@ def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None =
         tool_calls = {name: count for name, count in calls.items() if count} or None
         searches = _invocations(counted, _SEARCHED)
         is_odd = any(has_odd_count(counted.get(name), "invocation") for name in (_SEARCHED, *_INVOKED))
-        told = openai_usage.told_cost(counted.get(_SEARCHED), "cost_usd")
+        told = openai_usage.stated_cost(counted.get(_SEARCHED), "cost_usd")
         usage = replace(usage, told_search_cost=told, estimated=usage.estimated or is_odd)
     return replace(usage, web_searches=searches, tool_calls=tool_calls)
 

@@ -1,34 +1,24 @@
 """OpenAI Images, client side: reads input images, URLs in JSON or files in a multipart form, into data URLs or https
-URLs.
-
-Knows what an image looks like. Must never fetch one.
-"""
+URLs."""
 
 from __future__ import annotations
 
 import binascii
 import re
 from base64 import b64encode
-from typing import Any, NamedTuple
+from typing import Any
 
+from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.dialects.reading.fields import Malformed, record
 from apps.gateway.dialects.reading.image_type import image_type_of
 from apps.kernel.errors import InvalidRequest
 
-MOST_INPUTS = 16
+MAX_INPUTS = 16
 _DATA_URL = re.compile(r"data:image/[\w.+-]{1,40}(?:;[\w.+=-]{1,80}){0,4};base64,", re.IGNORECASE)
 _BLANKS = re.compile(r"\s+")
-_PICTURES = ("image", "image[]", "file")
+_IMAGES = ("image", "image[]", "file")
 # Bytes of a field that is no file.
-_MOST_TEXT = 1_000_000
-
-
-class FormField(NamedTuple):
-    """One part of a form; `filename` is None unless it is a file."""
-
-    name: str
-    filename: str | None
-    data: bytes
+_MAX_TEXT_LENGTH = 1_000_000
 
 
 def read_inputs(value: Any) -> list[str]:
@@ -37,8 +27,8 @@ def read_inputs(value: Any) -> list[str]:
         raise Malformed("Required", "images")
     if not isinstance(value, list):
         raise Malformed("must be an array", "images")
-    if not 1 <= len(value) <= MOST_INPUTS:
-        raise Malformed(f"must hold 1 to {MOST_INPUTS} images", "images")
+    if not 1 <= len(value) <= MAX_INPUTS:
+        raise Malformed(f"must hold 1 to {MAX_INPUTS} images", "images")
     return [_read_input(f"images[{place}]", item) for place, item in enumerate(value)]
 
 
@@ -53,7 +43,7 @@ def read_files(form: list[FormField]) -> tuple[list[str], str | None, dict[str, 
     mask: str | None = None
     rest: dict[str, str] = {}
     for field in form:
-        if field.name in _PICTURES:
+        if field.name in _IMAGES:
             inputs.append(_read_file(field))
         elif field.name == "mask":
             if mask is not None:
@@ -67,13 +57,13 @@ def read_files(form: list[FormField]) -> tuple[list[str], str | None, dict[str, 
             rest[field.name] = _text(field)
     if not inputs:
         raise Malformed("Required", "image")
-    if len(inputs) > MOST_INPUTS:
-        raise Malformed(f"must hold 1 to {MOST_INPUTS} images", "image")
+    if len(inputs) > MAX_INPUTS:
+        raise Malformed(f"must hold 1 to {MAX_INPUTS} images", "image")
     return inputs, mask, rest
 
 
 def data_url_of(data: bytes) -> str | None:
-    """Return an image as a data URL with the type that its bytes tell; None for what is no image."""
+    """Return an image as a data URL with the type that its bytes show; None for other bytes."""
     media_type = image_type_of(data)
     return None if media_type is None else f"data:{media_type};base64,{b64encode(data).decode()}"
 
@@ -90,12 +80,12 @@ def _read_input(place: str, item: Any) -> str:
         return url
     head = _DATA_URL.match(url) if isinstance(url, str) else None
     if head is None:
-        raise _no_picture(place)
+        raise _not_an_image(place)
     text = _BLANKS.sub("", url[head.end() :])
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
-        raise _no_picture(place) from None
+        raise _not_an_image(place) from None
     media_type = image_type_of(data)
     if media_type is None:
         raise InvalidRequest(
@@ -114,7 +104,7 @@ def _read_file(field: FormField) -> str:
 
 
 def _text(field: FormField) -> str:
-    if len(field.data) > _MOST_TEXT:
+    if len(field.data) > _MAX_TEXT_LENGTH:
         raise Malformed("is too long", field.name[:64])
     try:
         return field.data.decode()
@@ -122,6 +112,6 @@ def _text(field: FormField) -> str:
         raise Malformed("must be UTF-8", field.name[:64]) from None
 
 
-def _no_picture(place: str) -> InvalidRequest:
+def _not_an_image(place: str) -> InvalidRequest:
     param = f"{place}.image_url"
     return InvalidRequest(f"{param} must be an https URL or a base64 data URL", param=param)

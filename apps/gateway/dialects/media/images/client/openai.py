@@ -1,23 +1,33 @@
 """OpenAI Images, client side: reads requests for generations and edits, writes replies.
 
-Knows the format's fields, their ranges and the specification's words for refusals. Must never fetch anything, nor know
-models or providers. Inputs are read in `image_inputs.py`, streams written in `openai_stream.py`.
+Inputs are read in `image_inputs.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Image, Message, Text
-from apps.gateway.canonical.events import Reply, Summary
-from apps.gateway.canonical.images import Drawing
-from apps.gateway.dialects.chat.openai.shared.failures import write_error
+from apps.gateway.canonical.events import (
+    Event,
+    Failed,
+    ImageMade,
+    OpaqueDelta,
+    PartialImage,
+    Reply,
+    Started,
+    Summary,
+    Waiting,
+)
+from apps.gateway.canonical.images import ImageRequest
+from apps.gateway.dialects.chat.openai.shared.failures import write_error, write_error_object
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.images.client.image_inputs import FormField, read_files, read_inputs, read_mask
-from apps.gateway.dialects.media.images.provider.abilities import ratio_of
+from apps.gateway.dialects.media.images.client.image_inputs import read_files, read_inputs, read_mask
+from apps.gateway.dialects.media.images.provider.capabilities import ratio_of
 from apps.gateway.dialects.media.images.provider.image_answer import ECHOED, NAME_OF_EXTRAS
+from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,
@@ -33,10 +43,54 @@ from apps.gateway.dialects.reading.fields import record as an_object
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
 
+_PING: Final = b": ping\n\n"
+_UNSAID: Final = "auto"
+
+
+def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
+    """Yield a streamed answer. The last image waits for the counts, which its event bears."""
+    image_request = chat.image_request or ImageRequest()
+    family = "image_edit" if image_request.edits else "image_generation"
+    about: Record = {name: getattr(image_request, name) or _UNSAID for name in ECHOED}
+    created, last = 0, None
+    for event in events:
+        match event:
+            case Waiting():
+                yield _PING
+            case Started():
+                created = event.created
+            case OpaqueDelta(of="reply", dialect=dialect) if dialect == NAME_OF_EXTRAS:
+                about |= event.data
+            case PartialImage() if event.index < (image_request.partial_images or 0):
+                image = _image_event(f"{family}.partial_image", event.url, about, created)
+                yield _frame(image | {"partial_image_index": event.index})
+            case ImageMade():
+                if last is not None:
+                    yield _frame(last)
+                last = _image_event(f"{family}.completed", event.url, about, created)
+            case Failed():
+                yield _frame({"type": "error", "error": write_error_object(event.error)})
+            case Summary() if last is not None:
+                yield _frame(last | {"usage": usage_object(event.usage)})
+
+
+def _image_event(kind: str, url: str, about: Record, created: int) -> Record:
+    head, _, data = url.partition(",")
+    media_type = head.removeprefix("data:").partition(";")[0]
+    said = {name: about[name] for name in ECHOED}
+    if said["output_format"] == _UNSAID:
+        said["output_format"] = media_type.rpartition("/")[2] or "png"
+    return {"type": kind, "b64_json": data, "created_at": created, **said}
+
+
+def _frame(record: Record) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (str(record["type"]).encode(), encode(record))
+
+
 __all__ = ["read_edit", "read_edit_form", "read_generation", "usage_object", "write_error", "write_reply"]
 
 AUTO = "auto"
-MOST_IMAGES = 10
+MAX_IMAGES = 10
 _SIZE = re.compile(r"[1-9]\d{1,4}x[1-9]\d{1,4}")
 _QUALITIES = ("standard", "hd", "low", "medium", "high", "xhigh", "max", AUTO)
 
@@ -69,24 +123,24 @@ def read_edit_form(form: list[FormField]) -> Chat:
 
 
 def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
-    """Return the whole answer; what was used is told where anybody counted it."""
+    """Return the whole answer; usage is included where the provider counts it."""
     data: list[Record] = []
     for choice in reply.choices:
         own = choice.extra.get(NAME_OF_EXTRAS, {})
         revised = {"revised_prompt": own["revised_prompt"]} if "revised_prompt" in own else {}
-        data += [{**_picture(url), **revised} for url in choice.images]
+        data += [{**_image_data(url), **revised} for url in choice.images]
     wire: Record = {"created": reply.created, "data": data}
-    drawing = chat.drawing or Drawing()
-    asked = {name: value for name in ECHOED if (value := getattr(drawing, name)) is not None}
-    wire |= asked if drawing.edits else {}
+    image_request = chat.image_request or ImageRequest()
+    asked = {name: value for name in ECHOED if (value := getattr(image_request, name)) is not None}
+    wire |= asked if image_request.edits else {}
     wire |= reply.extra.get(NAME_OF_EXTRAS, {})
     if summary.usage.total_tokens and not summary.usage.estimated:
         wire["usage"] = usage_object(summary.usage)
     return encode(wire)
 
 
-def _picture(url: str) -> Record:
-    """Return a picture as it is told: its bytes, or the address at which the gateway serves it."""
+def _image_data(url: str) -> Record:
+    """Return an image on the wire: its bytes, or the address at which the gateway serves it."""
     return {"b64_json": url.partition(",")[2]} if url.startswith("data:") else {"url": url}
 
 
@@ -121,11 +175,11 @@ def _read(wire: Record, *, edits: bool, inputs: list[str], mask: str | None = No
     _check_stream(known)
     config: Record = known.get("image_config") or {}
     options = {name: known[name] for name in _OPTIONS if known.get(name) not in (None, AUTO)}
-    drawing = Drawing(edits=edits, mask=mask, **options, as_links=bool(known.get("image_links")))
-    drawing.partial_images = known.get("partial_images")
-    drawing.aspect_ratio = drawing.aspect_ratio or config.get("aspect_ratio")
-    drawing.resolution = config.get("image_size")
-    drawing.quality = drawing.quality or config.get("image_quality")
+    image_request = ImageRequest(edits=edits, mask=mask, **options, as_links=bool(known.get("image_links")))
+    image_request.partial_images = known.get("partial_images")
+    image_request.aspect_ratio = image_request.aspect_ratio or config.get("aspect_ratio")
+    image_request.resolution = config.get("image_size")
+    image_request.quality = image_request.quality or config.get("image_quality")
     return Chat(
         model=known.get("model") or AUTO,
         messages=[Message(role="user", parts=[*map(_image, inputs), Text(text=known["prompt"])])],
@@ -133,10 +187,10 @@ def _read(wire: Record, *, edits: bool, inputs: list[str], mask: str | None = No
         stream=bool(known.get("stream")),
         seed=config.get("seed"),
         user=known.get("user"),
-        # Not sent on: what nobody here knows could change what an image costs.
+        # Not sent on: an unknown field could change the cost of an image.
         extra=dict.fromkeys(unknown) or None,
         task="images",
-        drawing=drawing,
+        image_request=image_request,
     )
 
 
@@ -161,7 +215,7 @@ def _check_stream(known: dict[str, Any]) -> None:
 
 
 def _typed(wire: dict[str, str]) -> Record:
-    """Return a form's fields as JSON would have them; what is no number stays a text, and is refused as one."""
+    """Return a form's fields as JSON would have them; an invalid number stays a text, and is refused as one."""
     typed: Record = {}
     for name, value in wire.items():
         field, _, inner = name.partition("[")
@@ -207,7 +261,7 @@ def _image_config(value: Any) -> Record:
         "aspect_ratio": _said(optional(wire, "aspect_ratio", _aspect_ratio)),
         "image_size": _said(optional(wire, "image_size", filled_string)),
         "image_quality": _said(optional(wire, "image_quality", one_of(*_QUALITIES))),
-        "n": optional(wire, "n", integer(1, MOST_IMAGES)),
+        "n": optional(wire, "n", integer(1, MAX_IMAGES)),
         "seed": optional(wire, "seed", integer(0, 2**32 - 1)),
     }
 
@@ -224,7 +278,7 @@ _OPTIONS = (
 _GENERATION: dict[str, Reader[Any]] = {
     "prompt": filled_string,
     "model": _model,
-    "n": integer(1, MOST_IMAGES),
+    "n": integer(1, MAX_IMAGES),
     "size": _size,
     "aspect_ratio": _aspect_ratio,
     "quality": one_of(*_QUALITIES),

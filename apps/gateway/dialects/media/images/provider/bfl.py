@@ -1,8 +1,8 @@
 """Black Forest Labs images, provider side: a job at `/<model>`, asked after at `polling_url` until its image is there.
 
-Knows the wire, its words for how a job stands, and where its addresses may lie (a fact). Must never know a model, nor
-ask after a job itself: `apps/gateway/upstream/jobs.py` does. Source: https://api.bfl.ai/openapi.json (`AsyncResponse`,
-`ResultResponse`, `StatusResponse`) and https://docs.bfl.ai/api_integration/integration_guidelines, read 2026-11-23:
+`apps/gateway/upstream/jobs.py` polls the job, at hosts that a fact states. Source:
+https://api.bfl.ai/openapi.json (`AsyncResponse`, `ResultResponse`, `StatusResponse`) and
+https://docs.bfl.ai/api_integration/integration_guidelines, read 2026-11-23:
 images are served at changing hosts below `bfl.ai`, for 10 minutes, and are not to be handed on by address.
 """
 
@@ -17,14 +17,14 @@ from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, U
 from apps.gateway.dialects import Failure, JobReader, ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.images.provider.abilities import abilities_of
+from apps.gateway.dialects.media.images.provider.capabilities import capabilities_of
 from apps.gateway.dialects.media.images.provider.image_request import asked_of
 from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, failure_event, read_answer, unreadable_answer
 from apps.kernel.usage import Usage
 
 # The latter two are not in its description: other words for the same do no harm.
 _PENDING: Final = frozenset({"Pending", "Queued", "Processing"})
-# What ends a job without an image: the status and code that clients are told, and the words.
+# Final states of a job without an image: the status and code for clients, and the message.
 _ENDS: Final = {
     "Request Moderated": (400, "moderation_blocked", "The provider's moderation refused the request"),
     "Content Moderated": (400, "moderation_blocked", "The provider's moderation withheld the image that was made"),
@@ -46,12 +46,12 @@ def write_request(chat: Chat, target: Target) -> bytes:
     for name in ("output_format", "seed", "aspect_ratio"):
         if name in asked.options:
             wire[name] = asked.options[name]
-    sizes = asked.abilities.sizes
+    sizes = asked.capabilities.sizes
     if size := asked.options.get("size") or (sizes[0] if sizes else None):
         # Stated also where the client does not say it: the price is that of these sizes.
         wire["width"], wire["height"] = map(int, size.split("x"))
-    for number, picture in enumerate(asked.inputs, 1):
-        wire["input_image" if number == 1 else f"input_image_{number}"] = b64encode(picture.data).decode()
+    for number, image in enumerate(asked.inputs, 1):
+        wire["input_image" if number == 1 else f"input_image_{number}"] = b64encode(image.data).decode()
     return encode(wire)
 
 
@@ -76,8 +76,8 @@ def is_pending(body: bytes) -> bool:
 
 def provider_hosts(target: Target) -> tuple[str, ...]:
     """Return the hosts that are the provider's, each with all below it."""
-    abilities = abilities_of(target.facts)
-    return () if abilities is None else abilities.hosts
+    capabilities = capabilities_of(target.facts)
+    return () if capabilities is None else capabilities.hosts
 
 
 def read_reply(body: bytes) -> Iterator[Event]:
@@ -85,7 +85,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         answer = read_answer(body)
     except ValueError:
-        yield unreadable_answer("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent invalid JSON")
         return
     answer = answer if isinstance(answer, dict) else {}
     status, result = answer.get("status"), answer.get("result")
@@ -106,7 +106,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of a streamed answer: none is ever asked for."""
-    yield unreadable_answer("The provider streamed what was not to be streamed")
+    yield unreadable_answer("The provider streamed an answer that was requested whole")
 
 
 def _why(answer: dict[str, Any]) -> str:

@@ -1,7 +1,4 @@
-"""Image request as a chat, for models that generate images when they are chatted to.
-
-Knows which words of a chat ask for images. Must never know a wire format.
-"""
+"""Image requests as chats, for models that generate images in chats."""
 
 from __future__ import annotations
 
@@ -10,18 +7,18 @@ from typing import Any
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects.media.images.provider.abilities import abilities_of
-from apps.gateway.dialects.media.images.provider.image_request import drawing_of, options_of
+from apps.gateway.dialects.media.images.provider.capabilities import capabilities_of
+from apps.gateway.dialects.media.images.provider.image_request import image_request_of, options_of
 
 _CONFIGURED = {"aspect_ratio": "aspect_ratio", "resolution": "image_size", "quality": "image_quality", "seed": "seed"}
 
 
 def image_request_as_chat(chat: Chat, target: Target) -> Chat:
     """Return the chat that asks for these images; wishes that the model does not take are noted as dropped."""
-    abilities = abilities_of(target.facts)
-    if abilities is None:
+    capabilities = capabilities_of(target.facts)
+    if capabilities is None:
         return chat
-    options = options_of(chat, drawing_of(chat), abilities, target)
+    options = options_of(chat, image_request_of(chat), capabilities, target)
     config: dict[str, Any] = {word: options[name] for name, word in _CONFIGURED.items() if name in options}
     return msgspec.structs.replace(
         chat,
@@ -31,5 +28,5 @@ def image_request_as_chat(chat: Chat, target: Target) -> Chat:
         seed=None,
         user=options.get("user"),
         task="chat",
-        drawing=None,
+        image_request=None,
     )

@@ -1,7 +1,4 @@
-"""Alibaba DashScope images, provider side: a chat of one message, answered by image URLs.
-
-Knows the wire. Must never know a model by name.
-"""
+"""Alibaba DashScope images, provider side: a chat of one message, answered by image URLs."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         answer = read_answer(body)
     except ValueError:
-        yield unreadable_answer("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent invalid JSON")
         return
     output = answer.get("output") if isinstance(answer, dict) else None
     if not output and (failure := find_failure(answer)):
@@ -67,7 +64,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of a streamed answer: none is ever asked for."""
-    yield unreadable_answer("The provider streamed what was not to be streamed")
+    yield unreadable_answer("The provider streamed an answer that was requested whole")
 
 
 def _addresses_in(choice: Any) -> Iterator[str]:

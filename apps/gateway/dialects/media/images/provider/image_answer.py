@@ -1,7 +1,4 @@
-"""Image answers: media types and data URLs that more than one image dialect needs.
-
-Knows media types and how formats of images park what no other has words for. Must never know a provider.
-"""
+"""Image answers: media types and data URLs that more than one image dialect needs."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Final
 
 from apps.gateway.dialects.reading.image_type import image_type_of
 
-# Under this name an answer keeps what only requests for images are told: `revised_prompt`, and what is echoed.
+# The name under which an answer keeps fields for image clients alone: `revised_prompt`, and echoed fields.
 NAME_OF_EXTRAS: Final = "images"
 ECHOED: Final = ("background", "output_format", "quality", "size")
 

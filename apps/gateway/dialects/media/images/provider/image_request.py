@@ -1,7 +1,4 @@
-"""Image requests as every image dialect writes them: the prompt, the input images, the options that a model takes.
-
-Knows chats with a drawing. Must never know a wire format.
-"""
+"""Image requests as every image dialect writes them: the prompt, the input images, the options that a model takes."""
 
 from __future__ import annotations
 
@@ -9,18 +6,12 @@ from base64 import b64decode
 from typing import Any, NamedTuple
 
 from apps.gateway.canonical.chat import Chat, Image, Target, Text
-from apps.gateway.canonical.images import Drawing
-from apps.gateway.dialects.media.images.provider.abilities import Abilities, abilities_of, shape_of
+from apps.gateway.canonical.images import ImageRequest
+from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities, capabilities_of, shape_of
+from apps.gateway.dialects.media.multipart_form import ImageFile
 from apps.kernel.errors import InvalidRequest
 
 _WISHES = ("style", "input_fidelity", "output_compression", "moderation")
-
-
-class ImageFile(NamedTuple):
-    """An image's bytes and media type."""
-
-    media_type: str
-    data: bytes
 
 
 class Asked(NamedTuple):
@@ -32,29 +23,29 @@ class Asked(NamedTuple):
     number: int
     edits: bool
     options: dict[str, Any]
-    abilities: Abilities
+    capabilities: ImageCapabilities
 
 
 def asked_of(chat: Chat, target: Target) -> Asked:
-    """Return what is asked of a target; wishes that it does not take are noted as lost."""
-    drawing = drawing_of(chat)
-    abilities = abilities_of(target.facts)
-    if abilities is None:
+    """Return the request for a target; unsupported hints are noted as dropped."""
+    image_request = image_request_of(chat)
+    capabilities = capabilities_of(target.facts)
+    if capabilities is None:
         raise InvalidRequest("This model makes no images", code="unsupported_feature", param="model")
     return Asked(
         prompt=prompt_of(chat),
         inputs=[read_data_url(part.url) for part in _parts_of(chat) if isinstance(part, Image)],
-        mask=None if drawing.mask is None else read_data_url(drawing.mask),
+        mask=None if image_request.mask is None else read_data_url(image_request.mask),
         number=chat.n or 1,
-        edits=drawing.edits,
-        options=options_of(chat, drawing, abilities, target),
-        abilities=abilities,
+        edits=image_request.edits,
+        options=options_of(chat, image_request, capabilities, target),
+        capabilities=capabilities,
     )
 
 
-def drawing_of(chat: Chat) -> Drawing:
+def image_request_of(chat: Chat) -> ImageRequest:
     """Return what the images are to be like; a chat without that is none for here."""
-    return chat.drawing or Drawing()
+    return chat.image_request or ImageRequest()
 
 
 def prompt_of(chat: Chat) -> str:
@@ -62,25 +53,25 @@ def prompt_of(chat: Chat) -> str:
     return "\n".join(part.text for part in _parts_of(chat) if isinstance(part, Text))
 
 
-def options_of(chat: Chat, drawing: Drawing, model: Abilities, target: Target) -> dict[str, Any]:
-    """Return the options that a model takes. What it must not lack was looked at before it was chosen."""
+def options_of(chat: Chat, image_request: ImageRequest, model: ImageCapabilities, target: Target) -> dict[str, Any]:
+    """Return the options that a model takes. Required options were checked before the model was chosen."""
     options: dict[str, Any] = {}
     # `standard` is what a model without a choice of qualities makes anyway, and `opaque` its background.
-    if drawing.quality is not None and drawing.quality in model.qualities:
-        options["quality"] = drawing.quality
-    if drawing.background is not None and "background" in model.takes:
-        options["background"] = drawing.background
-    if drawing.output_format is not None:
-        options["output_format"] = drawing.output_format
-    if drawing.resolution is not None:
-        options["resolution"] = drawing.resolution
+    if image_request.quality is not None and image_request.quality in model.qualities:
+        options["quality"] = image_request.quality
+    if image_request.background is not None and "background" in model.takes:
+        options["background"] = image_request.background
+    if image_request.output_format is not None:
+        options["output_format"] = image_request.output_format
+    if image_request.resolution is not None:
+        options["resolution"] = image_request.resolution
     for name in _WISHES:
-        _wish(name, getattr(drawing, name), options, model, target)
+        _wish(name, getattr(image_request, name), options, model, target)
     _wish("seed", chat.seed, options, model, target)
     _wish("user", chat.user, options, model, target)
     for name in chat.extra or ():
         target.note_dropped(name, "it is not known here, and could change what an image costs")
-    shape = shape_of(drawing, model)
+    shape = shape_of(image_request, model)
     if shape is not None:
         options[shape.field] = shape.value
         if not shape.is_exact:
@@ -94,7 +85,7 @@ def read_data_url(url: str) -> ImageFile:
     return ImageFile(head.removeprefix("data:").partition(";")[0], b64decode(data))
 
 
-def _wish(name: str, value: Any, options: dict[str, Any], model: Abilities, target: Target) -> None:
+def _wish(name: str, value: Any, options: dict[str, Any], model: ImageCapabilities, target: Target) -> None:
     if value is None:
         return
     if name in model.takes:

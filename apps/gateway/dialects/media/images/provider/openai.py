@@ -1,6 +1,6 @@
 """OpenAI Images, provider side: `/images/generations` in JSON, `/images/edits` as a multipart form.
 
-Knows the wire. Must never know a provider: what a model takes are facts (docs/adding-a-provider.md).
+The options of a model are facts (docs/adding-a-provider.md).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
 from apps.gateway.dialects.media.images.provider.image_answer import ECHOED, NAME_OF_EXTRAS, media_type_of
-from apps.gateway.dialects.media.images.provider.image_request import Asked, asked_of, drawing_of
-from apps.gateway.dialects.media.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
+from apps.gateway.dialects.media.images.provider.image_request import Asked, asked_of, image_request_of
+from apps.gateway.dialects.media.multipart_form import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.reading.answer_errors import read_answer, truncated_answer, unreadable_answer
-from apps.gateway.dialects.reading.told_counts import count_at, read_ticks
+from apps.gateway.dialects.reading.reported_counts import count_at, read_ticks
 from apps.kernel.usage import Usage, total_usage
 
 _DONE: Final = b"[DONE]"
@@ -35,12 +35,12 @@ _DONE: Final = b"[DONE]"
 
 def path(chat: Chat, target: Target) -> str:
     """Return the path after the provider's base URL."""
-    return "/images/edits" if drawing_of(chat).edits else "/images/generations"
+    return "/images/edits" if image_request_of(chat).edits else "/images/generations"
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:
     """Return the content type of a form, which names its boundary."""
-    if not drawing_of(chat).edits:
+    if not image_request_of(chat).edits:
         return {}
     return {"Content-Type": f"{MULTIPART}; boundary={boundary_of(_fields(asked_of(chat, target), chat, target))}"}
 
@@ -64,7 +64,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         answer = read_answer(body)
     except ValueError:
-        yield unreadable_answer("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent invalid JSON")
         return
     if failure := find_failure(answer):
         yield failed(answer, failure)
@@ -93,9 +93,9 @@ def read_reply(body: bytes) -> Iterator[Event]:
 
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of a streamed answer, whose pictures come one after the other, with unfinished ones ahead.
+    """Yield the events of a streamed answer, whose images come one after the other, with unfinished ones ahead.
 
-    Counts come with each picture. One that cannot be read, or holds an error, ends with `Failed`.
+    Counts come with each image. One that cannot be read, or holds an error, ends with `Failed`.
     """
     begun, made, counts = False, 0, list[Usage]()
     for piece in _pieces_in(frames):
@@ -138,7 +138,7 @@ def _pieces_in(frames: Iterable[bytes]) -> Iterator[Any]:
         try:
             piece = read_answer(frame)
         except ValueError:
-            yield unreadable_answer("The provider sent what is not JSON")
+            yield unreadable_answer("The provider sent invalid JSON")
             return
         failure = find_failure(piece)
         yield failed(piece, failure) if failure else piece
@@ -148,14 +148,14 @@ def _streaming(chat: Chat) -> dict[str, Any]:
     """Return what asks for a stream."""
     if not chat.stream:
         return {}
-    partial_images = drawing_of(chat).partial_images
+    partial_images = image_request_of(chat).partial_images
     return {"stream": True} if partial_images is None else {"stream": True, "partial_images": partial_images}
 
 
 def _options(asked: Asked) -> dict[str, Any]:
-    """Return everything but model, prompt and files: null is never sent. What is edited is moderated as ever."""
+    """Return all fields except model, prompt and files: null is never sent. Edits keep the default moderation."""
     options: dict[str, Any] = {"n": asked.number} if asked.number > 1 else {}
-    if "response_format" in asked.abilities.takes:
+    if "response_format" in asked.capabilities.takes:
         options["response_format"] = "b64_json"
     edited = {name: value for name, value in asked.options.items() if name != "moderation"}
     return options | (edited if asked.edits else asked.options)
@@ -167,7 +167,7 @@ def _fields(asked: Asked, chat: Chat, target: Target) -> list[Field]:
     options = _options(asked) | _streaming(chat)
     fields += [(name, "true" if value is True else str(value)) for name, value in options.items()]
     name = "image" if len(asked.inputs) == 1 else "image[]"
-    fields += [(name, picture) for picture in asked.inputs]
+    fields += [(name, image) for image in asked.inputs]
     if asked.mask is not None:
         fields.append(("mask", asked.mask))
     return fields
@@ -184,7 +184,7 @@ def _url_of(item: Any, media_type: str) -> str | None:
 
 
 def _read_usage(reported: Any, made: int) -> Usage | None:
-    """Return the counts, None where there are none. What is written is images unless the provider says otherwise."""
+    """Return the counts, None where there are none. Output is images unless the provider says otherwise."""
     if not isinstance(reported, dict):
         return None
     read, written = count_at(reported, "input_tokens"), count_at(reported, "output_tokens")
@@ -192,13 +192,13 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
     if not read and not written:
         return None if told is None else Usage(images=made, told_cost=told)
     read_parts, written_parts = reported.get("input_tokens_details"), reported.get("output_tokens_details")
-    pictures_in = min(count_at(read_parts, "image_tokens"), read)
-    cached = min(count_at(read_parts, "cached_tokens"), read - pictures_in)
+    images_in = min(count_at(read_parts, "image_tokens"), read)
+    cached = min(count_at(read_parts, "cached_tokens"), read - images_in)
     text_out = min(count_at(written_parts, "text_tokens"), written)
     return Usage(
-        input=read - pictures_in - cached,
+        input=read - images_in - cached,
         cache_read=cached,
-        image_input=pictures_in,
+        image_input=images_in,
         output=text_out,
         image_output=written - text_out,
         images=made,

@@ -1,7 +1,7 @@
 """Stability AI images, provider side: a multipart form to `/v2beta/stable-image/…`, one image back.
 
 An edit is the same call with an image and a strength: how far the answer may go away from it, 0 to 1 (platform.
-stability.ai/docs/api-reference, read 2026-11-23). Knows the wire. Must never know a model: which path it has is a fact.
+stability.ai/docs/api-reference, read 2026-11-23). A model's path is a fact.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, U
 from apps.gateway.dialects import Failure, ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import find_failure
 from apps.gateway.dialects.media.images.provider.image_answer import media_type_of, sniff_base64
-from apps.gateway.dialects.media.images.provider.image_request import asked_of, drawing_of
-from apps.gateway.dialects.media.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
+from apps.gateway.dialects.media.images.provider.image_request import asked_of, image_request_of
+from apps.gateway.dialects.media.multipart_form import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
 from apps.kernel.usage import Usage
 
 _FILTERED = "CONTENT_FILTERED"
-_MOST_WORDS = 2_000
+_MAX_MESSAGE_LENGTH = 2_000
 # How far an edit goes away from its image, by the client's `input_fidelity`; there is no usual one.
 _STRENGTHS: Final = {"low": "0.65", "high": "0.35"}
 
 
 def path(chat: Chat, target: Target) -> str:
     """Return the path after the provider's base URL."""
-    return f"/v2beta/stable-image/{asked_of(chat, target).abilities.path}"
+    return f"/v2beta/stable-image/{asked_of(chat, target).capabilities.path}"
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:
@@ -48,7 +48,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         answer = read_answer(body)
     except ValueError:
-        yield unreadable_answer("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent invalid JSON")
         return
     answer = answer if isinstance(answer, dict) else {}
     data, reason = answer.get("image"), answer.get("finish_reason")
@@ -68,7 +68,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of a streamed answer: none is ever asked for."""
-    yield unreadable_answer("The provider streamed what was not to be streamed")
+    yield unreadable_answer("The provider streamed an answer that was requested whole")
 
 
 def read_failure(status: int, body: bytes) -> Failure:
@@ -81,27 +81,27 @@ def read_failure(status: int, body: bytes) -> Failure:
     words = [word for word in stated.get("errors") or () if isinstance(word, str)]
     name = stated.get("name")
     if words:
-        return Failure(message="; ".join(words)[:_MOST_WORDS], code=name if isinstance(name, str) else None)
+        return Failure(message="; ".join(words)[:_MAX_MESSAGE_LENGTH], code=name if isinstance(name, str) else None)
     return find_failure(answer) or Failure(message=f"The provider answered with status {status}")
 
 
 def _fields(chat: Chat, target: Target) -> list[Field]:
-    drawing = drawing_of(chat)
-    if drawing.edits:
+    image_request = image_request_of(chat)
+    if image_request.edits:
         for name in ("size", "aspect_ratio"):
-            if getattr(drawing, name) is not None:
+            if getattr(image_request, name) is not None:
                 target.note_dropped(name, "this model's edits have the shape of the image")
-        shapeless = msgspec.structs.replace(drawing, size=None, aspect_ratio=None)
-        chat = msgspec.structs.replace(chat, drawing=shapeless)
+        shapeless = msgspec.structs.replace(image_request, size=None, aspect_ratio=None)
+        chat = msgspec.structs.replace(chat, image_request=shapeless)
     asked = asked_of(chat, target)
     options = dict(asked.options)
     fidelity = options.pop("input_fidelity", "low")
     fields: list[Field] = [("prompt", asked.prompt)]
-    if "model" in asked.abilities.takes:
+    if "model" in asked.capabilities.takes:
         fields.append(("model", target.model_name))
-        if drawing.edits:
+        if image_request.edits:
             fields.append(("mode", "image-to-image"))
-    if drawing.edits:
+    if image_request.edits:
         fields += [("image", asked.inputs[0]), ("strength", _STRENGTHS.get(fidelity, _STRENGTHS["low"]))]
     return fields + [(name, str(value)) for name, value in options.items()]
 

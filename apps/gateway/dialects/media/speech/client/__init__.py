@@ -1,1 +1,1 @@
-"""Speech dialects, client side: reads requests, writes sound."""
+"""Speech dialects, client side: reads requests, writes audio."""

@@ -1,7 +1,6 @@
-"""OpenAI speech, client side: reads requests, writes sound as bytes or as events.
+"""OpenAI speech, client side: reads requests, writes audio as bytes or as events.
 
-Source: OpenAI's API reference, and `openai` 3.52 (`types/audio/speech_create_params.py`). Knows the format's fields and
-their ranges. Must never know models or providers.
+Source: OpenAI's API reference, and `openai` 3.52 (`types/audio/speech_create_params.py`).
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ CONTENT_TYPES: Final[dict[SoundFormat, str]] = {
     "wav": "audio/wav",
     "pcm": "audio/pcm",
 }
-MOST_CHARACTERS: Final = 100_000
-_MOST_NAME, _MOST_VOICE = 512, 200
+MAX_CHARACTERS: Final = 100_000
+_MAX_NAME_LENGTH, _MAX_VOICE_LENGTH = 512, 200
 _PING: Final = b": waiting\n\n"
 
 
 class ProviderBrokeOff(ConnectionError):
-    """Sound has no words for a failure: the connection ends before the answer does."""
+    """Audio has no words for a failure: the connection ends before the answer does."""
 
 
 def read_request(body: bytes) -> Chat:
@@ -45,7 +44,7 @@ def read_request(body: bytes) -> Chat:
 
 
 def write_bytes(events: Iterable[Event]) -> Iterator[bytes]:
-    """Yield the sound as it comes. Raises ProviderBrokeOff where it does not come to its end."""
+    """Yield the audio as it comes. Raises ProviderBrokeOff where it does not come to its end."""
     for event in events:
         if type(event) is SoundDelta:
             yield event.data
@@ -54,7 +53,7 @@ def write_bytes(events: Iterable[Event]) -> Iterator[bytes]:
 
 
 def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
-    """Yield the sound as server-sent events."""
+    """Yield the audio as server-sent events."""
     for event in events:
         match event:
             case SoundDelta():
@@ -87,7 +86,7 @@ def _read(wire: Record) -> Chat:
     messages = [Message(role="user", parts=[Text(text=known["input"])])]
     if known.get("instructions"):
         messages.append(Message(role="user", parts=[Text(text=known["instructions"])]))
-    # Not sent on: what nobody here knows could change what speech costs.
+    # Not sent on: an unknown field could change the cost of speech.
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "speech has no such option") for name in unknown]
     unmet = [*chosen.pop("unmet", ()), *lost]
     voice, is_custom = known["voice"]
@@ -110,8 +109,8 @@ def _read(wire: Record) -> Chat:
 def _input(value: Any) -> str:
     if not filled_string(value).strip():
         raise Malformed("must not be blank")
-    if len(value) > MOST_CHARACTERS:
-        raise Malformed(f"must be at most {MOST_CHARACTERS} characters long")
+    if len(value) > MAX_CHARACTERS:
+        raise Malformed(f"must be at most {MAX_CHARACTERS} characters long")
     return str(value)
 
 
@@ -120,8 +119,8 @@ def _instructions(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    if len(filled_string(value)) > _MOST_NAME:
-        raise Malformed(f"must be at most {_MOST_NAME} characters long")
+    if len(filled_string(value)) > _MAX_NAME_LENGTH:
+        raise Malformed(f"must be at most {_MAX_NAME_LENGTH} characters long")
     return str(value)
 
 
@@ -133,8 +132,8 @@ def _voice(value: Any) -> tuple[str, bool]:
 
 
 def _voice_name(value: Any) -> str:
-    if len(filled_string(value)) > _MOST_VOICE or not value.isprintable():
-        raise Malformed(f"must be at most {_MOST_VOICE} printable characters long")
+    if len(filled_string(value)) > _MAX_VOICE_LENGTH or not value.isprintable():
+        raise Malformed(f"must be at most {_MAX_VOICE_LENGTH} printable characters long")
     return str(value)
 
 

@@ -1,7 +1,6 @@
 """Deepgram speech, provider side: `/v1/speak`, answered with the bytes of a file; the voice is a part of the model.
 
-Source: developers.deepgram.com/reference/text-to-speech/speak-request. Knows the wire. Must never know
-a model by name.
+Source: developers.deepgram.com/reference/text-to-speech/speak-request.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import Failure, ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import find_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.abilities import speech_of, text_of
-from apps.gateway.dialects.media.speech.provider.sound import never_whole, options_of, read_sound
+from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of, read_audio
+from apps.gateway.dialects.media.speech.provider.capabilities import speech_of, text_of
 from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, read_refusal
 
 FRAMING: Final = "raw"
@@ -39,7 +38,7 @@ def path(chat: Chat, target: Target) -> str:
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:
-    """Return the header that takes any kind of sound."""
+    """Return the header that takes any kind of audio."""
     return {"Accept": "*/*"}
 
 
@@ -62,7 +61,7 @@ def _find_failure(answer: Any) -> Failure | None:
     return Failure(message=words[:MAX_ERROR_LENGTH], code=code if isinstance(code, str) else None)
 
 
-read_events = read_sound
+read_events = read_audio
 read_reply = never_whole
 
 

@@ -1,7 +1,6 @@
 """ElevenLabs speech, provider side: `/v1/text-to-speech/{voice}/stream`, answered with the bytes of a file.
 
-Source: elevenlabs.io/docs/api-reference/text-to-speech/stream. Knows the wire. Must never know a
-model by name.
+Source: elevenlabs.io/docs/api-reference/text-to-speech/stream.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.abilities import speech_of, text_of
-from apps.gateway.dialects.media.speech.provider.sound import never_whole, options_of, read_sound
+from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of, read_audio
+from apps.gateway.dialects.media.speech.provider.capabilities import speech_of, text_of
 
 FRAMING: Final = "raw"
 # As OpenAI's formats: MP3 of 128 kbit/s, Opus of 128 kbit/s, samples of 16 bits at 24 kHz.
@@ -34,20 +33,20 @@ def path(chat: Chat, target: Target) -> str:
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:
-    """Return the header that takes any kind of sound."""
+    """Return the header that takes any kind of audio."""
     return {"Accept": "*/*"}
 
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request."""
-    abilities, speech = options_of(chat, target), speech_of(chat)
+    capabilities, speech = options_of(chat, target), speech_of(chat)
     wire: dict[str, Any] = {"text": text_of(chat), "model_id": target.model_name}
-    if speech.speed is not None and "speed" in abilities.takes:
+    if speech.speed is not None and "speed" in capabilities.takes:
         wire["voice_settings"] = {"speed": speech.speed}
     return encode(wire)
 
 
-read_events = read_sound
+read_events = read_audio
 read_reply = never_whole
 
 

@@ -1,9 +1,8 @@
 """Google speech, provider side: `…:streamGenerateContent` with `AUDIO` as the one modality, answered with samples.
 
 Sources: ai.google.dev/gemini-api/docs/speech-generation; docs.cloud.google.com, "Generate speech with Gemini TTS" (of
-Gemini 3.8: `speechConfig.voiceConfig.voice`, a part's `speechMetadata.style`); `google.genai.types` 3.4. Sound is 16
-bits, 24 kHz, mono, in base64 (`audio/L16;codec=pcm;rate=24000`). Read 2026-11-23. Knows the wire. Must never know a
-model by name.
+Gemini 3.8: `speechConfig.voiceConfig.voice`, a part's `speechMetadata.style`); `google.genai.types` 3.4. Audio is 16
+bits, 24 kHz, mono, in base64 (`audio/L16;codec=pcm;rate=24000`). Read 2026-11-23.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.google.provider.failures import read_failure
 from apps.gateway.dialects.chat.google.provider.read_answer import read_events as read_answers
 from apps.gateway.dialects.chat.google.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.abilities import instructions_of, speech_of, text_of
-from apps.gateway.dialects.media.speech.provider.sound import never_whole, options_of
+from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of
+from apps.gateway.dialects.media.speech.provider.capabilities import instructions_of, speech_of, text_of
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer
 from apps.kernel.usage import Usage
 
@@ -41,41 +40,41 @@ def path(chat: Chat, target: Target) -> str:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request."""
-    abilities, speech = options_of(chat, target), speech_of(chat)
+    capabilities, speech = options_of(chat, target), speech_of(chat)
     part: dict[str, Any] = {"text": text_of(chat)}
-    if (instructions := instructions_of(chat)) is not None and "instructions" in abilities.takes:
+    if (instructions := instructions_of(chat)) is not None and "instructions" in capabilities.takes:
         part["speechMetadata"] = {"style": instructions}
     config = {"responseModalities": ["AUDIO"], "speechConfig": {"voiceConfig": {"voice": speech.voice}}}
     return encode({"contents": [{"role": "user", "parts": [part]}], "generationConfig": config})
 
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of the answer, the sound as bytes; one without any sound ends with `Failed`."""
+    """Yield the events of the answer, the audio as bytes; one without any audio ends with `Failed`."""
     begun = False
     for event in read_answers(frames):
         if isinstance(event, AudioDelta):
             try:
-                sound = b64decode(event.data, validate=True)
+                audio = b64decode(event.data, validate=True)
             except ValueError:
-                yield unreadable_answer("The provider sent sound that is not base64")
+                yield unreadable_answer("The provider sent audio that is not base64")
                 return
-            if sound:
+            if audio:
                 if not begun:
                     begun = True
                     yield Started()
-                yield SoundDelta(data=sound)
+                yield SoundDelta(data=audio)
         elif isinstance(event, UsageReported):
             yield UsageReported(usage=_spoken(event.usage))
         elif isinstance(event, Finished) and not begun:
             why = f", which says {event.native}" if event.native else ""
-            yield unreadable_answer(f"The provider sent no sound{why}")
+            yield unreadable_answer(f"The provider sent no audio{why}")
             return
         elif isinstance(event, Waiting | Failed | Finished):
             yield event
 
 
 def _spoken(usage: Usage) -> Usage:
-    """Return the counts: all that such a model writes is sound, whether it says so or not."""
+    """Return the counts: all that such a model writes is audio, whether it says so or not."""
     return Usage(input=usage.input + usage.cache_read, audio_output=usage.audio_output + usage.output)
 
 

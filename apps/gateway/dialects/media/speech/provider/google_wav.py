@@ -1,6 +1,6 @@
 """Google speech as a WAV file: its samples behind a head, which is all that there is to such a file.
 
-How long the sound will be is not known when it begins: the head says the most, as OpenAI's does in a stream.
+How long the audio will be is not known when it begins: the head says the most, as OpenAI's does in a stream.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WAV_HEAD: Final = (
 
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of the answer, a head ahead of its sound."""
+    """Yield the events of the answer, a head ahead of its audio."""
     for event in GOOGLE.read_events(frames):
         yield event
         if type(event) is Started:

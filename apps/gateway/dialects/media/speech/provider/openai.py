@@ -1,7 +1,7 @@
 """OpenAI speech, provider side: `/audio/speech`, answered with the bytes of a file.
 
 Source: OpenAI's API reference, and `openai` 3.52 (`types/audio/speech_create_params.py`). Nothing is counted in such an
-answer: it is paid by the character. Knows the wire. Must never know a provider: what a model takes are facts.
+answer: it is paid by the character. The options of a model are facts.
 """
 
 from __future__ import annotations
@@ -12,21 +12,26 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.abilities import abilities_of, instructions_of, speech_of, text_of
-from apps.gateway.dialects.media.speech.provider.sound import never_whole, options_of, read_sound
+from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of, read_audio
+from apps.gateway.dialects.media.speech.provider.capabilities import (
+    capabilities_of,
+    instructions_of,
+    speech_of,
+    text_of,
+)
 
 FRAMING: Final = "raw"
 
 
 def path(chat: Chat, target: Target) -> str:
     """Return the path after the provider's base URL."""
-    abilities = abilities_of(target.facts)
-    version = "" if abilities is None else abilities.api_version
+    capabilities = capabilities_of(target.facts)
+    version = "" if capabilities is None else capabilities.api_version
     return f"/audio/speech?api-version={version}" if version else "/audio/speech"
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:
-    """Return the header that takes any kind of sound."""
+    """Return the header that takes any kind of audio."""
     return {"Accept": "*/*"}
 
 
@@ -37,21 +42,21 @@ def write_request(chat: Chat, target: Target) -> bytes:
 
 def fields_of(chat: Chat, target: Target) -> dict[str, Any]:
     """Return the fields of the request."""
-    abilities, speech = options_of(chat, target), speech_of(chat)
+    capabilities, speech = options_of(chat, target), speech_of(chat)
     wire: dict[str, Any] = {
         "model": target.model_name,
         "input": text_of(chat),
         "voice": {"id": speech.voice} if speech.is_custom_voice else speech.voice,
         "response_format": speech.response_format,
     }
-    if (instructions := instructions_of(chat)) is not None and "instructions" in abilities.takes:
+    if (instructions := instructions_of(chat)) is not None and "instructions" in capabilities.takes:
         wire["instructions"] = instructions
-    if speech.speed is not None and "speed" in abilities.takes:
+    if speech.speed is not None and "speed" in capabilities.takes:
         wire["speed"] = speech.speed
     return wire
 
 
-read_events = read_sound
+read_events = read_audio
 read_reply = never_whole
 
 

@@ -1,7 +1,7 @@
-"""OpenAI speech as events, provider side: sound in base64, and the tokens that it is paid by at its end.
+"""OpenAI speech as events, provider side: audio in base64, and the tokens that it is paid by at its end.
 
-Source: OpenAI's API reference (`speech.audio.delta`, `speech.audio.done`), read 2026-11-23. Asked for whatever the
-client takes, since nothing else tells the tokens. Knows the wire. Must never know a provider.
+Source: OpenAI's API reference (`speech.audio.delta`, `speech.audio.done`), read 2026-11-23. Used whatever format the
+client takes, since no other answer has the tokens.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from apps.gateway.canonical.events import Event, Failed, Finished, SoundDelta, S
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole
 from apps.gateway.dialects.media.speech.provider.openai import fields_of, path
-from apps.gateway.dialects.media.speech.provider.sound import never_whole
 from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
-from apps.gateway.dialects.reading.told_counts import read_count
+from apps.gateway.dialects.reading.reported_counts import read_count
 from apps.kernel.usage import Usage
 
 
@@ -38,22 +38,22 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
         try:
             event = read_answer(frame)
         except ValueError:
-            yield unreadable_answer("The provider sent what is not JSON")
+            yield unreadable_answer("The provider sent invalid JSON")
             return
         kind = event.get("type") if isinstance(event, dict) else None
         if kind == "speech.audio.delta":
-            sound = _sound_of(event)
-            if sound is None:
-                yield unreadable_answer("The provider sent sound that is not base64")
+            audio = _audio_of(event)
+            if audio is None:
+                yield unreadable_answer("The provider sent audio that is not base64")
                 return
             if not begun:
                 begun = True
                 yield Started()
-            if sound:
-                yield SoundDelta(data=sound)
+            if audio:
+                yield SoundDelta(data=audio)
         elif kind == "speech.audio.done":
             if not begun:
-                yield unreadable_answer("The provider sent no sound")
+                yield unreadable_answer("The provider sent no audio")
                 return
             if (usage := _usage_of(event.get("usage"))) is not None:
                 yield UsageReported(usage=usage)
@@ -66,7 +66,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     yield truncated_answer()
 
 
-def _sound_of(event: dict[str, Any]) -> bytes | None:
+def _audio_of(event: dict[str, Any]) -> bytes | None:
     written = event.get("audio")
     if not isinstance(written, str):
         return None
@@ -82,7 +82,7 @@ def _failure_of(event: Any) -> Failed | None:
 
 
 def _usage_of(reported: Any) -> Usage | None:
-    """Return the counts: what is read is text, what is written is sound."""
+    """Return the counts: input is text, output is audio."""
     if not isinstance(reported, dict):
         return None
     read, written = (read_count(reported.get(name)) for name in ("input_tokens", "output_tokens"))

@@ -1,7 +1,6 @@
 """OpenAI transcription, client side: reads forms with a recording. Transcripts are written in `write_transcript.py`.
 
-Source: OpenAI's API reference, and `openai` 3.52 (`types/audio/transcription_create_params.py`). Knows the format's
-fields and their ranges. Must never know models or providers.
+Source: OpenAI's API reference, and `openai` 3.52 (`types/audio/transcription_create_params.py`).
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ import msgspec
 
 from apps.gateway.canonical.audio import TranscriptFormat, Transcription
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
-from apps.gateway.dialects.media.images.client.image_inputs import FormField
+from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.dialects.media.transcription.client.recording import read_recording
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Reader, filled_string, one_of
 
 _FILE: Final = "file"
-_MOST_NAME, _MOST_PROMPT = 512, 100_000
+_MAX_NAME_LENGTH, _MAX_PROMPT_LENGTH = 512, 100_000
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
 _NUMBER: Final = re.compile(r"-?\d{1,9}(\.\d{1,9})?")
 _STRATEGY: Final = re.compile(r"chunking_strategy\[(type|prefix_padding_ms|silence_duration_ms|threshold)\]")
 # Formats in which an answer can be streamed.
 _STREAMED: Final = frozenset({"json", "text", "diarized_json"})
-# Of which a form may name several.
+# Fields that a form may repeat.
 _LISTS: Final = frozenset({"timestamp_granularities", "include"})
 
 
@@ -64,7 +63,7 @@ def _read(form: list[FormField], *, translates: bool) -> Chat:
     _check_together(known, form_of_answer)
     granularities = known.get("timestamp_granularities") or []
     prompt = known.get("prompt")
-    # Not sent on: what nobody here knows could change what a transcript costs.
+    # Not sent on: an unknown field could change the cost of a transcript.
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "transcripts have no such option") for name in unknown]
     return Chat(
         model=known["model"],
@@ -122,7 +121,7 @@ def _check_together(known: dict[str, Any], form: str) -> None:
 
 
 def _text(name: str, data: bytes) -> str:
-    if len(data) > _MOST_PROMPT * 4:
+    if len(data) > _MAX_PROMPT_LENGTH * 4:
         raise Malformed("is too long", name[: fields.MAX_NAME_TOLD])
     try:
         return data.decode()
@@ -131,21 +130,21 @@ def _text(name: str, data: bytes) -> str:
 
 
 def _number(value: str) -> Any:
-    """Return a form's number; what is none stays a text, and is refused as one."""
+    """Return a form's number; an invalid one stays a text, and is refused as one."""
     if not _NUMBER.fullmatch(value):
         return value
     return float(value) if "." in value else int(value)
 
 
 def _model(value: Any) -> str:
-    if len(filled_string(value)) > _MOST_NAME:
-        raise Malformed(f"must be at most {_MOST_NAME} characters long")
+    if len(filled_string(value)) > _MAX_NAME_LENGTH:
+        raise Malformed(f"must be at most {_MAX_NAME_LENGTH} characters long")
     return str(value)
 
 
 def _prompt(value: Any) -> str:
-    if len(value) > _MOST_PROMPT:
-        raise Malformed(f"must be at most {_MOST_PROMPT} characters long")
+    if len(value) > _MAX_PROMPT_LENGTH:
+        raise Malformed(f"must be at most {_MAX_PROMPT_LENGTH} characters long")
     return str(value)
 
 

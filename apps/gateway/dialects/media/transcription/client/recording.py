@@ -1,7 +1,7 @@
-"""Recordings of clients: what kind of sound a file holds, and how long it is, told from its bytes.
+"""Recordings of clients: what kind of audio a file holds, and how long it is, told from its bytes.
 
-A file's own head is believed within what its size allows: no codec for speech needs less than `LEAST_BYTES` a second,
-and none takes more than `MOST_BYTES`. Knows files of sound. Must never know who listens to them.
+A file's own head is believed within what its size allows: no codec for speech needs less than `MIN_BYTES` a second,
+and none takes more than `MAX_BYTES`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from apps.gateway.canonical.audio import Recording
 from apps.gateway.dialects.reading.fields import Malformed
 from apps.kernel.errors import BodyTooLarge
 
-MOST_SIZE: Final = 25 * 1024 * 1024
+MAX_SIZE: Final = 25 * 1024 * 1024
 # Bytes a second: of Opus at its narrowest, of eight channels of 32 bits at 96 kHz, and of a usual recording.
-LEAST_BYTES, MOST_BYTES, _USUAL_BYTES = 750, 3_072_000, 4_000
+MIN_BYTES, MAX_BYTES, _USUAL_BYTES = 750, 3_072_000, 4_000
 # Reads in which a head tells the length: files of 25 MB take some ten thousand. One that is made to take more would
 # keep a processor busy.
-_MOST_READS: Final = 50_000
+_MAX_READS: Final = 50_000
 _HEAD: Final = 8_192
 _MEDIA_TYPES: Final = {
     "flac": "audio/flac",
@@ -59,17 +59,17 @@ class _BoundedFile(BytesIO):
     def read(self, size: int | None = -1) -> bytes:
         """Return the next bytes. Raises ValueError once too many pieces were read."""
         self.reads += 1
-        if self.reads > _MOST_READS:
+        if self.reads > _MAX_READS:
             raise ValueError("too many pieces")
         return super().read(size)
 
 
 def read_recording(filename: str, data: bytes) -> Recording:
-    """Return a client's file. Raises Malformed for one that is no sound, BodyTooLarge."""
+    """Return a client's file. Raises Malformed for one that is no audio file, BodyTooLarge."""
     if not data:
         raise Malformed("must not be empty", "file")
-    if len(data) > MOST_SIZE:
-        raise BodyTooLarge(f"file: must not be larger than {MOST_SIZE} bytes", param="file")
+    if len(data) > MAX_SIZE:
+        raise BodyTooLarge(f"file: must not be larger than {MAX_SIZE} bytes", param="file")
     extension = _extension_of(filename, data)
     usual, most = _length_of(data)
     return Recording(
@@ -78,7 +78,7 @@ def read_recording(filename: str, data: bytes) -> Recording:
         data=data,
         digest=sha256(data).hexdigest(),
         milliseconds=usual,
-        most_milliseconds=most,
+        max_milliseconds=most,
     )
 
 
@@ -88,14 +88,14 @@ def _extension_of(filename: str, data: bytes) -> str:
     named = filename.rpartition(".")[2].lower()
     extension = _EXTENSIONS.get(sniffed or "", named if sniffed is None else "")
     if extension not in _MEDIA_TYPES:
-        raise Malformed(f"must be sound, in one of the formats {', '.join(_MEDIA_TYPES)}", "file")
-    # `mpga` is what some call MP3: who named a kind of the same sound is taken at their word.
+        raise Malformed(f"must be audio, in one of the formats {', '.join(_MEDIA_TYPES)}", "file")
+    # `mpga` is what some call MP3: who named a kind of the same format is taken at their word.
     return named if _MEDIA_TYPES.get(named) == _MEDIA_TYPES[extension] else extension
 
 
 def _length_of(data: bytes) -> tuple[int, int]:
     """Return about how long a file is, and at most, in milliseconds."""
-    shortest, longest = len(data) * 1000 // MOST_BYTES, -(-len(data) * 1000 // LEAST_BYTES)
+    shortest, longest = len(data) * 1000 // MAX_BYTES, -(-len(data) * 1000 // MIN_BYTES)
     seconds = _stated_length(data)
     if seconds is None:
         return -(-len(data) * 1000 // _USUAL_BYTES), longest

@@ -1,7 +1,7 @@
 """OpenAI transcription, client side: writes transcripts in each of the formats that a client may ask for.
 
 Captions are made of segments. Where guardrails masked something, the times of words are gone, and there is one caption
-for all of it. Knows the formats. Must never know models or providers.
+for all of it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
         wire["segments"] = _diarized(timing)
     elif asked.response_format == "verbose_json":
         wire["language"] = timing.language or asked.language or ""
-        # Segments are told unless only words are asked for.
+        # Segments are included unless only words are requested.
         wire |= {"segments": timing.segments} if asked.segments or not asked.words else {}
         wire |= {"words": timing.words} if asked.words else {}
     if asked.logprobs and choice.logprobs is not None:
@@ -111,7 +111,7 @@ def _asked(chat: Chat) -> Transcription:
 
 def _blocked() -> InvalidRequest:
     return InvalidRequest(
-        "Blocked by a guardrail: what is said in the recording may not pass", code="guardrail_blocked", param="file"
+        "Blocked by a guardrail: the recording's content is not allowed", code="guardrail_blocked", param="file"
     )
 
 

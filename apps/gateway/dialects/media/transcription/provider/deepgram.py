@@ -1,7 +1,6 @@
 """Deepgram transcription, provider side: `/v1/listen`, whose body is the file.
 
-Source: developers.deepgram.com/reference/speech-to-text/listen-pre-recorded, read 2026-11-23. Knows the wire. Must
-never know a model by name.
+Source: developers.deepgram.com/reference/speech-to-text/listen-pre-recorded, read 2026-11-23.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, TranscriptTimed
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.speech.provider.deepgram import read_failure
-from apps.gateway.dialects.media.transcription.provider.abilities import transcription_of
+from apps.gateway.dialects.media.transcription.provider.capabilities import transcription_of
 from apps.gateway.dialects.media.transcription.provider.transcripts import (
-    Record,
     as_whole,
     events_of,
     options_of,
@@ -26,6 +24,7 @@ from apps.gateway.dialects.media.transcription.provider.transcripts import (
     usage_of_seconds,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
+from apps.gateway.dialects.reading.fields import Record
 
 FRAMING: Final = "raw"
 

@@ -1,7 +1,7 @@
 """ElevenLabs Scribe, provider side: `/v1/speech-to-text`, a form with a file.
 
 Source: elevenlabs.io/docs/api-reference/speech-to-text/convert and `elevenlabs` for Python
-(`types/speech_to_text_chunk_response_model.py`), read 2026-11-23. Knows the wire. Must never know a model by name.
+(`types/speech_to_text_chunk_response_model.py`), read 2026-11-23.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, TranscriptTimed
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
-from apps.gateway.dialects.media.images.provider.multipart_form import (
+from apps.gateway.dialects.media.multipart_form import (
     MULTIPART,
     Field,
     FormFile,
     boundary_of,
     write_form,
 )
-from apps.gateway.dialects.media.transcription.provider.abilities import transcription_of
+from apps.gateway.dialects.media.transcription.provider.capabilities import transcription_of
 from apps.gateway.dialects.media.transcription.provider.transcripts import (
-    Record,
     as_whole,
     events_of,
     options_of,
@@ -32,6 +31,7 @@ from apps.gateway.dialects.media.transcription.provider.transcripts import (
     usage_of_seconds,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
+from apps.gateway.dialects.reading.fields import Record
 
 FRAMING: Final = "raw"
 _SPEAKER: Final = "speaker_"
@@ -66,7 +66,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
         return
     heard, language = answer.get("words"), answer.get("language_code")
     words = [word for word in map(_word, heard if isinstance(heard, list) else []) if word is not None]
-    # Not every edition of the API tells the length: then it is as long as somebody speaks.
+    # Not every edition of the API states the length: then the last word's end is used.
     duration = seconds_of(answer.get("audio_duration_secs")) or max((word["end"] for word in words), default=None)
     timing = TranscriptTimed(
         segments=segments_of(words),

@@ -1,8 +1,7 @@
 """OpenAI transcription, provider side: `/audio/transcriptions` and `/audio/translations`, forms with a file.
 
 Sources: OpenAI's API reference and `openai` 3.52 (`types/audio`), console.groq.com/docs/speech-to-text, and `mistralai`
-3.7 (`AudioTranscriptionRequest`), November 2026. Knows the wire. Must never know a provider: what a model takes are
-facts (docs/adding-a-provider.md).
+3.7 (`AudioTranscriptionRequest`), November 2026. The options of a model are facts (docs/adding-a-provider.md).
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from apps.gateway.canonical.events import Event, Failed, Logprobs, TranscriptTim
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.images.provider.multipart_form import (
+from apps.gateway.dialects.media.multipart_form import (
     MULTIPART,
     Field,
     FormFile,
     boundary_of,
     write_form,
 )
-from apps.gateway.dialects.media.transcription.provider.abilities import (
-    TranscriptionAbilities,
-    abilities_of,
+from apps.gateway.dialects.media.transcription.provider.capabilities import (
+    TranscriptionCapabilities,
+    capabilities_of,
     prompt_of,
     transcription_of,
 )
@@ -37,7 +36,7 @@ from apps.gateway.dialects.media.transcription.provider.transcripts import (
     usage_of_seconds,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
-from apps.gateway.dialects.reading.told_counts import read_count
+from apps.gateway.dialects.reading.reported_counts import read_count
 from apps.kernel.usage import Usage
 
 FRAMING: Final = "raw"
@@ -46,8 +45,8 @@ FRAMING: Final = "raw"
 def path(chat: Chat, target: Target) -> str:
     """Return the path after the provider's base URL."""
     kind = "translations" if transcription_of(chat).translates else "transcriptions"
-    abilities = abilities_of(target.facts)
-    version = "" if abilities is None else abilities.api_version
+    capabilities = capabilities_of(target.facts)
+    version = "" if capabilities is None else capabilities.api_version
     return f"/audio/{kind}?api-version={version}" if version else f"/audio/{kind}"
 
 
@@ -68,24 +67,27 @@ def write_request(chat: Chat, target: Target) -> bytes:
 
 def fields_of(chat: Chat, target: Target) -> list[Field]:
     """Return the fields of the form, the file last."""
-    asked, abilities = transcription_of(chat), abilities_of(target.facts) or TranscriptionAbilities(dialect="openai")
-    recording, form = asked.recording, _form_of(chat, abilities)
+    asked, capabilities = (
+        transcription_of(chat),
+        capabilities_of(target.facts) or TranscriptionCapabilities(dialect="openai"),
+    )
+    recording, form = asked.recording, _form_of(chat, capabilities)
     fields: list[Field] = [("model", target.model_name)]
-    if "response_format" in abilities.takes:
+    if "response_format" in capabilities.takes:
         fields.append(("response_format", form))
     if asked.language is not None and not asked.translates:
         fields.append(("language", asked.language))
-    if (prompt := prompt_of(chat)) is not None and "prompt" in abilities.takes:
+    if (prompt := prompt_of(chat)) is not None and "prompt" in capabilities.takes:
         fields.append(("prompt", prompt))
-    if chat.temperature is not None and "temperature" in abilities.takes:
+    if chat.temperature is not None and "temperature" in capabilities.takes:
         fields.append(("temperature", format(chat.temperature, "g")))
     if asked.words and form == "verbose_json" and not asked.translates:
         fields += [("timestamp_granularities[]", one) for one in ("word", "segment")]
     if asked.logprobs:
         fields.append(("include[]", "logprobs"))
-    # Who tells speakers apart insists on being told how to cut what is longer than half a minute.
-    strategy = asked.chunking_strategy or ("auto" if "speakers" in abilities.takes else None)
-    if strategy is not None and "chunking_strategy" in abilities.takes:
+    # A model that separates speakers requires a chunking strategy for recordings over half a minute.
+    strategy = asked.chunking_strategy or ("auto" if "speakers" in capabilities.takes else None)
+    if strategy is not None and "chunking_strategy" in capabilities.takes:
         fields.append(("chunking_strategy", strategy if isinstance(strategy, str) else encode(strategy).decode()))
     named = f"audio.{recording.extension}"
     return [*fields, ("file", FormFile(named, recording.media_type, recording.data, recording.digest))]
@@ -96,7 +98,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         answer = read_answer(body)
     except ValueError:
-        yield unreadable_answer("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent invalid JSON")
         return
     text = answer.get("text") if isinstance(answer, dict) else None
     if not isinstance(text, str):
@@ -130,32 +132,32 @@ def timing_of(answer: dict[str, Any]) -> TranscriptTimed:
 
 
 def is_segment(value: Any) -> bool:
-    """Return whether a value tells what was said, and when."""
+    """Return whether a value is a text with its times."""
     if not isinstance(value, dict) or not isinstance(value.get("text"), str):
         return False
     return None not in (seconds_of(value.get("start")), seconds_of(value.get("end")))
 
 
 def usage_of(answer: dict[str, Any]) -> Usage | None:
-    """Return what was used: tokens, or what was listened to, in the words of OpenAI or Mistral; else the length."""
+    """Return the usage: tokens or the length of audio, in OpenAI's or Mistral's fields; else the recording's length."""
     reported = answer.get("usage")
     if not isinstance(reported, dict):
         return usage_of_seconds(answer.get("duration"))
     if reported.get("type") == "tokens":
         read, written = read_count(reported.get("input_tokens")), read_count(reported.get("output_tokens"))
         parts = reported.get("input_token_details")
-        # What is read is sound, but for the words of a prompt.
+        # Input is audio, except the text of a prompt.
         text = min(read_count(parts.get("text_tokens")), read) if isinstance(parts, dict) else 0
         return Usage(input=text, audio_input=read - text, output=written) if read or written else None
     seconds = reported.get("seconds", reported.get("prompt_audio_seconds"))
     return usage_of_seconds(seconds) or usage_of_seconds(answer.get("duration"))
 
 
-def _form_of(chat: Chat, abilities: TranscriptionAbilities) -> str:
+def _form_of(chat: Chat, capabilities: TranscriptionCapabilities) -> str:
     asked = transcription_of(chat)
     if asked.needs_speakers:
         return "diarized_json"
-    return "verbose_json" if abilities.verbose or asked.needs_segments or asked.words else "json"
+    return "verbose_json" if capabilities.verbose or asked.needs_segments or asked.words else "json"
 
 
 read_events = as_whole(read_reply)

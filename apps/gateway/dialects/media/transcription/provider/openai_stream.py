@@ -1,7 +1,6 @@
 """OpenAI transcription as a stream, provider side: the words as they are written down, and the tokens at their end.
 
-Source: OpenAI's API reference and `openai` 3.52 (`types/audio/transcription_stream_event.py`). Knows the wire. Must
-never know a provider.
+Source: OpenAI's API reference and `openai` 3.52 (`types/audio/transcription_stream_event.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
-from apps.gateway.dialects.media.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
+from apps.gateway.dialects.media.multipart_form import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.media.transcription.provider.openai import (
     failure_of,
     fields_of,
@@ -58,7 +57,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
         try:
             event = read_answer(frame)
         except ValueError:
-            yield unreadable_answer("The provider sent what is not JSON")
+            yield unreadable_answer("The provider sent invalid JSON")
             return
         kind = event.get("type") if isinstance(event, dict) else None
         if not begun and kind in _KINDS:

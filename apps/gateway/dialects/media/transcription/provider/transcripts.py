@@ -1,7 +1,4 @@
-"""Transcripts on their way: what all transcription dialects read alike, and write into requests.
-
-Knows words and seconds. Must never know a wire format.
-"""
+"""Transcripts on their way: what all transcription dialects read alike, and write into requests."""
 
 from __future__ import annotations
 
@@ -10,24 +7,23 @@ from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, Started, TextDelta, TranscriptTimed, UsageReported, Waiting
-from apps.gateway.dialects.media.transcription.provider.abilities import (
-    TranscriptionAbilities,
-    abilities_of,
+from apps.gateway.dialects.media.transcription.provider.capabilities import (
+    TranscriptionCapabilities,
+    capabilities_of,
     prompt_of,
     transcription_of,
 )
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer
+from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
 
-Record = dict[str, Any]
-
 # Bytes of an answer that is one value, though it was asked for as a stream.
-_MOST_BYTES: Final = 32 * 1024 * 1024
-# Seconds of the longest recording that anybody could mean: a count beyond is a provider's bug.
-_MOST_SECONDS: Final = 1_000_000
-# Of a segment that is made of words: seconds, and characters, after which the next one begins; and what ends one, the
-# last three in Chinese and Japanese.
+_MAX_BYTES: Final = 32 * 1024 * 1024
+# Seconds of the longest plausible recording: a larger count is a provider's bug.
+_MAX_SECONDS: Final = 1_000_000
+# Bounds of a segment that is made of words: seconds and characters after which the next one begins; and the
+# characters that end one, the last three in Chinese and Japanese.
 _LONG, _WIDE, _ENDS = 7.0, 84, (".", "!", "?", "\u3002", "\uff01", "\uff1f")
 
 
@@ -42,7 +38,7 @@ def as_whole(read_reply: Callable[[bytes], Iterator[Event]]) -> Callable[[Iterab
                 yield Waiting()
                 continue
             size += len(piece)
-            if size > _MOST_BYTES:
+            if size > _MAX_BYTES:
                 yield unreadable_answer("The provider's transcript is too long")
                 return
             pieces.append(piece)
@@ -63,14 +59,14 @@ def events_of(text: str, timing: TranscriptTimed, usage: Usage | None) -> Iterat
 
 
 def usage_of_seconds(seconds: Any) -> Usage | None:
-    """Return what was listened to, None where nobody says it."""
+    """Return the length of the audio, None where it is not stated."""
     length = seconds_of(seconds)
     return Usage(audio_milliseconds=round(length * 1000)) if length else None
 
 
 def seconds_of(value: Any) -> float | None:
-    """Return a length or a time in seconds, None for what is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_SECONDS:
+    """Return a length or a time in seconds, None for other values."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_SECONDS:
         return None
     return float(value)
 
@@ -106,17 +102,17 @@ def segments_of(words: Iterable[Record]) -> list[Record]:
 
 
 def timed_word(word: Any, start: Any, end: Any) -> Record | None:
-    """Return a word with its times, None for what is none."""
+    """Return a word with its times, None for other values."""
     begins, ends = seconds_of(start), seconds_of(end)
     if not isinstance(word, str) or not word or begins is None or ends is None:
         return None
     return {"word": word, "start": begins, "end": ends}
 
 
-def options_of(chat: Chat, target: Target) -> TranscriptionAbilities:
+def options_of(chat: Chat, target: Target) -> TranscriptionCapabilities:
     """Return what a target can do; note the hints that it does not take."""
-    abilities = abilities_of(target.facts)
-    if abilities is None:
+    capabilities = capabilities_of(target.facts)
+    if capabilities is None:
         raise InvalidRequest("This model writes no transcripts", code="unsupported_feature", param="model")
     asked = transcription_of(chat)
     hints = (
@@ -125,6 +121,6 @@ def options_of(chat: Chat, target: Target) -> TranscriptionAbilities:
         ("chunking_strategy", asked.chunking_strategy),
     )
     for name, value in hints:
-        if value is not None and name not in abilities.takes:
+        if value is not None and name not in capabilities.takes:
             target.note_dropped(name, "this model's provider takes no such option")
-    return abilities
+    return capabilities

@@ -1,7 +1,4 @@
-"""Cohere embeddings, client side: reads `/v2/embed`, writes vectors by type.
-
-Knows the format's fields and their ranges. Must never know models or providers.
-"""
+"""Cohere embeddings, client side: reads `/v2/embed`, writes vectors by type."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ from apps.gateway.dialects.chat.openai.shared.wire import encode
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, filled_string, integer, list_of, one_of
 from apps.gateway.dialects.reading.router_fields import take_router_fields
-from apps.gateway.dialects.values.embeddings.client.openai import INPUT_TYPES, MOST_DIMENSIONS, MOST_INPUTS
+from apps.gateway.dialects.values.embeddings.client.openai import INPUT_TYPES, MAX_DIMENSIONS, MAX_INPUTS
 from apps.gateway.dialects.values.embeddings.provider.vectors import to_base64, to_numbers
 
 __all__ = ["read_request", "write_error", "write_reply"]
 
-_MOST_NAME: Final = 512
+_MAX_NAME_LENGTH: Final = 512
 _COHERES: Final = ("search_query", "search_document", "classification", "clustering")
 _FLOAT, _BASE64 = "float", "base64"
 
@@ -73,7 +70,7 @@ def _read(wire: Record) -> Chat:
 
 
 def _texts(value: Any) -> list[str]:
-    texts = list_of(filled_string, MOST_INPUTS)(value)
+    texts = list_of(filled_string, MAX_INPUTS)(value)
     if not texts:
         raise Malformed("must not be empty")
     return texts
@@ -91,8 +88,8 @@ def _type(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    if len(filled_string(value)) > _MOST_NAME:
-        raise Malformed(f"must be at most {_MOST_NAME} characters long")
+    if len(filled_string(value)) > _MAX_NAME_LENGTH:
+        raise Malformed(f"must be at most {_MAX_NAME_LENGTH} characters long")
     return str(value)
 
 
@@ -103,5 +100,5 @@ _READERS: Final[dict[str, Reader[Any]]] = {
     "inputs": _only_texts,
     "input_type": one_of(*_COHERES),
     "embedding_types": _type,
-    "output_dimension": integer(1, MOST_DIMENSIONS),
+    "output_dimension": integer(1, MAX_DIMENSIONS),
 }

@@ -1,6 +1,6 @@
 """Google embeddings, client side: `embedContent` for one content, `batchEmbedContents` for many; writes vectors.
 
-Knows the format's fields; the model is said by the path. Must never know models or providers.
+The path states the model.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from apps.gateway.dialects.chat.google.client.field_names import camel_cased
 from apps.gateway.dialects.chat.google.shared.wire import encode
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Record, integer, list_of, one_of, optional, record, required
-from apps.gateway.dialects.values.embeddings.client.openai import MOST_DIMENSIONS, MOST_INPUTS
+from apps.gateway.dialects.values.embeddings.client.openai import MAX_DIMENSIONS, MAX_INPUTS
 from apps.gateway.dialects.values.embeddings.provider.google import TASK_TYPES
 from apps.gateway.dialects.values.embeddings.provider.vectors import to_numbers
 
-_MOST_MODEL: Final = 512
-_MOST_PARTS: Final = 64
+_MAX_MODEL_LENGTH: Final = 512
+_MAX_PARTS: Final = 64
 _INPUT_TYPES: Final[dict[str, InputType]] = {word: kind for kind, word in TASK_TYPES.items()}
 _UNSPECIFIED: Final = "TASK_TYPE_UNSPECIFIED"
 _KNOWN: Final = frozenset({"model", "content", "taskType", "title", "outputDimensionality"})
@@ -50,16 +50,16 @@ def _about(summary: Summary) -> Record:
 
 
 def _requests(wire: Record) -> dict[str, Record]:
-    """Return the requests by where each stands in the body."""
-    asked = required(wire, "requests", list_of(record, MOST_INPUTS))
+    """Return the requests by their path in the body."""
+    asked = required(wire, "requests", list_of(record, MAX_INPUTS))
     if not asked:
         raise Malformed("must not be empty", "requests")
     return {f"requests[{place}]": request for place, request in enumerate(asked)}
 
 
 def _refusing(body: bytes, model: str, requests_in: Any) -> Chat:
-    if len(model) > _MOST_MODEL or not model:
-        raise Malformed(f"must have 1 to {_MOST_MODEL} characters", "model").as_error()
+    if len(model) > _MAX_MODEL_LENGTH or not model:
+        raise Malformed(f"must have 1 to {_MAX_MODEL_LENGTH} characters", "model").as_error()
     given = fields.read_json(body)
     wire = camel_cased(given, body)
     try:
@@ -96,7 +96,7 @@ def _read(requests: dict[str, Record], model: str) -> Chat:
 def _options(request: Record) -> Embedding:
     task = optional(request, "taskType", one_of(*_INPUT_TYPES, _UNSPECIFIED))
     return Embedding(
-        dimensions=optional(request, "outputDimensionality", integer(1, MOST_DIMENSIONS)),
+        dimensions=optional(request, "outputDimensionality", integer(1, MAX_DIMENSIONS)),
         input_type=None if task is None else _INPUT_TYPES.get(task),
         title=optional(request, "title", _title),
     )
@@ -104,7 +104,7 @@ def _options(request: Record) -> Embedding:
 
 def _text(value: Any) -> str:
     """Read a content: its parts are one text."""
-    text = "".join(required(record(value), "parts", list_of(_part, _MOST_PARTS)))
+    text = "".join(required(record(value), "parts", list_of(_part, _MAX_PARTS)))
     if not text:
         raise Malformed("must hold a text", "parts")
     return text
@@ -118,6 +118,6 @@ def _part(value: Any) -> str:
 
 
 def _title(value: Any) -> str:
-    if len(fields.filled_string(value)) > _MOST_MODEL:
-        raise Malformed(f"must be at most {_MOST_MODEL} characters long")
+    if len(fields.filled_string(value)) > _MAX_MODEL_LENGTH:
+        raise Malformed(f"must be at most {_MAX_MODEL_LENGTH} characters long")
     return str(value)

@@ -1,7 +1,4 @@
-"""OpenAI embeddings, client side: reads requests, writes vectors.
-
-Knows the format's fields and their ranges. Must never know models or providers.
-"""
+"""OpenAI embeddings, client side: reads requests, writes vectors."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ from apps.gateway.dialects.values.embeddings.provider.vectors import to_base64, 
 
 __all__ = ["read_request", "write_error", "write_reply"]
 
-MOST_INPUTS: Final = 2048
-MOST_DIMENSIONS: Final = 16_384
-_MOST_NAME: Final = 512
-_MOST_TOKEN: Final = 2**31 - 1
-# What clients call the purpose of vectors: OpenAI's extensions, Cohere's, Voyage's, Jina's and Google's words.
+MAX_INPUTS: Final = 2048
+MAX_DIMENSIONS: Final = 16_384
+_MAX_NAME_LENGTH: Final = 512
+_MAX_TOKEN: Final = 2**31 - 1
+# Clients' names for the purpose of vectors: OpenAI's extensions, Cohere's, Voyage's, Jina's and Google's.
 INPUT_TYPES: Final[dict[str, InputType]] = {
     "query": "query",
     "search_query": "query",
@@ -53,7 +50,7 @@ INPUT_TYPES: Final[dict[str, InputType]] = {
 }
 
 
-# Options that are never changed, what they are, and what a client is told who wants it otherwise.
+# Options with a fixed value, that value, and the refusal of any other.
 _ALWAYS: Final = {
     "normalized": (True, "vectors are as the provider gives them by itself"),
     "truncate": (False, "an input that is too long is refused, not cut"),
@@ -92,7 +89,7 @@ def _read(wire: Record) -> Chat:
     take_router_fields(unknown, chosen)
     if "model" not in chosen:
         raise Malformed("Required", "model")
-    # Not sent on: what nobody here knows could change what vectors cost, or their form.
+    # Not sent on: an unknown field could change the cost of vectors, or their form.
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "embeddings have no such option") for name in unknown]
     lost += [DroppedField(name, why) for name, (usual, why) in _ALWAYS.items() if known.get(name, usual) is not usual]
     unmet = [*chosen.pop("unmet", ()), *lost]
@@ -122,25 +119,25 @@ def _input(value: Any) -> tuple[list[str], list[list[int]] | None]:
         raise Malformed("must not be empty")
     if isinstance(value[0], int):
         return [], [_tokens(value)]
-    if len(value) > MOST_INPUTS:
-        raise Malformed(f"must hold at most {MOST_INPUTS} inputs")
+    if len(value) > MAX_INPUTS:
+        raise Malformed(f"must hold at most {MAX_INPUTS} inputs")
     if isinstance(value[0], list):
-        return [], fields.list_of(_tokens, MOST_INPUTS)(value)
-    return fields.list_of(filled_string, MOST_INPUTS)(value), None
+        return [], fields.list_of(_tokens, MAX_INPUTS)(value)
+    return fields.list_of(filled_string, MAX_INPUTS)(value), None
 
 
 def _tokens(value: Any) -> list[int]:
     if not isinstance(value, list) or not value:
         raise Malformed("must be an array of tokens, and not an empty one")
     for place, token in enumerate(value):
-        if type(token) is not int or not 0 <= token <= _MOST_TOKEN:
+        if type(token) is not int or not 0 <= token <= _MAX_TOKEN:
             raise Malformed("must be a token: an integer of at least 0", f"[{place}]")
     return value
 
 
 def _name(value: Any) -> str:
-    if len(filled_string(value)) > _MOST_NAME:
-        raise Malformed(f"must be at most {_MOST_NAME} characters long")
+    if len(filled_string(value)) > _MAX_NAME_LENGTH:
+        raise Malformed(f"must be at most {_MAX_NAME_LENGTH} characters long")
     return str(value)
 
 
@@ -151,11 +148,11 @@ def _input_type(value: Any) -> InputType:
 _READERS: Final[dict[str, Reader[Any]]] = {
     "input": _input,
     "model": _name,
-    "dimensions": integer(1, MOST_DIMENSIONS),
-    # What clients of Voyage and Mistral call it.
-    "output_dimension": integer(1, MOST_DIMENSIONS),
+    "dimensions": integer(1, MAX_DIMENSIONS),
+    # The name in Voyage's and Mistral's formats.
+    "output_dimension": integer(1, MAX_DIMENSIONS),
     "encoding_format": one_of("float", "base64"),
-    # What clients of Jina call it, and what they say beside it.
+    # The name in Jina's format, and the fields beside it.
     "embedding_type": one_of("float", "base64"),
     "normalized": boolean,
     "truncate": boolean,

@@ -1,6 +1,6 @@
-"""Cohere embeddings, provider side: `/v2/embed`, which insists on being told what the vectors are for.
+"""Cohere embeddings, provider side: `/v2/embed`, which requires the purpose of the vectors.
 
-Source: docs.cohere.com/reference/embed, as of 2025. Knows the wire. Must never know a model by name.
+Source: docs.cohere.com/reference/embed, as of 2025.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.cohere.provider.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.reading.told_counts import count_at
-from apps.gateway.dialects.values.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
+from apps.gateway.dialects.reading.reported_counts import count_at
+from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of, embedding_of, texts_of
 from apps.gateway.dialects.values.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 
 # Cohere's words for what vectors are for; a purpose that it has no word for is the nearest that it has.
@@ -41,8 +41,8 @@ def path(chat: Chat, target: Target) -> str:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. A text that is too long is refused there, not cut in silence."""
-    abilities, embedding = abilities_of(target.facts), embedding_of(chat)
-    note_options(msgspec.structs.replace(embedding, input_type=None), abilities, target, ("user", chat.user))
+    capabilities, embedding = capabilities_of(target.facts), embedding_of(chat)
+    note_options(msgspec.structs.replace(embedding, input_type=None), capabilities, target, ("user", chat.user))
     wire: dict[str, Any] = {
         "model": target.model_name,
         "texts": texts_of(chat),

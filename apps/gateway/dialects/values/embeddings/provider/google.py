@@ -1,6 +1,6 @@
 """Google embeddings, provider side: `batchEmbedContents` of AI Studio, which tells no counts.
 
-Source: ai.google.dev/api/embeddings, as of 2025. Knows the wire. Must never know a model by name.
+Source: ai.google.dev/api/embeddings, as of 2025.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.google.provider.failures import read_failure
 from apps.gateway.dialects.chat.google.shared.wire import encode
-from apps.gateway.dialects.reading.told_counts import count_at
-from apps.gateway.dialects.values.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
+from apps.gateway.dialects.reading.reported_counts import count_at
+from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of, embedding_of, texts_of
 from apps.gateway.dialects.values.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 
 # Google's words for what vectors are for.
@@ -40,12 +40,12 @@ def path(chat: Chat, target: Target) -> str:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request."""
-    abilities, embedding = abilities_of(target.facts), embedding_of(chat)
-    note_options(embedding, abilities, target, ("user", chat.user))
+    capabilities, embedding = capabilities_of(target.facts), embedding_of(chat)
+    note_options(embedding, capabilities, target, ("user", chat.user))
     options: dict[str, Any] = {"model": f"models/{target.model_name}"}
-    if embedding.input_type is not None and "input_type" in abilities.takes:
+    if embedding.input_type is not None and "input_type" in capabilities.takes:
         options["taskType"] = TASK_TYPES[embedding.input_type]
-    if embedding.title is not None and "title" in abilities.takes:
+    if embedding.title is not None and "title" in capabilities.takes:
         options["title"] = embedding.title
     if embedding.dimensions is not None:
         options["outputDimensionality"] = embedding.dimensions

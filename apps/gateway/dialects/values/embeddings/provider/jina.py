@@ -1,6 +1,6 @@
 """Jina embeddings, provider side: `/embeddings` with a `task`, answered as OpenAI does.
 
-Source: Jina's API reference, api.jina.ai/openapi.json (November 2026). Knows the wire. Must never know a model by name.
+Source: Jina's API reference, api.jina.ai/openapi.json (November 2026).
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.values.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
+from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of, embedding_of, texts_of
 from apps.gateway.dialects.values.embeddings.provider.openai import path, read_reply
 from apps.gateway.dialects.values.embeddings.provider.vectors import never_streamed, note_options
 
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. A text that is too long is refused there, not cut in silence."""
-    abilities, embedding = abilities_of(target.facts), embedding_of(chat)
-    note_options(embedding, abilities, target, ("user", chat.user))
+    capabilities, embedding = capabilities_of(target.facts), embedding_of(chat)
+    note_options(embedding, capabilities, target, ("user", chat.user))
     wire: dict[str, Any] = {
         "model": target.model_name,
         "input": texts_of(chat),
-        "embedding_type": "base64" if embedding.base64 and "base64" in abilities.takes else "float",
+        "embedding_type": "base64" if embedding.base64 and "base64" in capabilities.takes else "float",
         "normalized": True,
         "truncate": False,
     }
     if embedding.dimensions is not None and embedding.dimensions != target.facts.get("dimensions"):
         wire["dimensions"] = embedding.dimensions
-    if (task := abilities.word_for(embedding.input_type, target)) is not None:
+    if (task := capabilities.word_for(embedding.input_type, target)) is not None:
         wire["task"] = task
     return encode(wire)
 

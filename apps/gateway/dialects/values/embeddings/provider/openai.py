@@ -1,7 +1,7 @@
-"""OpenAI embeddings, provider side: `/embeddings`, as OpenAI, Mistral, Voyage and all who follow them have it.
+"""OpenAI embeddings, provider side: `/embeddings`, as OpenAI, Mistral, Voyage and compatible servers have it.
 
-Sources: OpenAI's API reference, docs.mistral.ai/api/endpoint/embeddings and Voyage's reference (November 2026). Knows
-the wire. Must never know a provider: what a model takes are facts (docs/adding-a-provider.md).
+Sources: OpenAI's API reference, docs.mistral.ai/api/endpoint/embeddings and Voyage's reference (November 2026). The
+options of a model are facts (docs/adding-a-provider.md).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
 from apps.gateway.dialects.reading.answer_errors import read_answer
-from apps.gateway.dialects.reading.told_counts import count_at
-from apps.gateway.dialects.values.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
+from apps.gateway.dialects.reading.reported_counts import count_at
+from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of, embedding_of, texts_of
 from apps.gateway.dialects.values.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 
 
@@ -29,19 +29,19 @@ def path(chat: Chat, target: Target) -> str:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request."""
-    abilities, embedding = abilities_of(target.facts), embedding_of(chat)
-    note_options(embedding, abilities, target, ("user", chat.user))
+    capabilities, embedding = capabilities_of(target.facts), embedding_of(chat)
+    note_options(embedding, capabilities, target, ("user", chat.user))
     wire: dict[str, Any] = {
         "model": target.model_name,
         "input": texts_of(chat) if embedding.tokens is None else embedding.tokens,
     }
     if embedding.dimensions is not None and embedding.dimensions != target.facts.get("dimensions"):
-        wire[abilities.dimensions_field] = embedding.dimensions
-    if embedding.base64 and "base64" in abilities.takes:
+        wire[capabilities.dimensions_field] = embedding.dimensions
+    if embedding.base64 and "base64" in capabilities.takes:
         wire["encoding_format"] = "base64"
-    if (word := abilities.word_for(embedding.input_type, target)) is not None:
+    if (word := capabilities.word_for(embedding.input_type, target)) is not None:
         wire["input_type"] = word
-    if chat.user is not None and "user" in abilities.takes:
+    if chat.user is not None and "user" in capabilities.takes:
         wire["user"] = chat.user
     return encode(wire)
 

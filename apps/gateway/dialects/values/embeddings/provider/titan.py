@@ -1,7 +1,6 @@
 """Titan embeddings on Bedrock, provider side: `invoke` with one text.
 
-Source: docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-titan-embed-text.html (November 2026). Knows the
-wire. Must never know a model by name.
+Source: docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-titan-embed-text.html (November 2026).
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.bedrock.provider.failures import read_failure
 from apps.gateway.dialects.chat.bedrock.shared.wire import encode
-from apps.gateway.dialects.reading.told_counts import read_count
-from apps.gateway.dialects.values.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
+from apps.gateway.dialects.reading.reported_counts import read_count
+from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of, embedding_of, texts_of
 from apps.gateway.dialects.values.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 
 
@@ -30,7 +29,7 @@ def path(chat: Chat, target: Target) -> str:
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request."""
     embedding = embedding_of(chat)
-    note_options(embedding, abilities_of(target.facts), target, ("user", chat.user))
+    note_options(embedding, capabilities_of(target.facts), target, ("user", chat.user))
     wire: dict[str, Any] = {"inputText": texts_of(chat)[0]}
     if embedding.dimensions is not None and embedding.dimensions != target.facts.get("dimensions"):
         wire["dimensions"] = embedding.dimensions

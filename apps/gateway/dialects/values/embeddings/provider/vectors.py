@@ -1,7 +1,4 @@
-"""Vectors on their way: the events of an answer with vectors, and what all embedding dialects read alike.
-
-Knows numbers, base64 and counts. Must never know a wire format.
-"""
+"""Vectors on their way: the events of an answer with vectors, and what all embedding dialects read alike."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from apps.gateway.canonical.events import Event, Failed, Finished, ResultsGiven,
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer
 from apps.gateway.dialects.reading.whole_answers import never_streamed as never_streamed
 from apps.gateway.dialects.reading.whole_answers import read_whole
-from apps.gateway.dialects.values.embeddings.provider.abilities import EmbeddingAbilities
+from apps.gateway.dialects.values.embeddings.provider.capabilities import EmbeddingCapabilities
 from apps.kernel.usage import Usage
 
 T = TypeVar("T")
@@ -65,11 +62,13 @@ def to_numbers(vector: Vector) -> list[float]:
     return numbers.tolist()
 
 
-def note_options(embedding: Embedding, abilities: EmbeddingAbilities, target: Target, *also: tuple[str, Any]) -> None:
-    """Note what a target cannot be told: hints whose loss leaves the vectors usable."""
+def note_options(
+    embedding: Embedding, capabilities: EmbeddingCapabilities, target: Target, *also: tuple[str, Any]
+) -> None:
+    """Note the hints that a target does not support as dropped: the vectors are usable without them."""
     hints = (("input_type", embedding.input_type), ("title", embedding.title), *also)
     for name, value in hints:
-        if value is not None and name not in abilities.takes:
+        if value is not None and name not in capabilities.takes:
             target.note_dropped(name, "this model's provider takes no such option")
 
 

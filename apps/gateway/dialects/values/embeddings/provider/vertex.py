@@ -1,7 +1,7 @@
 """Vertex AI embeddings, provider side: `predict`, with a count for each input.
 
 Source: cloud.google.com/vertex-ai/generative-ai/docs/embeddings/get-text-embeddings (November 2026): up to 250 inputs
-and 20,000 tokens a call, one input of `gemini-embedding-001`. Knows the wire. Must never know a model by name.
+and 20,000 tokens a call, one input of `gemini-embedding-001`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.google.provider.failures import read_failure
 from apps.gateway.dialects.chat.google.shared.wire import encode
 from apps.gateway.dialects.chat.vertex_address import model_path, url_of_path
-from apps.gateway.dialects.reading.told_counts import count_at
-from apps.gateway.dialects.values.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
+from apps.gateway.dialects.reading.reported_counts import count_at
+from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of, embedding_of, texts_of
 from apps.gateway.dialects.values.embeddings.provider.google import TASK_TYPES
 from apps.gateway.dialects.values.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 
@@ -35,12 +35,12 @@ def url(base_url: str, chat: Chat, target: Target) -> str:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. A text that is too long is refused there, not cut in silence."""
-    abilities, embedding = abilities_of(target.facts), embedding_of(chat)
-    note_options(embedding, abilities, target, ("user", chat.user))
+    capabilities, embedding = capabilities_of(target.facts), embedding_of(chat)
+    note_options(embedding, capabilities, target, ("user", chat.user))
     options: dict[str, Any] = {}
-    if embedding.input_type is not None and "input_type" in abilities.takes:
+    if embedding.input_type is not None and "input_type" in capabilities.takes:
         options["task_type"] = TASK_TYPES[embedding.input_type]
-    if embedding.title is not None and "title" in abilities.takes:
+    if embedding.title is not None and "title" in capabilities.takes:
         options["title"] = embedding.title
     parameters: dict[str, Any] = {"autoTruncate": False}
     if embedding.dimensions is not None:

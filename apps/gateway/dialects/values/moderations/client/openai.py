@@ -1,7 +1,4 @@
-"""OpenAI moderation, client side: reads requests, writes judgements.
-
-Knows the format's fields and their ranges. Must never know providers, nor any model but the format's own default.
-"""
+"""OpenAI moderation, client side: reads requests, writes judgements."""
 
 from __future__ import annotations
 
@@ -27,16 +24,16 @@ from apps.gateway.dialects.reading.router_fields import take_router_fields
 
 __all__ = ["read_request", "write_error", "write_reply"]
 
-MOST_INPUTS: Final = 2048
+MAX_INPUTS: Final = 2048
 # Parts of one input that are judged together.
-MOST_PARTS: Final = 64
-_MOST_NAME: Final = 512
-# What OpenAI's API takes where a request names no model.
+MAX_PARTS: Final = 64
+_MAX_NAME_LENGTH: Final = 512
+# The default of OpenAI's API where a request names no model.
 DEFAULT_MODEL: Final = "omni-moderation-latest"
 
 
 class _Input(NamedTuple):
-    """What is to be judged, and whether all of it is one input."""
+    """The inputs to judge, and whether all of them are one input."""
 
     parts: list[Part]
     together: bool = False
@@ -81,7 +78,7 @@ def _read(wire: Record) -> Chat:
 
 
 def _input(value: Any) -> _Input:
-    """Read what is to be judged: a text, several, or the parts of one input."""
+    """Read the inputs to judge: a text, several, or the parts of one input."""
     if isinstance(value, str):
         return _Input([Text(text=filled_string(value))])
     if not isinstance(value, list):
@@ -89,8 +86,8 @@ def _input(value: Any) -> _Input:
     if not value:
         raise Malformed("must not be empty")
     if isinstance(value[0], dict):
-        return _Input(list_of(_part, MOST_PARTS)(value), together=True)
-    return _Input([Text(text=text) for text in list_of(filled_string, MOST_INPUTS)(value)])
+        return _Input(list_of(_part, MAX_PARTS)(value), together=True)
+    return _Input([Text(text=text) for text in list_of(filled_string, MAX_INPUTS)(value)])
 
 
 def _part(value: Any) -> Part:
@@ -111,13 +108,13 @@ def _url(wire: Record) -> str:
 
 def _address(value: Any) -> str:
     if not filled_string(value).startswith(("https://", "http://", "data:image/")):
-        raise Malformed("must be an http(s) address, or a data URL of a picture")
+        raise Malformed("must be an http(s) address, or a data URL of an image")
     return str(value)
 
 
 def _name(value: Any) -> str:
-    if len(filled_string(value)) > _MOST_NAME:
-        raise Malformed(f"must be at most {_MOST_NAME} characters long")
+    if len(filled_string(value)) > _MAX_NAME_LENGTH:
+        raise Malformed(f"must be at most {_MAX_NAME_LENGTH} characters long")
     return str(value)
 
 

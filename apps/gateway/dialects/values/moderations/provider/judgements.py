@@ -1,7 +1,4 @@
-"""Judgements on their way: the events of an answer with judgements, and what all moderation dialects read alike.
-
-Knows judgements and counts. Must never know a wire format.
-"""
+"""Judgements on their way: the events of an answer with judgements, and what all moderation dialects read alike."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.canonical.moderation import Judgement
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer
-from apps.gateway.dialects.reading.told_counts import count_at
+from apps.gateway.dialects.reading.reported_counts import count_at
 from apps.kernel.usage import Usage
 
 

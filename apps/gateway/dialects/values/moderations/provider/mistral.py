@@ -1,7 +1,7 @@
 """Mistral moderation, provider side: `/moderations` of texts, with categories of its own.
 
 Sources: docs.mistral.ai (moderation, and `mistral-moderation-2411` among the deprecated models) and the types of
-Mistral's SDK 3.7 (read 2026-11-23). Knows the wire. Must never know a model by name.
+Mistral's SDK 3.7 (read 2026-11-23).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
 from apps.gateway.dialects.reading.whole_answers import never_streamed, read_whole
-from apps.gateway.dialects.values.moderations.provider.abilities import moderation_of, texts_of
+from apps.gateway.dialects.values.moderations.provider.capabilities import moderation_of, texts_of
 from apps.gateway.dialects.values.moderations.provider.judgements import events_of
 
-# Mistral's name of a category, and OpenAI's of the same one. `sexual` is called so by both; what is wider or narrower
+# Mistral's name of a category, and OpenAI's of the same one. Both have `sexual`; categories that are wider or narrower
 # at the other (`hate_and_discrimination`, `violence_and_threats`) is not the same, and keeps its own name alone.
 _SAME: Final = {"selfharm": "self-harm"}
 
@@ -59,7 +59,7 @@ def _judgement_of(one: _Result) -> Judgement:
 
 
 def _named(given: Mapping[str, T]) -> dict[str, T]:
-    """Return what is told by category, under OpenAI's name as well where that means the same."""
+    """Return the values by category, also under OpenAI's name where that means the same."""
     return {**given, **{other: given[own] for own, other in _SAME.items() if own in given}}
 
 

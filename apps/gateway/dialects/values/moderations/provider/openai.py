@@ -1,7 +1,7 @@
-"""OpenAI moderation, provider side: `/moderations` of texts, or of texts and pictures that are judged together.
+"""OpenAI moderation, provider side: `/moderations` of texts, or of texts and images that are judged together.
 
-Source: OpenAI's API reference, and the types of its SDK 3.52 (read 2026-11-23). Knows the wire. Must never know a
-provider: what a model takes are facts (docs/adding-a-provider.md).
+Source: OpenAI's API reference, and the types of its SDK 3.52 (read 2026-11-23). The options of a model are facts
+(docs/adding-a-provider.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
 from apps.gateway.dialects.reading.whole_answers import never_streamed, read_whole
-from apps.gateway.dialects.values.moderations.provider.abilities import moderation_of, texts_of
+from apps.gateway.dialects.values.moderations.provider.capabilities import moderation_of, texts_of
 from apps.gateway.dialects.values.moderations.provider.judgements import events_of
 
 

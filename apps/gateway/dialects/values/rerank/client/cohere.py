@@ -1,7 +1,4 @@
-"""Cohere reranking, client side, with the words of Jina and Voyage for the same: reads requests, writes rankings.
-
-Knows the formats' fields and their ranges. Must never know models or providers.
-"""
+"""Cohere reranking, client side, with the words of Jina and Voyage for the same: reads requests, writes rankings."""
 
 from __future__ import annotations
 
@@ -25,13 +22,13 @@ from apps.gateway.dialects.reading.fields import (
     required,
 )
 from apps.gateway.dialects.reading.router_fields import take_router_fields
-from apps.gateway.dialects.values.rerank.provider.abilities import documents_of, reranking_of
+from apps.gateway.dialects.values.rerank.provider.capabilities import documents_of, reranking_of
 
 __all__ = ["read_request", "write_error", "write_reply"]
 
-MOST_DOCUMENTS: Final = 10_000
-MOST_TOKENS_PER_DOC: Final = 1_000_000
-_MOST_NAME: Final = 512
+MAX_DOCUMENTS: Final = 10_000
+MAX_TOKENS_PER_DOC: Final = 1_000_000
+_MAX_NAME_LENGTH: Final = 512
 # Fields that Voyage's clients alone send.
 _VOYAGES: Final = frozenset({"top_k", "truncation"})
 _TEXT: Final = "text"
@@ -77,7 +74,7 @@ def _read(wire: Record) -> Chat:
         raise Malformed("Required", "model")
     documents: list[_Document] = known["documents"]
     texts = [known["query"], *(document.text for document in documents)]
-    # Not sent on: what nobody here knows could change what a ranking costs, or its form.
+    # Not sent on: an unknown field could change the cost of a ranking, or its form.
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "reranking has no such option") for name in unknown]
     if {"top_n", "top_k"} <= known.keys() and known["top_n"] != known["top_k"]:
         lost.append(DroppedField("top_k", "top_n says how many are wanted"))
@@ -105,7 +102,7 @@ class _Document(NamedTuple):
 
 
 def _unranked(documents: Sequence[_Document]) -> list[DroppedField]:
-    """Return what is told of fields beside the text of documents: the first place says enough."""
+    """Return the note on fields beside the text of documents: only the first place is named."""
     place = next((place for place, one in enumerate(documents) if one.beside is not None), None)
     if place is None:
         return []
@@ -124,7 +121,7 @@ def _document(value: Any) -> _Document:
 
 
 def _documents(value: Any) -> list[_Document]:
-    documents = list_of(_document, MOST_DOCUMENTS)(value)
+    documents = list_of(_document, MAX_DOCUMENTS)(value)
     if not documents:
         raise Malformed("must not be empty")
     return documents
@@ -137,8 +134,8 @@ def _rank_fields(value: Any) -> None:
 
 
 def _name(value: Any) -> str:
-    if len(filled_string(value)) > _MOST_NAME:
-        raise Malformed(f"must be at most {_MOST_NAME} characters long")
+    if len(filled_string(value)) > _MAX_NAME_LENGTH:
+        raise Malformed(f"must be at most {_MAX_NAME_LENGTH} characters long")
     return str(value)
 
 
@@ -146,10 +143,10 @@ _READERS: Final[dict[str, Reader[Any]]] = {
     "model": _name,
     "query": filled_string,
     "documents": _documents,
-    "top_n": integer(1, MOST_DOCUMENTS),
-    # What clients of Voyage call it.
-    "top_k": integer(1, MOST_DOCUMENTS),
-    "max_tokens_per_doc": integer(1, MOST_TOKENS_PER_DOC),
+    "top_n": integer(1, MAX_DOCUMENTS),
+    # The name in Voyage's format.
+    "top_k": integer(1, MAX_DOCUMENTS),
+    "max_tokens_per_doc": integer(1, MAX_TOKENS_PER_DOC),
     "return_documents": boolean,
     "truncation": boolean,
     "rank_fields": _rank_fields,

@@ -1,7 +1,8 @@
-"""Cohere's reranking on Bedrock, provider side: `invoke` with Cohere's fields and a version; nothing need be counted.
+"""Cohere's reranking on Bedrock, provider side: `invoke` with Cohere's fields and a version; nothing need be
+counted.
 
 Sources: docs.aws.amazon.com/bedrock/latest/userguide/rerank-pricing.html and, for the version, what Bedrock says to
-requests of Cohere's SDK without it (read 2026-11-23). Knows the wire. Must never know a model by name.
+requests of Cohere's SDK without it (read 2026-11-23).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Cohere reranking, provider side: `/v2/rerank`, counted in search units.
 
-Sources: docs.cohere.com/reference/rerank and the types of Cohere's SDK 7.3 (read 2026-11-23). Knows the wire. Must
-never know a model by name.
+Sources: docs.cohere.com/reference/rerank and the types of Cohere's SDK 7.3 (read 2026-11-23).
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.cohere.provider.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.reading.told_counts import count_at
+from apps.gateway.dialects.reading.reported_counts import count_at
 from apps.gateway.dialects.reading.whole_answers import never_streamed, read_whole
-from apps.gateway.dialects.values.rerank.provider.abilities import documents_of, query_of, reranking_of
+from apps.gateway.dialects.values.rerank.provider.capabilities import documents_of, query_of, reranking_of
 from apps.gateway.dialects.values.rerank.provider.scores import Score, events_of, options_of
 
 

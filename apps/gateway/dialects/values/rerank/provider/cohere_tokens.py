@@ -1,6 +1,6 @@
 """Cohere reranking, provider side, of models that are paid by the token: `/v2/rerank`, counted in tokens.
 
-Source: the types of Cohere's SDK 7.3 (read 2026-11-23). Knows the wire. Must never know a model by name.
+Source: the types of Cohere's SDK 7.3 (read 2026-11-23).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from apps.gateway.canonical.events import Event, Failed
-from apps.gateway.dialects.reading.told_counts import count_at
+from apps.gateway.dialects.reading.reported_counts import count_at
 from apps.gateway.dialects.values.rerank.provider.cohere import PROVIDER as COHERE
 from apps.gateway.dialects.values.rerank.provider.cohere import read_answer
 from apps.gateway.dialects.values.rerank.provider.scores import events_of

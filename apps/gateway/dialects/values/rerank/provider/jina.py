@@ -1,6 +1,6 @@
 """Jina reranking, provider side: `/rerank`, counted in tokens.
 
-Source: api.jina.ai/redoc and jina.ai/reranker (read 2026-11-23). Knows the wire. Must never know a model by name.
+Source: api.jina.ai/redoc and jina.ai/reranker (read 2026-11-23).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.shared.failures import read_failure
 from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.reading.told_counts import count_at
+from apps.gateway.dialects.reading.reported_counts import count_at
 from apps.gateway.dialects.reading.whole_answers import never_streamed, read_whole
-from apps.gateway.dialects.values.rerank.provider.abilities import documents_of, query_of, reranking_of
+from apps.gateway.dialects.values.rerank.provider.capabilities import documents_of, query_of, reranking_of
 from apps.gateway.dialects.values.rerank.provider.scores import Score, events_of, options_of
 
 
@@ -28,30 +28,37 @@ def path(chat: Chat, target: Target) -> str:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request."""
-    wire: dict[str, Any] = {
-        "model": target.model_name,
-        "query": query_of(chat),
-        "documents": documents_of(chat),
-        # They are here already.
-        "return_documents": False,
-    }
+    # The client has the documents already.
+    return encode(fields_of(chat, target, "top_n", return_documents=False))
+
+
+def fields_of(chat: Chat, target: Target, count_field: str, **fixed: bool) -> dict[str, Any]:
+    """Return the fields of the request. `count_field` names the number of results, `fixed` are further fields."""
+    wire = {"model": target.model_name, "query": query_of(chat), "documents": documents_of(chat), **fixed}
     if (top_n := reranking_of(chat).top_n) is not None:
-        wire["top_n"] = top_n
-    return encode(wire | options_of(chat, target))
+        wire[count_field] = top_n
+    return wire | options_of(chat, target)
+
+
+class Answer(msgspec.Struct):
+    """A ranking on the wire."""
+
+    results: list[Score]
+    usage: Any = None
 
 
 def read_reply(body: bytes) -> Iterator[Event]:
     """Yield the events of a whole answer. One that cannot be read ends with `Failed`."""
-    answer = read_whole(body, _Answer, "ranking")
+    return read_ranking(body, Answer)
+
+
+def read_ranking(body: bytes, shape: type[Answer]) -> Iterator[Event]:
+    """Yield the events of a whole answer of this shape."""
+    answer = read_whole(body, shape, "ranking")
     if isinstance(answer, Failed):
         yield answer
         return
     yield from events_of(answer.results, tokens=count_at(answer.usage, "total_tokens"))
-
-
-class _Answer(msgspec.Struct):
-    results: list[Score]
-    usage: Any = None
 
 
 read_events = never_streamed

@@ -1,7 +1,4 @@
-"""Scores on their way: the events of an answer with a ranking, and what all rerank dialects write and read alike.
-
-Knows documents, scores and counts. Must never know a wire format.
-"""
+"""Scores on their way: the events of an answer with a ranking, and what all rerank dialects write and read alike."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.canonical.reranking import Ranked
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer
-from apps.gateway.dialects.values.rerank.provider.abilities import abilities_of, reranking_of
+from apps.gateway.dialects.values.rerank.provider.capabilities import capabilities_of, reranking_of
 from apps.kernel.usage import Usage
 
 
@@ -26,7 +23,7 @@ class Score(msgspec.Struct, frozen=True):
 
 
 def events_of(scores: Sequence[Score], *, tokens: int = 0, search_units: int = 0) -> Iterator[Event]:
-    """Yield the events of a whole answer, the most relevant document first; 0 is what was not counted."""
+    """Yield the events of a whole answer, the most relevant document first; 0 where the provider does not count."""
     if not scores:
         yield unreadable_answer("The provider sent an answer without a ranking")
         return
@@ -40,18 +37,18 @@ def events_of(scores: Sequence[Score], *, tokens: int = 0, search_units: int = 0
 
 
 def options_of(chat: Chat, target: Target) -> dict[str, Any]:
-    """Return the options that a target takes, by their canonical names; note what it cannot be told."""
-    reranking, abilities = reranking_of(chat), abilities_of(target.facts)
+    """Return the options that a target takes, by their canonical names; note the others as dropped."""
+    reranking, capabilities = reranking_of(chat), capabilities_of(target.facts)
     wished = {
         "max_tokens_per_doc": reranking.max_tokens_per_doc,
-        # To cut what is too long is what everybody does unasked.
+        # Every provider truncates too long texts by default.
         "truncation": None if reranking.truncation else reranking.truncation,
     }
     options: dict[str, Any] = {}
     for name, value in wished.items():
         if value is None:
             continue
-        if name in abilities.takes:
+        if name in capabilities.takes:
             options[name] = value
         else:
             target.note_dropped(name, "this model's provider takes no such option")
