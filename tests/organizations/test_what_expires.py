@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "security.md").read_text()
-SECTION = DOCUMENT.split("## What expires, and what ends it")[1].split("\n## ")[0]
+SECTION = DOCUMENT.split("## Expiry\n")[1].split("\n## ")[0]
 # What makes or signs something that is brought back later.
 MAKES = re.compile(
     r"\b(signing\.(dumps|Signer|TimestampSigner)|secrets\.(token_\w+|choice)|(?:from secrets import)|salted_hmac"
