@@ -38,8 +38,6 @@ BARS = {
     # It only observes by default. Most ordinary texts here were written to look like attacks, a third of what it flags
     # are instructions of programs, which it is not asked about; docs/guardrails.md has its figures on texts of others.
     "attack_model": (0.55, 0.90),
-    # The same of what it reads in documents: a prompt that a user types is an order there. All texts here are short.
-    "document_model": (0.24, 0.90),
     "pii_detection": (0.98, 0.95),
     "secrets": (0.98, 0.95),
 }

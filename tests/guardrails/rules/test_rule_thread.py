@@ -34,7 +34,7 @@ re2.Filter.Compile = note(compile_filter)
 config = engine.EngineConfig(system_rules={{"secrets": engine.SystemRuleState()}})
 engine.compile_guardrails = note(compile_config)
 assert compiled_cache.compiled_guardrails("organization", config).in_force
-assert len(made) > 5, made
+assert len(made) >= 2, made
 print(sum(made), "of", len(made))
 """
 
