@@ -20,7 +20,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from knox.models import AuthToken
 
-from apps.batches.models import Batch, BatchLine, FileChunk, NativeJob, StoredFile
+from apps.batches.models import Batch, BatchLine, FileChunk, NativeJob, StoredFile, Upload
 from apps.billing import ledger
 from apps.billing.models import (
     BillingAccount,
@@ -241,6 +241,16 @@ def batch_rows(world: World) -> list[Row]:
     return [
         file,
         FileChunk.objects.create(file=file, position=0, sealed_content=SECRET),
+        Upload.objects.create(
+            id="upload_1",
+            created_at=now,
+            expires_at=now,
+            purpose="batch",
+            size=1,
+            sealed_name=SECRET,
+            file_id="file-1",
+            **owners,
+        ),
         batch,
         BatchLine.objects.create(
             batch=batch,

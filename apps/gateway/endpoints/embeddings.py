@@ -20,7 +20,7 @@ ROUTE = "embeddings"
 
 def embeddings(request: ClientRequest) -> ClientResponse:
     """Answer a request for embeddings."""
-    return _answer(request, OPENAI, openai.write_reply, openai.read_request)
+    return _answer(request, openai.ERRORS, openai.write_reply, openai.read_request)
 
 
 def embed(request: ClientRequest) -> ClientResponse:

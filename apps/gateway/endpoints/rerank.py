@@ -6,7 +6,6 @@ from functools import partial
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.dialects.values.rerank.client import cohere
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
@@ -24,4 +23,4 @@ def rerank(request: ClientRequest) -> ClientResponse:
     def answer(token: str) -> ClientResponse:
         return complete_response(open_chat(request, ROUTE, token, read), cohere.write_reply)
 
-    return answer_authenticated(request, ROUTE, OPENAI, answer)
+    return answer_authenticated(request, ROUTE, cohere.ERRORS, answer)

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
 from apps.gateway.canonical.events import Reply, Summary
 from apps.gateway.canonical.reranking import Reranking
-from apps.gateway.dialects.chat.openai.shared.failures import write_detailed_error as write_error
+from apps.gateway.dialects import ClientErrorWriter
+from apps.gateway.dialects.chat.openai.shared.failures import write_detailed_error
 from apps.gateway.dialects.chat.openai.shared.wire import encode
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
@@ -24,7 +25,8 @@ from apps.gateway.dialects.reading.fields import (
 from apps.gateway.dialects.reading.router_fields import take_router_fields
 from apps.gateway.dialects.values.rerank.provider.capabilities import documents_of, reranking_of
 
-__all__ = ["read_request", "write_error", "write_reply"]
+# Errors with a `detail` as well, which Voyage's clients read.
+ERRORS: Final = ClientErrorWriter(write_error=write_detailed_error)
 
 MAX_DOCUMENTS: Final = 10_000
 MAX_TOKENS_PER_DOC: Final = 1_000_000
