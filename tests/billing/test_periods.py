@@ -87,7 +87,7 @@ def test_a_request_beyond_the_limit_is_refused_and_changes_nothing(caller: Calle
     refused = caller.chat("x" * 10_000)
     assert (refused.status_code, refused.json()["error"]["code"]) == (402, "usage_limit_exceeded")
     assert refused.json()["error"]["message"].startswith(
-        "The key's limit of 0.0001 USD a day does not cover the request:"
+        "The key's limit of 0.0001 USD a day is too low: this request needs"
     )
     assert nothing_happened(caller)
 
@@ -103,7 +103,7 @@ def test_the_tighter_limit_holds(caller: Caller) -> None:
     ApiKey.objects.filter(pk=caller.key.pk).update(usage_limit=Decimal("0.0000001"))
     policy.forget_all()
     refused = caller.chat()
-    assert refused.json()["error"]["message"].startswith("The key's usage limit of 0.0000001 USD does not cover")
+    assert refused.json()["error"]["message"].startswith("The key's usage limit of 0.0000001 USD is too low")
 
 
 def test_it_counts_what_is_settled_and_starts_anew(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
