@@ -69,7 +69,9 @@ def test_a_double_click_charges_once(world: World, stripe: StripeStub) -> None:
     assert stripe.paid() == [2550, 2550]
 
 
-@pytest.mark.parametrize(("amount", "said"), [("4", "at least 5"), ("1e3", "an amount such as"), ("5.001", "whole cents")])
+@pytest.mark.parametrize(
+    ("amount", "said"), [("4", "at least 5"), ("1e3", "an amount such as"), ("5.001", "whole cents")]
+)
 def test_an_amount_that_is_not_taken_is_told_beside_its_field(
     world: World, stripe: StripeStub, amount: str, said: str
 ) -> None:

@@ -186,7 +186,7 @@ class TestStreams:
         name = key[key.index("mcp:stream:") :]
         valkey().set(name.replace("mcp:stream:", "mcp:call:"), "running", ex=5)
         again = mcp.send(request("tools/call", {"name": "list-models"}, 1), mcp_protocol_version=LATER)
-        assert "under way" in error_of(again, 400, -32600)["message"]
+        assert "is running" in error_of(again, 400, -32600)["message"]
 
     def test_who_reads_no_streams_gets_whole_answers(self, mcp: McpClient) -> None:
         mcp.open(LATER)
