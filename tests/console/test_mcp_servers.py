@@ -181,5 +181,5 @@ def test_a_tool_that_changed_is_shown_in_full_and_accepted(
     assert McpServer.objects.get().tool_pins == pins
     accepted = words(adam.send(f"{here}/accept", {"tool": "echo", "digest": digest}))
     assert "The changed tool echo was accepted." in accepted
-    assert "Held back" not in accepted
+    assert "Blocked because they changed" not in accepted
     assert McpServer.objects.get().tool_pins == {**pins, "echo": digest}

@@ -63,7 +63,7 @@ def test_the_revision_is_the_servers(mcp_server: StandIn, revision: str) -> None
 
 def test_an_unknown_revision_is_refused(mcp_server: StandIn) -> None:
     mcp_server.revision = "2024-11-05"
-    with pytest.raises(McpServerFailed, match="speaks the revision '2024-11-05'"):
+    with pytest.raises(McpServerFailed, match="unknown revision '2024-11-05'"):
         call(mcp_server)
     assert mcp_server.methods() == ["initialize"]
 
@@ -165,7 +165,7 @@ def test_a_failure_of_the_tools_own_is_an_answer(mcp_server: StandIn) -> None:
     [
         ({"content": "hello"}, "invalid content"),
         ({"content": ["hello"]}, "invalid content"),
-        ({"task": {"taskId": "t-1", "status": "working"}}, "answers with a task"),
+        ({"task": {"taskId": "t-1", "status": "working"}}, "answered with a task"),
         ({"content": [], "resultType": "input_required"}, "requests input from the user"),
     ],
 )
