@@ -126,4 +126,4 @@ def test_a_canonical_path_is_its_own() -> None:
 
 def test_another_form_of_a_path_errs_as_its_route() -> None:
     paths = ["/messages", "/v1/v1/messages", "/openai/deployments/x/chat/completions", "/api/v1/messages/"]
-    assert [TABLE.family_of(path).name for path in paths] == ["ANTHROPIC", "ANTHROPIC", "OPENAI", "ANTHROPIC"]
+    assert [TABLE.family_of(path).name for path in paths] == ["anthropic", "anthropic", "openai", "anthropic"]
