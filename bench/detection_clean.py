@@ -1,7 +1,7 @@
 """Texts without secrets or personal data: documentation, programs, prompts and lock files of public repositories.
 
-Pieces with an e-mail address are left out of what personal data is measured on: whether it is somebody's, nobody can
-tell.
+Pieces with an e-mail address are left out of the measurement of personal data: whether the address belongs to a person
+is unknown.
 """
 
 from __future__ import annotations

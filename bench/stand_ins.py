@@ -4,8 +4,8 @@ It is narrower than what scanners leave out. gitleaks leaves a value out that on
 as "password", "token", "secure", "server" (`cmd/generate/config/rules/stopwords.go`); trufflehog one that contains a
 word of its lists, such as "value", "name", "root", "user" (`pkg/detectors/fp_badlist.txt`), or "example", "sample",
 "xxxxxx", "abcde" (`falsepositives.go`); detect-secrets a piece of the alphabet, or a template (its heuristic filters).
-Here a value must be *nothing but* such words. What somebody might choose is none: `hunter2`, `admin123`, `Sommer2024`,
-`letmein!`, `supersecret`.
+Here a value must be *nothing but* such words. A password that a person might choose is none: `hunter2`, `admin123`,
+`Sommer2024`, `letmein!`, `supersecret`.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def test_anthropics_clients_get_anthropics_list(client: Client) -> None:
         ("limit=-1", "limit must be a whole number from 1 to 1000"),
         ("limit=", "limit must be a whole number from 1 to 1000"),
         ("limit=99999999999999999999", "limit must be a whole number from 1 to 1000"),
-        ("after_id=nobody", "after_id must be the id of a listed model"),
+        ("after_id=unlisted", "after_id must be the id of a listed model"),
         ("before_id=", "before_id must be the id of a listed model"),
         ("after_id=echo&before_id=echo", "after_id and before_id cannot be given together"),
     ],

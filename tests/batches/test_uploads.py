@@ -87,7 +87,7 @@ def test_the_clients_own_way_makes_a_batch_input_that_is_answered(openai: OpenAI
     batch = openai.batches.create(input_file_id=done.file.id, endpoint="/v1/chat/completions", completion_window="24h")
     work_all()
     batch = openai.batches.retrieve(batch.id)
-    assert (batch.status, batch.request_counts.completed) == ("completed", 30)  # type: ignore[union-attr] # it is told
+    assert (batch.status, batch.request_counts.completed) == ("completed", 30)  # type: ignore[union-attr] # a completed batch has counts
     answered = [answer["custom_id"] for answer in lines_in(openai, batch.output_file_id)]
     assert answered == [one["custom_id"] for one in lines]
 

@@ -1,6 +1,6 @@
 """The fleet's PostgreSQL as a primary with a synchronous replica, of which the primary is killed.
 
-Stands for whoever promotes replicas (Patroni, a managed service).
+Plays the part of Patroni or a managed service: it promotes replicas.
 """
 
 from __future__ import annotations

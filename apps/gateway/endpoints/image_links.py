@@ -31,7 +31,7 @@ class ImageKeeper(Protocol):
         """Keep an image and return its address. Raises DatabaseError."""
 
 
-class _Nobody:
+class _NoImageStore:
     """The default until `install` is called: no image is stored."""
 
     def check(self, policy: Policy) -> None:
@@ -43,7 +43,7 @@ class _Nobody:
         raise NotImplementedError
 
 
-_installed: list[ImageKeeper] = [_Nobody()]
+_installed: list[ImageKeeper] = [_NoImageStore()]
 
 
 def install(keeper: ImageKeeper) -> None:

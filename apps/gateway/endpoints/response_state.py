@@ -62,7 +62,7 @@ class ResponseStates(Protocol):
         """
 
 
-class _Nobody:
+class _NoResponseStore:
     """The default until `install` is called: a request that needs a stored response is refused, naming the field."""
 
     def open(self, request: ClientRequest, policy: Policy, wire: Record) -> ResponseState:
@@ -77,7 +77,7 @@ class _Nobody:
         return ResponseState()
 
 
-_installed: list[ResponseStates] = [_Nobody()]
+_installed: list[ResponseStates] = [_NoResponseStore()]
 
 
 def install(states: ResponseStates) -> None:

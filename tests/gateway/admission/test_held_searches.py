@@ -93,7 +93,7 @@ def test_no_answer_within_the_limit_that_is_sent_costs_more_than_was_held(
     assert tariff_of(chat, one, 1_000, "none").cost_of(0) >= one.cost_of(usage).total
 
 
-# --- what a provider is told
+# --- the limit in the request to the provider
 
 
 def told_to_anthropic(target: Target, **fields: Any) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ def test_a_search_without_a_limit_gets_the_one_that_is_held_for() -> None:
     assert told_to_anthropic(target, web_search=True) == [{**own, "max_uses": 10}]
     assert told_to_anthropic(target, tools=[WebSearchTool(max_uses=25)]) == [{**own, "max_uses": 25}]
     assert target.dropped_fields == []
-    # What the organization pays for itself, or what costs nothing, is limited by nobody.
+    # Searches that the organization pays itself, or that cost nothing, are not limited.
     for free in (candidate(mode=API_KEYS), candidate(PriceCard(input=Decimal(1)))):
         assert told_to_anthropic(target_of(free), web_search=True) == [own]
 

@@ -1,4 +1,4 @@
-"""Second turns of each client format in each provider format: what is not brought back is told or refused."""
+"""Second turns of each client format in each provider format: a part that does not come back is reported or refused."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Pair(NamedTuple):
 
 
 def pairs_of(kind: Any, around: tuple[Any, ...] = ()) -> Iterator[Pair]:
-    """Yield the pairs of a type, those of its fields, and of theirs; `around` are the types that it stands in."""
+    """Yield the pairs of a type, of its fields and of their types; `around` are the types that enclose it."""
     kind = _bare(kind)
     if len(around) > _MAX_DEPTH or around.count(kind) >= _MAX_REPEATS:
         return

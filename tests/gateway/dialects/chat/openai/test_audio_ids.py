@@ -21,7 +21,7 @@ def asked(**audio: str) -> Chat:
 
 
 def written(chat: Chat, dialect: ModuleType) -> tuple[Any, list[str]]:
-    """Return what a provider is sent, and what the client is told."""
+    """Return the request to the provider, and the fields that were reported as dropped."""
     target = Target(model_name="m", facts={}, dropped_fields=[])
     return json.loads(dialect.write_request(chat, target)), [dropped.param for dropped in target.dropped_fields]
 

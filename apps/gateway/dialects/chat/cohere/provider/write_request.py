@@ -161,7 +161,7 @@ def _chosen(chat: Chat, tools: list[FunctionTool]) -> tuple[str, list[FunctionTo
         return choice.mode, tools
     chosen = [tool for tool in tools if tool.name in names]
     if not chosen:
-        raise refused("tool_choice names no tool that there is", "tool_choice")
+        raise refused("tool_choice names a tool that is not in tools", "tool_choice")
     return choice.mode, chosen
 
 
@@ -193,8 +193,8 @@ _RANGES: Final = {
 }
 _NAMES: Final = {"top_p": "p", "top_k": "k", "stop": "stop_sequences"}
 _SAME: Final = ("max_tokens", "temperature", "seed", "logprobs")
-# Wishes and notes that there are no words for; an answer comes without them as well.
-_WITHOUT_WORDS: Final = (
+# Fields that the format lacks and that do not change the answer: dropped with a note.
+_LACKING: Final = (
     "top_logprobs",
     "logit_bias",
     "effort",
@@ -254,7 +254,7 @@ def _refuse_unspeakable(chat: Chat) -> None:
 
 
 def _drop_unsupported_hints(chat: Chat, capabilities: Capabilities, target: Target) -> None:
-    for name in _WITHOUT_WORDS:
+    for name in _LACKING:
         if getattr(chat, name) is not None:
             note_dropped(chat, target, name, f"{name} {_NO_FIELD}")
 
