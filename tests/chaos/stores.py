@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import requests
 from tests.chaos.scene import Scene
 from tests.stack.chaos import send_signal
 from tests.stack.product import PROJECT, eventually
+from tests.support.documented_examples import operations_commands
 
 # --- Valkey
 
@@ -68,16 +68,15 @@ def restored(scene: Scene, seconds: float) -> int:
     its time.
     """
     assert scene.clients is not None
-    dump, restore = backup_commands()
     with scene.quiet():
-        _run(scene, dump)
+        _run(scene, operations_commands("backup"))
         before = set(scene.clients.seen.asked)
     scene.product.manage("grant_credits", scene.empty, "5")
     time.sleep(seconds)
     with scene.quiet():
         between = scene.clients.seen.asked - before
         forget(scene, between)
-        _run(scene, restore)
+        _run(scene, operations_commands("restore"))
         time.sleep(1)
     time.sleep(seconds)
     return 1
@@ -94,21 +93,13 @@ def forget(scene: Scene, asked: set[str]) -> None:
             del told[request_id]
 
 
-def backup_commands() -> tuple[str, str]:
-    """Return the commands that docs/operations.md has for a backup and for a restore: up to the dump, and after it."""
-    text = (PROJECT / "docs" / "operations.md").read_text()
-    section = text.partition("## Backup and restore")[2].partition("\n## ")[0]
-    lines = [line for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL) for line in block.splitlines()]
-    at = next(number for number, line in enumerate(lines) if line.startswith("pg_dump"))
-    setting = [line for line in lines[:at] if not line.startswith("pg_")]
-    return "\n".join(lines[: at + 1]), "\n".join([*setting, *lines[at + 1 :]])
-
-
 def _run(scene: Scene, commands: str) -> None:
     """Run commands of the documentation on the scene's home. Raises ChildProcessError with what they say."""
-    words = commands.replace(".local", str(scene.home)).replace("gateway.dump", str(scene.home / "gateway.dump"))
+    words = commands
+    for name in ("gateway.dump", "gateway.sql"):
+        words = words.replace(name, str(scene.home / name))
     done = subprocess.run(
-        ["/bin/sh", "-ec", words],
+        ["bash", "-euo", "pipefail", "-c", words],
         cwd=PROJECT,
         env=scene.product.environment,
         capture_output=True,

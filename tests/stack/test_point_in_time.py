@@ -15,7 +15,8 @@ import pytest
 from gateway_project.embedded import programs
 from tests.stack.product import Product, eventually
 from tests.stack.spending_keys import key_with_credits
-from tests.stack.test_restore import COUNTS, EPOCHS, IN_ORDER, commands, spend
+from tests.stack.test_restore import COUNTS, EPOCHS, IN_ORDER, spend
+from tests.support.documented_examples import operations_commands
 from tests.support.replicated_postgres import Server
 
 # Long: it makes two servers and recovers one; what a restore does to balances is tested by tests/billing as well.
@@ -52,7 +53,7 @@ def run(name: str, owner: os.stat_result, **variables: str) -> None:
     """Run the commands that the document gives under a name, as the server's user and with its programs."""
     path = f"{programs.passable_copy(programs.find_postgres(None)).folder}:{os.environ['PATH']}"
     subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", commands(name)],
+        ["bash", "-euo", "pipefail", "-c", operations_commands(name)],
         env={**os.environ, "PATH": path, **variables},
         user=owner.st_uid,
         group=owner.st_gid,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Iterator
 from decimal import Decimal
@@ -15,6 +14,7 @@ import pytest
 
 from tests.stack.product import PROJECT, Product, eventually
 from tests.stack.spending_keys import SpendingKey, key_with_credits
+from tests.support.documented_examples import operations_commands
 
 # Long: each restore stops and starts the whole product; what notices one is tested by tests/billing as well.
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(600)]
@@ -47,13 +47,6 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     product = Product(tmp_path_factory.mktemp("restored home"), RATE_LIMIT_ENTERPRISE="0")
     yield product
     product.stop()
-
-
-def commands(name: str) -> str:
-    """Return the shell commands that the document gives under a name."""
-    text = (PROJECT / "docs" / "operations.md").read_text()
-    (found,) = re.findall(rf"```sh\n# {name}\n(.*?)```", text, re.DOTALL)
-    return str(found)
 
 
 def run(script: str, product: Product, folder: Path) -> str:
@@ -101,7 +94,7 @@ def test_a_backup_is_restored_as_the_document_says(product: Product, tmp_path: P
     cost = (Decimal(1) - rich.credits()) / 3
     take_away(product, poor, poor.credits() - Decimal("0.0001"))
     before = (rich.credits(), poor.credits())
-    run(commands("backup"), product, tmp_path)
+    run(operations_commands("backup"), product, tmp_path)
     saved = ask_database(product, *COUNTS)
 
     # Since then one has spent all it had, and the other was given much.
@@ -112,7 +105,7 @@ def test_a_backup_is_restored_as_the_document_says(product: Product, tmp_path: P
     eventually(lambda: len(poor.logs()) == 6)
     assert ask_database(product, *COUNTS) != saved
 
-    said = run(commands("restore"), product, tmp_path)
+    said = run(operations_commands("restore"), product, tmp_path)
     assert ask_database(product, *COUNTS) == saved
     assert "database: up to date" in said
     # Begun by it, or by the settler while it was on its way.
@@ -132,14 +125,14 @@ def test_a_restore_that_nobody_told_the_gateway_of_is_noticed(product: Product, 
     spending_key = key_with_credits(product)
     spend(spending_key, 1)
     eventually(lambda: len(spending_key.logs()) == 1)
-    run(commands("backup"), product, tmp_path)
+    run(operations_commands("backup"), product, tmp_path)
     product.manage("grant_credits", spending_key.organization_id, "500")
     spend(spending_key, 1)
     eventually(lambda: len(spending_key.logs()) == 2)
     tell = ".venv/bin/python manage.py prepare\n"
-    assert tell in commands("restore")
+    assert tell in operations_commands("restore")
     (before,) = ask_database(product, EPOCHS)
-    run(commands("restore").replace(tell, ""), product, tmp_path)
+    run(operations_commands("restore").replace(tell, ""), product, tmp_path)
     assert len(spending_key.logs()) == 1
     eventually(lambda: ask_database(product, EPOCHS) != [before], patience=30)
     take_away(product, spending_key, spending_key.credits() - Decimal("0.0001"))
@@ -156,7 +149,7 @@ def test_an_encrypted_backup_is_restored_as_the_document_says(product: Product, 
     keyring.mkdir(mode=0o700)
     secret.write_text("k7-QvXw2mPz9sLc4")
     begin = f"export GNUPGHOME={keyring}; trap 'gpgconf --kill gpg-agent' EXIT; passphrase={secret}\n"
-    run(begin + commands("encrypted backup"), product, tmp_path)
+    run(begin + operations_commands("encrypted backup"), product, tmp_path)
     encrypted = tmp_path / "gateway.dump.gpg"
     assert [path.name for path in tmp_path.glob("gateway.*")] == ["gateway.dump.gpg"]
     assert b"PGDMP" not in encrypted.read_bytes()
@@ -167,28 +160,28 @@ def test_an_encrypted_backup_is_restored_as_the_document_says(product: Product, 
     whole = encrypted.read_bytes()
     encrypted.write_bytes(whole[:-40] + bytes(40))
     with pytest.raises(AssertionError, match="gpg: "):
-        run(begin + commands("decryption"), product, tmp_path)
+        run(begin + operations_commands("decryption"), product, tmp_path)
     encrypted.write_bytes(whole)
     (tmp_path / "gateway.dump").unlink(missing_ok=True)
     secret.write_text("another")
     with pytest.raises(AssertionError, match="gpg: decryption failed"):
-        run(begin + commands("decryption"), product, tmp_path)
+        run(begin + operations_commands("decryption"), product, tmp_path)
     assert not (tmp_path / "gateway.dump").exists()
     secret.write_text("k7-QvXw2mPz9sLc4")
 
-    run(begin + commands("decryption"), product, tmp_path)
+    run(begin + operations_commands("decryption"), product, tmp_path)
     assert (tmp_path / "gateway.dump").stat().st_mode & 0o077 == 0
     assert ask_database(product, *COUNTS) != saved
-    run(commands("restore"), product, tmp_path)
+    run(operations_commands("restore"), product, tmp_path)
     assert ask_database(product, *COUNTS) == saved
 
 
 def test_a_dump_that_is_cut_short_changes_nothing(product: Product, tmp_path: Path) -> None:
-    run(commands("backup"), product, tmp_path)
+    run(operations_commands("backup"), product, tmp_path)
     before = ask_database(product, *COUNTS)
     dump = tmp_path / "gateway.dump"
     dump.write_bytes(dump.read_bytes()[: dump.stat().st_size // 2])
     with pytest.raises(AssertionError, match="pg_restore"):
-        run(commands("restore"), product, tmp_path)
+        run(operations_commands("restore"), product, tmp_path)
     assert ask_database(product, *COUNTS) == before
     assert product.chat("hi").status_code == 200

@@ -72,6 +72,13 @@ def examples(document: Path) -> list[Example]:
     return [Example(name, line, language, text) for line, language, text in _blocks(document.read_text())]
 
 
+def operations_commands(name: str) -> str:
+    """Return the commands of the block of docs/operations.md that begins with the comment `# NAME`."""
+    text = (PROJECT / "docs" / "operations.md").read_text()
+    (found,) = re.findall(rf"```sh\n# {re.escape(name)}\n(.*?)```", text, re.DOTALL)
+    return str(found)
+
+
 def _blocks(document: str) -> Iterator[tuple[int, str, str]]:
     lines = document.splitlines()
     at = 0
