@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.kernel.secrets.redaction import SecretMask, redact, redact_forms
+from apps.kernel.secrets.redaction import SecretMask, StreamMask, redact, redact_forms
 
 SECRET = "Canary+of/the=tests:0123456789abcdefghij"
+TOKEN = "tok-0123456789abcdefghij"
 
 
 @pytest.mark.parametrize(
@@ -102,3 +103,19 @@ def test_data_is_masked_where_a_secret_stands_and_nowhere_else() -> None:
     clean = {"a": [SECRET[:12], "Bearer abc12345xyz"]}
     assert mask.value(clean) is clean
     assert SecretMask(["short"]).value(data) is data
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_a_secret_is_masked_in_a_body_that_arrives_in_pieces(size: int) -> None:
+    body = f'data: {{"said": "{TOKEN}, {TOKEN[:-1]}"}}\n\ndata: {TOKEN}'.encode()
+    mask = StreamMask([TOKEN])
+    pieces = [mask.add(body[at : at + size]) for at in range(0, len(body), size)]
+    assert b"".join([*pieces, mask.end()]) == f'data: {{"said": "..., {TOKEN[:-1]}"}}\n\ndata: ...'.encode()
+
+
+def test_only_the_beginning_of_a_secret_waits_for_the_next_piece() -> None:
+    mask = StreamMask([TOKEN])
+    assert mask.add(f"a {TOKEN[:5]}".encode()) == b"a "
+    assert mask.add(b" b\n\n") == f"{TOKEN[:5]} b\n\n".encode()
+    assert mask.add(TOKEN.encode() + b"\n") == b"...\n"
+    assert mask.end() == b""

@@ -26,6 +26,7 @@ from apps.gateway.retry_after import first_of, retry_after_in, retry_after_of
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
+from apps.kernel.secrets.redaction import StreamMask
 
 _MAX_ERROR_BYTES = 256 * 1024
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -47,7 +48,10 @@ class ProviderResponse(Protocol):
 
     status: int
     headers: dict[str, str]
-    bytes_received: int
+
+    @property
+    def bytes_received(self) -> int:
+        """The size of what arrived."""
 
     def read(self, limit: int, report_size: Callable[[int], object] | None = None) -> bytes:
         """Return the whole body. Raises UpstreamFailure, also where it is longer than so many bytes."""
@@ -57,6 +61,36 @@ class ProviderResponse(Protocol):
 
     def close(self) -> None:
         """Be done with it."""
+
+
+class MaskedResponse:
+    """The answer of a tenant's own server, without the credential that it was sent: members of the organization may
+    use a credential that they may not see."""
+
+    def __init__(self, response: ProviderResponse, secrets: list[str]) -> None:
+        self._response = response
+        self._mask = StreamMask(secrets)
+        self.status, self.headers = response.status, response.headers
+
+    @property
+    def bytes_received(self) -> int:
+        """The size of what arrived."""
+        return self._response.bytes_received
+
+    def read(self, limit: int, report_size: Callable[[int], object] | None = None) -> bytes:
+        """Return the whole body. Raises UpstreamFailure, also where it is longer than so many bytes."""
+        return self._mask.add(self._response.read(limit, report_size)) + self._mask.end()
+
+    def iterate_body(self) -> Iterator[bytes]:
+        """Yield the body as it is asked for; b"" means that nothing has come for a while. Raises UpstreamFailure."""
+        for piece in self._response.iterate_body():
+            yield self._mask.add(piece)
+        if waiting := self._mask.end():
+            yield waiting
+
+    def close(self) -> None:
+        """Free or close the connection."""
+        self._response.close()
 
 
 class OpenExchange(msgspec.Struct, frozen=True):
@@ -125,7 +159,8 @@ def open_exchange(
                     break
                 yield Waiting()
         if 200 <= response.status < 300:
-            return OpenExchange(response, secret, presented, url)
+            masked = MaskedResponse(response, collect_secrets(secret, presented)) if own_address else response
+            return OpenExchange(masked, secret, presented, url)
         raise refusal_of(request.dialect, response)
     except UpstreamFailure as failure:
         failure.redact(collect_secrets(secret, presented))

@@ -68,22 +68,22 @@ class SecretMask:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         found = {spelling for secret in secrets if len(secret) >= LEAST_MASKED for spelling in _spellings_of(secret)}
-        self._spellings = sorted((one for one in found if len(one) >= LEAST_MASKED), key=len, reverse=True)
+        self.spellings = sorted((one for one in found if len(one) >= LEAST_MASKED), key=len, reverse=True)
 
     def text(self, text: str) -> str:
         """Return a text without the secrets."""
-        for spelling in self._spellings:
+        for spelling in self.spellings:
             if spelling in text:
                 text = text.replace(spelling, MASK)
         return text
 
     def value(self, value: Any) -> Any:
         """Return a JSON value with the secrets removed from strings and keys."""
-        if not self._spellings:
+        if not self.spellings:
             return value
         # Mostly there is none: one check of the whole is much cheaper than one of each string.
         written = msgspec.json.encode(value).decode()
-        if not any(json.dumps(one, ensure_ascii=False)[1:-1] in written for one in self._spellings):
+        if not any(json.dumps(one, ensure_ascii=False)[1:-1] in written for one in self.spellings):
             return value
         return self._masked(value)
 
@@ -95,6 +95,49 @@ class SecretMask:
         if isinstance(value, dict):
             return {self.text(name): self._masked(one) for name, one in value.items()}
         return value
+
+
+class StreamMask:
+    """Removes known secrets from a body that arrives in pieces, as `SecretMask` does from a text.
+
+    Only bytes that may be the beginning of a secret wait for the next piece.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._spellings = [spelling.encode("utf-8", "surrogatepass") for spelling in SecretMask(secrets).spellings]
+        self._secret = re.compile(b"|".join(map(re.escape, self._spellings)) or rb"(?!)")
+        self._longest = max(map(len, self._spellings), default=0)
+        self._waiting = b""
+
+    def add(self, piece: bytes) -> bytes:
+        """Return the bytes that are certain now, secrets removed; `piece` comes after all pieces before it."""
+        text = self._waiting + piece
+        certain = self._start_of_beginning(text)
+        parts: list[bytes] = []
+        done = 0
+        for found in self._secret.finditer(text):
+            if found.start() >= certain:
+                break
+            parts += text[done : found.start()], MASK.encode()
+            done = found.end()
+        certain = max(certain, done)
+        self._waiting = text[certain:]
+        return b"".join([*parts, text[done:certain]])
+
+    def end(self) -> bytes:
+        """Return the bytes that waited, secrets removed: the body has ended."""
+        waiting, self._waiting = self._waiting, b""
+        return self._secret.sub(MASK.encode(), waiting)
+
+    def _start_of_beginning(self, text: bytes) -> int:
+        """Return where the first part of a secret starts that ends with the text; its length if there is none."""
+        # A string in JSON has no raw line feed, so nothing is looked at before the last one, which ends most events.
+        first = max(len(text) - self._longest + 1, text.rfind(b"\n") + 1, 0)
+        for start in range(first, len(text)):
+            beginning = text[start:]
+            if any(len(one) > len(beginning) and one.startswith(beginning) for one in self._spellings):
+                return start
+        return len(text)
 
 
 def redact_forms(text: str) -> str:

@@ -77,6 +77,17 @@ def test_it_streams(caller: Caller, own: ProviderKey) -> None:
     assert (text, chunks[-1]) == ("You said: hi", "[DONE]")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_its_credential_is_masked_in_an_answer_that_echoes_it(caller: Caller, own: ProviderKey, stream: bool) -> None:
+    response = caller.chat("Bearer sk-of-acme, sk-of-acorns", model=MODEL, stream=stream)
+    if stream:
+        chunks = [chunk for chunk in chunks_of(response)[:-1] if chunk["choices"]]
+        text = "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks)
+    else:
+        text = response.json()["choices"][0]["message"]["content"]
+    assert text == "You said: Bearer ..., sk-of-acorns"
+
+
 def test_a_private_address_is_not_called(caller: Caller, own: ProviderKey, settings: Any) -> None:
     settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = False
     tag = uuid4().hex
