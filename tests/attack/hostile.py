@@ -39,8 +39,9 @@ class Task(msgspec.Struct):
     clients: int = 0
     # The web workers, whose processor time is looked up in /proc.
     workers: list[int] = []
-    # Keys of a bystander, and of an organization on the free plan without credits.
-    bystander: str = ""
+    # Keys of organizations that keep content (`Scene`).
+    keeper: str = ""
+    other_keeper: str = ""
     penniless: str = ""
 
 
@@ -334,7 +335,7 @@ def kept_answers(task: Task) -> Got:
 
     def one(number: int) -> str:
         with connect(task.port, ATTACKER) as sock:
-            sock.sendall(chat(task.token, f"question {number}", model="custom:hostile/kept"))
+            sock.sendall(chat(task.keeper, f"question {number}", model="custom:hostile/kept"))
             return outcome(sock, max(task.seconds, 45))
 
     got: Got = Counter()

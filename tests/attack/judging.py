@@ -133,7 +133,7 @@ def carried_out(
     task: dict[str, Any] = {"name": name, "port": product.port, "seconds": seconds, "clients": clients}
     task["workers"] = before
     task |= {"token": scene.token, "session": scene.session}
-    task |= {"bystander": product.demo["apiKey"], "penniless": scene.penniless}
+    task |= {"keeper": scene.keeper, "other_keeper": scene.other_keeper, "penniless": scene.penniless}
     if name == "stampede":
         task["cold"] = [scene.new_key()]
     money = scene.money_bytes()

@@ -24,7 +24,12 @@ from tests.stack.product import PROJECT, Product, eventually, free_port
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # What is not tested here must not end an attack early; all the rest is as an operator gets it.
-SETTINGS = {"WEB_WORKERS": "2", "RATE_LIMIT_ENTERPRISE": "0", "GATEWAY_ALLOW_PRIVATE_ADDRESSES": "true"}
+SETTINGS = {
+    "WEB_WORKERS": "2",
+    "RATE_LIMIT_ENTERPRISE": "0",
+    "GATEWAY_ALLOW_PRIVATE_ADDRESSES": "true",
+    "ORGANIZATIONS_PER_USER": "10",
+}
 # Where names have servers that never answer.
 _SILENT_NAMES = str(PROJECT / "tests" / "attack" / "silent_names")
 
@@ -41,8 +46,11 @@ class Scene:
     project: str
     # A server of another tenant's, by its name; it speaks HTTP.
     elsewhere: str
-    # The key of an organization on the free plan without credits.
-    penniless: str = ""
+    # Keys of organizations that keep content: two with a cache of answers and the hostile provider; one on the free
+    # plan without credits.
+    keeper: str
+    other_keeper: str
+    penniless: str
 
     def new_key(self) -> str:
         """Return a key that no worker has seen."""
@@ -109,13 +117,24 @@ def hostile_provider() -> Iterator[str]:
 
 
 def _set(product: Product, home: Path, provider: str) -> Scene:
-    """Make the attacker: an organization with guardrails, a key, a provider of its own, and a user's session."""
-    organization = manage(product, "POST", "/organization", name="Attackers")["organization"]["id"]
+    """Make the attackers: organizations with guardrails, keys and a provider of their own, and a user's session."""
+    token, project = _attacker(product, "Attackers", provider)
+    keepers = [_attacker(product, name, provider, keeps=True)[0] for name in ("Keepers", "Other keepers")]
+    return Scene(
+        product, home, token, _session(product), project, provider.removesuffix("/v1"), *keepers, _penniless(product)
+    )
+
+
+def _attacker(product: Product, name: str, provider: str, *, keeps: bool = False) -> tuple[str, str]:
+    """Return a key and the project of a new organization; `keeps` has it keep content and cache answers for a year."""
+    organization = manage(product, "POST", "/organization", name=name)["organization"]["id"]
     product.manage("set_plan", organization, "enterprise")
     product.manage("grant_credits", organization, "1000")
     manage(product, "PUT", f"/guardrails/config/{organization}", enabled=True)
     [project] = manage(product, "GET", f"/organization/{organization}/projects")["projects"]
-    manage(product, "PATCH", f"/projects/{project['id']}", cachingEnabled=True, cacheDurationSeconds=31_536_000)
+    if keeps:
+        manage(product, "PATCH", f"/organization/{organization}", retentionLevel="retain")
+        manage(product, "PATCH", f"/projects/{project['id']}", cachingEnabled=True, cacheDurationSeconds=31_536_000)
     manage(
         product,
         "POST",
@@ -127,11 +146,7 @@ def _set(product: Product, home: Path, provider: str) -> Scene:
         organizationId=organization,
     )
     made = manage(product, "POST", "/keys/api", description="attack", projectId=project["id"])
-    for owner in (organization, product.demo["organizationId"]):
-        manage(product, "PATCH", f"/organization/{owner}", retentionLevel="retain")
-    elsewhere = provider.removesuffix("/v1")
-    token, session = made["apiKey"]["token"], _session(product)
-    return Scene(product, home, token, session, project["id"], elsewhere, _penniless(product))
+    return str(made["apiKey"]["token"]), str(project["id"])
 
 
 def _penniless(product: Product) -> str:

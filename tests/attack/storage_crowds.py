@@ -24,18 +24,18 @@ _ENDED = {"completed", "failed", "expired", "cancelled"}
 
 
 class Target(Protocol):
-    """Where to ask, and with whose keys: the attacker's, a bystander's, and one without credits."""
+    """Where to ask, and with whose keys: two organizations that keep content, and one without credits."""
 
     port: int
-    token: str
-    bystander: str
+    keeper: str
+    other_keeper: str
     penniless: str
     clients: int
 
 
 def batch_crowd(task: Target) -> Got:
     """Make a crowd of batches of one file, cancel half of them, and time another tenant's batch of one line."""
-    own, other = _Client(task.port, task.token), _Client(task.port, task.bystander)
+    own, other = _Client(task.port, task.keeper), _Client(task.port, task.other_keeper)
     calm = _seconds_of_one_line(other)
     got: Got = Counter()
     file_id = own.upload([_line(number) for number in range(LINES)])
