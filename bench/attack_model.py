@@ -7,7 +7,7 @@ allow it; the project's own texts for training (`attack_texts`), and those that 
 Every text is scored by a model that has seen nothing of its source, nor of any source of the same `kin`. Thresholds are
 where `FALSE_POSITIVES` of the harmless texts of others lie above them, and, where a program keeps something from its
 users, `GUARDED_FALSE_POSITIVES`. The project's own texts do not count there: they were written to look like attacks.
-The table printed says for every source what is found. `--write` renews the weights of the product.
+The table shows the recall of every source. `--write` renews the weights of the product.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from bench.attack_learner import Point, learn_weights
 FALSE_POSITIVES, GUARDED_FALSE_POSITIVES = (0.005, 0.005), (0.04, 0.005)
 _CORPORA = Path(__file__).with_name("attack_corpora.toml")
 _TEXTS = Path(__file__).with_name("attack_texts")
-# Texts of the project that are no longer unseen: what is ordinary, and the attacks that rules were made with.
+# Texts of the project that are no longer unseen: ordinary texts, and the attacks that rules were made with.
 _OWN_TEXTS = Path(__file__).parents[1] / "tests" / "guardrails" / "corpus"
 _OWN, _PROJECT = ("ordinary", "prompt_injection", "jailbreak"), "project"
 _WEIGHTS = Path(word_model.__file__).with_suffix(".tsv")
 # A word says something of attacks where several texts of several authors have it.
 _LEAST_TEXTS, _LEAST_SOURCES = 3, 2
-# What an error costs; what all attacks count beside all harmless texts; how many texts of one author count in full.
+# Cost of an error; weight of all attacks beside all harmless texts; how many texts of one author count in full.
 _COST, _ATTACKS, _FULL = 0.3, 0.5, 300
 _FOLDS = 12
 # A weight below it moves no text; a third of all are.

@@ -4,7 +4,7 @@ Reads `FOLDER/tuning/SOURCE.jsonl` and `FOLDER/held-out/SOURCE.jsonl`: a row is 
 "place"}; `place` is "user", "system", or "tool" for what tools, files and pages say. With "operator", the instructions
 of the program that was attacked, a text is scanned twice: behind them, as a request has it, and alone. Harmless texts
 of users are scanned behind instructions that keep a secret as well. `variant`, where a source has it, is its own finer
-label. Sources are not mixed: what was used to improve a rule lies in `tuning`; only `held-out` says what to expect.
+label. Sources are not mixed: those used to improve a rule are in `tuning`; only `held-out` predicts results.
 Shares are given with Wilson's interval of 95 %. `--misses N` prints some of the texts that are not as labelled (of
 `tuning` alone: held-out ones stay unseen).
 """
@@ -26,10 +26,10 @@ from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import EngineConfig, SystemRuleState
 from apps.guardrails.text.scanned_text import ScannedText
 
-# What `place` means to the rules.
+# The role of a text in rules, by its `place`.
 ROLES = {"tool": TOOL_RESULT, "system": "system"}
 SPLITS = ("tuning", "held-out")
-# What there are goals for: attacks that are written as such, those that are asked for directly, those in documents.
+# Kinds with a goal: attacks that are written as such, those that are asked for directly, those in documents.
 GOALS = {
     "written as attacks": ("extraction", "injection", "jailbreak"),
     "direct requests": ("direct",),

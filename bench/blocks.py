@@ -87,6 +87,6 @@ def _compared(blocks: list[float], others: list[float]) -> Comparison:
     differences = sorted(one - other for one, other in zip(blocks, others, strict=True))
     quarter = len(differences) // 4
     middle = differences[quarter : len(differences) - quarter]
-    # Of a normal distribution the quartiles are 1.35 standard deviations apart.
+    # The quartiles of a normal distribution are 1.35 standard deviations apart.
     spread = (middle[-1] - middle[0]) / 1.35 / len(differences) ** 0.5
     return Comparison(median(blocks), mean(middle), spread)

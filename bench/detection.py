@@ -45,7 +45,7 @@ def wilson(hits: int, count: int) -> str:
 
 
 def ours(rule: str) -> Finder:
-    """Return what finds the characters that one of our rules finds."""
+    """Return a finder of the characters of one of our rules."""
     find = system_rules()[rule].find
     assert find is not None
     return lambda text: [text[span.start : span.end] for span in find(ScannedText(text), RuleSettings())]
@@ -54,8 +54,8 @@ def ours(rule: str) -> Finder:
 def is_found(sample: Sample, found: list[str]) -> bool:
     """Tell whether one of the wanted values was found, at least its greater part; an empty one is anything.
 
-    Some projects write a key and its number, or its host, as one value: of these, the key is enough. Others write down
-    what is wanted in small letters.
+    Some projects write a key and its number, or its host, as one value: the key is enough. Others write the
+    expected value in small letters.
     """
     return any(
         value in one or (one in value and (len(one) * 2 >= len(value) or len(one) >= _ENOUGH))
@@ -65,7 +65,7 @@ def is_found(sample: Sample, found: list[str]) -> bool:
 
 
 class Outcome(NamedTuple):
-    """What was made of a text: whether it was found or flagged, and the same without values that stand for a secret;
+    """The result for a text: whether it was found or flagged, and the same without values that stand for a secret;
     None where it holds nothing else."""
 
     sample: Sample
@@ -79,7 +79,7 @@ Results = dict[tuple[str, bool], list[Outcome]]
 def without_stand_ins(sample: Sample) -> Sample | None:
     """Return a text with only those of the wanted values that stand for nothing; None where none is left.
 
-    What a detector finds whose name says that it looks for no credential is left out too.
+    Findings of a detector whose name says that it looks for no credential are left out too.
     """
     if sample.family == NO_CREDENTIAL:
         return None
@@ -92,7 +92,7 @@ def without_stand_ins(sample: Sample) -> Sample | None:
 
 
 def measure(samples: Iterable[Sample], finder: Finder) -> Results:
-    """Return by source, and by whether something is wanted, what was made of each text."""
+    """Return the results by source, and by whether something should be found."""
     results: Results = defaultdict(list)
     for sample in samples:
         found = finder(sample.text)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench.detection_sources import SampleSource
 
-_LONGEST = 1500
-_MOST = 600
+_MAX_LENGTH = 1500
+_MAX_PIECES = 600
 _UNSEEN = "held-out, unseen"
 
 
@@ -27,7 +27,7 @@ def _pieces(family: str, *patterns: str) -> Callable[[Path], Iterator[tuple[str,
             if path.is_file() and not {"test", "tests", "__tests__"} & set(path.parts)
             for piece in _split(path.read_text(errors="replace"))
         ]
-        step = max(1, len(pieces) // _MOST)
+        step = max(1, len(pieces) // _MAX_PIECES)
         yield from ((piece, (), family) for piece in pieces[::step])
 
     return read
@@ -37,7 +37,7 @@ def _split(text: str) -> Iterator[str]:
     piece: list[str] = []
     length = 0
     for line in text.splitlines():
-        if length + len(line) > _LONGEST and length > 200:
+        if length + len(line) > _MAX_LENGTH and length > 200:
             yield "\n".join(piece)
             piece, length = [], 0
         piece.append(line)
@@ -84,7 +84,7 @@ CLEAN = (
     SampleSource("google-gemini+generative-ai-js", "", "held-out", _pieces("hard: lock files", "package-lock.json")),
     SampleSource("promptfoo+modelaudit", "", "held-out", _pieces("hard: lock files", "uv.lock", "package-lock.json")),
     SampleSource("praetorian-inc+noseyparker", "", "held-out", _pieces("hard: lock files", "Cargo.lock")),
-    # Of these nobody has looked at a text.
+    # No text of these has been looked at.
     SampleSource("logpai+loghub", "secrets", _UNSEEN, _pieces("clean: logs", "*/*_2k.log")),
     SampleSource("actions+starter-workflows", "secrets", _UNSEEN, _pieces("clean: settings", "**/*.yml", "**/*.json")),
     SampleSource("terraform-aws-modules+terraform-aws-eks", "secrets", _UNSEEN, _pieces("clean: settings", "**/*.tf")),

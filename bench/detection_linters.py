@@ -1,4 +1,4 @@
-"""Test material of linters and of further scanners, of which nobody has looked at a missed text.
+"""Test material of linters and of further scanners, whose missed texts were never looked at.
 
 Read as `detection_sources` reads the others.
 """
@@ -20,13 +20,13 @@ from bench.detection_forms import SETTINGS, made_from
 from bench.detection_sources import NO_SECRET, Row, SampleSource, family_of, is_of_half
 from bench.detection_unseen import detect_secrets_rows
 
-# What a text belongs to, which decides of its half; then as in `Row`.
+# The group of a text, which decides its half; then as in `Row`.
 _GroupedRow = tuple[str, str, tuple[str, ...], str]
 # Results that are no value: what stands for one, and a piece of a template.
 _PLACEHOLDER = re.compile(r"^<.*>$|^\W*\w+\W*$(?<![0-9])(?<!\w{12})|\(")
 # A line under a comment may only use what another one holds.
 _LITERAL = re.compile(r"[\"'`][^\"'`\s]{6,}[\"'`]")
-_LONGEST, _MOST_LINES = 20_000, 12
+_MAX_LENGTH, _MAX_LINES = 20_000, 12
 # Forms that each further issuer's key is written in.
 _FORMS_EACH = 3
 _SHORTEST = 12
@@ -37,7 +37,7 @@ _NO_KEY = re.compile(
 
 def _text_of(path: Path) -> str | None:
     """Return a file's text; None where it is none, or too long for a message."""
-    if path.stat().st_size > _LONGEST or path.name.startswith(".git"):
+    if path.stat().st_size > _MAX_LENGTH or path.name.startswith(".git"):
         return None
     text = path.read_text(errors="replace")
     return None if "\ufffd" in text or "\0" in text else text
@@ -65,7 +65,7 @@ def _annotated(text: str, sign: re.Pattern[str]) -> Iterator[tuple[str, str]]:
     for (number, found), (end, _) in pairwise([*places, (len(lines), None)]):
         if found is None:
             continue
-        below = "\n".join(lines[number + 1 : min(end, number + 1 + _MOST_LINES)])
+        below = "\n".join(lines[number + 1 : min(end, number + 1 + _MAX_LINES)])
         yield found.group(1), re.split(r"\n[ \t]*\n", below.strip("\n"), maxsplit=1)[0]
 
 
@@ -126,7 +126,7 @@ def _pattern_matcher(folder: Path) -> Iterator[_GroupedRow]:
 def _stacs(folder: Path) -> Iterator[_GroupedRow]:
     """Whole files, in folders that say whether their rule finds them."""
     for path in sorted(folder.glob("tests/fixtures/credential/**/*")):
-        # What finds accounts without a password finds no secret.
+        # A rule for accounts without a password finds no secret.
         text = _text_of(path) if path.is_file() and "blank.yar" not in path.parts else None
         if text is not None:
             found = "positive" in path.parts
@@ -136,8 +136,8 @@ def _stacs(folder: Path) -> Iterator[_GroupedRow]:
 def _leaktk(folder: Path) -> Iterator[_GroupedRow]:
     """Results of its scanner: what matched, and the secret in it. Those over semgrep's examples are left out.
 
-    It was run over `leaktk/fake-leaks`, of which one half by folder was read: what is in that half is none of the
-    unseen half here.
+    It was run over `leaktk/fake-leaks`, of which one half by folder was read: texts of that half are not part
+    of the unseen half here.
     """
     for row in yaml.safe_load((folder / "testdata/leaktk-scanner-results.yaml").read_text()):
         if row["location.path"].startswith("semgrep") or NO_SECRET.search(row["rule.description"]):
@@ -226,7 +226,7 @@ _SOURCES = (
     ("securego+gosec", _gosec),
     ("IBM+detect-secrets", _ibm),
 )
-# One half of each serves to improve the rules; of the other nobody reads what is missed. `leaktk/fake-leaks` holds the
+# One half of each serves to improve the rules; missed texts of the other are never read. `leaktk/fake-leaks` holds the
 # texts of `leaktk/patterns`, so that only its read half is here.
 LINTERS = (
     *(

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 Finder = Callable[[str], list[str]]
-# Around what LiteLLM's content filter puts in the place of what it finds; no text has it.
+# Marks the replacements of LiteLLM's content filter; no text has it.
 _MASK = "\x00"
 # The plugins that detect-secrets runs with: its own where it is None.
 _in_use: list[dict[str, Any] | None] = []
-# What presidio calls names, places and the like needs a language model; these need expressions alone.
+# Presidio needs a language model for names, places and the like; for these it needs expressions alone.
 _NOT_BY_FORM = (
     "Spacy",
     "Stanza",
@@ -120,7 +120,7 @@ def litellm_filter(**settings: Any) -> Finder:
 
 
 def _masked(text: str, masked: str) -> list[str]:
-    """Return what stands in the text where a mask stands in the other."""
+    """Return the parts of the text that the other has masked."""
     found, end = [], 0
     for number, kept in enumerate(re.split(f"{_MASK}[^{_MASK}]*{_MASK}", masked)):
         start = text.find(kept, end)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.detection_sources import Row, SampleSource
 
-# What presidio looks for besides: names and places, firms, cars, dates, machines.
+# Presidio looks for these as well: names and places, firms, cars, dates, machines.
 _NOT_PERSONAL = re.compile(
     r"transformers|spacy|stanza|date|url|postcode|vehicle|plate|organisation|brn|abn|acn|gstin|vat|plz|handels|kfz|us_bank|"
     r"mac|^ip$|licen[cs]e|fuehrer|bsnr|lanr|uen|zip"
@@ -81,7 +81,7 @@ _OF_NO_PERSON = re.compile(
 
 
 def _stdnum(folder: Path) -> Iterator[Row]:
-    """What its modules say of themselves: `validate('…')` that returns, behind the number's own name."""
+    """The examples in its modules: `validate('…')` that returns, behind the number's own name."""
     for path in sorted(folder.glob("stdnum/*/*.py")):
         said = path.read_text()
         if path.stem == "__init__" or _OF_NO_PERSON.search(said[said.find('"""') :][:400]):

@@ -3,8 +3,8 @@
 The copies stand outside of this repository, one folder for each source as `owner+name`; none of their texts is kept
 here. A source that is not there is left out.
 
-`tuning` sources may be looked at to improve rules. Of `held-out` ones only figures were, until on 2026-11-25 what was
-missed of them was read; nobody reads what is missed of those in `detection_linters`.
+`tuning` sources may be looked at to improve rules. `Held-out` ones gave only figures, until their missed texts were
+read on 2026-11-25; missed texts of those in `detection_linters` are never read.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ NO_SECRET = re.compile(
     r"tenant|bucket|resource name"
 )
 # Names of detectors that look for no credential: identifiers, addresses and names of accounts, markings of documents,
-# faults of workflows. What a scanner finds by one of these is of this family, whoever the scanner is.
+# faults of workflows. Findings by one of these are of this family, for every scanner.
 _OF_NO_CREDENTIAL = re.compile(
     r"(?i)\b(?:ids?|(?:account |unique )identifier|uuid|e-?mail|user ?name|(?:org|cloud|host) name)(?:\.\d)?$|"
     r"unclassified|\bcui\b|vulnerable"
@@ -76,7 +76,7 @@ NO_CREDENTIAL = "no credential by its detector's name"
 GO_TEXT = r'`[^`]*`|"(?:[^"\\\n]|\\.)*"'
 # Where a value is a variable of a script or a template, there is none.
 _VARIABLE = re.compile(r"[\"']?(?:\$|%\w+%|#\{|\{\{)")
-# Of CredSweeper's rules those that find what is shown to everybody.
+# CredSweeper's rules that find public values.
 _IDENTIFIER = re.compile(r"UUID|IPv[46]|Firebase Domain|AWS S3 Bucket|App ID$")
 Row = tuple[str, tuple[str, ...], str]
 
@@ -215,7 +215,7 @@ def _secretlint(folder: Path) -> Iterator[Row]:
 
 
 def _leaky(folder: Path) -> Iterator[Row]:
-    """Whole files; its table says in how many places each holds what is risky."""
+    """Whole files; its table says in how many places each has a secret."""
     for line in (folder / ".leaky-meta/secrets.csv").read_text().splitlines():
         name, _, rest = line.partition(",")
         risky, path = rest.partition(",")[0], folder / name
@@ -226,7 +226,7 @@ def _leaky(folder: Path) -> Iterator[Row]:
 SECRETS = (
     SampleSource("gitleaks+gitleaks", "secrets", "tuning", _gitleaks),
     SampleSource("trufflesecurity+trufflehog", "secrets", "tuning", _trufflehog),
-    # Of these two, one half of the files serves to improve the rules.
+    # One half of the files of these two serves to improve the rules.
     SampleSource("mongodb+kingfisher", "secrets", "tuning", _rule_files("data/rules/*.yml", 0)),
     SampleSource("Samsung+CredSweeper", "secrets", "tuning", _credsweeper(0)),
     SampleSource("mongodb+kingfisher", "secrets", "held-out", _rule_files("data/rules/*.yml", 1)),

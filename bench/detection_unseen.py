@@ -1,6 +1,6 @@
 """Test material of further detectors, read as `detection_sources` reads the others.
 
-What was missed of secrets was read on 2026-11-25, once; of personal data nobody looked at a text to improve a rule.
+Missed secrets were read on 2026-11-25, once; no missed personal data was read to improve a rule.
 Generated material needs its libraries (Faker, phonenumbers); where they are not installed, it is left out.
 """
 
@@ -188,7 +188,7 @@ _MADE = (
 
 
 def _faker(folder: Path) -> Iterator[Row]:
-    """What Faker makes up in sixteen languages, eight times each, the same each time."""
+    """Texts that Faker makes up in sixteen languages, eight times each, the same each time."""
     try:
         faker = importlib.import_module("faker").Faker
     except ImportError:

@@ -17,7 +17,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 _CORPUS = Path(__file__).parents[1] / "tests" / "guardrails" / "corpus"
 _RULES = ("prompt_injection", "jailbreak")
-_ATTACKS, _LONGEST = 30, 250
+_ATTACKS, _MAX_LENGTH = 30, 250
 _MORSE_SIGNS = """
 .- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --..
 """.split()  # noqa: SIM905 - in the order of the alphabet
@@ -118,7 +118,7 @@ def _attacks() -> Iterator[str]:
     """Yield attacks in English that are short enough for every disguise, spread over both corpora."""
     rows = [json.loads(line) for name in _RULES for line in (_CORPUS / f"{name}.jsonl").read_text().splitlines()]
     texts = [row["text"] for row in rows if row["attack"] and row["language"] == "en"]
-    short = [text for text in texts if text.isascii() and len(text) < _LONGEST]
+    short = [text for text in texts if text.isascii() and len(text) < _MAX_LENGTH]
     yield from short[:: len(short) // _ATTACKS][:_ATTACKS]
 
 

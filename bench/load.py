@@ -87,7 +87,7 @@ def run(port: int, request: bytes, connections: int, seconds: float, rate: float
                 free.append(client)
     took = time.perf_counter() - started
     answered = len(latencies)
-    # What is under way is answered too, so that nothing is canceled and everything is on record.
+    # Requests under way are answered too, so that none is canceled and all are on record.
     busy = [client for client in clients if client not in free]
     patience_ends = time.perf_counter() + 30
     while busy and time.perf_counter() < patience_ends:

@@ -1,4 +1,4 @@
-"""What is asked of a large log, and how long the answers take."""
+"""Searches of a large log, and how long they take."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _rows_of(answer: Any) -> int:
 
 
 def questions(cast: Cast) -> Iterator[Question]:
-    """Yield what is asked."""
+    """Yield the questions."""
     large, middle, small = cast.organizations[0], cast.organizations[4], cast.organizations[-1]
     session = signed_in(cast.user)
     project = Project.objects.filter(organization=large).order_by("created_at", "id")[0]

@@ -16,13 +16,13 @@ from tests.support.cast import default_project, make_key, make_organization, mak
 ORGANIZATIONS, DAYS = 20, 60
 # The first organization has half of all rows, the next half of the rest, and so on: the last has a handful.
 _LARGEST = 0.5
-# What occurs once in all the log, in the largest organization's oldest day.
+# Values that occur once in all the log, in the largest organization's oldest day.
 RARE_MODEL, RARE_SOURCE, RARE_HEADER, RARE_PROVIDER = "only-once", "only-once.example", "only-once", "rarely"
 
 
 @dataclass(frozen=True)
 class Cast:
-    """Who has rows: a user who sees everything, and the organizations, the largest first."""
+    """The owners of rows: a user who sees everything, and the organizations, the largest first."""
 
     user: User
     organizations: list[Organization]
@@ -101,7 +101,7 @@ _KEYS = """
     JOIN organizations_organization organization ON organization.id = project.organization_id;
     ANALYZE bench_key
 """
-# Most organizations keep nothing of what was said; one in three keeps parameters, one in nine the texts.
+# Most organizations keep no content; one in three keeps parameters, one in nine the texts.
 _ROWS = """
     INSERT INTO {name} (id, created_at, request_id, organization_id, project_id, api_key_id, provider_key_id, route,
         duration, time_to_first_token, requested_model, used_model, used_provider, underlying_model, messages, content,

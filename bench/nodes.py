@@ -96,7 +96,7 @@ def _measure(nodes: Sequence[Subject], seconds: float, rate: float | None) -> tu
 
     A node that is given several times has as many clients.
     """
-    # What was answered before is settled meanwhile.
+    # Earlier answers are settled meanwhile.
     time.sleep(2)
     before = _cpu(nodes)
     with ThreadPoolExecutor(len(nodes)) as threads:

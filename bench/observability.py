@@ -1,6 +1,6 @@
 """`script/bench observability`: what traces over OTLP and a log sink cost.
 
-Of one worker and one settler, by turns: a client's `traceparent` says of each block of requests whether it is traced,
+For one worker and one settler, by turns: a client's `traceparent` says of each block of requests whether it is traced,
 and the organization's sink is switched on and off. The collector and the sink's receiver are a fixed upstream that
 answers whatever it is sent.
 """
@@ -26,7 +26,7 @@ from bench.subjects import Subject, gateway, upstream
 
 _CONNECTIONS, _BLOCK = 32, 300
 _TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0"
-# Traces that are sent while nobody asks, how often that is looked at, and seconds that it takes at most.
+# Traces that are sent while no requests come, how often that is looked at, and seconds that it takes at most.
 _SENT, _SENDINGS, _SENDING = 800, 8, 2.5
 _SINK_ROUNDS = 4
 

@@ -1,6 +1,6 @@
 """A gateway that does nothing: the product's own worker class and transport, and between them the bytes as they are.
 
-What it costs is what HTTP costs here; the rest of the product's cost is its work. Started by gunicorn.
+Its cost is the cost of HTTP here; the rest of the product's cost is its work. Started by gunicorn.
 """
 
 from __future__ import annotations

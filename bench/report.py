@@ -41,7 +41,7 @@ def show(rows: list[Row]) -> None:
 
 
 def _turns(rows: list[Row]) -> None:
-    """Print what was measured by turns: how many times a rival's throughput ours is, and what we add at ease."""
+    """Print the measurements by turns: how many times a rival's throughput ours is, and what we add at ease."""
     ours = next((row for row in rows if row["kind"] == "turns"), None)
     for row in rows:
         if row["kind"] == "turns" and ours is not None:

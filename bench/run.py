@@ -1,6 +1,6 @@
 """`script/bench`: the gateway beside its own upstream, a gateway that does nothing, and its rivals, in one run.
 
-Who is measured has one core for itself; clients, upstream and stores share the other. Everything of the product is on:
+The measured server has one core for itself; clients, upstream and stores share the other. All of the product is on:
 authentication, limits, reservation, routing, the log, settlement. `subjects.py` has the measured servers, `report.py`
 shows the figures.
 """
@@ -95,7 +95,7 @@ def _given(subject: Subject) -> Iterator[Subject]:
 
 
 def turns(fixed: Subject, folder: Path, chosen: argparse.Namespace) -> Iterator[Row]:
-    """Yield what is measured by turns."""
+    """Yield the measurements by turns."""
     yield from by_turns(fixed, folder, None if chosen.alone else CACHE, chosen.seconds, CALM_SHARE, settle=settled)
 
 
@@ -104,7 +104,7 @@ def measure(
 ) -> Iterator[Row]:
     """Yield a subject's rows: each kind that it serves at several numbers of connections, and at an easy pace.
 
-    What it adds at that pace is compared with the fixed upstream at the same pace: a machine that is mostly idle takes
+    The latency that it adds is measured against the fixed upstream at the same pace: a machine that is mostly idle takes
     longer to wake up than one that is busy.
     """
     print(f"measuring {subject.name} ", end="", flush=True)

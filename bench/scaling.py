@@ -1,4 +1,4 @@
-"""What a request costs when everything is there twice: a worker and all that goes with it on one core, then two workers
+"""The cost of a request with everything there twice: a worker and all that goes with it on one core, then two workers
 and all that goes with them on two, with as many connections a core.
 
 Measured by turns, as the pace of a virtual machine changes: a hot spot that workers share would show as processor time.

@@ -1,4 +1,4 @@
-"""What is measured: each a server on a port of its own with a way to be asked, and the processes that do its work.
+"""The servers that are measured: each has its port, a way to be asked, and the processes that do its work.
 
 Rivals are installed from their registries into folders of their own under the bench's cache; where one cannot be had,
 it says so and is left out.
@@ -23,7 +23,7 @@ import requests
 from tests.stack.product import PROJECT, Product, descendants, eventually, free_port
 
 PROMPT = "Tell me about the weather in the mountains. " * 20
-# What is asked: a whole answer, a streamed one, or a vector, as OpenAI's client asks for one.
+# Kinds of requests: a whole answer, a streamed one, or a vector, as OpenAI's client asks for one.
 Kind = Literal["plain", "stream", "embeddings"]
 KINDS: tuple[Kind, ...] = ("plain", "stream", "embeddings")
 LITELLM, PORTKEY = "litellm[proxy]==1.106.2", "@portkey-ai/gateway@1.15.2"

@@ -84,7 +84,7 @@ def serve(port: int) -> None:
                         waiting.register(client, selectors.EVENT_READ)
                         received[client] = b""
                 continue
-            client = key.fileobj  # type: ignore[assignment] # a selector's file object is what was registered
+            client = key.fileobj  # type: ignore[assignment] # a selector returns the file object that was registered
             try:
                 data = client.recv(65_536)
                 received[client] += data
