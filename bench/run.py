@@ -104,7 +104,7 @@ def measure(
 ) -> Iterator[Row]:
     """Yield a subject's rows: each kind that it serves at several numbers of connections, and at an easy pace.
 
-    The latency that it adds is measured against the fixed upstream at the same pace: a machine that is mostly idle takes
+    The latency that it adds is measured against the fixed upstream at that pace: a machine that is mostly idle takes
     longer to wake up than one that is busy.
     """
     print(f"measuring {subject.name} ", end="", flush=True)
