@@ -60,7 +60,7 @@ from apps.responses.compact_endpoint import compact_response
 from apps.responses.response_endpoints import cancel_response, delete_response, list_input_items, retrieve_response
 from gateway_project.admin_site.pages import admin_urls
 from gateway_project.front_door import front_door
-from gateway_project.observability import health, probes
+from gateway_project.observability import health
 from gateway_project.openapi import views as openapi
 
 
@@ -236,8 +236,8 @@ _MANAGEMENT_ROUTES = [
 _LOG_ROUTES = [
     _logs("", front_door),
     _logs("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
-    _logs("livez", probes.livez),
-    _logs("readyz", probes.readyz),
+    _logs("livez", health.livez),
+    _logs("readyz", health.readyz),
     _logs("metrics", health.metrics),
     _logs("openapi.json", openapi.openapi),
     _logs("docs", RedirectView.as_view(url="/docs/api")),

@@ -40,7 +40,7 @@ _READY_PATIENCE = 60.0
 _WEB = "web"
 # A process that others wait for.
 _ANSWERING = frozenset({_WEB, "sandbox"})
-_CHECK = (sys.executable, "-m", "gateway_project.configuration.settings_problems")
+_CHECK = (sys.executable, "-m", "gateway_project.diagnosis.startup")
 _PREPARE = (sys.executable, "manage.py", "prepare")
 
 

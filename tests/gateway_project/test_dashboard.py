@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from html import unescape
@@ -27,7 +28,8 @@ from apps.organizations.actions import create_operator
 from apps.organizations.models import Organization, User
 from gateway_project.admin_site import operator_groups
 from gateway_project.admin_site.navigation import GROUPS, PLAIN_NAMES, groups
-from gateway_project.observability import health, task_metrics
+from gateway_project.diagnosis import registry
+from gateway_project.observability import task_metrics
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import PASSWORD, World, make_key, world
 from tests.support.shipped_catalog import stock
@@ -109,8 +111,10 @@ class TestSystem:
         assert [row[0].text for row in tables["Scheduled tasks"].rows] == ["Gateway: reconcile", "Logs: roll up"]
         states = {row[0].text: row[1] for row in tables["Stores"].rows}
         assert {states[name].text for name in ("PostgreSQL", "Valkey")} == {"Reachable"}
-        assert states["Outbox"].text.startswith("1 waiting")
-        assert states["Reconciliation"].text == "1 differences in 5 requests, 2 h ago"
+        assert states["Outbox"].text.startswith("1 records wait, the oldest for ")
+        assert states["Reconciliation"].text == (
+            "1 differences in 5 requests, 2 h ago → look at Differences in the admin, and whether worker and beat run"
+        )
         assert states["Reconciliation"].tone == "bad"
 
     def test_a_task_that_has_not_succeeded_for_two_periods_is_late(self, world: World) -> None:
@@ -160,7 +164,8 @@ class TestAbsence:
         monkeypatch.setattr(outbox, "depth", away)
         monkeypatch.setattr(task_metrics, "read_states", away)
         monkeypatch.setattr(catalog_cache, "current", away)
-        monkeypatch.setitem(health.CHECKS, "redis", away)
+        checks = tuple(replace(one, find=away) if one.name == "redis" else one for one in registry.CHECKS)
+        monkeypatch.setattr(registry, "CHECKS", checks)
         response = operator.get("/admin/")
         assert response.status_code == 200
         tables = dict(response.context["tables"])

@@ -13,20 +13,19 @@ from apps.catalog.models import Model
 from apps.gateway.settlement import outbox
 from apps.kernel.valkey.redis import client
 from apps.organizations.models import Organization
-from gateway_project.observability import doctor
-from gateway_project.observability.doctor import deployment
-from gateway_project.observability.doctor.database import clock
-from gateway_project.observability.doctor.diagnosis import Diagnosis, State, doubtful, well, wrong
+from gateway_project.diagnosis import doctor, registry
+from gateway_project.diagnosis.database import compare_clock
+from gateway_project.diagnosis.finding import Check, Finding, Stage, State
 from tests.gateway_project.test_settings_checks import start
 from tests.support.shipped_catalog import stock
 
 SECRET = "hunter2-is-no-password"
 
 
-def examined() -> dict[str, list[Diagnosis]]:
+def examined() -> dict[str, list[Finding]]:
     """Return what is found, by subject."""
-    found: dict[str, list[Diagnosis]] = {}
-    for one in deployment.examine():
+    found: dict[str, list[Finding]] = {}
+    for one in registry.examine(Stage.DOCTOR):
         found.setdefault(one.subject, []).append(one)
     return found
 
@@ -35,20 +34,20 @@ def test_a_deployment_that_is_well(db: None) -> None:
     stock()
     found = examined()
     # The tests' own stores need not survive a power cut, and the doctor sees that.
-    assert {subject for subject, findings in found.items() if any(one.state is State.WRONG for one in findings)} == {
+    assert {subject for subject, findings in found.items() if any(one.state is State.ERROR for one in findings)} == {
         "database",
         "valkey",
     }
-    assert [one.mend for one in found["database"][1:]] == [
+    assert [one.fix for one in found["database"][1:]] == [
         f"set {name} to on" for name in ("fsync", "synchronous_commit", "full_page_writes")
     ]
-    assert found["database"][0].told.startswith("PostgreSQL ")
-    assert found["migrations"] == [well("migrations", "all are applied")]
-    assert found["ledger"] == [well("ledger", "every balance is the sum of its entries")]
-    assert found["cache"] == [well("cache", "answers")]
-    assert found["queue"] == [well("queue", "no record waits")]
-    assert [one.state for one in found["clock"]] == [State.WELL, State.WELL]
-    assert found["telemetry"] == [well("telemetry", "off: OTEL_EXPORTER_OTLP_ENDPOINT is not set")]
+    assert found["database"][0].message.startswith("PostgreSQL ")
+    assert found["migrations"] == [Finding.ok("migrations", "all are applied")]
+    assert found["ledger"] == [Finding.ok("ledger", "every balance is the sum of its entries")]
+    assert found["cache"] == [Finding.ok("cache", "answers")]
+    assert found["queue"] == [Finding.ok("queue", "no record waits")]
+    assert [one.state for one in found["clock"]] == [State.OK, State.OK]
+    assert found["telemetry"] == [Finding.ok("telemetry", "off: OTEL_EXPORTER_OTLP_ENDPOINT is not set")]
     assert set(found) >= {"catalog", "credentials", "disk", "valkey", "valkey memory", "tasks", "server"}
 
 
@@ -61,32 +60,32 @@ def test_what_is_wrong_is_told_with_what_mends_it(db: None, settings: Any) -> No
     client().xadd("outbox:broken", {"worker": "w", "record": "nonsense"})
     settings.DISK_FREE_ALARM = 2**62
     found = examined()
-    assert found["catalog"] == [wrong("catalog", "no model is offered", "gateway manage load_catalog")]
-    assert found["ledger"][0].told == "1 balances differ from their entries"
-    assert [one.state for one in found["queue"]] == [State.WRONG, State.WRONG]
-    assert found["queue"][0].told.startswith("1 records wait, the oldest for ")
-    assert found["queue"][1].told == "1 records cannot be read"
-    assert found["disk"][0].state is State.WRONG
+    assert found["catalog"] == [Finding.error("catalog", "no model is offered", "gateway manage load_catalog")]
+    assert found["ledger"][0].message == "1 balances differ from their entries"
+    assert [one.state for one in found["queue"]] == [State.ERROR, State.ERROR]
+    assert found["queue"][0].message.startswith("1 records wait, the oldest for ")
+    assert found["queue"][1].message == "1 records cannot be read"
+    assert found["disk"][0].state is State.ERROR
 
 
 def test_a_store_that_evicts_is_told_of(db: None) -> None:
     before: Any = client().config_get("maxmemory-policy")
     client().config_set("maxmemory-policy", "allkeys-lru")
     try:
-        told = [one for one in examined()["valkey"] if one.state is State.WRONG]
+        told = [one for one in examined()["valkey"] if one.state is State.ERROR]
     finally:
         client().config_set("maxmemory-policy", before["maxmemory-policy"])
-    assert "evicts (allkeys-lru)" in told[0].told
+    assert "evicts (allkeys-lru)" in told[0].message
 
 
-@pytest.mark.parametrize(("seconds", "state"), [(0, State.WELL), (10, State.DOUBTFUL), (100, State.WRONG)])
+@pytest.mark.parametrize(("seconds", "state"), [(0, State.OK), (10, State.WARNING), (100, State.ERROR)])
 def test_clocks_that_are_apart(seconds: int, state: State) -> None:
-    assert clock("clock", "Valkey's", datetime.now(UTC) - timedelta(seconds=seconds)).state is state
+    assert compare_clock("clock", "Valkey's", datetime.now(UTC) - timedelta(seconds=seconds)).state is state
 
 
 def test_what_an_error_says_has_no_password_in_it(settings: Any) -> None:
     settings.DATABASE_URL = f"postgresql://app:{SECRET}@db/gateway"
-    assert deployment.words_of(OSError(f"cannot reach postgresql://app:{SECRET}@db\nat all")) == (
+    assert registry.describe_error(OSError(f"cannot reach postgresql://app:{SECRET}@db\nat all")) == (
         "OSError: cannot reach postgresql://app:***@db at all"
     )
 
@@ -94,7 +93,11 @@ def test_what_an_error_says_has_no_password_in_it(settings: Any) -> None:
 def test_it_is_told_to_people_and_to_programs(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    found = [well("disk", "5 MB free"), doubtful("tasks", "late", "look"), wrong("queue", "waits", "start a settler")]
+    found = [
+        Finding.ok("disk", "5 MB free"),
+        Finding.warning("tasks", "late", "look"),
+        Finding.error("queue", "waits", "start a settler"),
+    ]
     monkeypatch.setattr(doctor, "examine", lambda: found)
     assert doctor.main([]) == 1
     assert capfd.readouterr().out.splitlines() == [
@@ -117,6 +120,44 @@ def test_it_is_told_to_people_and_to_programs(
     monkeypatch.setattr(doctor, "examine", lambda: found[:2])
     assert doctor.main([]) == 0
     assert doctor.main(["--loud"]) == 2
+
+
+def test_a_check_that_fails_is_a_finding_and_those_that_need_it_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Any:
+        raise OSError("no route")
+
+    def unreachable() -> Any:
+        raise AssertionError("A check was made that needs one that failed")
+
+    monkeypatch.setattr(
+        registry,
+        "CHECKS",
+        (
+            Check("store", Stage.DOCTOR, fail),
+            Check("data", Stage.DOCTOR, unreachable, needs="store"),
+            Check("rows", Stage.DOCTOR, unreachable, needs="data"),
+            Check("cache", Stage.DOCTOR, fail, optional="answers are not kept"),
+            Check("elsewhere", Stage.START, unreachable),
+        ),
+    )
+    assert registry.examine(Stage.DOCTOR) == [
+        Finding.error("store", "could not be examined: OSError: no route"),
+        Finding.warning("cache", "could not be examined: OSError: no route; answers are not kept"),
+    ]
+
+
+def test_warnings_of_settings_are_reported_beside_the_rest(tmp_path: Any) -> None:
+    """The doctor reports the warnings of `manage.py check`."""
+    done = start(tmp_path, "manage.py", "doctor", "--json", PUBLIC_URL="http://gateway.example")
+    found = [one for one in json.loads(done.stdout)["findings"] if one["subject"] == "settings"]
+    assert found == [
+        {
+            "subject": "settings",
+            "state": "warning",
+            "told": "PUBLIC_URL is not https: keys, passwords and cookies cross the network in clear.",
+            "mend": "Put TLS in front and set PUBLIC_URL=https://…, unless this is a trial or a private network.",
+        }
+    ]
 
 
 def test_settings_that_are_wrong_are_told_without_a_secret(tmp_path: Any) -> None:

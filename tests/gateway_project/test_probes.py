@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from gateway_project.observability import probes
+from gateway_project.diagnosis.finding import Finding
+from gateway_project.observability import health
 from gateway_project.processes import draining
 
 
@@ -46,12 +47,12 @@ def test_drain_wants_a_number_of_seconds(arguments: list[str], capfd: pytest.Cap
 
 
 def test_a_process_that_reached_its_stores_once_stays_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    connected = False
-    readiness = probes._Readiness(lambda: {"redis": {"connected": True}, "database": {"connected": connected}})
+    connected, away = False, Finding.error("database", "Not reachable")
+    readiness = health._Readiness(lambda: [Finding.ok("redis", "Reachable"), *([] if connected else [away])])
     assert readiness.why_not() == "starting"
     connected = True
     assert readiness.why_not() is None
     connected = False
     assert readiness.why_not() is None
-    monkeypatch.setattr(probes, "is_any_process_backlogged", lambda: True)
+    monkeypatch.setattr(health, "is_any_process_backlogged", lambda: True)
     assert readiness.why_not() == "records"

@@ -28,10 +28,10 @@ SAFE = {
 CHECK = """
 import os, sys
 os.environ["DJANGO_SETTINGS_MODULE"] = "gateway_project.settings"
-from gateway_project.configuration.checks import check_settings
-found = check_settings()
-print(*found, sep="\\n", file=sys.stderr)
-sys.exit(any(one.is_serious() for one in found))
+from gateway_project.diagnosis.unsafe_settings import find_unsafe
+found = find_unsafe()
+print(*(one.as_django() for one in found), sep="\\n", file=sys.stderr)
+sys.exit(any(one.is_error for one in found))
 """
 RANDOM = "Wd3-Pk7zQ0vYx9TsLc5mRb1NfGh8JeUa4oIi2Zq6Xr"
 
@@ -155,9 +155,7 @@ def test_providers_may_have_other_addresses(tmp_path: Path) -> None:
 
 
 def test_the_way_of_email_is_named_and_its_password_is_not_told(tmp_path: Path) -> None:
-    done = start(
-        tmp_path, "-m", "gateway_project.configuration.settings_problems", EMAIL_URL="smtq://user:hunter22@mail.example"
-    )
+    done = start(tmp_path, "-m", "gateway_project.diagnosis.startup", EMAIL_URL="smtq://user:hunter22@mail.example")
     assert done.returncode == 1
     [told] = done.stdout.splitlines()
     assert told.startswith("- EMAIL_URL must be a URL that begins with one of ")
@@ -179,7 +177,7 @@ def test_email_in_files_goes_to_the_folder_of_the_url(tmp_path: Path, url: str, 
 
 @pytest.mark.parametrize("url", ["filemail://", "filemail:///", "filemail://mails/here"])
 def test_email_in_files_needs_a_whole_path(tmp_path: Path, url: str) -> None:
-    done = start(tmp_path, "-m", "gateway_project.configuration.settings_problems", EMAIL_URL=url)
+    done = start(tmp_path, "-m", "gateway_project.diagnosis.startup", EMAIL_URL=url)
     assert (done.returncode, done.stdout) == (
         1,
         "- EMAIL_URL must name a folder by its whole path, as in filemail:///var/spool/gateway-mail\n",
@@ -216,7 +214,7 @@ def test_development_makes_its_own_secrets(tmp_path: Path) -> None:
 
 def test_all_that_is_missing_in_production_is_told_at_once(tmp_path: Path) -> None:
     missing = dict.fromkeys(("SECRET_KEY", "API_KEY_PEPPER", "ENCRYPTION_KEYS"), "")
-    done = start(tmp_path, "-m", "gateway_project.configuration.settings_problems", **missing)
+    done = start(tmp_path, "-m", "gateway_project.diagnosis.startup", **missing)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.splitlines() == [f"- {name} must be set in production" for name in missing]
 
@@ -243,7 +241,7 @@ def test_all_that_is_wrong_is_told_in_one_run(tmp_path: Path) -> None:
         "SIGN_UP is open and EMAIL_VERIFICATION is off: anyone can create accounts with other people's addresses.",
         "STRIPE_SECRET_KEY is a test key of Stripe: credits would be given for cards that pay nothing. Set",
     ]
-    told = start(tmp_path, "-m", "gateway_project.configuration.settings_problems", **wrong)
+    told = start(tmp_path, "-m", "gateway_project.diagnosis.startup", **wrong)
     assert (told.returncode, told.stderr) == (1, "")
     assert [line[: len(begin) + 2] for line, begin in zip(told.stdout.splitlines(), begins, strict=True)] == [
         f"- {begin}" for begin in begins
@@ -273,16 +271,16 @@ def test_all_that_is_wrong_is_told_in_one_run(tmp_path: Path) -> None:
     ids=lambda changes: " ".join(changes),
 )
 def test_a_trial_on_this_machine_and_other_proofs_are_let_be(tmp_path: Path, changes: dict[str, str]) -> None:
-    done = start(tmp_path, "-m", "gateway_project.configuration.settings_problems", **changes)
+    done = start(tmp_path, "-m", "gateway_project.diagnosis.startup", **changes)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_what_is_unsafe_is_told_and_stores_may_be_the_servers_own(tmp_path: Path) -> None:
     stores = {"DATABASE_URL": "", "REDIS_URL": ""}
-    done = start(tmp_path, "-m", "gateway_project.configuration.settings_problems", ALLOWED_HOSTS="*", **stores)
+    done = start(tmp_path, "-m", "gateway_project.diagnosis.startup", ALLOWED_HOSTS="*", **stores)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == "- ALLOWED_HOSTS must name the hosts that are served. `*` is not one.\n"
-    safe = start(tmp_path, "-m", "gateway_project.configuration.settings_problems", **stores)
+    safe = start(tmp_path, "-m", "gateway_project.diagnosis.startup", **stores)
     assert (safe.returncode, safe.stdout, safe.stderr) == (0, "", "")
 
 

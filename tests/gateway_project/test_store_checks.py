@@ -13,7 +13,7 @@ from redis import Redis
 
 from apps.gateway.management.commands import prepare
 from apps.kernel.valkey.redis import cache_client, client
-from gateway_project.observability import redis_checks
+from gateway_project.diagnosis import registry, valkey
 
 NAMES = ("maxmemory-policy", "appendonly", "save")
 
@@ -36,7 +36,7 @@ def tell(**changes: str) -> None:
 
 
 def found() -> list[str | None]:
-    return [message.id for message in redis_checks.check_store()]
+    return [message.id for message in registry.check_stores()]
 
 
 def test_a_store_that_keeps_what_it_is_given_is_fit() -> None:
@@ -46,7 +46,7 @@ def test_a_store_that_keeps_what_it_is_given_is_fit() -> None:
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
 def test_an_evicting_store_is_refused(policy: str) -> None:
     tell(maxmemory_policy=policy)
-    (message,) = redis_checks.check_store()
+    (message,) = registry.check_stores()
     assert (message.id, policy in message.msg, message.is_serious()) == ("gateway.E011", True, True)
 
 
@@ -62,7 +62,7 @@ def test_a_cache_that_grows_without_end_is_doubtful(changes: dict[str, str]) -> 
     for name, value in changes.items():
         cache_client().config_set(name.replace("_", "-"), value)
     try:
-        (message,) = redis_checks.check_store()
+        (message,) = registry.check_stores()
     finally:
         for name in names:
             cache_client().config_set(name, before[name])
@@ -74,8 +74,8 @@ def test_a_cache_that_grows_without_end_is_doubtful(changes: dict[str, str]) -> 
 def test_a_cache_in_the_memory_of_reservations_is_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
     # Another database of the same server is the same memory.
     beside = Redis.from_url(str(django_settings.REDIS_URL).replace("db=0", "db=2"), decode_responses=True)
-    monkeypatch.setattr(redis_checks, "cache_servers", lambda: [beside])
-    (message,) = redis_checks.check_store()
+    monkeypatch.setattr(valkey, "cache_servers", lambda: [beside])
+    (message,) = registry.check_stores()
     beside.close()
     assert (message.id, message.is_serious()) == ("gateway.W007", False)
 
@@ -143,8 +143,8 @@ def test_a_hosted_store_that_does_not_tell_all_is_asked_otherwise(
         "ACL", "SETUSER", "hosted", "reset", "on", ">hosted", "~*", "&*", "+@all", *refused.split()
     )
     hosted = Redis.from_url(django_settings.REDIS_URL, username="hosted", password="hosted", decode_responses=True)
-    monkeypatch.setattr(redis_checks, "client", lambda: hosted)
-    monkeypatch.setattr(redis_checks, "servers", lambda: [hosted])
+    monkeypatch.setattr(valkey, "client", lambda: hosted)
+    monkeypatch.setattr(valkey, "servers", lambda: [hosted])
     try:
         assert found() == expected
     finally:
@@ -153,7 +153,7 @@ def test_a_hosted_store_that_does_not_tell_all_is_asked_otherwise(
 
 
 def test_a_store_that_is_away_keeps_nobody_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_checks, "client", lambda: Redis(port=1, socket_connect_timeout=0.1))
+    monkeypatch.setattr(valkey, "client", lambda: Redis(port=1, socket_connect_timeout=0.1))
     assert found() == []
 
 

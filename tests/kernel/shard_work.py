@@ -23,12 +23,12 @@ from apps.kernel.valkey import generation, shard_count
 from apps.kernel.valkey.redis import client
 from apps.kernel.valkey.store_keys import SHARD_COUNT, SHARDS, money_key, shard_of
 from apps.logs.entry import Entry
-from gateway_project.observability import redis_checks
+from gateway_project.diagnosis import valkey
 
 
 def claim_shards() -> Any:
     """Return how many shards the cluster has, what is told of it, and whether that keeps a process from going on."""
-    told = [[one.id, one.msg] for one in redis_checks.find_other_shards()]
+    told = [[one.code, one.message] for one in valkey.find_misplaced()]
     try:
         shard_count.require()
     except shard_count.OtherShards as error:

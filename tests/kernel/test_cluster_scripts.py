@@ -18,7 +18,7 @@ import pytest
 from apps.kernel.valkey.redis_cluster import connect
 from apps.kernel.valkey.redis_cluster_url import MAX_HOSTS, is_cluster_url, read_hosts
 from gateway_project.configuration import env
-from gateway_project.observability import redis_checks
+from gateway_project.diagnosis import registry, valkey
 from tests.stack.product import PROJECT
 from tests.support.valkey_cluster import ValkeyCluster
 
@@ -85,9 +85,9 @@ class TestOnTheCluster:
     def test_a_plain_url_that_leads_to_one_of_its_nodes_is_refused(
         self, cluster: ValkeyCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        assert redis_checks.find_misnamed_cluster() == []
-        monkeypatch.setattr(redis_checks, "client", lambda: cluster.node(cluster.ports[0]))
-        (problem,) = redis_checks.check_store()
+        assert valkey.find_misplaced() == []
+        monkeypatch.setattr(valkey, "client", lambda: cluster.node(cluster.ports[0]))
+        (problem,) = registry.check_stores()
         assert (problem.id, problem.is_serious()) == ("gateway.E013", True)
 
 

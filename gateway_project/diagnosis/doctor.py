@@ -10,9 +10,9 @@ import json
 import os
 from collections.abc import Sequence
 
-from gateway_project.configuration.settings_problems import find_problems
 from gateway_project.configuration.terminal_output import print_line
-from gateway_project.observability.doctor.diagnosis import Diagnosis, State
+from gateway_project.diagnosis.finding import Finding, Stage, State
+from gateway_project.diagnosis.startup import find_problems
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,38 +22,39 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     found = examine()
     print_line(as_json(found) if "--json" in arguments else as_text(found))
-    return 1 if any(one.state is State.WRONG for one in found) else 0
+    return 1 if any(one.is_error for one in found) else 0
 
 
-def examine() -> list[Diagnosis]:
+def examine() -> list[Finding]:
     """Return the findings for this deployment; only those about its settings if these are wrong."""
     # A pool would wait for an unreachable database repeatedly.
     os.environ["DATABASE_POOL_SIZE"] = "0"
     problems = find_problems()
-    if problems:
-        return [Diagnosis("settings", State.WRONG, problem) for problem in problems]
+    if any(one.is_error for one in problems):
+        return problems
     import django
 
     django.setup()
-    from gateway_project.observability.doctor import deployment
+    from gateway_project.diagnosis import registry
 
-    return [Diagnosis("settings", State.WELL, "can be read, and none is unsafe"), *deployment.examine()]
+    problems = problems or [Finding.ok("settings", "can be read, and none is unsafe")]
+    return [*problems, *registry.examine(Stage.DOCTOR)]
 
 
-def as_text(found: Sequence[Diagnosis]) -> str:
+def as_text(found: Sequence[Finding]) -> str:
     """Return the findings as text: one a line, its fix below."""
     width = max(len(one.subject) for one in found)
     lines = []
     for one in found:
-        lines.append(f"{one.state.value:<8}{one.subject:<{width}}  {one.told}")
-        if one.mend:
-            lines.append(f"{'':<8}{'':<{width}}  -> {one.mend}")
-    wrong = sum(one.state is State.WRONG for one in found)
-    doubtful = sum(one.state is State.DOUBTFUL for one in found)
-    return "\n".join([*lines, f"errors: {wrong}, warnings: {doubtful}, ok: {len(found) - wrong - doubtful}"])
+        lines.append(f"{one.state.value:<8}{one.subject:<{width}}  {one.message}")
+        if one.fix:
+            lines.append(f"{'':<8}{'':<{width}}  -> {one.fix}")
+    errors = sum(one.is_error for one in found)
+    warnings = sum(one.state is State.WARNING for one in found)
+    return "\n".join([*lines, f"errors: {errors}, warnings: {warnings}, ok: {len(found) - errors - warnings}"])
 
 
-def as_json(found: Sequence[Diagnosis]) -> str:
+def as_json(found: Sequence[Finding]) -> str:
     """Return the findings for programs: `healthy`, and `findings` of `subject`, `state`, `told` and `mend`."""
-    rows = [{"subject": one.subject, "state": one.state.value, "told": one.told, "mend": one.mend} for one in found]
-    return json.dumps({"healthy": all(one.state is not State.WRONG for one in found), "findings": rows}, indent=2)
+    rows = [{"subject": one.subject, "state": one.state.value, "told": one.message, "mend": one.fix} for one in found]
+    return json.dumps({"healthy": not any(one.is_error for one in found), "findings": rows}, indent=2)

@@ -1,6 +1,6 @@
-"""Settings checks: an unsafe setting keeps every process of production from starting.
+"""Checks of settings: an unsafe setting keeps every process of production from starting.
 
-Each says what is wrong and what would be right, and never repeats a secret.
+They ask no store and repeat no secret.
 """
 
 from __future__ import annotations
@@ -8,19 +8,18 @@ from __future__ import annotations
 import os
 from base64 import urlsafe_b64decode
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from math import log2
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from cryptography.fernet import Fernet
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Warning
-from django.core.exceptions import ImproperlyConfigured
 
 from gateway_project.configuration.store_passwords import fault_of
+from gateway_project.diagnosis.finding import Finding
 
 # Characters.
 _SHORTEST_SECRET, _SHORTEST_TOKEN = 40, 16
@@ -44,33 +43,30 @@ _THIS_MACHINE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - com
 _HOW_TO_MAKE = "`python3 -c 'import secrets; print(secrets.token_urlsafe(48))'` makes one."
 
 
-def check_settings(app_configs: Sequence[Any] | None = None, **options: Any) -> list[CheckMessage]:
-    """Return what is wrong, as Django's system checks do."""
+_error = partial(Finding.error, "settings")
+_warning = partial(Finding.warning, "settings")
+
+
+def find_unsafe() -> list[Finding]:
+    """Return the unsafe settings; in development only those that cannot work."""
     found = list(_any_mode())
     if not settings.DEVELOPMENT:
         found += [*_errors_of_production(), *_warnings_of_production()]
     return found
 
 
-def refuse_unsafe() -> None:
-    """Raise ImproperlyConfigured naming every error: for processes that start without Django's own checks."""
-    errors = [message for message in check_settings() if message.is_serious()]
-    if errors:
-        raise ImproperlyConfigured("\n".join(["These settings are not safe to serve with:", *map(str, errors)]))
-
-
-def _any_mode() -> Iterator[CheckMessage]:
+def _any_mode() -> Iterator[Finding]:
     if not all(_is_fernet_key(key) for key in settings.ENCRYPTION_KEYS):
-        yield Error(
+        yield _error(
             "ENCRYPTION_KEYS has a key that is not a Fernet key.",
-            hint="Each is 32 bytes in URL-safe base64, newest first, separated by commas; `Fernet.generate_key()` "
+            fix="Each is 32 bytes in URL-safe base64, newest first, separated by commas; `Fernet.generate_key()` "
             "makes one.",
-            id="gateway.E001",
+            code="gateway.E001",
         )
     for path in sorted(_PROVIDERS.glob("*.toml")):
         name = f"{path.stem.upper().replace('-', '_')}_BASE_URL"
         if fault := _fault_of_address(os.environ.get(name, "")):
-            yield Error(f"{name} {fault}.", hint="Leave it out for the catalog's address.", id="gateway.E015")
+            yield _error(f"{name} {fault}.", fix="Leave it out for the catalog's address.", code="gateway.E015")
 
 
 def _fault_of_address(address: str) -> str | None:
@@ -90,98 +86,99 @@ def _fault_of_address(address: str) -> str | None:
     return None
 
 
-def _errors_of_production() -> Iterator[CheckMessage]:
+def _errors_of_production() -> Iterator[Finding]:
     if not settings.ALLOWED_HOSTS or "*" in settings.ALLOWED_HOSTS:
-        yield Error("ALLOWED_HOSTS must name the hosts that are served.", hint="`*` is not one.", id="gateway.E002")
+        yield _error("ALLOWED_HOSTS must name the hosts that are served.", fix="`*` is not one.", code="gateway.E002")
     for name, identifier in (("SECRET_KEY", "gateway.E003"), ("API_KEY_PEPPER", "gateway.E004")):
         if why := why_weak(getattr(settings, name), _SHORTEST_SECRET):
-            yield Error(f"{name} {why}.", hint=_HOW_TO_MAKE, id=identifier)
+            yield _error(f"{name} {why}.", fix=_HOW_TO_MAKE, code=identifier)
     if not settings.DATABASE_URL:
-        yield Error("DATABASE_URL must name the PostgreSQL database.", id="gateway.E005")
+        yield _error("DATABASE_URL must name the PostgreSQL database.", code="gateway.E005")
     if not settings.REDIS_URL:
-        yield Error("REDIS_URL must name the Redis or Valkey server.", id="gateway.E006")
+        yield _error("REDIS_URL must name the Redis or Valkey server.", code="gateway.E006")
     yield from _errors_of_secrets()
     yield from _errors_of_stores()
     yield from _errors_of_doors()
     if settings.DEBUG:
-        yield Error("DEBUG is on: pages of errors would show settings and variables.", id="gateway.E010")
+        yield _error("DEBUG is on: pages of errors would show settings and variables.", code="gateway.E010")
 
 
-def _errors_of_secrets() -> Iterator[CheckMessage]:
+def _errors_of_secrets() -> Iterator[Finding]:
     if any(map(_is_weak_fernet_key, settings.ENCRYPTION_KEYS)):
-        yield Error(
+        yield _error(
             "ENCRYPTION_KEYS has a key that is not random.",
-            hint="`Fernet.generate_key()` makes one.",
-            id="gateway.E007",
+            fix="`Fernet.generate_key()` makes one.",
+            code="gateway.E007",
         )
     by_value: dict[str, list[str]] = {}
     for name, value in _secrets():
         by_value.setdefault(value, []).append(name)
     for names in by_value.values():
         if len(names) > 1:
-            yield Error(
+            yield _error(
                 f"{' and '.join(names)} are the same: who learns one has them all.",
-                hint=_HOW_TO_MAKE,
-                id="gateway.E008",
+                fix=_HOW_TO_MAKE,
+                code="gateway.E008",
             )
     if settings.METRICS_TOKEN:
         if why := why_weak(settings.METRICS_TOKEN, _SHORTEST_TOKEN):
-            yield Error(f"METRICS_TOKEN {why}.", hint=_HOW_TO_MAKE, id="gateway.E009")
+            yield _error(f"METRICS_TOKEN {why}.", fix=_HOW_TO_MAKE, code="gateway.E009")
     elif not settings.METRICS_PUBLIC:
-        yield Error(
+        yield _error(
             "METRICS_TOKEN is not set: /metrics would answer anyone.",
-            hint="Set it, or set METRICS_PUBLIC=true if only trusted clients can reach /metrics.",
-            id="gateway.E009",
+            fix="Set it, or set METRICS_PUBLIC=true if only trusted clients can reach /metrics.",
+            code="gateway.E009",
         )
 
 
-def _errors_of_stores() -> Iterator[CheckMessage]:
+def _errors_of_stores() -> Iterator[Finding]:
     urls = [(name, getattr(settings, name)) for name in ("DATABASE_URL", "REDIS_URL", "CACHE_URL")]
     urls += [("DATABASE_REPLICA_URL", url) for url in settings.DATABASE_REPLICA_URLS]
     urls += [(name, os.environ.get(name, "")) for name in ("CELERY_BROKER_URL", "CLICKHOUSE_URL")]
     for name, fault in {(name, fault_of(url, os.environ)): None for name, url in urls}:
         if fault:
-            yield Error(
+            yield _error(
                 f"{name} {fault}.",
-                hint=f"Set one in the store and in the URL. {_HOW_TO_MAKE}",
-                id="gateway.E016",
+                fix=f"Set one in the store and in the URL. {_HOW_TO_MAKE}",
+                code="gateway.E016",
             )
 
 
-def _errors_of_doors() -> Iterator[CheckMessage]:
+def _errors_of_doors() -> Iterator[Finding]:
     if settings.SIGN_UP == "open" and not settings.EMAIL_VERIFICATION:
-        yield Error(
+        yield _error(
             "SIGN_UP is open and EMAIL_VERIFICATION is off: anyone can create accounts with other people's addresses.",
-            hint="Leave EMAIL_VERIFICATION out and set EMAIL_URL, or set SIGN_UP=invite.",
-            id="gateway.E017",
+            fix="Leave EMAIL_VERIFICATION out and set EMAIL_URL, or set SIGN_UP=invite.",
+            code="gateway.E017",
         )
     for name in ("STRIPE_SECRET_KEY", "STRIPE_PUBLISHABLE_KEY"):
         if getattr(settings, name).startswith(_STRIPE_TEST):
-            yield Error(
+            yield _error(
                 f"{name} is a test key of Stripe: credits would be given for cards that pay nothing.",
-                hint="Set the live key, or leave it out: payments are off then.",
-                id="gateway.E018",
+                fix="Set the live key, or leave it out: payments are off then.",
+                code="gateway.E018",
             )
 
 
-def _warnings_of_production() -> Iterator[CheckMessage]:
+def _warnings_of_production() -> Iterator[Finding]:
     if not settings.PUBLIC_URL.startswith("https://"):
-        yield Warning(
+        yield _warning(
             "PUBLIC_URL is not https: keys, passwords and cookies cross the network in clear.",
-            hint="Put TLS in front and set PUBLIC_URL=https://…, unless this is a trial or a private network.",
-            id="gateway.W001",
+            fix="Put TLS in front and set PUBLIC_URL=https://…, unless this is a trial or a private network.",
+            code="gateway.W001",
         )
     if settings.METRICS_PUBLIC and not settings.METRICS_TOKEN:
-        yield Warning("METRICS_PUBLIC: /metrics answers anyone who can reach it.", id="gateway.W002")
+        yield _warning("METRICS_PUBLIC: /metrics answers anyone who can reach it.", code="gateway.W002")
     if settings.EMAIL_BACKEND.endswith("console.EmailBackend"):
-        yield Warning(
+        yield _warning(
             "EMAIL_URL is not set: invitations and messages that confirm addresses are not sent.",
-            hint=f"`{settings.MANAGE_COMMAND} invite` prints an invitation, to be passed on by hand.",
-            id="gateway.W004",
+            fix=f"`{settings.MANAGE_COMMAND} invite` prints an invitation, to be passed on by hand.",
+            code="gateway.W004",
         )
     if settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES:
-        yield Warning(
-            "GATEWAY_ALLOW_PRIVATE_ADDRESSES lets tenants' URLs reach into the private network.", id="gateway.W003"
+        yield _warning(
+            "GATEWAY_ALLOW_PRIVATE_ADDRESSES lets tenants' URLs reach into the private network.",
+            code="gateway.W003",
         )
 
 

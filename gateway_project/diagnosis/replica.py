@@ -12,26 +12,26 @@ from django.db import DatabaseError, InterfaceError
 
 from apps.kernel.postgres.database_timeouts import DatabaseTimeouts, apply_timeouts
 from apps.kernel.postgres.replica import PRIMARY, Lag, Reason, find_reason, measure_lag
-from gateway_project.observability.doctor.diagnosis import Diagnosis, doubtful, well
-from gateway_project.observability.doctor.pooler import LIMIT_MEND, NO_LIMIT, refuses_statement_limit
+from gateway_project.diagnosis.database import LIMIT_FIX, NO_LIMIT, refuses_statement_limit
+from gateway_project.diagnosis.finding import Finding
 
 # Seconds for all questions to one.
 _TIMEOUT = 5.0
 _INSTEAD = "pages that may be read from it are read from the primary"
-_MENDS = {
+_FIXES = {
     Reason.AWAY: "bring it back, or take it out of DATABASE_REPLICA_URL",
     Reason.BEHIND: "look at pg_stat_replication on the primary; raise DATABASE_REPLICA_MAX_LAG where that is usual",
     Reason.PROMOTED: "name a replica in DATABASE_REPLICA_URL, and see that DATABASE_URL leads to the right primary",
 }
-_TOLD = {
+_FAULTS = {
     Reason.AWAY: "does not answer",
     Reason.BEHIND: "is more than {lag} s behind the primary",
     Reason.PROMOTED: "is no replica: it takes writes of its own",
 }
 
 
-def servers() -> Iterator[Diagnosis]:
-    """Yield how each does; nothing where none is named."""
+def find_replicas() -> Iterator[Finding]:
+    """Yield a finding for each replica; nothing where none is named."""
     for number, alias in enumerate(settings.REPLICA_ALIASES, start=1):
         subject, most = f"replica {number}", settings.DATABASE_REPLICA_MAX_LAG
         lag = ""
@@ -39,20 +39,20 @@ def servers() -> Iterator[Diagnosis]:
             with apply_timeouts(DatabaseTimeouts(_TIMEOUT, _TIMEOUT)):
                 reason = find_reason(alias, PRIMARY, most)
                 if reason is None and refuses_statement_limit(alias):
-                    yield doubtful(subject, f"{NO_LIMIT}; {_INSTEAD}", LIMIT_MEND)
+                    yield Finding.warning(subject, f"{NO_LIMIT}; {_INSTEAD}", LIMIT_FIX)
                     continue
                 if reason in (None, Reason.BEHIND):
-                    lag = _tell(measure_lag(alias, PRIMARY))
+                    lag = _describe(measure_lag(alias, PRIMARY))
         except (DatabaseError, InterfaceError):
             reason = Reason.AWAY
         if reason is None:
-            yield well(subject, f"answers, and is at most {most} s behind the primary{lag}")
+            yield Finding.ok(subject, f"answers, and is at most {most} s behind the primary{lag}")
         else:
-            yield doubtful(subject, f"{_TOLD[reason].format(lag=most)}{lag}; {_INSTEAD}", _MENDS[reason])
+            yield Finding.warning(subject, f"{_FAULTS[reason].format(lag=most)}{lag}; {_INSTEAD}", _FIXES[reason])
 
 
-def _tell(lag: Lag) -> str:
-    """Return how far a replica is behind just now; the age of what it replayed last says nothing once it has all."""
+def _describe(lag: Lag) -> str:
+    """Return how far a replica is behind; the age of its last replay means nothing once it has everything."""
     if not lag.bytes_left:
         return " (it has all that was written)"
     age = "" if lag.seconds is None else f"{lag.seconds:,.1f} s, "

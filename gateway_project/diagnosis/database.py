@@ -1,0 +1,136 @@
+"""Checks of PostgreSQL: does it answer, is it durable, a primary, migrated and filled, and does the ledger agree?
+
+Each query has a time limit. Reads only. A pooler is checked with the settings with which web workers connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connection, connections, transaction
+from django.db.migrations.executor import MigrationExecutor
+
+from apps.billing.ledger_audit import find_mismatches
+from apps.catalog.models import Model, ModelProvider, Provider
+from apps.kernel.postgres.database import statement_limit_option
+from gateway_project.diagnosis.finding import Finding
+
+# Milliseconds of a question.
+_STATEMENT_LIMIT = 5_000
+# Seconds by which clocks may differ: logs order by them; sessions, links and leases end by them.
+_CLOCK_WARNING, _CLOCK_ERROR = 2.0, 30.0
+_OLDEST_TESTED = 18
+# Web workers are refused where a pooler before PostgreSQL takes all other connections.
+NO_LIMIT = "PgBouncer refuses web workers: they ask for a limit of statements as they connect"
+LIMIT_FIX = (
+    "set ignore_startup_parameters = options in PgBouncer, or DATABASE_STATEMENT_TIMEOUT=0 here;"
+    " and ALTER ROLE ... SET statement_timeout = '30s'"
+)
+
+
+@contextmanager
+def _bounded() -> Iterator[Any]:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL statement_timeout = {_STATEMENT_LIMIT}")
+        yield cursor
+
+
+def find_server() -> Iterator[Finding]:
+    """Yield whether it answers; then what of it is not as it should be."""
+    if not settings.DATABASE_URL:
+        yield Finding.error("database", "none is running on this home", "start the server, or set DATABASE_URL")
+        return
+    with _bounded() as cursor:
+        cursor.execute(
+            "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('fsync'),"
+            " current_setting('synchronous_commit'), clock_timestamp(), current_setting('full_page_writes')"
+        )
+        version, recovers, fsync, commit, now, pages = cursor.fetchone()
+    yield Finding.ok("database", f"PostgreSQL {version // 10_000}.{version % 10_000} answers")
+    if version // 10_000 < _OLDEST_TESTED:
+        yield Finding.warning(
+            "database", f"PostgreSQL {version // 10_000} is older than tested ones ({_OLDEST_TESTED})"
+        )
+    if recovers:
+        yield Finding.error("database", "it is a replica, which takes no writes", "set DATABASE_URL to the primary")
+    for name, value in (("fsync", fsync), ("synchronous_commit", commit), ("full_page_writes", pages)):
+        if value == "off":
+            yield Finding.error("database", f"{name} is off: a power cut loses charges", f"set {name} to on")
+    if refuses_statement_limit(DEFAULT_DB_ALIAS):
+        yield Finding.error("database", NO_LIMIT, LIMIT_FIX)
+    yield compare_clock("clock", "PostgreSQL's", now)
+
+
+def compare_clock(subject: str, whose: str, theirs: datetime) -> Finding:
+    """Return how far the clock of another machine is from the clock of this one."""
+    seconds = abs((datetime.now(UTC) - theirs).total_seconds())
+    finding = f"{whose} clock and this machine's are {seconds:.1f} s apart"
+    if seconds <= _CLOCK_WARNING:
+        return Finding.ok(subject, finding)
+    return (Finding.error if seconds > _CLOCK_ERROR else Finding.warning)(
+        subject, finding, "have both set their clocks by NTP"
+    )
+
+
+def find_migrations() -> Iterator[Finding]:
+    """Yield whether the tables are this version's."""
+    executor = MigrationExecutor(connection)
+    missing = [one for one, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
+    unknown = sorted(set(executor.loader.applied_migrations) - set(executor.loader.disk_migrations))
+    if missing:
+        names = ", ".join(f"{one.app_label}.{one.name}" for one in missing[:5])
+        yield Finding.error("migrations", f"{len(missing)} are not applied ({names})", "gateway manage prepare")
+    elif unknown:
+        names = ", ".join(".".join(one) for one in unknown[:5])
+        yield Finding.warning("migrations", f"{names} come from a newer version of the product than this one")
+    else:
+        yield Finding.ok("migrations", "all are applied")
+
+
+def find_catalog() -> Iterator[Finding]:
+    """Yield whether there is anything to route to."""
+    counts = [table.objects.filter(active=True).count() for table in (Provider, Model, ModelProvider)]
+    if all(counts):
+        yield Finding.ok("catalog", "{} providers, {} models, {} offers".format(*counts))
+    else:
+        yield Finding.error("catalog", "no model is offered", "gateway manage load_catalog")
+
+
+def find_ledger() -> Iterator[Finding]:
+    """Yield whether balances are the sums of their entries."""
+    try:
+        with _bounded():
+            found = len(find_mismatches())
+    except DatabaseError:
+        yield Finding.warning(
+            "ledger", "too large for a quick look", "gateway manage check_ledger takes the time it needs"
+        )
+    else:
+        if found:
+            yield Finding.error(
+                "ledger", f"{found} balances differ from their entries", "gateway manage check_ledger names them"
+            )
+        else:
+            yield Finding.ok("ledger", "every balance is the sum of its entries")
+
+
+def refuses_statement_limit(alias: str) -> bool:
+    """Tell whether a server that answers refuses a connection with a web worker's limit of statements."""
+    limit = statement_limit_option()
+    if not limit:
+        return False
+    asking = connections[alias].copy()
+    asking.settings_dict["OPTIONS"].pop("pool", None)
+    asking.settings_dict["OPTIONS"]["options"] = limit
+    try:
+        asking.ensure_connection()
+    except (DatabaseError, InterfaceError) as error:
+        return "startup parameter" in str(error)
+    else:
+        return False
+    finally:
+        asking.close()
