@@ -10,7 +10,7 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 
 from apps.console.pages.welcome import welcome
-from apps.kernel.rest.page_preference import prefers_page
+from apps.kernel.rest.request_headers import prefers_page
 from gateway_project.observability.health import health
 
 

@@ -11,8 +11,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
-from apps.kernel.valkey.redis_cluster_url import is_cluster_url
-from apps.kernel.valkey.redis_sentinel_url import celery_options, read_sentinel_url
+from apps.kernel.store_urls import celery_options, is_cluster_url, read_sentinel_url
 from apps.oauth import resources
 from apps.organizations.plans import PLANS
 from gateway_project.admin_site import navigation
@@ -122,7 +121,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "csp.middleware.CSPMiddleware",
-    "apps.kernel.rest.security_headers.SecurityHeadersMiddleware",
+    "apps.kernel.rest.middleware.SecurityHeadersMiddleware",
     "apps.kernel.rest.middleware.RequestMiddleware",
     "apps.kernel.rest.compression.CompressionMiddleware",
     "django.middleware.security.SecurityMiddleware",
@@ -130,7 +129,7 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "apps.kernel.rest.lazy_messages.LazyMessageMiddleware",
+    "apps.kernel.rest.middleware.LazyMessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]

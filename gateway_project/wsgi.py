@@ -17,7 +17,7 @@ _django = get_wsgi_application()
 
 from apps.gateway.endpoints.serving import respond  # noqa: E402 - models need the apps above
 from apps.gateway.worker_warmup import warm_up_soon  # noqa: E402
-from apps.kernel.rest.page_preference import prefers_page  # noqa: E402
+from apps.kernel.rest.request_headers import prefers_page  # noqa: E402
 from apps.responses import background  # noqa: E402
 from gateway_project.cors import Cors  # noqa: E402
 from gateway_project.observability import otlp_metrics  # noqa: E402

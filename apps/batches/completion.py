@@ -35,7 +35,7 @@ from apps.batches.models import (
     StoredFile,
 )
 from apps.batches.stored_files import FileOwner, FileWriter
-from apps.kernel.concurrency.fair_turns import FairTurns
+from apps.kernel.concurrency.fairness import FairTurns
 from apps.kernel.postgres import database
 from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.responses.retention import expiry_of

@@ -23,10 +23,10 @@ from apps.batches.models import FilePurpose, StoredFile
 from apps.batches.stored_files import FileOwner, FileWriter, name_of
 from apps.gateway.access.policy import Policy
 from apps.gateway.endpoints.image_links import FIELD
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.postgres import database
-from apps.kernel.secrets.content_encryption import is_keyed_digest, keyed_digest
+from apps.kernel.secrets.encryption import is_keyed_digest, keyed_digest
 from apps.responses.public_ids import is_own_id
 
 PATH: Final = "/v1/images/files/"

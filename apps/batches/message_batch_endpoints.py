@@ -33,7 +33,7 @@ from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
 from apps.gateway.dialects.reading.fields import read_json
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.postgres import database
 from apps.responses.paging import last_of

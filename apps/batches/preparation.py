@@ -20,7 +20,7 @@ from apps.batches.input_pieces import InputPiece, WrongInput, read_piece
 from apps.batches.line_format import MAX_ERRORS
 from apps.batches.models import Batch, BatchLine, BatchStatus
 from apps.batches.removal import remove_lines
-from apps.kernel.concurrency.fair_turns import FairTurns
+from apps.kernel.concurrency.fairness import FairTurns
 from apps.kernel.postgres import database
 
 log = structlog.get_logger(__name__)

@@ -23,7 +23,7 @@ from apps.batches.removal import hide_files, remove_files
 from apps.batches.stored_files import CHUNK, FileOwner, chunks_of, file_parts, insert_within_room, new_file, seal_parts
 from apps.batches.upload_fields import MAX_PARTS, Completion, NewUpload
 from apps.gateway.access.policy import Policy
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
 from apps.responses.public_ids import is_public_id, new_public_id

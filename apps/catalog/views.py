@@ -19,7 +19,7 @@ from apps.catalog.litellm_listing import build_model_info
 from apps.catalog.model_listing import build_entry, build_listing
 from apps.catalog.offers import Catalog
 from apps.catalog.resolve import resolve
-from apps.kernel.concurrency.offload import LARGE, offload
+from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.compression import accepts_gzip, gzipped
 

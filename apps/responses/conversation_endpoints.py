@@ -16,7 +16,7 @@ from apps.gateway.dialects.chat.responses.client.asked import Asked
 from apps.gateway.dialects.chat.responses.client.read_request import read_wire
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
 from apps.responses import conversations, refusals

@@ -17,7 +17,7 @@ from apps.gateway.dialects.chat.responses.client.read_request import read_wire
 from apps.gateway.dialects.chat.responses.client.write_reply import ResponseFrame
 from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
 from apps.gateway.endpoints.response_state import AnsweredElsewhere, Record, ResponseState, items_of
-from apps.kernel.concurrency.offload import LARGE
+from apps.kernel.concurrency.native_thread_pool import LARGE
 from apps.kernel.errors import InvalidRequest
 from apps.responses import compaction, refusals
 from apps.responses.background import begin

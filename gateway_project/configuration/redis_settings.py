@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from apps.kernel.valkey.redis_cluster_url import is_cluster_url
-from apps.kernel.valkey.redis_sentinel_url import is_sentinel_url
+from apps.kernel.store_urls import is_cluster_url, is_sentinel_url
 
 
 def django_redis_cache(url: str, connection: Mapping[str, object]) -> dict[str, object]:
@@ -16,5 +15,5 @@ def django_redis_cache(url: str, connection: Mapping[str, object]) -> dict[str, 
     if is_cluster_url(url):
         options["CONNECTION_FACTORY"] = "apps.kernel.valkey.redis_cluster.ClusterConnectionFactory"
     elif is_sentinel_url(url):
-        options["CONNECTION_FACTORY"] = "apps.kernel.valkey.redis_sentinel.SentinelConnectionFactory"
+        options["CONNECTION_FACTORY"] = "apps.kernel.valkey.redis.SentinelConnectionFactory"
     return {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": location, "OPTIONS": options}

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import parse_qs, unquote
 
-from apps.kernel.valkey.redis_cluster_url import split_hosts, split_url
+from apps.kernel.store_urls import split_hosts, split_url
 
 # Default passwords of images and packages, and the first guesses of attackers.
 _DEFAULTS: Final = {

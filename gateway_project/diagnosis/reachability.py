@@ -14,8 +14,8 @@ import structlog
 from django.conf import settings
 from django.db import connection
 
+from apps.kernel.store_urls import address_of
 from apps.kernel.valkey.redis import cache_servers, servers_of_money
-from apps.kernel.valkey.store_address import address_of
 from gateway_project.diagnosis.finding import Check, Finding
 
 log = structlog.get_logger(__name__)

@@ -15,7 +15,7 @@ from django.db import DatabaseError
 
 from apps.kernel.postgres.database import release_connection
 from apps.kernel.secrets.redaction import redact_forms
-from apps.kernel.valkey.redis_cluster_url import split_url
+from apps.kernel.store_urls import split_url
 from gateway_project.diagnosis import database, node, reachability, replica, unsafe_settings, valkey, work
 from gateway_project.diagnosis.finding import Check, Finding, Stage
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-from apps.kernel.postgres.database_timeouts import DatabaseTimeouts, apply_timeouts
+from apps.kernel.postgres.database import DatabaseTimeouts, apply_timeouts
 from apps.kernel.postgres.replica import PRIMARY, Lag, Reason, find_reason, measure_lag
 from gateway_project.diagnosis.database import LIMIT_FIX, NO_LIMIT, refuses_statement_limit
 from gateway_project.diagnosis.finding import Finding

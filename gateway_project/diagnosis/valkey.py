@@ -13,9 +13,9 @@ from typing import Any
 from django.conf import settings
 from redis.exceptions import RedisError, ResponseError
 
-from apps.kernel.valkey import shard_count
+from apps.kernel.store_urls import is_cluster_url
+from apps.kernel.valkey import shards
 from apps.kernel.valkey.redis import cache_servers, client, servers, servers_of_money
-from apps.kernel.valkey.redis_cluster_url import is_cluster_url
 from apps.kernel.valkey.store_keys import SHARD_COUNT
 from gateway_project.diagnosis.database import compare_clock
 from gateway_project.diagnosis.finding import Finding
@@ -71,11 +71,11 @@ def _find_misnamed_cluster() -> Iterator[Finding]:
 def _find_other_shards() -> Iterator[Finding]:
     """Yield that the cluster is divided into another number of shards."""
     try:
-        known = shard_count.claim()
+        known = shards.claim()
     except RedisError:
         return
     if known != SHARD_COUNT:
-        yield Finding.error("valkey", shard_count.difference(known), shard_count.REMEDY, code="gateway.E014")
+        yield Finding.error("valkey", shards.difference(known), shards.REMEDY, code="gateway.E014")
 
 
 def find_unfit() -> list[Finding]:

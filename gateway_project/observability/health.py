@@ -19,7 +19,7 @@ from django_prometheus.exports import ExportToDjangoView
 from apps.gateway.metrics import buffer
 from apps.gateway.settlement.record_backlog import is_any_process_backlogged
 from apps.kernel.errors import Unauthenticated
-from apps.kernel.rest.bearer import find_bearer
+from apps.kernel.rest.request_headers import find_bearer
 from apps.log_sinks import metrics as log_sink_metrics
 from gateway_project.diagnosis.finding import Finding, State
 from gateway_project.diagnosis.registry import examine_health

@@ -28,7 +28,7 @@ from redis.exceptions import RedisError  # noqa: E402 - after the settings
 from apps.billing import balance_copies, balances, holds, reconciliation, reservations, worker_leases  # noqa: E402 - so
 from apps.billing.ledger import Charge  # noqa: E402 - after the settings
 from apps.gateway.settlement import outbox  # noqa: E402 - after the settings
-from apps.kernel.valkey import generation, shard_count  # noqa: E402 - after the settings
+from apps.kernel.valkey import generation, shards  # noqa: E402 - after the settings
 from apps.kernel.valkey import redis as kernel_redis  # noqa: E402 - after the settings
 from apps.kernel.valkey.cache_store import CacheShare  # noqa: E402 - after the settings
 from apps.kernel.valkey.redis import LuaScript, client  # noqa: E402 - after the settings
@@ -52,7 +52,7 @@ def run_every_script() -> Any:
         return run(script, execute, keys, args)
 
     LuaScript._run = watched  # type: ignore[method-assign] # this process does nothing else
-    shard_count.require()
+    shards.require()
     balances.void_epochs_before(1)
     organizations = [organization_of_shard(shard) for shard in SHARDS[::6]]
     for organization in organizations:

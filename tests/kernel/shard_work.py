@@ -19,7 +19,7 @@ from apps.billing import balances, holds, ledger_epoch, reservations, worker_lea
 from apps.billing.ledger import Charge
 from apps.gateway.settlement import outbox, settle, worker_lease
 from apps.gateway.settlement.outbox_reader import OutboxReader
-from apps.kernel.valkey import generation, shard_count
+from apps.kernel.valkey import generation, shards
 from apps.kernel.valkey.redis import client
 from apps.kernel.valkey.store_keys import SHARD_COUNT, SHARDS, money_key, shard_of
 from apps.logs.entry import Entry
@@ -30,10 +30,10 @@ def claim_shards() -> Any:
     """Return how many shards the cluster has, what is told of it, and whether that keeps a process from going on."""
     told = [[one.code, one.message] for one in valkey.find_misplaced()]
     try:
-        shard_count.require()
-    except shard_count.OtherShards as error:
-        return [shard_count.claim(), told, str(error)]
-    return [shard_count.claim(), told, None]
+        shards.require()
+    except shards.OtherShards as error:
+        return [shards.claim(), told, str(error)]
+    return [shards.claim(), told, None]
 
 
 def beat_once() -> Any:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from apps.kernel.store_urls import MAX_HOSTS, is_cluster_url, read_hosts
 from apps.kernel.valkey.redis_cluster import connect
-from apps.kernel.valkey.redis_cluster_url import MAX_HOSTS, is_cluster_url, read_hosts
 from gateway_project.configuration import env
 from gateway_project.diagnosis import registry, valkey
 from tests.stack.product import PROJECT

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 
-from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content, keyed_digest
-from apps.kernel.secrets.encryption import UnreadableSecretError
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt_content, encrypt_content, keyed_digest
 
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()
 CONTENT = b'[["TextDelta",{"text":"what nobody else may read"}]]'

@@ -15,8 +15,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from apps.kernel.postgres import database
-from apps.kernel.postgres.database import DatabaseAwayError, DatabaseCircuitBreaker
-from apps.kernel.postgres.database_timeouts import DatabaseTimeouts, apply_timeouts
+from apps.kernel.postgres.database import DatabaseAwayError, DatabaseCircuitBreaker, DatabaseTimeouts, apply_timeouts
 from gateway_project.configuration.data_directory import PROJECT
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.kernel.concurrency.fair_queue import FairQueue
+from apps.kernel.concurrency.fairness import FairQueue
 
 
 def test_one_of_each_client_is_taken_and_then_another_of_each() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apps.kernel.concurrency import fair_turns
-from apps.kernel.concurrency.fair_share import FairShare
-from apps.kernel.concurrency.fair_turns import FairTurns
+from apps.kernel.concurrency import fairness
+from apps.kernel.concurrency.fairness import FairShare, FairTurns
 from apps.kernel.errors import Overloaded, RateLimited
 
 
@@ -30,7 +29,7 @@ def test_owners_take_turns_however_many_each_has() -> None:
 
 
 def test_so_many_owners_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair_turns, "MAX_OWNERS", 2)
+    monkeypatch.setattr(fairness, "MAX_OWNERS", 2)
     turns: FairTurns[str] = FairTurns()
     for owner in "abc":
         turns.take(owner)

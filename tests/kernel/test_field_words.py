@@ -9,7 +9,7 @@ import pytest
 from django.core import validators
 from rest_framework import fields
 
-from apps.kernel.rest.field_words import reword
+from apps.kernel.rest.errors import reword
 
 # Kinds of fields that no shape here has: files, paths of files, slugs, lengths of time.
 _UNUSED = ("File", "FilePath", "Image", "Slug", "Duration", "Model")

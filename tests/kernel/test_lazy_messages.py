@@ -8,8 +8,8 @@ from django.contrib.messages.storage import default_storage
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 
-from apps.kernel.rest import lazy_messages
-from apps.kernel.rest.lazy_messages import LazyMessageMiddleware
+from apps.kernel.rest import middleware
+from apps.kernel.rest.middleware import LazyMessageMiddleware
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[HttpRequest]:
         requests.append(request)
         return default_storage(request)
 
-    monkeypatch.setattr(lazy_messages, "default_storage", make)
+    monkeypatch.setattr(middleware, "default_storage", make)
     return requests
 
 

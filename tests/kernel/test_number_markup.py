@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.kernel.pages.number_markup import mark_numbers
+from apps.kernel.pages.number_formats import mark_numbers
 
 
 @pytest.mark.parametrize(

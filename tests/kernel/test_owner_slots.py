@@ -5,7 +5,7 @@ from __future__ import annotations
 import gevent
 import pytest
 
-from apps.kernel.concurrency.owner_slots import OwnerSlots
+from apps.kernel.concurrency.fairness import OwnerSlots
 from apps.kernel.errors import RateLimited
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.kernel.rest.path_aliases import CanonicalPath
-from apps.kernel.rest.routes import DEPLOYMENT
+from apps.kernel.rest.routes import DEPLOYMENT, CanonicalPath
 from gateway_project.routes import TABLE
 
 CHAT = "/v1/chat/completions"

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from apps.kernel.postgres import postgres_hosts
+from apps.kernel.postgres import database
 from apps.kernel.postgres.database import TimeoutConnection
 from gateway_project.configuration import env
 from tests.stack.product import free_port
@@ -47,12 +47,12 @@ def test_a_bad_list_of_hosts_is_refused_by_name(url: str, wrong: str, monkeypatc
 
 def test_the_host_that_took_the_last_connection_is_tried_first() -> None:
     words = {"host": "one,two,three", "port": "1,2,3", "user": "u"}
-    assert postgres_hosts.in_order(words) == words
-    postgres_hosts.note(words, "three", 3)
-    assert postgres_hosts.in_order(words) == {"host": "three,one,two", "port": "3,1,2", "user": "u"}
+    assert database.order_hosts(words) == words
+    database.note_host(words, "three", 3)
+    assert database.order_hosts(words) == {"host": "three,one,two", "port": "3,1,2", "user": "u"}
     alone = {"host": "one", "port": 5432}
-    postgres_hosts.note(alone, "one", 5432)
-    assert postgres_hosts.in_order(alone) == alone
+    database.note_host(alone, "one", 5432)
+    assert database.order_hosts(alone) == alone
 
 
 def test_connections_lead_to_the_server_that_takes_writes() -> None:
@@ -63,13 +63,13 @@ def test_connections_lead_to_the_server_that_takes_writes() -> None:
         words["target_session_attrs"] = "read-write"
         with TimeoutConnection.connect(**words) as connection:
             assert connection.info.port == servers.primary.port
-        assert postgres_hosts.in_order(words)["port"].startswith(f"{servers.primary.port},")
+        assert database.order_hosts(words)["port"].startswith(f"{servers.primary.port},")
         servers.primary.kill()
         with pytest.raises(psycopg.OperationalError):
             TimeoutConnection.connect(**words)
         servers.promote()
         with TimeoutConnection.connect(**words) as connection:
             assert connection.info.port == servers.replica.port
-        assert postgres_hosts.in_order(words)["port"].startswith(f"{servers.replica.port},")
+        assert database.order_hosts(words)["port"].startswith(f"{servers.replica.port},")
     finally:
         servers.close()

@@ -12,9 +12,9 @@ from redis import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
-from apps.kernel.valkey import redis_sentinel
+from apps.kernel.store_urls import SentinelAddress, celery_options, celery_url, read_sentinel_url
+from apps.kernel.valkey import redis
 from apps.kernel.valkey.redis_multiplexer import RedisMultiplexer
-from apps.kernel.valkey.redis_sentinel_url import SentinelAddress, celery_options, celery_url, read_sentinel_url
 from gateway_project.configuration import env
 from tests.stack.product import eventually, free_port
 from tests.support.valkey_sentinels import ValkeySentinels
@@ -73,8 +73,8 @@ def servers(tmp_path: Path) -> Iterator[ValkeySentinels]:
 
 
 def test_both_clients_follow_the_primary(servers: ValkeySentinels) -> None:
-    plain = redis_sentinel.connect(servers.url, socket_timeout=2, socket_connect_timeout=2, decode_responses=True)
-    assert redis_sentinel.follows_failover(plain)
+    plain = redis.connect(servers.url, socket_timeout=2, socket_connect_timeout=2, decode_responses=True)
+    assert redis.follows_failover(plain)
     shared = RedisMultiplexer.of_pool(plain.connection_pool, 2.0, follows_failover=True)
     assert (plain.set("a", "1"), shared.execute("GET", "a")) == (True, "1")
     lost = servers.primary()

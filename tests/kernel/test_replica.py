@@ -14,8 +14,8 @@ from django.db import OperationalError, connections
 from pytest_django import DjangoDbBlocker
 
 from apps.kernel.postgres import replica
-from apps.kernel.postgres.postgres_url import read_replicas
 from apps.kernel.postgres.replica import Reason, Replica, measure_lag, read_from
+from apps.kernel.store_urls import read_replicas
 from gateway_project.configuration import env
 from tests.stack.product import eventually
 from tests.support.replicated_postgres import ReplicatedPostgres

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from apps.kernel.postgres.database_timeouts import DatabaseTimeouts, apply_timeouts
+from apps.kernel.postgres.database import DatabaseTimeouts, apply_timeouts
 from apps.kernel.postgres.replica import Reason, Replica, measure_lag
 from gateway_project.configuration import env
 from gateway_project.diagnosis.database import refuses_statement_limit

@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rest_framework.settings import api_settings
 
-from apps.kernel.ids import new_id
+from apps.kernel.ids import new_id, request_id_of
 from apps.kernel.money import plain
-from apps.kernel.request_id import request_id_of
-from apps.kernel.rest.address import address_of
-from apps.kernel.rest.bearer import find_bearer
 from apps.kernel.rest.envelopes import InvalidFields
+from apps.kernel.rest.origin import address_of
 from apps.kernel.rest.pages import page_of, read_cursor, write_cursor
+from apps.kernel.rest.request_headers import find_bearer
 from apps.kernel.rest.serializers import CamelSerializer, DecimalTextField, TextField, camel
 
 

@@ -17,7 +17,7 @@ import pytest
 from django.conf import settings
 from redis.crc import key_slot
 
-from apps.kernel.valkey.redis_cluster_url import is_cluster_url
+from apps.kernel.store_urls import is_cluster_url
 from apps.kernel.valkey.store_keys import _spread_tags, money_key, money_pattern
 from gateway_project.configuration import env
 from tests.stack.product import PROJECT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.kernel.valkey.store_address import address_of
+from apps.kernel.store_urls import address_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import sys
 from django.http import HttpRequest, HttpResponse
 
 from apps.kernel import errors
-from apps.kernel.rest.error_pages import show_error
-from apps.kernel.rest.errors import NO_ROUTE, answer, find_error, is_admin, unexpected
+from apps.kernel.rest.errors import NO_ROUTE, answer, find_error, is_admin, show_error, unexpected
 from apps.kernel.rest.routes import route_table
 from apps.kernel.rest.suspicious import FORGED_FORM, count_suspicious
 

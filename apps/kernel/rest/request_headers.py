@@ -1,11 +1,19 @@
-"""Page preference: whether a client prefers a page to data, by the header `Accept`. Pure.
-
-Browsers name `text/html` when a person opens an address; programs, scripts and load balancers do not.
-"""
+"""Readers of request headers: the bearer token, and whether a client prefers a page to data. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
+
+# Maximum characters; our tokens are shorter.
+MAX_LENGTH = 512
+
+
+def find_bearer(header: str | None) -> str | None:
+    """Return the bearer token, or None if the header is absent, empty, too long, or has another scheme."""
+    scheme, _, token = (header or "").strip().partition(" ")
+    token = token.strip()
+    return token if scheme.lower() == "bearer" and 0 < len(token) <= MAX_LENGTH else None
+
 
 _PAGE, _DATA = "text/html", "application/json"
 # Characters of the header that are read: browsers send about two hundred.
