@@ -17,8 +17,8 @@ from apps.batches import file_endpoints as files
 from apps.batches import message_batch_endpoints as message_batches
 from apps.batches import upload_endpoints as uploads
 from apps.batches.picture_endpoint import read_picture
-from apps.billing import payment_views as payments
 from apps.billing import views as billing
+from apps.billing import views as payments
 from apps.billing import webhooks
 from apps.catalog import views as catalog
 from apps.catalog.provider_lookup import find_provider

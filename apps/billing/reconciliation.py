@@ -18,7 +18,7 @@ import msgspec
 
 from apps.billing import balance_copies, ledger_audit
 from apps.billing.balance_copies import BATCH, batches, parse_copy_key, read_fields
-from apps.billing.holds import Note
+from apps.billing.reservations import Note
 from apps.billing.worker_leases import NOTES, SUM_HOLDS_LUA
 from apps.kernel.ids import time_of
 from apps.kernel.money import NANO, plain

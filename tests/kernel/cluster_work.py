@@ -25,7 +25,7 @@ from redis import Redis  # noqa: E402 - after the settings
 from redis.crc import key_slot  # noqa: E402 - after the settings
 from redis.exceptions import RedisError  # noqa: E402 - after the settings
 
-from apps.billing import balance_copies, balances, holds, reconciliation, reservations, worker_leases  # noqa: E402 - so
+from apps.billing import balance_copies, balances, reconciliation, reservations, worker_leases  # noqa: E402 - so
 from apps.billing.ledger import Charge  # noqa: E402 - after the settings
 from apps.gateway.settlement import outbox  # noqa: E402 - after the settings
 from apps.kernel.valkey import generation, shards  # noqa: E402 - after the settings
@@ -126,10 +126,10 @@ def _spend(organization: UUID) -> None:
     result = reservations.reserve(request)
     assert result.hold is not None, result
     assert result.hold.shard == shard
-    extended: Any = holds.extend(result.hold, 3, 3, 3)
+    extended: Any = reservations.extend(result.hold, 3, 3, 3)
     assert extended.growth == "held"
     charge = Charge(organization, key, request.id, Decimal(-1), Decimal(0))
-    outbox.push("one", b"{}", holds.reduce_to_cost(extended.hold, charge))
+    outbox.push("one", b"{}", reservations.reduce_to_cost(extended.hold, charge))
     outbox.prepare_shard(shard)
     outbox.acknowledge(outbox.read_batch("reader", 1, 0, shard=shard))
     assert client().xlen(outbox.STREAMS[shard]) == 0

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import msgspec
 from redis import Redis
 
-from apps.billing import balances, holds, ledger_epoch, reservations, worker_leases
+from apps.billing import balance_copies, balances, reservations, worker_leases
 from apps.billing.ledger import Charge
 from apps.gateway.settlement import outbox, settle, worker_lease
 from apps.gateway.settlement.outbox_reader import OutboxReader
@@ -137,7 +137,7 @@ def spread_load() -> Any:
             result = reserve(one, token)
             assert result.hold is not None, result
             charge = Charge(one, one, UUID(result.hold.id), Decimal(0), Decimal(0))
-            outbox.push("w", b"{}", holds.reduce_to_cost(result.hold, charge))
+            outbox.push("w", b"{}", reservations.reduce_to_cost(result.hold, charge))
             reservations.release([("w", UUID(result.hold.id))], shard_of(one))
     after = _scripts_run()
     return {"organizations": len(organizations), "scripts": sorted(after[port] - before[port] for port in after)}
@@ -146,9 +146,9 @@ def spread_load() -> Any:
 def void_everywhere() -> Any:
     """Return the epochs of all shards after another began, and those that copies in two shards then have."""
     balances.void_epochs_before(7)
-    before = set(ledger_epoch.read_epochs_in_redis())
+    before = set(balance_copies.read_epochs_in_redis())
     let_spend([organization_of_shard(3)], epoch=9)
-    return [sorted(before), sorted(Counter(ledger_epoch.read_epochs_in_redis()).items())]
+    return [sorted(before), sorted(Counter(balance_copies.read_epochs_in_redis()).items())]
 
 
 def name_shards() -> Any:

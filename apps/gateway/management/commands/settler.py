@@ -18,7 +18,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError, connection
 from redis.exceptions import RedisError
 
-from apps.billing.ledger_watch import LedgerWatch
+from apps.billing.balance_copies import LedgerWatch
 from apps.billing.worker_leases import StoreClocks
 from apps.gateway.metrics.definitions import QUEUE_AGE, QUEUE_DEPTH
 from apps.gateway.settlement import outbox
