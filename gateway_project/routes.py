@@ -59,8 +59,8 @@ from apps.responses import conversation_endpoints as conversations
 from apps.responses.compact_endpoint import compact_response
 from apps.responses.response_endpoints import cancel_response, delete_response, list_input_items, retrieve_response
 from gateway_project.admin_site.pages import admin_urls
-from gateway_project.front_door import front_door
 from gateway_project.observability import health
+from gateway_project.observability.health import front_door
 from gateway_project.openapi import views as openapi
 
 

@@ -17,18 +17,17 @@ from apps.organizations.plans import PLANS
 from gateway_project.admin_site import navigation
 from gateway_project.configuration import data_directory, env
 from gateway_project.configuration.cors_origins import CorsOrigins
-from gateway_project.configuration.database_settings import DatabaseSettings
 from gateway_project.configuration.passkey_domain import PasskeyDomain
-from gateway_project.configuration.redis_settings import django_redis_cache
+from gateway_project.configuration.store_settings import DatabaseSettings, django_redis_cache
 from gateway_project.configuration.telemetry_settings import TelemetrySettings
 from gateway_project.embedded.valkey import DEFAULT_CACHE_BYTES
-from gateway_project.http.client_limits import ClientLimits
+from gateway_project.http.limits import ClientLimits
 from gateway_project.observability import metric_files
 from gateway_project.observability.log import logging_config
-from gateway_project.processes import gc_tuning
+from gateway_project.processes import memory_tuning
 
 # Before the apps are loaded.
-gc_tuning.collect_less_often()
+memory_tuning.collect_less_often()
 # Before any app makes a metric.
 metric_files.install()
 

@@ -16,7 +16,7 @@ from django.db import DatabaseError
 from apps.kernel.postgres.database import release_connection
 from apps.kernel.secrets.redaction import redact_forms
 from apps.kernel.store_urls import split_url
-from gateway_project.diagnosis import database, node, reachability, replica, unsafe_settings, valkey, work
+from gateway_project.diagnosis import database, node, reachability, unsafe_settings, valkey, work
 from gateway_project.diagnosis.finding import Check, Finding, Stage
 
 # Characters of a foreign error message that are repeated.
@@ -32,7 +32,7 @@ CHECKS: tuple[Check, ...] = (
     Check("records", Stage.HEALTH, node.find_backlog),
     Check("disk", Stage.HEALTH, node.find_low_disk),
     Check("database", Stage.DOCTOR, database.find_server),
-    Check("replica", Stage.DOCTOR, replica.find_replicas, needs="database"),
+    Check("replica", Stage.DOCTOR, database.find_replicas, needs="database"),
     Check("migrations", Stage.DOCTOR, database.find_migrations, needs="database"),
     Check("catalog", Stage.DOCTOR, database.find_catalog, needs="database"),
     Check("credentials", Stage.DOCTOR, node.find_credentials, needs="database"),

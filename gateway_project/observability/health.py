@@ -13,13 +13,15 @@ from functools import partial
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 from django_prometheus.exports import ExportToDjangoView
 
+from apps.console.pages.welcome import welcome
 from apps.gateway.metrics import buffer
 from apps.gateway.settlement.record_backlog import is_any_process_backlogged
 from apps.kernel.errors import Unauthenticated
-from apps.kernel.rest.request_headers import find_bearer
+from apps.kernel.rest.request_headers import find_bearer, prefers_page
 from apps.log_sinks import metrics as log_sink_metrics
 from gateway_project.diagnosis.finding import Finding, State
 from gateway_project.diagnosis.registry import examine_health
@@ -93,3 +95,10 @@ def metrics(request: HttpRequest) -> HttpResponse:
     response.write(task_metrics.exposition())
     response.write(log_sink_metrics.exposition())
     return response
+
+
+@require_safe
+def front_door(request: HttpRequest) -> HttpResponse | HttpResponseBase:
+    """Answer with a page where one is preferred and nothing is asked of the health check."""
+    is_page = prefers_page(request.headers.get("Accept", "")) and "skip" not in request.GET
+    return welcome(request) if is_page else health(request)

@@ -5,6 +5,7 @@ Does not import Django. Run as `python -m gateway_project.processes.server`, nor
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from types import FrameType
 
 from gateway_project import embedded
 from gateway_project.configuration import data_directory
+from gateway_project.configuration.data_directory import MANAGE_COMMAND
 from gateway_project.configuration.server_config import (
     ServerConfig,
     StartError,
@@ -30,7 +32,6 @@ from gateway_project.configuration.server_config import (
 )
 from gateway_project.configuration.terminal_output import print_important_line, print_line, print_process_line
 from gateway_project.embedded.child_process import spawn
-from gateway_project.processes.first_steps import first_steps
 from gateway_project.processes.graceful_reload import WebProcess, WebProcesses, request_reload
 from gateway_project.processes.process_supervisor import ProcessSpec, SupervisedProcess, forward_output, stop_processes
 from gateway_project.processes.socket_handover import Handover, Listener
@@ -299,3 +300,25 @@ def _environment(config: ServerConfig) -> dict[str, str]:
 
 if __name__ == "__main__":
     raise SystemExit(request_reload(print_line) if sys.argv[1:] == ["reload"] else main())
+
+
+def first_steps(config: ServerConfig) -> list[str]:
+    """Return the lines; none in production, where addresses and keys are not printed."""
+    if config.mode != "development":
+        return []
+    lines = [
+        f"  start page  {config.url}/",
+        f"  console     {config.url}/app/",
+        f"  admin       {config.url}/admin/",
+        f"  docs        {config.url}/docs/api",
+    ]
+    try:
+        kept = json.loads((config.data_directory / "demo.json").read_text())
+        lines += [
+            f"  sign in as  {kept['owner']['email']}  {kept['owner']['password']}",
+            f"  operator    {kept['operator']['email']}  {kept['operator']['password']}",
+            f"  API key     {kept['apiKey']}",
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        lines.append(f"  demo key    {MANAGE_COMMAND} demo --key")
+    return lines

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from gateway_project.configuration.server_config import ServerConfig
-from gateway_project.processes.first_steps import first_steps
+from gateway_project.processes.server import first_steps
 
 
 def test_the_last_lines_say_where_to_go_and_with_which_key(tmp_path: Path) -> None:

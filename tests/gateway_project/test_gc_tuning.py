@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from gateway_project.processes.gc_tuning import THRESHOLD, WHOLE_LOOKS, YOUNG_LOOKS
+from gateway_project.processes.memory_tuning import THRESHOLD, WHOLE_LOOKS, YOUNG_LOOKS
 
 
 def test_settings_set_how_often_cycles_are_looked_for() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway_project.configuration.store_passwords import fault_of, is_local
+from gateway_project.diagnosis.unsafe_settings import fault_of, is_local
 
 NONE, DEFAULT = (
     "leads over a network and has no password",

@@ -1,14 +1,15 @@
-"""Database settings: Django's description of the primary and of its read replicas, from their URLs.
+"""Store settings: Django's description of the primary, of its read replicas and of Redis caches, from their URLs.
 
 Does not read the environment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apps.kernel.store_urls import is_cluster_url, is_sentinel_url
 from gateway_project.configuration import env
 
 _NONE_RUNNING = "postgresql://postgres@no-database-is-running/gateway"
@@ -60,3 +61,15 @@ class DatabaseSettings:
             "DISABLE_SERVER_SIDE_CURSORS": True,
             "OPTIONS": options,
         }
+
+
+def django_redis_cache(url: str, connection: Mapping[str, object]) -> dict[str, object]:
+    """Return the entry of CACHES for a store; `connection` has the options of its connections."""
+    options: dict[str, object] = {"CONNECTION_POOL_KWARGS": dict(connection)}
+    # A list, for a URL may have commas that do not part it from another.
+    location: object = [url] if url else "redis://no-redis-is-running:6379/0"
+    if is_cluster_url(url):
+        options["CONNECTION_FACTORY"] = "apps.kernel.valkey.redis_cluster.ClusterConnectionFactory"
+    elif is_sentinel_url(url):
+        options["CONNECTION_FACTORY"] = "apps.kernel.valkey.redis.SentinelConnectionFactory"
+    return {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": location, "OPTIONS": options}
