@@ -16,7 +16,7 @@ from apps.batches import batch_endpoints as batches
 from apps.batches import file_endpoints as files
 from apps.batches import message_batch_endpoints as message_batches
 from apps.batches import upload_endpoints as uploads
-from apps.batches.picture_endpoint import read_picture
+from apps.batches.kept_pictures import read_picture
 from apps.billing import views as billing
 from apps.billing import views as payments
 from apps.billing import webhooks

@@ -1,4 +1,4 @@
-"""Encrypted JSON: values compressed and encrypted (`secrets/content_encryption.py`) for one place in one project.
+"""Encrypted JSON: values compressed and encrypted (`secrets/encryption.py`) for one place in one project.
 
 A value can only be decrypted with the name of its own row and column, so that rows cannot be exchanged.
 """

@@ -21,7 +21,7 @@ from apps.kernel.concurrency.native_thread_pool import LARGE
 from apps.kernel.errors import InvalidRequest
 from apps.responses import compaction, refusals
 from apps.responses.background import begin
-from apps.responses.background_request import kept_headers
+from apps.responses.background_state import kept_headers
 from apps.responses.event_stream import FROM_THE_START, EventStream, queued_answer
 from apps.responses.history import items_before, items_in, resolved
 from apps.responses.items import Item, is_reference, with_ids

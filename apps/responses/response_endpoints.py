@@ -20,9 +20,8 @@ from apps.responses.background import stop_here
 from apps.responses.encrypted_json import encrypt_json
 from apps.responses.event_stream import FROM_THE_START, resumed_answer
 from apps.responses.history import items_used_by
-from apps.responses.items import listed
+from apps.responses.items import last_of, listed, page_of, read_include, read_page
 from apps.responses.models import StoredResponse
-from apps.responses.paging import last_of, page_of, read_include, read_page
 from apps.responses.response_rows import output_of, response_of, response_place
 
 # Digits of a sequence number that is taken for one.

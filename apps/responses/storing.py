@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from apps.kernel.errors import Overloaded
 from apps.kernel.postgres import database
 from apps.kernel.valkey.redis import LuaScript, client
-from apps.responses import conversation_rows
+from apps.responses import response_rows
 from apps.responses.models import StoredResponse
 from apps.responses.response_rows import ResponseDraft, row_of
 from apps.responses.retention import count_bytes
@@ -89,7 +89,7 @@ def _insert(draft: ResponseDraft) -> None:
     with transaction.atomic():
         made = StoredResponse.objects.bulk_create([row_of(draft)], ignore_conflicts=True)
         if draft.conversation_id is not None and made:
-            conversation_rows.append(draft.project_id, draft.conversation_id, draft.conversation_items)
+            response_rows.append(draft.project_id, draft.conversation_id, draft.conversation_items)
 
 
 def _put_aside(draft: ResponseDraft) -> None:
