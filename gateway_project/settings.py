@@ -16,10 +16,9 @@ from apps.oauth import resources
 from apps.organizations.plans import PLANS
 from gateway_project.admin_site import navigation
 from gateway_project.configuration import data_directory, env
-from gateway_project.configuration.cors_origins import CorsOrigins
-from gateway_project.configuration.passkey_domain import PasskeyDomain
 from gateway_project.configuration.store_settings import DatabaseSettings, django_redis_cache
 from gateway_project.configuration.telemetry_settings import TelemetrySettings
+from gateway_project.configuration.web_origins import CorsOrigins, PasskeyDomain
 from gateway_project.embedded.valkey import DEFAULT_CACHE_BYTES
 from gateway_project.http.limits import ClientLimits
 from gateway_project.observability import metric_files
@@ -132,7 +131,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
-CSRF_FAILURE_VIEW = "apps.kernel.rest.handlers.forged"
+CSRF_FAILURE_VIEW = "apps.kernel.rest.errors.forged"
 ROOT_URLCONF = "gateway_project.urls"
 WSGI_APPLICATION = "gateway_project.wsgi.application"
 TEMPLATES = [

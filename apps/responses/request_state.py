@@ -26,10 +26,9 @@ from apps.responses.event_stream import FROM_THE_START, EventStream, queued_answ
 from apps.responses.history import items_before, items_in, resolved
 from apps.responses.items import Item, is_reference, with_ids
 from apps.responses.public_ids import new_public_id
-from apps.responses.response_rows import draft_of, encrypt_for_conversation, output_of
+from apps.responses.response_rows import draft_of, encrypt_for_conversation, output_of, store
 from apps.responses.retention import has_room, keeps
 from apps.responses.run_leases import RunRequest
-from apps.responses.storing import store
 
 # Fields that are answered here, and that no model is asked.
 _OURS = ("previous_response_id", "conversation", "background")

@@ -14,7 +14,7 @@ from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
-from apps.responses import event_log, run_leases, storing
+from apps.responses import event_log, response_rows, run_leases
 from apps.responses.access import access_response
 from apps.responses.background import stop_here
 from apps.responses.encrypted_json import encrypt_json
@@ -55,7 +55,7 @@ def delete_response(request: ClientRequest) -> ClientResponse:
     def delete(policy: Policy) -> ClientResponse:
         row = _find(policy, request)
         database.write(StoredResponse.objects.filter(pk=row.pk).delete)
-        storing.discard_aside(row.id)
+        response_rows.discard_aside(row.id)
         stop_here(row.id)
         event_log.drop(row.organization_id, row.id)
         return _answer({"id": row.id, "object": "response", "deleted": True})

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connection, connections, transaction
 from django.db.migrations.executor import MigrationExecutor
 
-from apps.billing.ledger_audit import find_mismatches
+from apps.billing.reconciliation import find_mismatches
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.kernel.postgres.database import DatabaseTimeouts, apply_timeouts, statement_limit_option
 from apps.kernel.postgres.replica import PRIMARY, Lag, Reason, find_reason, measure_lag

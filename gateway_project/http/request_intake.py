@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from apps.kernel.client_address import believed_address
 from apps.kernel.errors import ApiError, RateLimited, Unauthenticated
 from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.request_headers import believed_address
 from apps.kernel.rest.routes import family_of, route_table
 from apps.kernel.upload_bounds import FORM_ROOM
 from apps.keys.api_key_header import KEY_HEADERS, MISSING

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from gateway_project.configuration.passkey_domain import PasskeyDomain
+from gateway_project.configuration.web_origins import PasskeyDomain
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from apps.kernel.valkey.store_keys import SHARDS, shard_of  # noqa: E402 - after
 from apps.logs import refusals  # noqa: E402 - after the settings
 from apps.mcp.protocol import sessions, stream_log  # noqa: E402 - after the settings
 from apps.organizations.credentials import attempt_rate_limiter  # noqa: E402 - after the settings
-from apps.responses import storing  # noqa: E402 - after the settings
+from apps.responses import response_rows  # noqa: E402 - after the settings
 
 PORTS: list[int] = json.loads(os.environ.get("CLUSTER_PORTS", "[]"))
 
@@ -67,7 +67,7 @@ def run_every_script() -> Any:
     refusals.count(organization, key, 429, "rate_limit_exceeded")
     refusals.flush()
     assert len(refusals._TAKE([refusals._COUNTS, refusals._LAST], [])[0]) == 2
-    assert storing.find_aside(uuid4(), "resp_1") is None
+    assert response_rows.find_aside(uuid4(), "resp_1") is None
     sign_in, address = attempt_rate_limiter.SIGN_IN_PER_ACCOUNT, attempt_rate_limiter.SIGN_IN_PER_ADDRESS
     attempt_rate_limiter.count_attempt((sign_in, "one"), (address, "two"))
     session_id = sessions.open_session(f"key:{key}", "all", "1")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from apps.kernel.concurrency.cpu_throttle import throttled
+from apps.kernel.concurrency.background import throttled
 
 
 def test_everything_comes_in_order_with_pauses_between(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,14 @@
 """Exception handling: turns exceptions into error responses, or pages for browsers, in the words of the API.
 
-Messages of unexpected exceptions are never shown.
+Django's handlers (400, 403, 404, 500) answer for requests that no view answered. Messages of unexpected exceptions are
+never shown.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -30,8 +32,8 @@ from rest_framework.response import Response
 from apps.kernel import errors
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import Family, InvalidFields, Issue
-from apps.kernel.rest.routes import family_of
-from apps.kernel.rest.suspicious import count_suspicious
+from apps.kernel.rest.routes import family_of, route_table
+from apps.kernel.rest.suspicious import FORGED_FORM, count_suspicious
 
 # Framework message -> our own; varying parts are kept.
 _SENTENCES: Final[tuple[tuple[str, str], ...]] = (
@@ -285,3 +287,39 @@ def _headers_of(error: ApiError) -> dict[str, str]:
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return headers
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer 400 (413 for a body over the limit)."""
+    return _show(request, find_error(exception) or errors.InvalidRequest("Bad request"))
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer 403."""
+    return _show(request, errors.Forbidden("Access denied"))
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer 404."""
+    if is_admin(request):
+        return show_error(request, errors.NotFound("There is nothing at this path"))
+    near = [f"`{path}`" for path in route_table().near(request.path)]
+    return answer(request, errors.NotFound(f"{NO_ROUTE}; did you mean {' or '.join(near)}?" if near else NO_ROUTE))
+
+
+def failed(request: HttpRequest) -> HttpResponse:
+    """Answer 500, or 503 if a store is down; a defect is logged."""
+    exception = sys.exc_info()[1]
+    known = find_error(exception) if isinstance(exception, Exception) else None
+    return _show(request, known or unexpected(exception))
+
+
+def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Answer 403 for a form without its CSRF token."""
+    count_suspicious(FORGED_FORM, said=reason[:200])
+    return _show(request, errors.Forbidden("This form is too old, or came from another site", code="form_expired"))
+
+
+def _show(request: HttpRequest, error: errors.ApiError) -> HttpResponse:
+    """Answer in the client's format: in the admin always as a page."""
+    return show_error(request, error) if is_admin(request) else answer(request, error)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django.http import HttpRequest
 from rest_framework.settings import api_settings
 
-from apps.kernel.client_address import believed_address
+from apps.kernel.rest.request_headers import believed_address
 
 
 def address_of(request: HttpRequest) -> str:

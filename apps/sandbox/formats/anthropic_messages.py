@@ -12,8 +12,7 @@ from msgspec import Meta, Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, SandboxChoice, SandboxTool, SandboxUsage, Turn
 from apps.sandbox.formats import Glance
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 PATH = re.compile("(/anthropic)?/v1/messages")
 MODELS_PATH = "/v1/models"

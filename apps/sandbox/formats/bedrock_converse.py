@@ -14,8 +14,7 @@ from msgspec import Meta, Struct, field
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, SandboxChoice, SandboxTool, SandboxUsage, Turn
 from apps.sandbox.formats import Glance
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 PATH = re.compile("/model/.+/converse(-stream)?")
 MODELS_PATH = "/foundation-models"

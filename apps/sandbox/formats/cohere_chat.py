@@ -20,8 +20,7 @@ from apps.sandbox.conversation import (
     Turn,
 )
 from apps.sandbox.formats import Glance
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 PATH = re.compile("/v2/chat")
 MODELS_PATH = "/v2/models"

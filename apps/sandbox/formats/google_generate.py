@@ -15,9 +15,8 @@ from msgspec import Meta, Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, SandboxChoice, SandboxTool, SandboxUsage, Turn
 from apps.sandbox.formats import Glance
-from apps.sandbox.image_generator import size_of
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.generated_media import size_of
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 PLACES = "(?:/v1beta/models|/v1(?:beta1)?/projects/[^/]+/locations/[^/]+/publishers/google/models)"
 PATH = re.compile(f"{PLACES}/[^/]+:(generateContent|streamGenerateContent)")

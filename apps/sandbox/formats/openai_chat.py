@@ -23,9 +23,8 @@ from apps.sandbox.conversation import (
     Turn,
 )
 from apps.sandbox.formats import Glance
-from apps.sandbox.image_generator import size_of
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.generated_media import size_of
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 PATH = re.compile("/v1/(projects/[^/]+/locations/[^/]+/endpoints/openapi/)?chat/completions")
 MODELS_PATH = "/v1/models"

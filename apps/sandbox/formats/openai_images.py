@@ -14,9 +14,8 @@ from apps.sandbox.conversation import Conversation, SandboxAnswer, SandboxUsage,
 from apps.sandbox.formats import Glance
 from apps.sandbox.formats.openai_chat import CREATED, find_token, write_error, write_error_event, write_models
 from apps.sandbox.forms import read_parts
-from apps.sandbox.image_generator import paint
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.generated_media import paint
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 # Some members of the format are those of chat completions.
 __all__ = [

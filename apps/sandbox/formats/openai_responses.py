@@ -32,8 +32,7 @@ from apps.sandbox.formats.openai_chat import (
     write_error,
     write_models,
 )
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 # Some members of the format are those of chat completions.
 __all__ = [
