@@ -1,8 +1,8 @@
-"""Shards while a cluster loses a primary or moves a slot: `python -m tests.kernel.shard_faults WORK`."""
+"""Shards while a cluster loses a primary or moves a slot: `python -m tests.kernel.valkey.shard_faults WORK`."""
 
 from __future__ import annotations
 
-from tests.kernel.shard_work import let_spend, push, reserve  # isort: skip # it sets Django up
+from tests.kernel.valkey.shard_work import let_spend, push, reserve  # isort: skip # it sets Django up
 
 import json
 import os
@@ -24,7 +24,7 @@ from apps.gateway.settlement.outbox_reader import OutboxReader
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client
 from apps.kernel.valkey.store_keys import SHARDS, money_key
-from tests.kernel.cluster_work import PORTS, has_slot, organization_of_shard
+from tests.kernel.valkey.cluster_work import PORTS, has_slot, organization_of_shard
 
 
 def lose_primary() -> Any:

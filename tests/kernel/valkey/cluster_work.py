@@ -1,4 +1,4 @@
-"""Work of a process on a cluster that a test made: `python -m tests.kernel.cluster_work WORK` prints the results."""
+"""Work of a process on a cluster of a test: `python -m tests.kernel.valkey.cluster_work WORK` prints the results."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from apps.organizations.models import Organization
 from gateway_project.diagnosis import doctor, registry
 from gateway_project.diagnosis.database import compare_clock
 from gateway_project.diagnosis.finding import Check, Finding, Stage, State
-from tests.gateway_project.test_settings_checks import start
+from tests.gateway_project.diagnosis.test_unsafe_settings import start
 from tests.support.shipped_catalog import stock
 
 SECRET = "hunter2-is-no-password"

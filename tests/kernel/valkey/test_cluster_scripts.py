@@ -31,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyCluster]
 
 
 def ask(cluster: ValkeyCluster, work: str, tmp_path: Path) -> Any:
-    """Return what a function of `tests/kernel/cluster_work.py` found in a process on the cluster."""
+    """Return what a function of `tests/kernel/valkey/cluster_work.py` found in a process on the cluster."""
     told = {
         **os.environ,
         "REDIS_URL": cluster.url,
@@ -39,7 +39,7 @@ def ask(cluster: ValkeyCluster, work: str, tmp_path: Path) -> Any:
         "CELERY_BROKER_URL": "redis://127.0.0.1:1/0",
     }
     told.update(GATEWAY_HOME=str(tmp_path), CLUSTER_PORTS=json.dumps(cluster.ports), VALKEY_SHARDS="16")
-    command = [sys.executable, "-m", "tests.kernel.cluster_work", work]
+    command = [sys.executable, "-m", "tests.kernel.valkey.cluster_work", work]
     done = subprocess.run(command, cwd=PROJECT, env=told, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

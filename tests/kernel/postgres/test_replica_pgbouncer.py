@@ -14,7 +14,7 @@ from apps.kernel.postgres.database import DatabaseTimeouts, apply_timeouts
 from apps.kernel.postgres.replica import Reason, Replica, measure_lag
 from gateway_project.configuration import env
 from gateway_project.diagnosis.database import refuses_statement_limit
-from tests.kernel.test_replica import COPY, PRIMARY, read_slowly, servers, unfit, who_answers
+from tests.kernel.postgres.test_replica import COPY, PRIMARY, read_slowly, servers, unfit, who_answers
 from tests.stack.product import eventually
 from tests.support.pgbouncer import PROGRAM, PgBouncer, pgbouncer
 from tests.support.replicated_postgres import ReplicatedPostgres

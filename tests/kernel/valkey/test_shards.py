@@ -40,7 +40,7 @@ def empty(request: pytest.FixtureRequest) -> None:
 
 
 def ask(cluster: ValkeyCluster, work: str, home: Path, **told: str) -> Any:
-    """Return what a function of `tests/kernel/shard_work.py`, or of `shard_faults.py`, found in a process there."""
+    """Return what a function of `shard_work.py` or `shard_faults.py` found in a process there."""
     done = run(cluster, work, home, **told)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -57,7 +57,7 @@ def run(cluster: ValkeyCluster, work: str, home: Path, **told: str) -> subproces
         "VALKEY_SHARDS": "16",
         **told,
     }
-    command = [sys.executable, "-m", f"tests.kernel.{'shard_faults' if work in FAULTS else 'shard_work'}", work]
+    command = [sys.executable, "-m", f"tests.kernel.valkey.{'shard_faults' if work in FAULTS else 'shard_work'}", work]
     return subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=60)
 
 

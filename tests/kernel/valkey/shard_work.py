@@ -1,8 +1,8 @@
-"""What a process does with the shards of a cluster that a test made: `python -m tests.kernel.shard_work WORK`."""
+"""Work of a process on the shards of a test: `python -m tests.kernel.valkey.shard_work WORK` prints the results."""
 
 from __future__ import annotations
 
-from tests.kernel.cluster_work import PORTS, organization_of_shard  # isort: skip # it patches, and sets Django up
+from tests.kernel.valkey.cluster_work import PORTS, organization_of_shard  # isort: skip # it patches, and sets Django up
 
 import json
 import os
