@@ -1,4 +1,4 @@
-"""Copies of balances in Redis, compared with the database and repaired, and the epoch of the ledger.
+"""Copies of balances in Redis, compared with the database and repaired, and the ledger epoch, which voids them.
 
 A copy that is behind is updated. A copy that is ahead means that the database lost changes, because a backup was
 restored or an older replica took over: a new epoch of the ledger begins. Versions are issued a second time then, so

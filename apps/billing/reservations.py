@@ -1,4 +1,4 @@
-"""Reservations: reserve before the call, adapt the hold to the answer, release it; no dollar is spent twice at once.
+"""Reservations and their holds: reserve before the call, adapt to the answer, release; no dollar is spent twice.
 
 A reservation is a note in Redis, stored under its worker process, and an amount held on its balances. The note is also
 the write-ahead record of the request: when its worker dies, the sweeper finds it. `payload` belongs to the caller. An

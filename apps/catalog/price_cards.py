@@ -1,6 +1,6 @@
-"""Price card parsing, strict: a price that cannot be meant is refused. Pure.
+"""Price card parsing, strict: a price that cannot be meant is refused; and the prices of each edition. Pure.
 
-Editions are names of a model at a provider with their own price, such as regional, dated or faster ones: data files
+An edition is a name of a model at a provider with its own price, such as a regional, dated or faster one: data files
 define them, rows keep them among a mapping's facts, and the reader makes an offer of each.
 """
 

@@ -29,7 +29,7 @@ from apps.logs.traffic_report import Traffic, TrafficReport, spent_lately
 from apps.organizations.models import Organization
 from gateway_project.admin_site.traffic_panels import Cell, Table
 from gateway_project.diagnosis import registry
-from gateway_project.diagnosis.finding import Check, Finding, Stage, State
+from gateway_project.diagnosis.check import Check, Diagnosis, Stage, State
 from gateway_project.observability import task_metrics
 
 log = structlog.get_logger(__name__)
@@ -76,15 +76,15 @@ def stores() -> Table:
     for check in registry.checks_of(Stage.DASHBOARD):
         # A store may have gone since.
         read = ask_database if check.needs == "database" else ask
-        found += read(partial(_read_findings, check)) or [Finding.error(check.name, _AWAY)]
+        found += read(partial(_read_findings, check)) or [Diagnosis.error(check.name, _AWAY)]
     return Table("Stores", ["Store", "State"], [_row(one) for one in found], words=True)
 
 
-def _read_findings(check: Check) -> list[Finding]:
+def _read_findings(check: Check) -> list[Diagnosis]:
     return list(check.find())
 
 
-def _row(finding: Finding) -> list[Cell]:
+def _row(finding: Diagnosis) -> list[Cell]:
     link = reverse(_LINKS[finding.subject]) if finding.subject in _LINKS else ""
     words = finding.message[:1].upper() + finding.message[1:] + (f" → {finding.fix}" if finding.fix else "")
     tone = "good" if finding.state is State.OK else "bad"

@@ -19,7 +19,7 @@ from apps.billing.reconciliation import find_mismatches
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.kernel.postgres.database import DatabaseTimeouts, apply_timeouts, statement_limit_option
 from apps.kernel.postgres.replica import PRIMARY, Lag, Reason, find_reason, measure_lag
-from gateway_project.diagnosis.finding import Finding
+from gateway_project.diagnosis.check import Diagnosis
 
 # Milliseconds of a question.
 _STATEMENT_LIMIT = 5_000
@@ -41,10 +41,10 @@ def _bounded() -> Iterator[Any]:
         yield cursor
 
 
-def find_server() -> Iterator[Finding]:
+def find_server() -> Iterator[Diagnosis]:
     """Yield whether it answers; then what of it is not as it should be."""
     if not settings.DATABASE_URL:
-        yield Finding.error("database", "none is running on this home", "start the server, or set DATABASE_URL")
+        yield Diagnosis.error("database", "none is running on this home", "start the server, or set DATABASE_URL")
         return
     with _bounded() as cursor:
         cursor.execute(
@@ -52,72 +52,72 @@ def find_server() -> Iterator[Finding]:
             " current_setting('synchronous_commit'), clock_timestamp(), current_setting('full_page_writes')"
         )
         version, recovers, fsync, commit, now, pages = cursor.fetchone()
-    yield Finding.ok("database", f"PostgreSQL {version // 10_000}.{version % 10_000} answers")
+    yield Diagnosis.ok("database", f"PostgreSQL {version // 10_000}.{version % 10_000} answers")
     if version // 10_000 < _OLDEST_TESTED:
-        yield Finding.warning(
+        yield Diagnosis.warning(
             "database", f"PostgreSQL {version // 10_000} is older than tested ones ({_OLDEST_TESTED})"
         )
     if recovers:
-        yield Finding.error("database", "it is a replica, which takes no writes", "set DATABASE_URL to the primary")
+        yield Diagnosis.error("database", "it is a replica, which takes no writes", "set DATABASE_URL to the primary")
     for name, value in (("fsync", fsync), ("synchronous_commit", commit), ("full_page_writes", pages)):
         if value == "off":
-            yield Finding.error("database", f"{name} is off: a power cut loses charges", f"set {name} to on")
+            yield Diagnosis.error("database", f"{name} is off: a power cut loses charges", f"set {name} to on")
     if refuses_statement_limit(DEFAULT_DB_ALIAS):
-        yield Finding.error("database", NO_LIMIT, LIMIT_FIX)
+        yield Diagnosis.error("database", NO_LIMIT, LIMIT_FIX)
     yield compare_clock("clock", "PostgreSQL's", now)
 
 
-def compare_clock(subject: str, whose: str, theirs: datetime) -> Finding:
+def compare_clock(subject: str, whose: str, theirs: datetime) -> Diagnosis:
     """Return how far the clock of another machine is from the clock of this one."""
     seconds = abs((datetime.now(UTC) - theirs).total_seconds())
     finding = f"{whose} clock and this machine's are {seconds:.1f} s apart"
     if seconds <= _CLOCK_WARNING:
-        return Finding.ok(subject, finding)
-    return (Finding.error if seconds > _CLOCK_ERROR else Finding.warning)(
+        return Diagnosis.ok(subject, finding)
+    return (Diagnosis.error if seconds > _CLOCK_ERROR else Diagnosis.warning)(
         subject, finding, "have both set their clocks by NTP"
     )
 
 
-def find_migrations() -> Iterator[Finding]:
+def find_migrations() -> Iterator[Diagnosis]:
     """Yield whether the tables are this version's."""
     executor = MigrationExecutor(connection)
     missing = [one for one, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
     unknown = sorted(set(executor.loader.applied_migrations) - set(executor.loader.disk_migrations))
     if missing:
         names = ", ".join(f"{one.app_label}.{one.name}" for one in missing[:5])
-        yield Finding.error("migrations", f"{len(missing)} are not applied ({names})", "gateway manage prepare")
+        yield Diagnosis.error("migrations", f"{len(missing)} are not applied ({names})", "gateway manage prepare")
     elif unknown:
         names = ", ".join(".".join(one) for one in unknown[:5])
-        yield Finding.warning("migrations", f"{names} come from a newer version of the product than this one")
+        yield Diagnosis.warning("migrations", f"{names} come from a newer version of the product than this one")
     else:
-        yield Finding.ok("migrations", "all are applied")
+        yield Diagnosis.ok("migrations", "all are applied")
 
 
-def find_catalog() -> Iterator[Finding]:
+def find_catalog() -> Iterator[Diagnosis]:
     """Yield whether there is anything to route to."""
     counts = [table.objects.filter(active=True).count() for table in (Provider, Model, ModelProvider)]
     if all(counts):
-        yield Finding.ok("catalog", "{} providers, {} models, {} offers".format(*counts))
+        yield Diagnosis.ok("catalog", "{} providers, {} models, {} offers".format(*counts))
     else:
-        yield Finding.error("catalog", "no model is offered", "gateway manage load_catalog")
+        yield Diagnosis.error("catalog", "no model is offered", "gateway manage load_catalog")
 
 
-def find_ledger() -> Iterator[Finding]:
+def find_ledger() -> Iterator[Diagnosis]:
     """Yield whether balances are the sums of their entries."""
     try:
         with _bounded():
             found = len(find_mismatches())
     except DatabaseError:
-        yield Finding.warning(
+        yield Diagnosis.warning(
             "ledger", "too large for a quick look", "gateway manage check_ledger takes the time it needs"
         )
     else:
         if found:
-            yield Finding.error(
+            yield Diagnosis.error(
                 "ledger", f"{found} balances differ from their entries", "gateway manage check_ledger names them"
             )
         else:
-            yield Finding.ok("ledger", "every balance is the sum of its entries")
+            yield Diagnosis.ok("ledger", "every balance is the sum of its entries")
 
 
 def refuses_statement_limit(alias: str) -> bool:
@@ -153,7 +153,7 @@ _FAULTS = {
 }
 
 
-def find_replicas() -> Iterator[Finding]:
+def find_replicas() -> Iterator[Diagnosis]:
     """Yield a finding for each replica; nothing where none is named."""
     for number, alias in enumerate(settings.REPLICA_ALIASES, start=1):
         subject, most = f"replica {number}", settings.DATABASE_REPLICA_MAX_LAG
@@ -162,16 +162,16 @@ def find_replicas() -> Iterator[Finding]:
             with apply_timeouts(DatabaseTimeouts(_TIMEOUT, _TIMEOUT)):
                 reason = find_reason(alias, PRIMARY, most)
                 if reason is None and refuses_statement_limit(alias):
-                    yield Finding.warning(subject, f"{NO_LIMIT}; {_INSTEAD}", LIMIT_FIX)
+                    yield Diagnosis.warning(subject, f"{NO_LIMIT}; {_INSTEAD}", LIMIT_FIX)
                     continue
                 if reason in (None, Reason.BEHIND):
                     lag = _describe(measure_lag(alias, PRIMARY))
         except (DatabaseError, InterfaceError):
             reason = Reason.AWAY
         if reason is None:
-            yield Finding.ok(subject, f"answers, and is at most {most} s behind the primary{lag}")
+            yield Diagnosis.ok(subject, f"answers, and is at most {most} s behind the primary{lag}")
         else:
-            yield Finding.warning(subject, f"{_FAULTS[reason].format(lag=most)}{lag}; {_INSTEAD}", _FIXES[reason])
+            yield Diagnosis.warning(subject, f"{_FAULTS[reason].format(lag=most)}{lag}; {_INSTEAD}", _FIXES[reason])
 
 
 def _describe(lag: Lag) -> str:

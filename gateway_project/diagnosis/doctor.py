@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 
 from gateway_project.configuration.terminal_output import print_line
-from gateway_project.diagnosis.finding import Finding, Stage, State
+from gateway_project.diagnosis.check import Diagnosis, Stage, State
 from gateway_project.diagnosis.startup import find_problems
 
 
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if any(one.is_error for one in found) else 0
 
 
-def examine() -> list[Finding]:
+def examine() -> list[Diagnosis]:
     """Return the findings for this deployment; only those about its settings if these are wrong."""
     # A pool would wait for an unreachable database repeatedly.
     os.environ["DATABASE_POOL_SIZE"] = "0"
@@ -37,11 +37,11 @@ def examine() -> list[Finding]:
     django.setup()
     from gateway_project.diagnosis import registry
 
-    problems = problems or [Finding.ok("settings", "can be read, and none is unsafe")]
+    problems = problems or [Diagnosis.ok("settings", "can be read, and none is unsafe")]
     return [*problems, *registry.examine(Stage.DOCTOR)]
 
 
-def as_text(found: Sequence[Finding]) -> str:
+def as_text(found: Sequence[Diagnosis]) -> str:
     """Return the findings as text: one a line, its fix below."""
     width = max(len(one.subject) for one in found)
     lines = []
@@ -54,7 +54,7 @@ def as_text(found: Sequence[Finding]) -> str:
     return "\n".join([*lines, f"errors: {errors}, warnings: {warnings}, ok: {len(found) - errors - warnings}"])
 
 
-def as_json(found: Sequence[Finding]) -> str:
+def as_json(found: Sequence[Diagnosis]) -> str:
     """Return the findings for programs: `healthy`, and `findings` of `subject`, `state`, `told` and `mend`."""
     rows = [{"subject": one.subject, "state": one.state.value, "told": one.message, "mend": one.fix} for one in found]
     return json.dumps({"healthy": not any(one.is_error for one in found), "findings": rows}, indent=2)

@@ -16,7 +16,7 @@ from django.db import connection
 
 from apps.kernel.store_urls import address_of
 from apps.kernel.valkey.redis import cache_servers, servers_of_money
-from gateway_project.diagnosis.finding import Check, Finding
+from gateway_project.diagnosis.check import Check, Diagnosis
 
 log = structlog.get_logger(__name__)
 
@@ -27,14 +27,14 @@ PATIENCE = 2.0
 REUSED = 1.0
 
 
-def find_redis() -> Iterator[Finding]:
+def find_redis() -> Iterator[Diagnosis]:
     """Yield that Valkey answers. Raises RedisError."""
     for server in servers_of_money():
         server.ping()
-    yield Finding.ok("redis", "Reachable")
+    yield Diagnosis.ok("redis", "Reachable")
 
 
-def find_database() -> Iterator[Finding]:
+def find_database() -> Iterator[Diagnosis]:
     """Yield that PostgreSQL answers, over a connection of its own: busy ones cannot hold up the answer.
 
     Raises psycopg.Error.
@@ -43,10 +43,10 @@ def find_database() -> Iterator[Finding]:
         # In a transaction: PgBouncer need not take it as an option of the connection.
         direct.execute("SELECT set_config('statement_timeout', '1000', true)")
         direct.execute("SELECT 1")
-    yield Finding.ok("database", "Reachable")
+    yield Diagnosis.ok("database", "Reachable")
 
 
-def find_cache() -> Iterator[Finding]:
+def find_cache() -> Iterator[Diagnosis]:
     """Yield nothing if the cache answers, or has no server of its own. Raises RedisError."""
     if settings.CACHE_URL != settings.REDIS_URL:
         for server in cache_servers():
@@ -79,15 +79,15 @@ class Run(Thread):
         """Whether it is under way, or ended less than REUSED seconds ago."""
         return self._ended is None or time.monotonic() - self._ended < REUSED
 
-    def wait(self) -> list[Finding]:
+    def wait(self) -> list[Diagnosis]:
         """Return the findings once it has ended, or PATIENCE seconds after it began."""
         self.join(max(0.0, self._deadline - time.monotonic()))
         return self._findings
 
-    def _failure(self, message: str) -> Finding:
+    def _failure(self, message: str) -> Diagnosis:
         if self._check.optional:
-            return Finding.warning(self._check.name, f"Not reachable: {self._check.optional}")
-        return Finding.error(self._check.name, message)
+            return Diagnosis.warning(self._check.name, f"Not reachable: {self._check.optional}")
+        return Diagnosis.error(self._check.name, message)
 
 
 class SharedRuns:

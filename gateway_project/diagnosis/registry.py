@@ -17,7 +17,7 @@ from apps.kernel.postgres.database import release_connection
 from apps.kernel.secrets.redaction import redact_forms
 from apps.kernel.store_urls import split_url
 from gateway_project.diagnosis import database, node, reachability, unsafe_settings, valkey, work
-from gateway_project.diagnosis.finding import Check, Finding, Stage
+from gateway_project.diagnosis.check import Check, Diagnosis, Stage
 
 # Characters of a foreign error message that are repeated.
 _MAX_WORDS = 300
@@ -64,9 +64,9 @@ def checks_of(stage: Stage) -> list[Check]:
     ]
 
 
-def examine(stage: Stage) -> list[Finding]:
+def examine(stage: Stage) -> list[Diagnosis]:
     """Make the checks of a stage one after the other; those that need one that failed are left out."""
-    found: list[Finding] = []
+    found: list[Diagnosis] = []
     failed: set[str] = set()
     for check in checks_of(stage):
         if check.needs in failed:
@@ -91,7 +91,7 @@ def check_stores(app_configs: Sequence[Any] | None = None, **options: Any) -> li
     return [one.as_django() for one in examine(Stage.DEPLOY)]
 
 
-def examine_health(skipped: Collection[str] = ()) -> list[Finding]:
+def examine_health(skipped: Collection[str] = ()) -> list[Diagnosis]:
     """Make the checks of a process that serves, except the skipped ones, within seconds.
 
     Checks of stores run side by side; concurrent callers share them.
@@ -101,14 +101,14 @@ def examine_health(skipped: Collection[str] = ()) -> list[Finding]:
     return [finding for one in checks for finding in (runs[one.name].wait() if one.is_remote else one.find())]
 
 
-def _make(check: Check) -> list[Finding]:
+def _make(check: Check) -> list[Diagnosis]:
     try:
         return list(check.find())
     except Exception as error:  # noqa: BLE001 - any error of a check is a finding
         problem = f"could not be examined: {describe_error(error)}"
         if check.optional:
-            return [Finding.warning(check.name, f"{problem}; {check.optional}")]
-        return [Finding.error(check.name, problem)]
+            return [Diagnosis.warning(check.name, f"{problem}; {check.optional}")]
+        return [Diagnosis.error(check.name, problem)]
 
 
 def describe_error(error: Exception) -> str:

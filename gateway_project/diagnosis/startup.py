@@ -13,13 +13,13 @@ from django.core.exceptions import ImproperlyConfigured
 
 from gateway_project.configuration import env
 from gateway_project.configuration.terminal_output import print_line
-from gateway_project.diagnosis.finding import Finding
+from gateway_project.diagnosis.check import Diagnosis
 
 # Errors about missing store URLs: a server that starts its own stores sets the URLs afterwards.
 _OWN_STORES = frozenset({"gateway.E005", "gateway.E006"})
 
 
-def find_problems() -> list[Finding]:
+def find_problems() -> list[Diagnosis]:
     """Return why the server cannot start: unreadable values first, then unsafe ones; without any, the warnings."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
     with env.collect_problems() as problems:
@@ -28,8 +28,8 @@ def find_problems() -> list[Finding]:
         try:
             settings.INSTALLED_APPS  # noqa: B018 - to read one is to read them all
         except ImproperlyConfigured as error:
-            return [Finding.error("settings", problem) for problem in (*problems, str(error))]
-    found = [*(Finding.error("settings", problem) for problem in problems), *_find_unsafe()]
+            return [Diagnosis.error("settings", problem) for problem in (*problems, str(error))]
+    found = [*(Diagnosis.error("settings", problem) for problem in problems), *_find_unsafe()]
     return [one for one in found if one.is_error] or found
 
 
@@ -53,14 +53,14 @@ def refuse_unsafe() -> None:
         raise ImproperlyConfigured("\n".join(["These settings are not safe to serve with:", *errors]))
 
 
-def _find_unsafe() -> list[Finding]:
+def _find_unsafe() -> list[Diagnosis]:
     """Return the unsafe settings. The placeholder of an unreadable value is safe, and adds no error."""
     from gateway_project.diagnosis.unsafe_settings import find_unsafe
 
     return [one for one in find_unsafe() if one.code not in _OWN_STORES]
 
 
-def _lines(found: list[Finding]) -> list[str]:
+def _lines(found: list[Diagnosis]) -> list[str]:
     return [f"{one.message} {one.fix}".rstrip() for one in found if one.is_error]
 
 

@@ -22,7 +22,7 @@ from cryptography.fernet import Fernet
 from django.conf import settings
 
 from apps.kernel.store_urls import split_hosts, split_url
-from gateway_project.diagnosis.finding import Finding
+from gateway_project.diagnosis.check import Diagnosis
 
 # Characters.
 _SHORTEST_SECRET, _SHORTEST_TOKEN = 40, 16
@@ -46,11 +46,11 @@ _THIS_MACHINE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - com
 _HOW_TO_MAKE = "`python3 -c 'import secrets; print(secrets.token_urlsafe(48))'` makes one."
 
 
-_error = partial(Finding.error, "settings")
-_warning = partial(Finding.warning, "settings")
+_error = partial(Diagnosis.error, "settings")
+_warning = partial(Diagnosis.warning, "settings")
 
 
-def find_unsafe() -> list[Finding]:
+def find_unsafe() -> list[Diagnosis]:
     """Return the unsafe settings; in development only those that cannot work."""
     found = list(_any_mode())
     if not settings.DEVELOPMENT:
@@ -58,7 +58,7 @@ def find_unsafe() -> list[Finding]:
     return found
 
 
-def _any_mode() -> Iterator[Finding]:
+def _any_mode() -> Iterator[Diagnosis]:
     if not all(_is_fernet_key(key) for key in settings.ENCRYPTION_KEYS):
         yield _error(
             "ENCRYPTION_KEYS has a key that is not a Fernet key.",
@@ -89,7 +89,7 @@ def _fault_of_address(address: str) -> str | None:
     return None
 
 
-def _errors_of_production() -> Iterator[Finding]:
+def _errors_of_production() -> Iterator[Diagnosis]:
     if not settings.ALLOWED_HOSTS or "*" in settings.ALLOWED_HOSTS:
         yield _error("ALLOWED_HOSTS must name the hosts that are served.", fix="`*` is not one.", code="gateway.E002")
     for name, identifier in (("SECRET_KEY", "gateway.E003"), ("API_KEY_PEPPER", "gateway.E004")):
@@ -106,7 +106,7 @@ def _errors_of_production() -> Iterator[Finding]:
         yield _error("DEBUG is on: pages of errors would show settings and variables.", code="gateway.E010")
 
 
-def _errors_of_secrets() -> Iterator[Finding]:
+def _errors_of_secrets() -> Iterator[Diagnosis]:
     if any(map(_is_weak_fernet_key, settings.ENCRYPTION_KEYS)):
         yield _error(
             "ENCRYPTION_KEYS has a key that is not random.",
@@ -134,7 +134,7 @@ def _errors_of_secrets() -> Iterator[Finding]:
         )
 
 
-def _errors_of_stores() -> Iterator[Finding]:
+def _errors_of_stores() -> Iterator[Diagnosis]:
     urls = [(name, getattr(settings, name)) for name in ("DATABASE_URL", "REDIS_URL", "CACHE_URL")]
     urls += [("DATABASE_REPLICA_URL", url) for url in settings.DATABASE_REPLICA_URLS]
     urls += [(name, os.environ.get(name, "")) for name in ("CELERY_BROKER_URL", "CLICKHOUSE_URL")]
@@ -147,7 +147,7 @@ def _errors_of_stores() -> Iterator[Finding]:
             )
 
 
-def _errors_of_doors() -> Iterator[Finding]:
+def _errors_of_doors() -> Iterator[Diagnosis]:
     if settings.SIGN_UP == "open" and not settings.EMAIL_VERIFICATION:
         yield _error(
             "SIGN_UP is open and EMAIL_VERIFICATION is off: anyone can create accounts with other people's addresses.",
@@ -163,7 +163,7 @@ def _errors_of_doors() -> Iterator[Finding]:
             )
 
 
-def _warnings_of_production() -> Iterator[Finding]:
+def _warnings_of_production() -> Iterator[Diagnosis]:
     if not settings.PUBLIC_URL.startswith("https://"):
         yield _warning(
             "PUBLIC_URL is not https: keys, passwords and cookies cross the network in clear.",

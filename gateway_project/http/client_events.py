@@ -1,4 +1,4 @@
-"""What a worker does that no view sees, as metrics and log lines: refused requests, aborted bodies, turns of its loop.
+"""Events of a worker that no view sees, as metrics and log lines: refused requests, aborted bodies, turns of its loop.
 
 Import it in a worker only, after gevent's patches. The time in which the loop waits for something to happen is no part
 of a turn.

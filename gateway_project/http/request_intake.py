@@ -1,4 +1,4 @@
-"""Request intake: what every request passes ahead of the application: its route's limit, throttle, body, admission.
+"""Request intake: what every request passes ahead of the application: byte limit, token bucket, body, admission.
 
 Plain requests, whose bytes are all there and can be read in one way only, take a shorter way. A token bucket for each
 client address rejects a flood of sign-ins before its bodies are read.

@@ -23,7 +23,7 @@ from apps.gateway.settlement.record_backlog import is_any_process_backlogged
 from apps.kernel.errors import Unauthenticated
 from apps.kernel.rest.request_headers import find_bearer, prefers_page
 from apps.log_sinks import metrics as log_sink_metrics
-from gateway_project.diagnosis.finding import Finding, State
+from gateway_project.diagnosis.check import Diagnosis, State
 from gateway_project.diagnosis.registry import examine_health
 from gateway_project.observability import task_metrics
 from gateway_project.processes import draining
@@ -42,7 +42,7 @@ def health(request: HttpRequest) -> HttpResponse:
     return JsonResponse(body, status=503 if failed else 200)
 
 
-def _as_json(finding: Finding) -> dict[str, object]:
+def _as_json(finding: Diagnosis) -> dict[str, object]:
     """Return a finding: `connected`, whether requests are taken all the same, with an error or a warning."""
     if finding.state is State.OK:
         return {"connected": True}
@@ -52,7 +52,7 @@ def _as_json(finding: Finding) -> dict[str, object]:
 class _Readiness:
     """State of one process: once it has reached its stores, their outages no longer make it unready."""
 
-    def __init__(self, check: Callable[[], Iterable[Finding]]) -> None:
+    def __init__(self, check: Callable[[], Iterable[Diagnosis]]) -> None:
         self._check = check
         self._has_reached_stores = False
 

@@ -20,7 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from gateway_project.diagnosis import reachability, registry
-from gateway_project.diagnosis.finding import Check, Finding, Stage
+from gateway_project.diagnosis.check import Check, Diagnosis, Stage
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_stores_that_hang_are_503_within_bounded_time(db: None, nowhere: int, re
     assert all(not response.json()["health"][name]["connected"] for name in ("redis", "database"))
 
 
-def replace_checks(monkeypatch: pytest.MonkeyPatch, **finds: Callable[[], Iterable[Finding]]) -> None:
+def replace_checks(monkeypatch: pytest.MonkeyPatch, **finds: Callable[[], Iterable[Diagnosis]]) -> None:
     """Have checks of health made by these functions, by name."""
 
     def change(check: Check) -> Check:
@@ -142,7 +142,7 @@ class TestManyAskers:
         made: list[str] = []
         stores = {one.name: one for one in registry.checks_of(Stage.HEALTH) if one.is_remote and not one.optional}
 
-        def count(check: Check) -> Iterable[Finding]:
+        def count(check: Check) -> Iterable[Diagnosis]:
             made.append(check.name)
             return check.find()
 
@@ -170,7 +170,7 @@ class TestManyAskers:
     def test_a_caller_joins_the_check_that_is_under_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
         answer, made = threading.Event(), []
 
-        def slow() -> list[Finding]:
+        def slow() -> list[Diagnosis]:
             made.append(1)
             assert answer.wait(60)
             return []
@@ -204,7 +204,7 @@ class TestManyAskers:
     def test_a_store_that_hangs_has_one_check_however_many_ask(self, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
         answer, made = threading.Event(), []
 
-        def hang() -> list[Finding]:
+        def hang() -> list[Diagnosis]:
             made.append(1)
             answer.wait(60)
             return []

@@ -1,4 +1,4 @@
-"""Fairness between owners in one process: a queue in rotation, shares of places, slots, turns by last service. Pure.
+"""Fairness between owners in one process: fair queue, fair share, slots by owner, fair turns. Pure.
 
 A queue that tenants share takes a bounded piece of work at a turn, so a tenant waits for one piece of each of the
 others, however much each of them has waiting. Several processes are each fair for themselves.

@@ -1,8 +1,8 @@
 """Connections to PostgreSQL on a request's path: timeouts, limited concurrency, the order of hosts, a circuit breaker.
 
 A hanging server (stopped, cut off, its disk stuck) neither answers nor refuses, so without timeouts every caller would
-hang. Here the failure is detected once, remembered, and retried in the background, not by a request. Of several hosts
-the one that accepted the last connection comes first, else each new connection would wait for one that is down.
+hang. Here the failure is detected once, remembered, and retried in the background, not by a request. The host that
+accepted the last connection comes first, else each new connection would wait for one that is down.
 """
 
 from __future__ import annotations

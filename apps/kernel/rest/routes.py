@@ -1,4 +1,4 @@
-"""Routes: a row of the route table, and the table, which maps paths to endpoints and error families.
+"""Routes: a row of the route table, the table, which maps paths to endpoints and error families, and path aliases.
 
 The rows are in `gateway_project.routes`. No framework is imported, because the HTTP server reads this before its worker
 is patched.

@@ -1,4 +1,4 @@
-"""Encryption at rest with keys that can be rotated: Fernet for secrets in rows, AES-256-GCM for prompts and answers.
+"""Encryption at rest with keys that can be rotated: of secrets in rows (Fernet), and content encryption (AES-256-GCM).
 
 Each text has its own key, derived from an encryption key and a random salt, so that no key is overused. The newest key
 encrypts, all decrypt. The name of a text is authenticated with it, so it cannot be decrypted under another name.

@@ -14,17 +14,17 @@ from apps.gateway.settlement import outbox
 from apps.kernel.valkey.redis import client
 from apps.organizations.models import Organization
 from gateway_project.diagnosis import doctor, registry
+from gateway_project.diagnosis.check import Check, Diagnosis, Stage, State
 from gateway_project.diagnosis.database import compare_clock
-from gateway_project.diagnosis.finding import Check, Finding, Stage, State
 from tests.gateway_project.diagnosis.test_unsafe_settings import start
 from tests.support.shipped_catalog import stock
 
 SECRET = "hunter2-is-no-password"
 
 
-def examined() -> dict[str, list[Finding]]:
+def examined() -> dict[str, list[Diagnosis]]:
     """Return what is found, by subject."""
-    found: dict[str, list[Finding]] = {}
+    found: dict[str, list[Diagnosis]] = {}
     for one in registry.examine(Stage.DOCTOR):
         found.setdefault(one.subject, []).append(one)
     return found
@@ -42,12 +42,12 @@ def test_a_deployment_that_is_well(db: None) -> None:
         f"set {name} to on" for name in ("fsync", "synchronous_commit", "full_page_writes")
     ]
     assert found["database"][0].message.startswith("PostgreSQL ")
-    assert found["migrations"] == [Finding.ok("migrations", "all are applied")]
-    assert found["ledger"] == [Finding.ok("ledger", "every balance is the sum of its entries")]
-    assert found["cache"] == [Finding.ok("cache", "answers")]
-    assert found["queue"] == [Finding.ok("queue", "no record waits")]
+    assert found["migrations"] == [Diagnosis.ok("migrations", "all are applied")]
+    assert found["ledger"] == [Diagnosis.ok("ledger", "every balance is the sum of its entries")]
+    assert found["cache"] == [Diagnosis.ok("cache", "answers")]
+    assert found["queue"] == [Diagnosis.ok("queue", "no record waits")]
     assert [one.state for one in found["clock"]] == [State.OK, State.OK]
-    assert found["telemetry"] == [Finding.ok("telemetry", "off: OTEL_EXPORTER_OTLP_ENDPOINT is not set")]
+    assert found["telemetry"] == [Diagnosis.ok("telemetry", "off: OTEL_EXPORTER_OTLP_ENDPOINT is not set")]
     assert set(found) >= {"catalog", "credentials", "disk", "valkey", "valkey memory", "tasks", "server"}
 
 
@@ -60,7 +60,7 @@ def test_what_is_wrong_is_told_with_what_mends_it(db: None, settings: Any) -> No
     client().xadd("outbox:broken", {"worker": "w", "record": "nonsense"})
     settings.DISK_FREE_ALARM = 2**62
     found = examined()
-    assert found["catalog"] == [Finding.error("catalog", "no model is offered", "gateway manage load_catalog")]
+    assert found["catalog"] == [Diagnosis.error("catalog", "no model is offered", "gateway manage load_catalog")]
     assert found["ledger"][0].message == "1 balances differ from their entries"
     assert [one.state for one in found["queue"]] == [State.ERROR, State.ERROR]
     assert found["queue"][0].message.startswith("1 records wait, the oldest for ")
@@ -94,9 +94,9 @@ def test_it_is_told_to_people_and_to_programs(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = [
-        Finding.ok("disk", "5 MB free"),
-        Finding.warning("tasks", "late", "look"),
-        Finding.error("queue", "waits", "start a settler"),
+        Diagnosis.ok("disk", "5 MB free"),
+        Diagnosis.warning("tasks", "late", "look"),
+        Diagnosis.error("queue", "waits", "start a settler"),
     ]
     monkeypatch.setattr(doctor, "examine", lambda: found)
     assert doctor.main([]) == 1
@@ -141,8 +141,8 @@ def test_a_check_that_fails_is_a_finding_and_those_that_need_it_are_left_out(mon
         ),
     )
     assert registry.examine(Stage.DOCTOR) == [
-        Finding.error("store", "could not be examined: OSError: no route"),
-        Finding.warning("cache", "could not be examined: OSError: no route; answers are not kept"),
+        Diagnosis.error("store", "could not be examined: OSError: no route"),
+        Diagnosis.warning("cache", "could not be examined: OSError: no route; answers are not kept"),
     ]
 
 

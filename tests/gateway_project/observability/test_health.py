@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from gateway_project.diagnosis.finding import Finding
+from gateway_project.diagnosis.check import Diagnosis
 from gateway_project.observability import health
 from gateway_project.processes import draining
 
@@ -47,8 +47,8 @@ def test_drain_wants_a_number_of_seconds(arguments: list[str], capfd: pytest.Cap
 
 
 def test_a_process_that_reached_its_stores_once_stays_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    connected, away = False, Finding.error("database", "Not reachable")
-    readiness = health._Readiness(lambda: [Finding.ok("redis", "Reachable"), *([] if connected else [away])])
+    connected, away = False, Diagnosis.error("database", "Not reachable")
+    readiness = health._Readiness(lambda: [Diagnosis.ok("redis", "Reachable"), *([] if connected else [away])])
     assert readiness.why_not() == "starting"
     connected = True
     assert readiness.why_not() is None

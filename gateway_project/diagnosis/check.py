@@ -1,4 +1,4 @@
-"""Finding and check: the values of which the list of checks is made."""
+"""Diagnosis and check: the values of which the list of checks is made."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One subject: its state, a description, and the fix if one is needed.
+class Diagnosis:
+    """A finding about one subject: its state, a description, and the fix if one is needed.
 
     `code` is its identifier among Django's system checks, for findings that keep a process from starting.
     """
@@ -31,17 +31,17 @@ class Finding:
     code: str = ""
 
     @classmethod
-    def ok(cls, subject: str, message: str) -> Finding:
+    def ok(cls, subject: str, message: str) -> Diagnosis:
         """Return a finding without a problem."""
         return cls(subject, State.OK, message)
 
     @classmethod
-    def warning(cls, subject: str, message: str, fix: str = "", *, code: str = "") -> Finding:
+    def warning(cls, subject: str, message: str, fix: str = "", *, code: str = "") -> Diagnosis:
         """Return a problem with which the product works."""
         return cls(subject, State.WARNING, message, fix, code)
 
     @classmethod
-    def error(cls, subject: str, message: str, fix: str = "", *, code: str = "") -> Finding:
+    def error(cls, subject: str, message: str, fix: str = "", *, code: str = "") -> Diagnosis:
         """Return a problem with which the product cannot work, or is not safe."""
         return cls(subject, State.ERROR, message, fix, code)
 
@@ -81,7 +81,7 @@ class Check:
 
     name: str
     stages: Stage
-    find: Callable[[], Iterable[Finding]]
+    find: Callable[[], Iterable[Diagnosis]]
     needs: str = ""
     optional: str = ""
     refuses_development: bool = True
