@@ -298,12 +298,11 @@ def _environment(config: ServerConfig) -> dict[str, str]:
     }
 
 
-if __name__ == "__main__":
-    raise SystemExit(request_reload(print_line) if sys.argv[1:] == ["reload"] else main())
-
-
 def first_steps(config: ServerConfig) -> list[str]:
-    """Return the lines; none in production, where addresses and keys are not printed."""
+    """Return the last lines in the terminal once the server is ready: addresses, and what `manage.py demo` has kept.
+
+    There are none in production, where addresses and keys are not printed.
+    """
     if config.mode != "development":
         return []
     lines = [
@@ -322,3 +321,7 @@ def first_steps(config: ServerConfig) -> list[str]:
     except (OSError, ValueError, KeyError, TypeError):
         lines.append(f"  demo key    {MANAGE_COMMAND} demo --key")
     return lines
+
+
+if __name__ == "__main__":
+    raise SystemExit(request_reload(print_line) if sys.argv[1:] == ["reload"] else main())
