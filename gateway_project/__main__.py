@@ -45,7 +45,7 @@ def manage(arguments: Sequence[str]) -> int:
     from django.db.utils import OperationalError
 
     from gateway_project.configuration.data_directory import MANAGE_COMMAND, SERVER_COMMAND
-    from gateway_project.configuration.settings_problems import require_settings
+    from gateway_project.diagnosis.startup import require_settings
 
     try:
         if arguments[:1] not in ([], ["help"], ["--help"]):
@@ -69,7 +69,7 @@ def _server(arguments: Sequence[str]) -> int:
 
 
 def _doctor(arguments: Sequence[str]) -> int:
-    from gateway_project.observability import doctor
+    from gateway_project.diagnosis import doctor
 
     return doctor.main(arguments)
 

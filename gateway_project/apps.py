@@ -17,12 +17,11 @@ class WiringConfig(AppConfig):
         from apps.organizations.models import User
         from gateway_project.admin_site.navigation import name_tables
         from gateway_project.admin_site.operator_groups import seed_groups
-        from gateway_project.configuration.checks import check_settings
-        from gateway_project.observability.redis_checks import check_store
+        from gateway_project.diagnosis.registry import check_settings, check_stores
 
         register(check_settings, Tags.security)
         # Asked before the product is brought up (`prepare`), and by `check --deploy`: who runs already goes on.
-        register(check_store, "store", deploy=True)
+        register(check_stores, "store", deploy=True)
         name_tables()
         post_save.connect(password_was_set, sender=User)
         # The signal comes for apps with tables alone, each after the permissions of its tables were made: after the

@@ -18,7 +18,7 @@ from celery.schedules import crontab
 from celery.signals import beat_init, worker_init
 from kombu.exceptions import OperationalError
 
-from apps.kernel.valkey.store_address import address_of
+from apps.kernel.store_urls import address_of
 
 # It warns of root because of messages that would run code; ours are JSON, and no others are accepted.
 warnings.filterwarnings("ignore", category=SecurityWarning)

@@ -19,7 +19,7 @@ from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import family_of, route_table
 from apps.keys.allowed_origins import known_origins
 from apps.keys.api_key_header import KEY_HEADERS, find_presented_key
-from gateway_project.configuration.cors_origins import ANY, CorsOrigins
+from gateway_project.configuration.web_origins import ANY, CorsOrigins
 from gateway_project.http.refusals import refusal
 
 Application = Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]

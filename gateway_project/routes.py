@@ -16,9 +16,9 @@ from apps.batches import batch_endpoints as batches
 from apps.batches import file_endpoints as files
 from apps.batches import message_batch_endpoints as message_batches
 from apps.batches import upload_endpoints as uploads
-from apps.batches.picture_endpoint import read_picture
-from apps.billing import payment_views as payments
+from apps.batches.kept_pictures import read_picture
 from apps.billing import views as billing
+from apps.billing import views as payments
 from apps.billing import webhooks
 from apps.catalog import views as catalog
 from apps.catalog.provider_lookup import find_provider
@@ -59,8 +59,8 @@ from apps.responses import conversation_endpoints as conversations
 from apps.responses.compact_endpoint import compact_response
 from apps.responses.response_endpoints import cancel_response, delete_response, list_input_items, retrieve_response
 from gateway_project.admin_site.pages import admin_urls
-from gateway_project.front_door import front_door
-from gateway_project.observability import health, probes
+from gateway_project.observability import health
+from gateway_project.observability.health import front_door
 from gateway_project.openapi import views as openapi
 
 
@@ -236,8 +236,8 @@ _MANAGEMENT_ROUTES = [
 _LOG_ROUTES = [
     _logs("", front_door),
     _logs("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
-    _logs("livez", probes.livez),
-    _logs("readyz", probes.readyz),
+    _logs("livez", health.livez),
+    _logs("readyz", health.readyz),
     _logs("metrics", health.metrics),
     _logs("openapi.json", openapi.openapi),
     _logs("docs", RedirectView.as_view(url="/docs/api")),

@@ -11,25 +11,22 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
-from apps.kernel.valkey.redis_cluster_url import is_cluster_url
-from apps.kernel.valkey.redis_sentinel_url import celery_options, read_sentinel_url
+from apps.kernel.store_urls import celery_options, is_cluster_url, read_sentinel_url
 from apps.oauth import resources
 from apps.organizations.plans import PLANS
 from gateway_project.admin_site import navigation
 from gateway_project.configuration import data_directory, env
-from gateway_project.configuration.cors_origins import CorsOrigins
-from gateway_project.configuration.database_settings import DatabaseSettings
-from gateway_project.configuration.passkey_domain import PasskeyDomain
-from gateway_project.configuration.redis_settings import django_redis_cache
+from gateway_project.configuration.store_settings import DatabaseSettings, django_redis_cache
 from gateway_project.configuration.telemetry_settings import TelemetrySettings
+from gateway_project.configuration.web_origins import CorsOrigins, PasskeyDomain
 from gateway_project.embedded.valkey import DEFAULT_CACHE_BYTES
-from gateway_project.http.client_limits import ClientLimits
+from gateway_project.http.limits import ClientLimits
 from gateway_project.observability import metric_files
 from gateway_project.observability.log import logging_config
-from gateway_project.processes import gc_tuning
+from gateway_project.processes import memory_tuning
 
 # Before the apps are loaded.
-gc_tuning.collect_less_often()
+memory_tuning.collect_less_often()
 # Before any app makes a metric.
 metric_files.install()
 
@@ -122,7 +119,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "csp.middleware.CSPMiddleware",
-    "apps.kernel.rest.security_headers.SecurityHeadersMiddleware",
+    "apps.kernel.rest.middleware.SecurityHeadersMiddleware",
     "apps.kernel.rest.middleware.RequestMiddleware",
     "apps.kernel.rest.compression.CompressionMiddleware",
     "django.middleware.security.SecurityMiddleware",
@@ -130,11 +127,11 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "apps.kernel.rest.lazy_messages.LazyMessageMiddleware",
+    "apps.kernel.rest.middleware.LazyMessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
-CSRF_FAILURE_VIEW = "apps.kernel.rest.handlers.forged"
+CSRF_FAILURE_VIEW = "apps.kernel.rest.errors.forged"
 ROOT_URLCONF = "gateway_project.urls"
 WSGI_APPLICATION = "gateway_project.wsgi.application"
 TEMPLATES = [

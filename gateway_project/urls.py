@@ -18,7 +18,7 @@ urlpatterns = [
     *(path(route.path, route.endpoint) for route in TABLE.rows if route.method is None),
 ]
 
-handler400 = "apps.kernel.rest.handlers.bad_request"
-handler403 = "apps.kernel.rest.handlers.forbidden"
-handler404 = "apps.kernel.rest.handlers.not_found"
-handler500 = "apps.kernel.rest.handlers.failed"
+handler400 = "apps.kernel.rest.errors.bad_request"
+handler403 = "apps.kernel.rest.errors.forbidden"
+handler404 = "apps.kernel.rest.errors.not_found"
+handler500 = "apps.kernel.rest.errors.failed"

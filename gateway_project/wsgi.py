@@ -9,7 +9,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
-from gateway_project.configuration.settings_problems import require_settings
+from gateway_project.diagnosis.startup import refuse_unsafe, require_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 require_settings()
@@ -17,9 +17,8 @@ _django = get_wsgi_application()
 
 from apps.gateway.endpoints.serving import respond  # noqa: E402 - models need the apps above
 from apps.gateway.worker_warmup import warm_up_soon  # noqa: E402
-from apps.kernel.rest.page_preference import prefers_page  # noqa: E402
+from apps.kernel.rest.request_headers import prefers_page  # noqa: E402
 from apps.responses import background  # noqa: E402
-from gateway_project.configuration.checks import refuse_unsafe  # noqa: E402
 from gateway_project.cors import Cors  # noqa: E402
 from gateway_project.observability import otlp_metrics  # noqa: E402
 from gateway_project.observability.request_lines import RequestLines  # noqa: E402

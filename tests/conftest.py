@@ -132,6 +132,6 @@ def _empty_valkey() -> None:
 @pytest.fixture(autouse=True)
 def _no_earlier_health_check() -> None:
     """Begin every test without a result of the test before, which had other stores."""
-    from gateway_project.observability.health import shared_checks
+    from gateway_project.diagnosis.reachability import SHARED_RUNS
 
-    shared_checks.forget()
+    SHARED_RUNS.forget()

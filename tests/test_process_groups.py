@@ -25,9 +25,9 @@ class Node:
     [
         ("tests/stack/test_chaos.py", "tests/stack/test_chaos.py"),
         ("tests/clients/test_codex.py", "clients"),
-        ("tests/gateway_project/test_server.py", "processes"),
+        ("tests/gateway_project/processes/test_server.py", "processes"),
         ("tests/attack/test_quick.py", "processes"),
-        ("tests/kernel/test_advisory_lock.py", ""),
+        ("tests/kernel/postgres/test_advisory_lock.py", ""),
     ],
 )
 def test_tests_that_start_processes_stay_together(file: str, group: str) -> None:

@@ -11,7 +11,7 @@ class BatchesConfig(AppConfig):
 
     def ready(self) -> None:
         """Install the stores of files and pictures in the gateway, which cannot import this app."""
-        from apps.batches.kept_files import RequestFiles
+        from apps.batches.access import RequestFiles
         from apps.batches.kept_pictures import PictureStore
         from apps.gateway.endpoints import image_links as picture_links
         from apps.gateway.upstream import kept_files

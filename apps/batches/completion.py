@@ -20,10 +20,10 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from apps.batches import line_rows
+from apps.batches import line_call
 from apps.batches.batch_rows import end_some_lines, waiting_lines
 from apps.batches.input_pieces import WrongInput, read_piece
-from apps.batches.line_rows import LineResult, line_id, refusal_of, request_of, result_of
+from apps.batches.line_call import LineResult, line_id, refusal_of, request_of, result_of
 from apps.batches.models import (
     RUNNING_STATUSES,
     Batch,
@@ -35,7 +35,7 @@ from apps.batches.models import (
     StoredFile,
 )
 from apps.batches.stored_files import FileOwner, FileWriter
-from apps.kernel.concurrency.fair_turns import FairTurns
+from apps.kernel.concurrency.fairness import FairTurns
 from apps.kernel.postgres import database
 from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.responses.retention import expiry_of
@@ -244,7 +244,7 @@ def _read_never_made(row: Batch) -> tuple[list[BatchLine], bool]:
     row.bytes_read, row.lines_read, row.lines_prepared = piece.bytes_read, piece.lines_read, piece.lines_prepared
     lines = list[BatchLine]()
     for placed in piece.requests:
-        sealed = line_rows.encrypt_request(row, placed.position, placed.request)
+        sealed = line_call.encrypt_request(row, placed.position, placed.request)
         line = BatchLine(batch=row, position=placed.position, sealed_request=sealed, outcome=LineOutcome.CANCELLED)
         lines.append(line)
     return lines, piece.is_last

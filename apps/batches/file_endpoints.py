@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.batches import refusals
-from apps.batches.access import access_file, insist_on_keeping, visible_files
+from apps.batches.access import access_file, beyond, insist_on_keeping, page_of, visible_files
 from apps.batches.file_fields import (
     PURPOSES,
     Listing,
@@ -27,9 +27,8 @@ from apps.batches.file_fields import (
     read_name,
 )
 from apps.batches.incoming_files import IncomingFile, receive
-from apps.batches.lists import beyond, page_of
 from apps.batches.models import FilePurpose, StoredFile
-from apps.batches.removal import delete_files
+from apps.batches.retention import delete_files
 from apps.batches.stored_files import FileOwner, FileWriter, chunks_of, name_of
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
@@ -40,7 +39,7 @@ from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
-from apps.responses.paging import last_of, list_object
+from apps.responses.items import last_of, list_object
 from apps.responses.retention import expiry_of
 
 Record = dict[str, Any]

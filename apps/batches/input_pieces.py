@@ -21,8 +21,7 @@ from apps.batches.line_format import (
 )
 from apps.batches.models import Batch, BatchLine, StoredFile
 from apps.batches.stored_files import chunks_of
-from apps.kernel.secrets.content_encryption import keyed_digest
-from apps.kernel.secrets.encryption import UnreadableSecretError
+from apps.kernel.secrets.encryption import UnreadableSecretError, keyed_digest
 
 # Lines and bytes of a piece. One line may have more bytes.
 MAX_PIECE_LINES: Final = 500

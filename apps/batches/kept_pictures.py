@@ -1,4 +1,4 @@
-"""Kept pictures: those that an images request wants as links, for as long as the links last.
+"""Kept pictures: those that an images request wants as links, and the endpoint that a link leads to.
 
 A picture is a stored file with a purpose that no list shows. Its link is signed and contains its expiry: it needs no
 API key, and a client cannot forge one.
@@ -19,14 +19,18 @@ from django.utils import timezone
 
 from apps.batches import refusals
 from apps.batches.access import insist_on_keeping
+from apps.batches.file_endpoints import content_answer
 from apps.batches.models import FilePurpose, StoredFile
 from apps.batches.stored_files import FileOwner, FileWriter, name_of
 from apps.gateway.access.policy import Policy
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
+from apps.gateway.endpoints.answering import answer_with_errors
 from apps.gateway.endpoints.image_links import FIELD
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.postgres import database
-from apps.kernel.secrets.content_encryption import is_keyed_digest, keyed_digest
+from apps.kernel.secrets.encryption import is_keyed_digest, keyed_digest
 from apps.responses.public_ids import is_own_id
 
 PATH: Final = "/v1/images/files/"
@@ -112,3 +116,18 @@ def _unsigned() -> Unauthenticated:
 
 def _nowhere() -> NotFound:
     return NotFound("The link to this image has expired, or the image was removed")
+
+
+def read_picture(request: ClientRequest) -> ClientResponse:
+    """Serve a picture as long as its link holds."""
+
+    def read() -> ClientResponse:
+        parameter = request.query_parameter
+        picture = find_picture(request.parameters["file_id"], parameter("expires"), parameter("signature"))
+        answer = content_answer(picture.row, picture.media_type, [("Content-Disposition", "inline")])
+        left = int((picture.expires_at - timezone.now()).total_seconds())
+        # Only the reader may cache it, no longer than the link holds.
+        answer.cache_control = f"private, max-age={max(left, 0)}, immutable"
+        return answer
+
+    return answer_with_errors(request, "images_files", OPENAI, read)

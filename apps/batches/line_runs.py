@@ -25,8 +25,7 @@ from redis.exceptions import RedisError
 
 from apps.batches import line_leases
 from apps.batches.batch_rows import has_keys_of_its_own, headers_of
-from apps.batches.line_call import LineCall
-from apps.batches.line_rows import LineResult, encrypt_refusal, encrypt_result, request_of
+from apps.batches.line_call import LineCall, LineResult, encrypt_refusal, encrypt_result, request_of
 from apps.batches.models import Batch, BatchFormat, BatchLine, LineOutcome, NativeState
 from apps.batches.native import parked_lines
 from apps.batches.native.parked_lines import NativeRequest
@@ -44,7 +43,7 @@ from apps.kernel.postgres import database
 from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.kernel.valkey.store_keys import shard_of
 from apps.organizations.models import Organization
-from apps.responses.cancel_switch import CancelSwitch
+from apps.responses.background_state import CancelSwitch
 from apps.responses.leased_work import LeasedWork
 
 # API keys whose pace is remembered.

@@ -17,15 +17,14 @@ from django.conf import settings
 from django.utils import timezone
 
 from apps.batches import batch_rows
-from apps.batches.access import access_batch, insist_on_keeping, visible_batches
+from apps.batches.access import access_batch, beyond, insist_on_keeping, page_of, visible_batches
 from apps.batches.batch_endpoints import headers_of_lines
 from apps.batches.file_endpoints import content_answer
 from apps.batches.file_fields import Listing, read_limit
 from apps.batches.line_call import MESSAGES
 from apps.batches.line_format import MAX_LINES, find_wrong_flag
-from apps.batches.lists import beyond, page_of
 from apps.batches.models import Batch, BatchFormat, BatchStatus, FilePurpose, LineOutcome, StoredFile
-from apps.batches.removal import delete_files, remove_batches
+from apps.batches.retention import delete_files, remove_batches
 from apps.batches.stored_files import FileOwner, FileWriter
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
@@ -33,10 +32,10 @@ from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
 from apps.gateway.dialects.reading.fields import read_json
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.postgres import database
-from apps.responses.paging import last_of
+from apps.responses.items import last_of
 from apps.responses.retention import expiry_of
 
 _CUSTOM_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -19,7 +19,7 @@ from django.db.models import Count, Sum
 
 from apps.batches import refusals
 from apps.batches.models import FileChunk, FilePurpose, StoredFile, Upload
-from apps.batches.removal import delete_files
+from apps.batches.retention import delete_files
 from apps.kernel.ids import new_id, random_number
 from apps.kernel.postgres import database
 from apps.organizations.models import Organization

@@ -10,11 +10,10 @@ import msgspec
 from apps.batches import uploads
 from apps.batches.access import insist_on_keeping
 from apps.batches.file_endpoints import file_object
-from apps.batches.file_fields import max_bytes
+from apps.batches.file_fields import max_bytes, read_completion, read_new_upload
 from apps.batches.incoming_files import IncomingFile, receive
 from apps.batches.models import StoredFile, Upload
 from apps.batches.stored_files import FileWriter, name_in
-from apps.batches.upload_fields import read_completion, read_new_upload
 from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse

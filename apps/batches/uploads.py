@@ -18,12 +18,12 @@ from django.db.models import Count, F, Q, Sum
 from django.utils import timezone
 
 from apps.batches import refusals
+from apps.batches.file_fields import MAX_PARTS, Completion, NewUpload
 from apps.batches.models import FileChunk, FilePurpose, StoredFile, Upload, UploadStatus
-from apps.batches.removal import hide_files, remove_files
+from apps.batches.retention import hide_files, remove_files
 from apps.batches.stored_files import CHUNK, FileOwner, chunks_of, file_parts, insert_within_room, new_file, seal_parts
-from apps.batches.upload_fields import MAX_PARTS, Completion, NewUpload
 from apps.gateway.access.policy import Policy
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
 from apps.responses.public_ids import is_public_id, new_public_id

@@ -1,25 +1,69 @@
-"""Resynchronizes the copies of balances in Redis with the database.
+"""Copies of balances in Redis, compared with the database and repaired, and the ledger epoch, which voids them.
 
 A copy that is behind is updated. A copy that is ahead means that the database lost changes, because a backup was
-restored or an older replica took over: a new epoch of the ledger begins. Safe while serving: copies are read before
-balances, and balances change first, so no copy looks ahead because of timing.
+restored or an older replica took over: a new epoch of the ledger begins. Versions are issued a second time then, so
+copies carry the epoch too, and copies of another epoch are void (docs/adr/0085). A replaced or restarted Valkey server
+may hold older data, and one that evicts keys may lack the notes of reservations that balances still hold: the watch in
+a settling process notices. Safe while serving: copies are read before balances, and balances change first, so no copy
+looks ahead because of timing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
 
 import structlog
+from django.db import connection, transaction
+from django.db.models import Max
 
-from apps.billing import balances, ledger, ledger_epoch
-from apps.billing.balances import Balance, Scope
+from apps.billing import balances, ledger
+from apps.billing.balances import EPOCHS, Balance, Scope
+from apps.billing.models import LedgerEpoch
 from apps.billing.worker_leases import SUM_HOLDS_LUA
 from apps.kernel.ids import find_id
-from apps.kernel.valkey.redis import LuaScript, client
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import LuaScript, ServerState, client, read_server_state
+from apps.kernel.valkey.shards import ask_each
 from apps.kernel.valkey.store_keys import by_shard, money_pattern
+
+
+def read_epoch() -> int:
+    """Return the database's epoch. Raises DatabaseError."""
+    return int(LedgerEpoch.objects.aggregate(latest=Max("number"))["latest"] or 0)
+
+
+def read_epochs_in_redis() -> list[int]:
+    """Return the current epoch in each shard; 0 if nothing was published. Raises RedisError."""
+    return ask_each(lambda shard: int(client().get(EPOCHS[shard]) or 0))
+
+
+def read_epoch_in_redis() -> int:
+    """Return the latest epoch of any shard. Raises RedisError."""
+    return max(read_epochs_in_redis())
+
+
+def begin_epoch(reason: str, *, instead_of: int) -> int:
+    """Begin a new epoch in place of `instead_of`, unless another process did; return the current one.
+
+    It is higher than any epoch in database and store. Policies and the catalog came from the same database, so they are
+    invalidated as well. Raises DatabaseError, RedisError.
+    """
+    known = read_epoch_in_redis()
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE billing_ledgerepoch IN SHARE ROW EXCLUSIVE MODE")
+        if (present := read_epoch()) != instead_of:
+            return present
+        number = max(present + 1, known + 1, time.time_ns() // 1000)
+        LedgerEpoch.objects.create(number=number, reason=reason)
+    log.error("ledger.epoch_began", epoch=number, instead_of=instead_of, reason=reason)
+    generation.bump_all()
+    return number
+
 
 log = structlog.get_logger(__name__)
 
@@ -80,10 +124,10 @@ def resync() -> Resynced:
 
     Raises DatabaseError, RedisError; it may be repeated.
     """
-    present, compared = ledger_epoch.read_epoch(), 0
+    present, compared = read_epoch(), 0
     began = None
     changed: list[DivergentCopy] = []
-    if ledger_epoch.read_epoch_in_redis() > present:
+    if read_epoch_in_redis() > present:
         began = present = _begin_epoch("the store knew a later epoch", instead_of=present)
     for names in batches(scan_copy_keys()):
         strays = find_divergent_copies(names)
@@ -110,7 +154,7 @@ def repair_copies(suspects: Iterable[Balance]) -> None:
     names = [one.name for one in suspects]
     if not names:
         return
-    known, present = ledger_epoch.read_epoch_in_redis(), ledger_epoch.read_epoch()
+    known, present = read_epoch_in_redis(), read_epoch()
     if known > present:
         _begin_epoch("the store knew a later epoch", instead_of=present)
     elif ahead := [one for one in find_divergent_copies(names) if one.is_ahead]:
@@ -128,7 +172,7 @@ def _begin_instead_of(ahead: Sequence[DivergentCopy]) -> int:
 
 def _begin_epoch(reason: str, *, instead_of: int) -> int:
     """Begin a new epoch and publish it to every shard at once; return the current epoch."""
-    present = ledger_epoch.begin_epoch(reason, instead_of=instead_of)
+    present = begin_epoch(reason, instead_of=instead_of)
     balances.void_epochs_before(present)
     return present
 
@@ -180,3 +224,41 @@ def _by_scope(names: Iterable[str]) -> dict[Scope, list[UUID]]:
         if identifier is not None:
             found[scope].append(identifier)
     return found
+
+
+# Recent copies and ledger entries to compare: a store that falls back loses the latest changes.
+_LATEST = 100
+
+
+class LedgerWatch:
+    """State between two checks: the server's state, and which copies were behind."""
+
+    def __init__(self, read_state: Callable[[], ServerState] = read_server_state) -> None:
+        self._read_state = read_state
+        self._server: ServerState | None = None
+        self._behind: set[tuple[str, int]] = set()
+
+    def look(self) -> Resynced | None:
+        """Compare recent changes, and everything if they or the server's state differ; the first check always does.
+
+        Returns the result of comparing everything. Raises DatabaseError, RedisError; the next check then starts over.
+        """
+        server = self._read_state()
+        if server == self._server and not self._falls_back():
+            return None
+        self._server = None
+        done = resync()
+        self._server, self._behind = server, set()
+        return done
+
+    def _falls_back(self) -> bool:
+        if set(read_epochs_in_redis()) != {read_epoch()}:
+            return True
+        moved = ask_each(lambda shard: client().lrange(balances.MOVED[shard], 0, _LATEST - 1))
+        latest = {str(name) for names in moved for name in names}
+        latest.update(one.name for one in ledger.moved_last(_LATEST))
+        strays = find_divergent_copies(sorted(latest))
+        # A copy that is behind once is being settled; the same version twice means that its update was lost.
+        behind = {(one.true.name, one.version) for one in strays}
+        stuck, self._behind = behind & self._behind, behind
+        return bool(stuck) or any(one.is_ahead for one in strays)

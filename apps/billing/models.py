@@ -60,7 +60,7 @@ class LedgerEntry(models.Model):
 class LedgerEpoch(models.Model):
     """A period of the ledger between two restores; the one with the highest number is current.
 
-    Copies of balances belong to an epoch, and copies of other epochs are ignored (`ledger_epoch.py`). Never changed.
+    Copies of balances belong to an epoch, and copies of other epochs are ignored (`balance_copies.py`). Never changed.
     """
 
     # Microseconds since 1970 at its start, and higher than any before, so that two histories never share one.

@@ -12,7 +12,7 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextInputWi
 from apps.billing import gifts
 from apps.billing.models import Transaction
 from apps.kernel.pages.admin import usd
-from apps.kernel.pages.number_markup import mark_numbers
+from apps.kernel.pages.number_formats import mark_numbers
 from apps.organizations.models import Organization
 from apps.organizations.operators.admin_buttons import ButtonQuestion, Done, button, is_living
 from apps.organizations.operators.organization_tabs import Tab, link_to, list_of, moment

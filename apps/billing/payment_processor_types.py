@@ -1,15 +1,18 @@
-"""Types of the payment processor's responses: converts Stripe's objects and cents.
+"""Types of the payment processor's responses, and its errors as API errors: converts Stripe's objects and cents.
 
 Some fields are in different places in different versions of Stripe's API.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Literal
+
+from apps.kernel.errors import ApiError, InvalidRequest, Overloaded, PaymentRequired
 
 PaymentStatus = Literal["succeeded", "processing", "requires_action", "failed"]
 _STATUSES: dict[str, PaymentStatus] = {
@@ -199,3 +202,26 @@ def event_of(event: Any) -> ProcessorWebhook:
 
 def _usd(cents: int) -> Decimal:
     return Decimal(cents) / 100
+
+
+def find_payment_error(exception: Exception) -> ApiError | None:
+    """Return the API error for an exception of the processor; None for any other."""
+    match exception:
+        case ProcessorOff():
+            return Overloaded("Payments are not set up here", code="payments_off", retry_after=3600)
+        case ProcessorAway():
+            return Overloaded("The payment processor cannot be reached", code="payments_away", retry_after=60)
+        case Declined():
+            return PaymentRequired(exception.message, code="card_declined")
+        case Refused():
+            return InvalidRequest(exception.message, code="payment_refused")
+    return None
+
+
+@contextmanager
+def worded() -> Iterator[None]:
+    """Raise the processor's exceptions as an ApiError."""
+    try:
+        yield
+    except (ProcessorOff, ProcessorAway, Refused) as exception:
+        raise find_payment_error(exception) or exception from exception

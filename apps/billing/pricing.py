@@ -1,6 +1,8 @@
 """Pricing: usage x prices -> cost, the only place where tokens meet prices. Pure and exact, rounded at the last digit.
 
-The formulas are the specification's (section 1): a missing price counts as 0; no token is paid twice.
+The formulas are the specification's (section 1): a missing price counts as 0; no token is paid twice. Storing requests
+has a price per token for organizations with retention level `retain`: it is charged to the credits, also if the
+organization's own provider key answered, and does not count as a key's usage.
 """
 
 from __future__ import annotations
@@ -244,3 +246,13 @@ def _tier_of(usage: Usage, card: PriceCard) -> PriceTier:
 def _paid(tokens: int | Decimal, price: Decimal | None) -> Decimal:
     """Return the cost of tokens at a price per million; 0 without a price."""
     return tokens * price / MILLION if tokens and price else ZERO
+
+
+# USD per million tokens (specification, section 8).
+STORAGE_PRICE = Decimal("0.01")
+_MILLION = Decimal(1_000_000)
+
+
+def price_storage(tokens: int, retention_level: str) -> Decimal:
+    """Return the storage cost of a request in USD; only `retain` stores content."""
+    return exact(tokens * STORAGE_PRICE / _MILLION) if retention_level == "retain" else ZERO

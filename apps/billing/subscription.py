@@ -1,7 +1,8 @@
 """The pro plan's subscription: started and cancelled here, otherwise in the state that the payment processor reports.
 
 `sync` applies every change (renewal, failed payment, end) by fetching the current state, so events may come late,
-twice, in any order, or not at all. An event's own content is never used.
+twice, in any order, or not at all. An event's own content is never used. A deleted organization's subscription,
+customer and cards are ended there; an account with a payment in progress stays until its outcome is known.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from apps.billing import payment_processor
@@ -294,3 +296,24 @@ def _fail(row_id: UUID, reason: str) -> None:
         row.description = f"{row.description}: {reason}"[:MAX_DESCRIPTION]
         row.save(update_fields=["status", "description", "updated_at"])
         audit.record("subscription.fail", organization_id=row.organization_id, resource=row, details={"reason": reason})
+
+
+def accounts_to_close() -> QuerySet[BillingAccount]:
+    """Return the accounts to close."""
+    pending = Transaction.objects.filter(organization=OuterRef("organization"), status=Transaction.Status.PENDING)
+    rows = BillingAccount.objects.filter(
+        ~Exists(pending), organization__status=Organization.Status.DELETED, processor_customer_id__isnull=False
+    )
+    return rows.select_related("organization")
+
+
+def close_account(account: BillingAccount) -> None:
+    """End the subscription and delete customer and cards there. Raises ProcessorAway, Refused."""
+    if account.subscription_id and account.subscription_status:
+        payment_processor.end_subscription(account.subscription_id)
+        sync(account)
+    payment_processor.delete_customer(str(account.processor_customer_id))
+    with transaction.atomic():
+        account = locked_account(account.organization_id)
+        account.processor_customer_id, account.notice = None, ""
+        account.save(update_fields=["processor_customer_id", "notice", "updated_at"])

@@ -14,17 +14,7 @@ from django.db.models import Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
-from apps.billing import (
-    account_closure,
-    auto_topup,
-    payment_emails,
-    payment_processor,
-    referrals,
-    refunds,
-    subscription,
-    topup,
-    webhooks,
-)
+from apps.billing import auto_topup, gifts, payment_emails, payment_processor, refunds, subscription, topup, webhooks
 from apps.billing.models import BillingAccount, Transaction
 from apps.billing.payment_processor_types import ProcessorAway, ProcessorOff, Refused
 
@@ -76,7 +66,7 @@ def sync_subscriptions() -> None:
     living = BillingAccount.objects.exclude(subscription_status="").select_related("organization")
     over = Q(organization__plan_expires_at__lte=timezone.now()) | Q(subscription_status=subscription.UNPAID)
     _each("subscription.synced", living.filter(over), subscription.refresh)
-    _each("account.closed", account_closure.accounts_to_close(), account_closure.close_account)
+    _each("account.closed", subscription.accounts_to_close(), subscription.close_account)
 
 
 @shared_task(name="billing.tell_owners", time_limit=600)
@@ -88,7 +78,7 @@ def tell_owners() -> None:
 @shared_task(name="billing.pay_referrers", time_limit=1800)
 def pay_referrers() -> None:
     """Pay referral rewards for complete days."""
-    log.info("referrers.paid", payments=referrals.pay_referrers())
+    log.info("referrers.paid", payments=gifts.pay_referrers())
 
 
 @shared_task(name="billing.sweep_processor_events", time_limit=600)

@@ -16,9 +16,8 @@ import structlog
 from django.conf import settings
 
 from apps.catalog import models
-from apps.catalog.editions import read_editions
 from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider, Offer
-from apps.catalog.price_cards import read_card
+from apps.catalog.price_cards import read_card, read_editions
 from apps.kernel.postgres import database
 
 log = structlog.get_logger(__name__)

@@ -15,9 +15,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from apps.catalog.editions import Edition
 from apps.catalog.facts import check_dialect, read_facts
-from apps.catalog.price_cards import read_card, write_card
+from apps.catalog.price_cards import Edition, read_card, write_card
 from apps.kernel.prices import PriceCard
 
 FOLDER = Path(__file__).parent

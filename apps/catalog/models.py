@@ -123,7 +123,7 @@ class ModelProvider(CatalogRow):
     model = models.ForeignKey(Model, models.CASCADE, related_name="mappings")
     # The provider's name of the model.
     model_name = models.CharField(max_length=200)
-    # USD, as `apps.kernel.prices.PriceCard` reads them; decimals as strings.
+    # USD, as `apps.kernel.money.PriceCard` reads them; decimals as strings.
     prices = models.JSONField(default=dict, blank=True, validators=[validate_prices])
     context_length = models.PositiveIntegerField(null=True, blank=True)
     max_output = models.PositiveIntegerField(null=True, blank=True)

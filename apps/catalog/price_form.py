@@ -13,7 +13,7 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextareaWid
 
 from apps.catalog.price_cards import read_card, write_card
 from apps.kernel.money import plain
-from apps.kernel.pages.admin_fields import PlainDecimalField
+from apps.kernel.pages.admin import PlainDecimalField
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[Any]

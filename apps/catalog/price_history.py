@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from apps.catalog.editions import write_cards
 from apps.catalog.models import ModelProvider, PriceChange
-from apps.catalog.price_cards import read_card, write_card
+from apps.catalog.price_cards import read_card, write_card, write_cards
 
 # Ids of a provider and a model.
 At = tuple[str, str]

@@ -14,12 +14,11 @@ from django.utils.cache import get_conditional_response, patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from apps.catalog import catalog_cache
-from apps.catalog.anthropic_page import model_of, read_page
-from apps.catalog.litellm_listing import build_model_info
+from apps.catalog.client_listings import build_model_info, model_of, read_page
 from apps.catalog.model_listing import build_entry, build_listing
 from apps.catalog.offers import Catalog
 from apps.catalog.resolve import resolve
-from apps.kernel.concurrency.offload import LARGE, offload
+from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.compression import accepts_gzip, gzipped
 

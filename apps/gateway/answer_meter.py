@@ -17,8 +17,8 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from apps.billing.holds import ExtensionOutcome, Hold
-from apps.billing.storage import price_storage
+from apps.billing.pricing import price_storage
+from apps.billing.reservations import ExtensionOutcome, Hold
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.offline_hold import OfflineHold

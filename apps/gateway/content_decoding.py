@@ -13,7 +13,7 @@ from typing import Final
 
 import zstandard
 
-from apps.kernel.concurrency.offload import LARGE, offload
+from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 from apps.kernel.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
 
 HEADER: Final = "Content-Encoding"

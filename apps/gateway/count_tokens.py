@@ -32,7 +32,7 @@ from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.kept_files import inline_kept_files
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, ProviderResponse, open_exchange
 from apps.gateway.upstream.remote_media import RemoteMedia, has_addresses
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import ApiError
 
 log = structlog.get_logger(__name__)

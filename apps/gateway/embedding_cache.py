@@ -24,9 +24,8 @@ from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.response_cache import MAX_BYTES, CacheEntry, find_cache_entry, key_of
 from apps.gateway.token_estimate import token_weight
-from apps.kernel.concurrency.offload import offload
-from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content
-from apps.kernel.secrets.encryption import UnreadableSecretError
+from apps.kernel.concurrency.native_thread_pool import offload
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt_content, encrypt_content
 from apps.kernel.usage import Usage
 from apps.kernel.valkey.cache_store import CacheShare
 

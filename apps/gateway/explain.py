@@ -29,7 +29,7 @@ from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.request_profile import profile_request
 from apps.gateway.tasks import task_of
 from apps.gateway.upstream.call_provider import target_of
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import plain
 from apps.keys.iam import first_refusal

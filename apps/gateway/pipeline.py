@@ -50,7 +50,7 @@ from apps.gateway.upstream.kept_files import inline_kept_files, names_kept_files
 from apps.gateway.upstream.remote_images import fetch_addresses, has_addresses
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
 from apps.kernel.valkey.cache_store import CacheShare

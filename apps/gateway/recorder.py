@@ -32,7 +32,7 @@ from apps.gateway.settlement import outbox, record
 from apps.gateway.tracing import tracer
 from apps.gateway.upstream.failover import Failover
 from apps.gateway.upstream.hedge import losing_cost
-from apps.kernel.concurrency.offload import offload_or_run
+from apps.kernel.concurrency.native_thread_pool import offload_or_run
 from apps.kernel.errors import ApiError, InternalError
 from apps.kernel.usage import Usage
 from apps.logs.entry import Entry

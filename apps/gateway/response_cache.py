@@ -24,10 +24,9 @@ from apps.gateway.canonical import events as canonical
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Finished, PartialImage, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import Overloaded
-from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content, keyed_digest
-from apps.kernel.secrets.encryption import UnreadableSecretError
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt_content, encrypt_content, keyed_digest
 from apps.kernel.valkey.cache_store import CacheShare
 
 log = structlog.get_logger(__name__)

@@ -24,7 +24,7 @@ from apps.guardrails.configuration.load_config import system_rule_states
 from apps.guardrails.models import Action, GuardrailConfig
 from apps.guardrails.rule_thread import loaded_rules
 from apps.guardrails.rules import PII_RULE
-from apps.kernel.pages.admin_fields import LinesField
+from apps.kernel.pages.admin import LinesField
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[Any]

@@ -16,7 +16,7 @@ from apps.guardrails.custom.custom_regex import MAX_PATTERN_LENGTH
 from apps.guardrails.custom.topic_restriction import MAX_TOPICS
 from apps.guardrails.matching.stemming import LANGUAGES
 from apps.guardrails.models import CustomRule
-from apps.kernel.pages.admin_fields import LinesField
+from apps.kernel.pages.admin import LinesField
 from apps.kernel.rest.envelopes import InvalidFields
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import EngineConfig
 from apps.guardrails.scanning.violations import MAX_VIOLATIONS, action_taken_of, mask_private_content
 from apps.guardrails.text.scanned_text import ScannedText
-from apps.kernel.concurrency.fair_share import FairShare
+from apps.kernel.concurrency.fairness import FairShare
 from apps.kernel.concurrency.native_thread_pool import NativeThreadPool
 from apps.kernel.postgres import database
 

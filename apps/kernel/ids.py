@@ -1,8 +1,9 @@
-"""Identifiers: UUIDv7 (RFC 9562), sortable by time, for every resource."""
+"""Identifiers: UUIDv7 (RFC 9562), sortable by time, for every resource; and the id of a request."""
 
 from __future__ import annotations
 
 import os
+import re
 import struct
 import time
 from collections.abc import Callable
@@ -63,3 +64,14 @@ def find_id(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
+
+
+HEADER = "x-request-id"
+# The header of Anthropic's clients.
+OF_ANTHROPIC = "request-id"
+_SANE = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+def request_id_of(header: str | None) -> str:
+    """Return the client's own id if it is safe to repeat, else a new id."""
+    return header if header is not None and _SANE.fullmatch(header) else text_of(new_id())

@@ -11,8 +11,7 @@ from django.db.models import Field, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from apps.kernel.pages.admin import MadeElsewhereAdmin
-from apps.kernel.pages.admin_fields import LinesField
+from apps.kernel.pages.admin import LinesField, MadeElsewhereAdmin
 from apps.keys import actions, key_buttons, provider_keys
 from apps.keys.key_lookup import quoted_key
 from apps.keys.models import ApiKey, IamRule, ProviderKey

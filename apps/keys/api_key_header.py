@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qs
 
 from apps.kernel.errors import Unauthenticated
-from apps.kernel.rest.bearer import MAX_LENGTH, find_bearer
+from apps.kernel.rest.request_headers import MAX_LENGTH, find_bearer
 
 MISSING = "Missing or invalid API key"
 # Beside the bearer: Anthropic's clients, Azure's, Google's.

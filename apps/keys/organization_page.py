@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apps.kernel.pages.admin import usd
-from apps.kernel.pages.number_markup import mark_numbers
+from apps.kernel.pages.number_formats import mark_numbers
 from apps.keys.models import ApiKey, ProviderKey
 from apps.organizations.models import Organization
 from apps.organizations.operators.organization_tabs import Tab, link_to, list_of, moment

@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.kernel.secrets.reencryption import Rotated, reencrypt_rows
+from apps.kernel.secrets.encryption import Rotated, reencrypt_rows
 from apps.keys import credential_check
 from apps.keys.access import NO_PROVIDER_KEY
 from apps.keys.models import ProviderKey

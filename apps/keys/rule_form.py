@@ -11,7 +11,7 @@ from django import forms
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidget
 
 from apps.kernel.money import plain
-from apps.kernel.pages.admin_fields import LinesField, PlainDecimalField
+from apps.kernel.pages.admin import LinesField, PlainDecimalField
 from apps.keys.iam import MCP_FIELD, MCP_SUBJECT
 from apps.keys.models import IamRule
 from apps.keys.rule_values import MAX_IDS, issues_of

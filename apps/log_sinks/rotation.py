@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.kernel.secrets.reencryption import Rotated, reencrypt_rows
+from apps.kernel.secrets.encryption import Rotated, reencrypt_rows
 from apps.log_sinks.credentials import decrypt_credentials, encrypt_credentials
 from apps.log_sinks.models import LogSink
 

@@ -11,7 +11,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 from msgspec.structs import replace
 
-from apps.kernel.concurrency.cpu_throttle import throttled
+from apps.kernel.concurrency.background import throttled
 from apps.kernel.ids import time_of
 from apps.logs import partitions, rollup, traffic
 from apps.logs.entry import Entry

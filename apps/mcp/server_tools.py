@@ -16,7 +16,7 @@ from apps.kernel.errors import InvalidRequest, NotFound
 from apps.mcp.protocol.toolbox import MAX_NAME, Caller, CallResult, Progress, UnknownTool
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.tool_names import ALL, joined_names, server_of
-from apps.responses.cancel_switch import CancelSwitch
+from apps.responses.background_state import CancelSwitch
 
 # Bytes of all definitions in a joined list.
 MAX_JOINED: Final = 8 * 1024 * 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.kernel.secrets.reencryption import Rotated, reencrypt_rows
+from apps.kernel.secrets.encryption import Rotated, reencrypt_rows
 from apps.mcp_servers.credentials import decrypt_credentials, encrypt_credentials
 from apps.mcp_servers.models import McpServer
 

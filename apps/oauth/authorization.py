@@ -18,7 +18,7 @@ from oauthlib.common import add_params_to_uri
 from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, OAuth2Error
 
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.rest.address import address_of
+from apps.kernel.rest.origin import address_of
 from apps.oauth.client_documents import MAX_ID, find_client
 from apps.oauth.models import Consent, OAuthClient
 from apps.oauth.redirects import MAX_LENGTH, redirect_problem

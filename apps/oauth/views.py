@@ -20,8 +20,8 @@ from oauth2_provider.oauth2_backends import get_oauthlib_core
 from rest_framework import serializers
 
 from apps.kernel.errors import InvalidRequest, NotFound
-from apps.kernel.rest.address import address_of
 from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.kernel.rest.origin import address_of
 from apps.kernel.rest.serializers import TextField
 from apps.oauth.actions import exchange_key_code
 from apps.oauth.authorization import S256

@@ -18,7 +18,7 @@ from knox.models import AuthToken
 
 from apps.kernel.errors import ApiError, RateLimited
 from apps.kernel.pages.admin import KeptAdmin, ReadAdmin, RowAdmin
-from apps.kernel.rest.address import address_of
+from apps.kernel.rest.origin import address_of
 from apps.organizations.accounts import step_up
 from apps.organizations.accounts.sign_in_method_forms import MAX_ANSWER, read_answer
 from apps.organizations.accounts.sign_in_methods import sign_in_methods

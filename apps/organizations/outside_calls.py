@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
-from apps.kernel.concurrency.owner_slots import OwnerSlots
+from apps.kernel.concurrency.fairness import OwnerSlots
 from apps.kernel.postgres import database
 from apps.organizations.credentials.attempt_rate_limiter import AttemptLimit, count_attempt
 

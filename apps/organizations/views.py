@@ -9,9 +9,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.kernel.money import plain
-from apps.kernel.rest.address import address_of
 from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
+from apps.kernel.rest.origin import address_of
 from apps.kernel.rest.serializers import DecimalTextField, Nothing
 from apps.organizations import actions
 from apps.organizations.access import (

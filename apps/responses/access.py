@@ -17,8 +17,8 @@ from apps.kernel.postgres import database
 from apps.responses import refusals
 from apps.responses.models import Conversation, StoredResponse
 from apps.responses.public_ids import is_own_id
+from apps.responses.response_rows import find_aside
 from apps.responses.retention import keeps
-from apps.responses.storing import find_aside
 
 
 def visible_responses(policy: Policy) -> QuerySet[StoredResponse]:

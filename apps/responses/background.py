@@ -25,9 +25,7 @@ from apps.kernel.errors import ApiError, InternalError
 from apps.kernel.ids import new_id
 from apps.kernel.postgres import database
 from apps.responses import event_log, run_leases
-from apps.responses.background_request import BackgroundRequest
-from apps.responses.background_state import BackgroundState
-from apps.responses.cancel_switch import CancelSwitch
+from apps.responses.background_state import BackgroundRequest, BackgroundState, CancelSwitch
 from apps.responses.leased_work import LeasedWork
 from apps.responses.models import BackgroundRun
 from apps.responses.response_rows import ResponseDraft

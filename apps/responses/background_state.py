@@ -1,23 +1,31 @@
-"""State of a background run: its events into the log, its end into the row of its response.
+"""Background run: its request in the form of a client's, its cancellation, and its state while it is answered.
 
-The row is written first, then the event.
+Its events go into the log, its end into the row of its response. The row is written first, then the event.
 """
 
 from __future__ import annotations
 
 import time
 from functools import partial
+from types import TracebackType
 from typing import Any, Final
+from uuid import UUID
 
 import gevent
 import msgspec
 import structlog
 from django.db import DatabaseError
+from gevent.event import Event as Signal
+from greenlet import getcurrent
 
 from apps.billing.worker_leases import worker_name
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.http_request import ClientRequest
+from apps.gateway.client.session_affinity import HEADERS as SESSION_HEADERS
 from apps.gateway.endpoints.response_state import ResponseState
-from apps.kernel.errors import ApiError
+from apps.kernel.errors import ApiError, ClientGone
 from apps.kernel.postgres import database
+from apps.kernel.rest.routes import route_table
 from apps.kernel.valkey.cache_store import CacheShare
 from apps.responses import run_leases
 from apps.responses.encrypted_json import decrypt_json, encrypt_json
@@ -30,6 +38,84 @@ from apps.responses.response_rows import (
     response_place,
 )
 from apps.responses.run_leases import RunRequest
+
+
+class CancelSwitch(ClientDisconnect):
+    """The watch on a connection that is not there: only `cancel` ends a wait."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    @property
+    def is_thrown(self) -> bool:
+        """Whether the run was cancelled."""
+        return self._gone
+
+    def cancel(self) -> None:
+        """End every wait of the run, and each that it would begin. May be called from any greenlet."""
+        self._gone = True
+        if self._waiting:
+            gevent.get_hub().loop.run_callback(self.raise_in_waiters)
+
+    def __enter__(self) -> None:
+        if self._gone:
+            raise ClientGone("The response was cancelled")
+        self._waiting.append(getcurrent())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._waiting.remove(getcurrent())
+
+    def close(self) -> None:
+        """End the watch; there is none."""
+
+
+# The headers that mean anything once a request was let in. Credentials are none of them: they are never stored.
+_KEPT: Final = (
+    "x-request-id",
+    "x-source",
+    "x-no-fallback",
+    "x-strict",
+    "x-hedge",
+    "x-hedge-max-cost",
+    "cdn-loop",
+    *SESSION_HEADERS,
+)
+
+
+class BackgroundRequest(ClientRequest):
+    """A request that a worker makes to itself."""
+
+    def __init__(self, request: RunRequest, log_id: UUID, switch: CancelSwitch, admitted: Signal) -> None:
+        """Take the request of a run. `switch` ends the run; `admitted` is set when it has been let in."""
+        self._body = msgspec.json.encode(request.wire)
+        environ = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in request.headers.items()}
+        environ |= {"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/responses", "CONTENT_LENGTH": str(len(self._body))}
+        super().__init__(environ, route_table().exact["POST", "/v1/responses"])
+        self.log_id = log_id
+        self._switch, self._admitted = switch, admitted
+
+    @property
+    def body_limit(self) -> int:
+        """As many bytes as it has: what it grew by was bounded where it was put together."""
+        return len(self._body)
+
+    def body(self) -> bytes:
+        """Return the body."""
+        return self._body
+
+    def watch_disconnect(self) -> ClientDisconnect:
+        """Return the switch that ends the run; the pipeline asks for it once a request has been admitted."""
+        self._admitted.set()
+        return self._switch
+
+
+def kept_headers(request: ClientRequest) -> dict[str, str]:
+    """Return what a run must know of its client's headers, wherever and whenever it goes on."""
+    tags = {f"x-gateway-{name}": value for name, value in (request.custom_headers or {}).items()}
+    return {**request.headers(*_KEPT), "x-request-id": request.request_id, **tags}
+
 
 log = structlog.get_logger(__name__)
 

@@ -19,9 +19,8 @@ from apps.gateway.endpoints.response_state import ResponseState, items_of
 from apps.gateway.endpoints.responses import answer
 from apps.kernel.errors import ApiError, InternalError, InvalidRequest
 from apps.responses import compaction, refusals
-from apps.responses.conversation_fields import read_object
 from apps.responses.history import items_before, resolved
-from apps.responses.items import Item, with_ids
+from apps.responses.items import Item, read_object, with_ids
 from apps.responses.public_ids import new_public_id
 from apps.responses.retention import keeps
 

@@ -16,13 +16,20 @@ from apps.gateway.dialects.chat.responses.client.asked import Asked
 from apps.gateway.dialects.chat.responses.client.read_request import read_wire
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
 from apps.responses import conversations, refusals
-from apps.responses.conversation_fields import read_items, read_metadata, read_object
-from apps.responses.items import Item, listed
-from apps.responses.paging import list_object, read_include, read_page
+from apps.responses.items import (
+    Item,
+    list_object,
+    listed,
+    read_include,
+    read_items,
+    read_metadata,
+    read_object,
+    read_page,
+)
 from apps.responses.retention import has_room, keeps
 
 Record = dict[str, Any]

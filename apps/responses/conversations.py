@@ -15,12 +15,11 @@ from django.utils import timezone
 from apps.gateway.access.policy import Policy
 from apps.kernel.postgres import database
 from apps.kernel.postgres.deletion import delete_piece
-from apps.responses import conversation_rows, refusals
+from apps.responses import refusals, response_rows
 from apps.responses.access import access_conversation
 from apps.responses.encrypted_json import decrypt_json, encrypt_json
-from apps.responses.items import Item, listed
+from apps.responses.items import Item, ItemPage, list_object, listed, no_cursor
 from apps.responses.models import Conversation, ConversationItem
-from apps.responses.paging import ItemPage, list_object, no_cursor
 from apps.responses.public_ids import is_public_id, new_public_id
 from apps.responses.response_rows import conversation_place, encrypt_for_conversation
 from apps.responses.retention import BATCH, count_bytes, expiry_of
@@ -121,7 +120,7 @@ def delete_item(policy: Policy, conversation_id: str, item_id: str) -> Record:
 def _append(policy: Policy, row: Conversation, items: list[Item]) -> None:
     if items:
         sealed = encrypt_for_conversation(policy.project_id, row.id, items)
-        conversation_rows.append(policy.project_id, row.id, sealed)
+        response_rows.append(policy.project_id, row.id, sealed)
         count_bytes(policy.organization_id, sum(size for _, _, size in sealed))
 
 

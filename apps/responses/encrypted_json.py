@@ -1,4 +1,4 @@
-"""Encrypted JSON: values compressed and encrypted (`secrets/content_encryption.py`) for one place in one project.
+"""Encrypted JSON: values compressed and encrypted (`secrets/encryption.py`) for one place in one project.
 
 A value can only be decrypted with the name of its own row and column, so that rows cannot be exchanged.
 """
@@ -12,8 +12,8 @@ from uuid import UUID
 
 import msgspec
 
-from apps.kernel.concurrency.offload import offload
-from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content
+from apps.kernel.concurrency.native_thread_pool import offload
+from apps.kernel.secrets.encryption import decrypt_content, encrypt_content
 
 # Text shrinks to a third at the fastest level, and encrypted it could not be compressed later.
 _LEVEL = 1

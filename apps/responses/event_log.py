@@ -15,7 +15,7 @@ import msgspec
 import structlog
 from redis.exceptions import RedisError
 
-from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content
+from apps.kernel.secrets.encryption import decrypt_content, encrypt_content
 from apps.kernel.valkey.cache_store import CacheShare
 
 log = structlog.get_logger(__name__)

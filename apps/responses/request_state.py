@@ -17,19 +17,18 @@ from apps.gateway.dialects.chat.responses.client.read_request import read_wire
 from apps.gateway.dialects.chat.responses.client.write_reply import ResponseFrame
 from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
 from apps.gateway.endpoints.response_state import AnsweredElsewhere, Record, ResponseState, items_of
-from apps.kernel.concurrency.offload import LARGE
+from apps.kernel.concurrency.native_thread_pool import LARGE
 from apps.kernel.errors import InvalidRequest
 from apps.responses import compaction, refusals
 from apps.responses.background import begin
-from apps.responses.background_request import kept_headers
+from apps.responses.background_state import kept_headers
 from apps.responses.event_stream import FROM_THE_START, EventStream, queued_answer
 from apps.responses.history import items_before, items_in, resolved
 from apps.responses.items import Item, is_reference, with_ids
 from apps.responses.public_ids import new_public_id
-from apps.responses.response_rows import draft_of, encrypt_for_conversation, output_of
+from apps.responses.response_rows import draft_of, encrypt_for_conversation, output_of, store
 from apps.responses.retention import has_room, keeps
 from apps.responses.run_leases import RunRequest
-from apps.responses.storing import store
 
 # Fields that are answered here, and that no model is asked.
 _OURS = ("previous_response_id", "conversation", "background")

@@ -14,15 +14,14 @@ from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
-from apps.responses import event_log, run_leases, storing
+from apps.responses import event_log, response_rows, run_leases
 from apps.responses.access import access_response
 from apps.responses.background import stop_here
 from apps.responses.encrypted_json import encrypt_json
 from apps.responses.event_stream import FROM_THE_START, resumed_answer
 from apps.responses.history import items_used_by
-from apps.responses.items import listed
+from apps.responses.items import last_of, listed, page_of, read_include, read_page
 from apps.responses.models import StoredResponse
-from apps.responses.paging import last_of, page_of, read_include, read_page
 from apps.responses.response_rows import output_of, response_of, response_place
 
 # Digits of a sequence number that is taken for one.
@@ -56,7 +55,7 @@ def delete_response(request: ClientRequest) -> ClientResponse:
     def delete(policy: Policy) -> ClientResponse:
         row = _find(policy, request)
         database.write(StoredResponse.objects.filter(pk=row.pk).delete)
-        storing.discard_aside(row.id)
+        response_rows.discard_aside(row.id)
         stop_here(row.id)
         event_log.drop(row.organization_id, row.id)
         return _answer({"id": row.id, "object": "response", "deleted": True})

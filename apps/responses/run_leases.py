@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F, Window
 from django.db.models.functions import Now, RowNumber
 
-from apps.responses import conversation_rows
+from apps.responses import response_rows
 from apps.responses.encrypted_json import decrypt_json, encrypt_json
 from apps.responses.models import BackgroundRun, ResponseStatus, StoredResponse
 from apps.responses.response_rows import EncryptedOutcome, ResponseDraft, row_of
@@ -88,7 +88,7 @@ def end(
             return False
         StoredResponse.objects.filter(pk=response_id).update(**msgspec.structs.asdict(outcome))
         if run.response.conversation_id is not None and conversation_items:
-            conversation_rows.append(run.response.project_id, run.response.conversation_id, conversation_items)
+            response_rows.append(run.response.project_id, run.response.conversation_id, conversation_items)
         run.delete()
         return True
 

@@ -6,7 +6,7 @@ import structlog
 from celery import shared_task
 from django.utils import timezone
 
-from apps.responses import retention, storing
+from apps.responses import response_rows, retention
 
 log = structlog.get_logger(__name__)
 
@@ -21,5 +21,5 @@ def purge() -> None:
 @shared_task(name="responses.bring_in", time_limit=300)
 def bring_in() -> None:
     """Store responses set aside while PostgreSQL was down. As above."""
-    if brought := storing.bring_in():
+    if brought := response_rows.bring_in():
         log.info("responses.brought_in", count=brought)

@@ -1,4 +1,4 @@
-"""The words in which formats and brain talk: a conversation in, an answer out. Plain values; knows no format."""
+"""The values in which formats and scripted replies talk: a conversation in, an answer or a refusal out."""
 
 from __future__ import annotations
 

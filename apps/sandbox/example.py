@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from apps.sandbox.conversation import Schema
-from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import SandboxRefusal
 
 FULL_DEPTH = 4
 """Down to this depth optional properties are filled in; below it only required ones, so that recursion ends."""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from apps.sandbox.image_generator import paint
+from apps.sandbox.generated_media import paint
 
 POLL_PATH = "/v1/get_result"
 PICTURE_PATH = "/results/sample.png"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import SandboxRefusal
 
 _DISPOSITION = re.compile(rb'form-data; name="([^"]+)"(?:; filename="([^"]*)")?', re.IGNORECASE)
 

@@ -13,8 +13,7 @@ from functools import cache
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer
 from apps.sandbox.formats import SandboxFormat
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import FAST, Scenario, evenly, scenario_of
+from apps.sandbox.scenario import FAST, SandboxRefusal, Scenario, evenly, scenario_of
 from apps.sandbox.scripted_reply import answer_of
 
 JSON = "application/json"

@@ -14,9 +14,8 @@ from apps.sandbox.batches import LineAnswer, SandboxBatches
 from apps.sandbox.formats import SandboxFormat, find_format
 from apps.sandbox.http_framing import SandboxRequest
 from apps.sandbox.journal import Journal, JournalEntry
-from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.response_steps import Body, Head, Step, fixed_performance, perform, refuse, say
-from apps.sandbox.scenario import FAST, MODELS, scenario_of
+from apps.sandbox.scenario import FAST, MODELS, SandboxRefusal, scenario_of
 from apps.sandbox.scripted_reply import answer_of
 
 SCENARIO_HEADER = "x-sandbox"
@@ -138,7 +137,7 @@ class Sandbox:
         """Answer a service account; it is the tag in the journal, where nothing of its statement is kept."""
         account = tokens.account_of(request.body)
         entry = self.journal.open(account or "", request.method, request.path, request.headers, b"")
-        status, answer = tokens.answer_of(account)
+        status, answer = tokens.token_answer(account)
         return SandboxReply(say(status, msgspec.json.encode(answer)), entry)
 
     def _scripted(self, form: SandboxFormat, request: SandboxRequest, entry: JournalEntry) -> Iterable[Step]:

@@ -37,8 +37,6 @@ from typing import Annotated, AnyStr, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from apps.sandbox.refusal import SandboxRefusal
-
 FAST = "echo-fast"
 
 MODELS = {
@@ -86,6 +84,26 @@ Point = Annotated[str, Meta(pattern=r"^(head|body|middle|\d+)$")]
 _SEPARATORS = re.compile(r"[\s:;]+")
 _WORD_WITH_SPACE = re.compile(r"\s*\S+\s*|\s+")
 _IN_MESSAGE = re.compile(r"[ \t]*\[\[sandbox\s([^\]]*)\]\]")
+
+
+class SandboxRefusal(Exception):
+    """An HTTP error, `status` 400 to 599. `param` names the field at fault; `retry_after` is in seconds."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.param = param
+        self.retry_after = retry_after
 
 
 class Fault(NamedTuple):

@@ -1,7 +1,7 @@
 """Answers conversations, always the same way. Pure and format-neutral; knows no wire and no time.
 
 The first match wins: the scenario's own text (`empty`, `kb`, `words`, `verbatim`); calls, when tool_choice
-demands them or the user's last message asks for them (calls.py says how); JSON, when a schema or instructions want it;
+demands them or the last message of the user asks for them; JSON, when a schema or instructions want it;
 `<tool> answered: <result>` after tool results; else `You said: <the last user message>` with its attachments counted.
 
 A token is four bytes of UTF-8, the last one perhaps fewer. The prompt's tokens are those of each message's text (with
@@ -12,8 +12,9 @@ pictures are asked for, those alone. `max_tokens` bounds reasoning, text and hid
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from math import ceil
@@ -26,16 +27,86 @@ from apps.sandbox.conversation import (
     Finish,
     SandboxAnswer,
     SandboxChoice,
+    SandboxTool,
     SandboxToolCall,
     SandboxUsage,
     Schema,
 )
 from apps.sandbox.example import example_of
-from apps.sandbox.image_generator import paint
+from apps.sandbox.generated_media import paint, spoken, vector_of
 from apps.sandbox.scenario import Scenario, split_directives
-from apps.sandbox.sound import spoken
-from apps.sandbox.tool_call_parser import Call, asked_calls, example_call, meant_calls, quotes_in
-from apps.sandbox.vectors import vector_of
+
+_BY_NAME = re.compile(r"\bcall\s+([\w.-]+(?:(?:\s*,\s*|\s+and\s+)[\w.-]+)*)", re.IGNORECASE)
+_BETWEEN_NAMES = re.compile(r"\s*,\s*|\s+and\s+")
+_WRITTEN_OUT = re.compile(r"(?<![\w.-])([\w.-]+)\(")
+_SEPARATOR = re.compile(r"\s*([,)]?)\s*")
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)")
+_WORDS_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_values = json.JSONDecoder()
+
+Call = tuple[SandboxTool, dict[str, Any]]
+
+
+def asked_calls(said: str, tools: Sequence[SandboxTool]) -> list[Call]:
+    """Return the calls that the words spell out or name, in their order; none where they do neither."""
+    offered = {tool.name: tool for tool in tools}
+    if written := list(_written_out(said, offered)):
+        return written
+    asked = _BY_NAME.search(said)
+    names = _BETWEEN_NAMES.split(asked[1]) if asked else []
+    return [example_call(said, offered[name]) for name in names if name in offered]
+
+
+def meant_calls(said: str, tools: Sequence[SandboxTool]) -> list[Call]:
+    """Return calls of the tools that the words are about."""
+    words = set(re.findall(r"\w+", said.lower()))
+    subjects = [(tool, _WORDS_OF_NAME.findall(tool.name)[1:]) for tool in tools]
+    return [example_call(said, tool) for tool, subject in subjects if subject and words >= set(map(str.lower, subject))]
+
+
+def example_call(said: str, tool: SandboxTool) -> Call:
+    """Return a call with arguments that the tool's schema accepts. Raises Refusal where there are none."""
+    return tool, example_of(tool.schema, "object", quotes_in(said))
+
+
+def quotes_in(said: str) -> list[str]:
+    """Return what the words put in quotation marks, in their order."""
+    return ["".join(found) for found in _QUOTED.findall(said)]
+
+
+def _written_out(said: str, offered: dict[str, SandboxTool]) -> Iterator[Call]:
+    end = 0
+    for found in _WRITTEN_OUT.finditer(said):
+        if found.start() < end or (tool := offered.get(found[1])) is None:
+            continue  # within the arguments of the call before, or no tool's name
+        values, end = _values_from(said, found.end())
+        if values is None:
+            continue
+        if len(values) == 1 and isinstance(values[0], dict):
+            yield tool, values[0]
+        else:
+            properties = tool.schema.get("properties", {}) if isinstance(tool.schema, dict) else {}
+            yield tool, dict(zip(properties, values, strict=False))
+
+
+def _values_from(said: str, place: int) -> tuple[list[Any] | None, int]:
+    """Return the JSON values from `place` to the closing bracket, and where that is; None where they are no such."""
+    values: list[Any] = []
+    while True:
+        after = _separator(said, place)
+        if after[0] == ")" or (after[0] == "") == bool(values):
+            return (values if after[0] == ")" else None), after[1]
+        try:
+            value, place = _values.raw_decode(said, after[1])
+        except ValueError:
+            return None, after[1]
+        values.append(value)
+
+
+def _separator(said: str, place: int) -> tuple[str, int]:
+    found = _SEPARATOR.match(said, place)
+    return (found[1], found.end()) if found else ("", place)
+
 
 # A unit is a query over so many documents; one with more tokens counts as several.
 UNIT_DOCUMENTS = 100

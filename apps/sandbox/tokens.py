@@ -30,7 +30,7 @@ def account_of(body: bytes) -> str | None:
     return account if isinstance(account, str) and str(audience).endswith(PATH) else None
 
 
-def answer_of(account: str | None) -> tuple[int, dict[str, Any]]:
+def token_answer(account: str | None) -> tuple[int, dict[str, Any]]:
     """Return status and body of the answer."""
     if account is None or account.startswith("invalid"):
         return 400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}

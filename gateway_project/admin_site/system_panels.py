@@ -19,10 +19,8 @@ from django.utils import timezone
 from redis.exceptions import RedisError
 
 from apps.catalog import catalog_cache
-from apps.gateway.models import Reconciliation
 from apps.gateway.routing.circuit_breaker import WINDOW_SECONDS, CircuitBreakers
 from apps.gateway.routing.provider_stats import ProviderStats
-from apps.gateway.settlement import outbox
 from apps.kernel.ids import find_id
 from apps.kernel.pages import number_formats as as_text
 from apps.kernel.postgres import replica
@@ -30,7 +28,9 @@ from apps.kernel.postgres.database import release_connection
 from apps.logs.traffic_report import Traffic, TrafficReport, spent_lately
 from apps.organizations.models import Organization
 from gateway_project.admin_site.traffic_panels import Cell, Table
-from gateway_project.observability import health, task_metrics
+from gateway_project.diagnosis import registry
+from gateway_project.diagnosis.check import Check, Diagnosis, Stage, State
+from gateway_project.observability import task_metrics
 
 log = structlog.get_logger(__name__)
 Found = TypeVar("Found")
@@ -39,9 +39,8 @@ Found = TypeVar("Found")
 _STATEMENT_LIMIT = 2_000
 # A balance is low if it lasts for fewer days than this at the last day's spending; and the number of rows shown.
 _LOW_DAYS, _MAX_LOW = 3, 10
-# Seconds after which a waiting record is late, and hours after which reconciliation is.
-_LATE_RECORD, _LATE_RECONCILIATION = 30.0, 26
-_NAMES = {"redis": "Valkey", "database": "PostgreSQL", "records": "Records", "disk": "Disk"}
+_NAMES = {"redis": "Valkey", "database": "PostgreSQL", "queue": "Outbox"}
+_LINKS = {"reconciliation": "admin:gateway_reconciliation_changelist"}
 _AWAY = "Not reachable"
 
 
@@ -71,39 +70,25 @@ def _bounded(panel: Callable[[str], Found], using: str) -> Found:
 
 
 def stores() -> Table:
-    """Return whether each store answers, and how many records wait for settlement."""
+    """Return whether each store answers, how many records wait for settlement, and the last reconciliation."""
     release_connection()
-    rows = []
-    for name, found in health.check_stores().items():
-        words = str(found.get("error") or found.get("warning") or "Reachable")
-        rows.append([Cell(_NAMES.get(name, name)), Cell(words, tone="good" if words == "Reachable" else "bad")])
-    return Table(
-        "Stores", ["Store", "State"], [*rows, *_outbox(), *(ask_database(_reconciliation) or _NOT_READ)], words=True
-    )
+    found = registry.examine_health()
+    for check in registry.checks_of(Stage.DASHBOARD):
+        # A store may have gone since.
+        read = ask_database if check.needs == "database" else ask
+        found += read(partial(_read_findings, check)) or [Diagnosis.error(check.name, _AWAY)]
+    return Table("Stores", ["Store", "State"], [_row(one) for one in found], words=True)
 
 
-_NOT_READ = [[Cell("Reconciliation"), Cell(_AWAY, tone="bad")]]
+def _read_findings(check: Check) -> list[Diagnosis]:
+    return list(check.find())
 
 
-def _outbox() -> list[list[Cell]]:
-    try:
-        depth, age = outbox.depth()
-    except RedisError:
-        return [[Cell("Outbox"), Cell(_AWAY, tone="bad")]]
-    waiting = f"{as_text.count(depth)} waiting, the oldest for {as_text.seconds(age)}" if depth else "Empty"
-    return [[Cell("Outbox"), Cell(waiting, tone="bad" if age > _LATE_RECORD else "good")]]
-
-
-def _reconciliation() -> list[list[Cell]]:
-    last = Reconciliation.objects.filter(finished_at__isnull=False).order_by("-finished_at").first()
-    link = reverse("admin:gateway_reconciliation_changelist")
-    if last is None or last.finished_at is None:
-        return [[Cell("Reconciliation", link), Cell("Has not run yet; it does every night at 04:10 UTC")]]
-    age = (timezone.now() - last.finished_at).total_seconds()
-    found = f"{as_text.count(last.found)} differences" if last.found else "no difference"
-    late = age > _LATE_RECONCILIATION * 3600
-    words = f"{found} in {as_text.count(last.compared)} requests, {as_text.seconds(age)} ago"
-    return [[Cell("Reconciliation", link), Cell(words, tone="bad" if last.found or late else "good")]]
+def _row(finding: Diagnosis) -> list[Cell]:
+    link = reverse(_LINKS[finding.subject]) if finding.subject in _LINKS else ""
+    words = finding.message[:1].upper() + finding.message[1:] + (f" → {finding.fix}" if finding.fix else "")
+    tone = "good" if finding.state is State.OK else "bad"
+    return [Cell(_NAMES.get(finding.subject, finding.subject.capitalize()), link), Cell(words, tone=tone)]
 
 
 def tasks() -> Table:

@@ -22,9 +22,17 @@ import environ
 from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
 
-from apps.kernel.postgres.postgres_url import SCHEMES, names_several, read_replicas, read_several
-from apps.kernel.valkey.redis_cluster_url import is_cluster_url, read_hosts
-from apps.kernel.valkey.redis_sentinel_url import celery_url, is_sentinel_url, read_sentinel_url
+from apps.kernel.store_urls import (
+    POSTGRES_SCHEMES,
+    celery_url,
+    is_cluster_url,
+    is_sentinel_url,
+    names_several,
+    read_hosts,
+    read_replicas,
+    read_sentinel_url,
+    read_several,
+)
 
 env = environ.Env()
 
@@ -164,7 +172,7 @@ def store_url(name: str, schemes: tuple[str, ...], fallback: str = "") -> str:
             return refuse(f"{name} does not name sentinels: {error}", "", error)
         return value
     if names_several(value):
-        if scheme in SCHEMES:
+        if scheme in POSTGRES_SCHEMES:
             try:
                 read_several(value)
             except ValueError as error:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from gevent.server import StreamServer
 
-from apps.kernel.concurrency.fair_queue import FairQueue
+from apps.kernel.concurrency.fairness import FairQueue
 
 # Connections that are accepted, and that are started, in one turn of the loop at most: a few milliseconds.
 _MAX_TAKEN, _MAX_BEGUN = 128, 8

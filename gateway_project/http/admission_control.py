@@ -21,7 +21,7 @@ from typing import Any, Final
 import gevent
 from greenlet import getcurrent, greenlet
 
-from apps.kernel.concurrency.fair_queue import FairQueue
+from apps.kernel.concurrency.fairness import FairQueue
 from apps.kernel.errors import Overloaded
 
 # Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.

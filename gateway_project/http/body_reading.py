@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from apps.kernel.errors import BodyTooLarge, Overloaded, RequestTimeout
-from gateway_project.http.client_limits import ClientLimits
+from gateway_project.http.limits import SMALLEST, ClientLimits
 from gateway_project.http.request_parser import BadRequest, IncomingRequest
-from gateway_project.http.route_limits import SMALLEST
 
 # Seconds before a body must have kept to the minimum rate.
 _GRACE = 10.0

@@ -1,13 +1,16 @@
-"""Client events that no view sees, as metrics and log lines: rejected requests, aborted bodies, closed connections.
+"""Events of a worker that no view sees, as metrics and log lines: refused requests, aborted bodies, turns of its loop.
 
-Import it in a worker only, after gevent's patches.
+Import it in a worker only, after gevent's patches. The time in which the loop waits for something to happen is no part
+of a turn.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter as Counts
+from collections.abc import Callable
 
+import gevent
 import structlog
 from prometheus_client import Counter, Histogram
 
@@ -63,3 +66,33 @@ def hand_over() -> None:
         _told_at[kind] = now
         event, reason = kind
         log.info(event, reason=reason, count=_untold.pop(kind))
+
+
+# libev's priorities go from -2 to 2: before and behind all else that a turn does.
+_FIRST, _LAST = 2, -2
+
+
+class TurnTimes:
+    """The turns of the loop of the hub that it is made in."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began: float | None = None
+        self._longest = 0.0
+        loop = gevent.get_hub().loop
+        self._watchers = loop.check(ref=False, priority=_FIRST), loop.prepare(ref=False, priority=_LAST)
+        for watcher, called in zip(self._watchers, (self._begin, self._end), strict=True):
+            watcher.start(called)
+
+    def take_longest(self) -> float:
+        """Return how many seconds the longest turn took since this was last asked; the one under way does not count."""
+        longest, self._longest = self._longest, 0.0
+        return longest
+
+    def _begin(self) -> None:
+        self._began = self._clock()
+
+    def _end(self) -> None:
+        if self._began is not None:
+            self._longest = max(self._longest, self._clock() - self._began)
+            self._began = None

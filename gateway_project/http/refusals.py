@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from apps.kernel.errors import NO_RETRY, ApiError, Overloaded
-from apps.kernel.request_id import HEADER, request_id_of
+from apps.kernel.ids import HEADER, request_id_of
 from apps.kernel.rest.routes import family_of
 from gateway_project.http.response_writer import date_line
 

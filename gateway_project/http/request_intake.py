@@ -1,19 +1,23 @@
-"""Request intake: what every request passes ahead of the application: its route's limit, throttle, body, admission."""
+"""Request intake: what every request passes ahead of the application: byte limit, token bucket, body, admission.
+
+Plain requests, whose bytes are all there and can be read in one way only, take a shorter way. A token bucket for each
+client address rejects a flood of sign-ins before its bodies are read.
+"""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from apps.kernel.client_address import believed_address
-from apps.kernel.errors import ApiError, Unauthenticated
+from apps.kernel.errors import ApiError, RateLimited, Unauthenticated
 from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.request_headers import believed_address
 from apps.kernel.rest.routes import family_of, route_table
 from apps.kernel.upload_bounds import FORM_ROOM
 from apps.keys.api_key_header import KEY_HEADERS, MISSING
-from gateway_project.http.address_rate_limiter import AddressRateLimiter
 from gateway_project.http.admission_control import SHED, AdmissionControl
 from gateway_project.http.body_reading import (
     STREAMED_MEMORY,
@@ -24,11 +28,75 @@ from gateway_project.http.body_reading import (
     read_body,
     too_large,
 )
-from gateway_project.http.client_limits import ClientLimits
-from gateway_project.http.plain_request import path_of_plain
+from gateway_project.http.limits import (
+    SMALLEST,
+    ClientLimits,
+    is_model_route,
+    is_workspace_page,
+    limit_of,
+    streamed_limit_of,
+)
 from gateway_project.http.refusals import shed_answer
 from gateway_project.http.request_parser import HeadLimits, IncomingRequest
-from gateway_project.http.route_limits import SMALLEST, is_model_route, is_workspace_page, limit_of, streamed_limit_of
+
+# Tries at once, and tries that come back each second.
+_BURST, _PER_SECOND = 60.0, 1.0
+# Addresses that are remembered; beyond them the one that was quiet for longest is forgotten.
+_MAX_ADDRESSES = 20_000
+
+
+class AddressRateLimiter:
+    """The buckets of one worker."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # By address, the one that tried last at the end: tokens left, and when they were counted.
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def count_try(self, address: str) -> None:
+        """Take a token from the address's bucket. Raises RateLimited when there is none."""
+        now = self._clock()
+        left, since = self._buckets.pop(address, (_BURST, now))
+        left = min(_BURST, left + (now - since) * _PER_SECOND)
+        allowed = left >= 1
+        self._buckets[address] = (left - 1 if allowed else left, now)
+        if len(self._buckets) > _MAX_ADDRESSES:
+            del self._buckets[next(iter(self._buckets))]
+        if not allowed:
+            raise RateLimited("Too many attempts; try again later", retry_after=(1 - left) / _PER_SECOND)
+
+
+# Bytes of a head that is looked at, and digits of a body's length.
+_MAX_HEAD, _MAX_DIGITS = 4096, 6
+# Names that HTTP has (RFC 9110, 5.1), values without control characters, no line folded. Headers that say how the
+# request is framed, or that the client waits for something, are the parser's to read; so is an id of the client's own,
+# which its answer repeats.
+_HEAD = re.compile(
+    rb"POST (/[\w./:~-]*) HTTP/1\.1"
+    rb"(?i:\r\n(?!transfer-encoding:|(?:proxy-)?connection:(?! keep-alive\r)|upgrade:|expect:|x-request-id:)"
+    rb"[\w!#$%&'*+.^`|~-]+:[\t\x20-\x7e\x80-\xff]*+)+\r\n\r\n"
+)
+_LENGTH = re.compile(rb"\r\ncontent-length: ?([0-9]{1,%d})\r\n" % _MAX_DIGITS)
+
+
+def path_of_plain(data: bytes, limits: HeadLimits) -> str | None:
+    """Return the path of a plain request that is exactly these bytes; None for anything else."""
+    match = _HEAD.match(data, 0, min(_MAX_HEAD, limits.line, limits.header))
+    if match is None:
+        return None
+    head = data[: match.end()].lower()
+    length = _LENGTH.search(head)
+    if (
+        length is None
+        or head.count(b"\r\ncontent-length:") != 1
+        or head.count(b"\r\nhost:") != 1
+        # Two of the line ends do not belong to a header.
+        or head.count(b"\r\n") - 2 > limits.headers
+        or len(data) - match.end() != int(length[1])
+    ):
+        return None
+    return match[1].decode("ascii")
+
 
 # A browser's session, under the names that `apps.console.browser_session` gives its cookie.
 _SESSION_COOKIE = re.compile("(?:^|; ?)(?:__Host-)?gateway-session=[^; ]")

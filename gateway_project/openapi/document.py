@@ -1,30 +1,138 @@
 """The OpenAPI document: generated from the views, completed by hand-written parts and common defaults."""
 
-# drf-spectacular has no types.
-# mypy: allow-untyped-calls
-
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import yaml
 from django.conf import settings
+from django.db import models
 from drf_spectacular.generators import SchemaGenerator
 from gevent.lock import BoundedSemaphore
 
+from apps.guardrails.rule_thread import loaded_rules
 from apps.kernel.concurrency.turn_queue import let_others_go_on
 from apps.kernel.errors import is_final
 from apps.kernel.rest.describe import REFUSES
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import family_of
+from apps.kernel.rest.serializers import camel
+from apps.logs.models import RequestLog
+from apps.logs.query import COLUMNS, JSON_COLUMNS
+from apps.logs.serializers import COUNTS
 from gateway_project.openapi import extensions
-from gateway_project.openapi.log_entry import log_schemas
-from gateway_project.openapi.system_rule_schemas import add_system_rules
-from gateway_project.openapi.tags import tag_of, tags
+
+
+def add_system_rules(schemas: Record) -> None:
+    """Name every system rule in the hand-kept schemas of the guardrail configuration and of its changes."""
+    names = list(loaded_rules())
+    schemas["SystemRuleStates"]["required"] = names
+    change = {"$ref": "#/components/schemas/SystemRuleChanges"}
+    schemas["GuardrailChangesRequest"]["properties"]["systemRules"]["properties"] = dict.fromkeys(names, change)
+
+
+def log_schemas() -> Record:
+    """Return the schemas of a log entry and of what holds some."""
+    entry = {"$ref": "#/components/schemas/LogEntry"}
+    texts = {"type": "array", "items": {"type": "string"}}
+    return {
+        "LogEntry": _object({camel(name): _schema_of(name) for name in COLUMNS}),
+        "LogPage": _object(
+            {"logs": {"type": "array", "items": entry}, "pagination": {"$ref": "#/components/schemas/Pagination"}}
+        ),
+        "OneLog": _object({"log": entry}),
+        "UsedModels": _object({"models": texts, "providers": texts}),
+    }
+
+
+def _object(properties: Record) -> Record:
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def _schema_of(column: str) -> Record:
+    field: models.Field[Any, Any] = RequestLog._meta.get_field(column)  # type: ignore[assignment]  # no relation
+    if column in JSON_COLUMNS:
+        return {"description": "The value as JSON, as it was sent or received"}
+    schema: Record = {"type": [_type_of(column, field), "null"] if field.null else _type_of(column, field)}
+    if isinstance(field, models.UUIDField):
+        schema["format"] = "uuid"
+    elif isinstance(field, models.DateTimeField):
+        schema["format"] = "date-time"
+    if field.help_text:
+        schema["description"] = str(field.help_text)
+    return schema
+
+
+def _type_of(column: str, field: models.Field[Any, Any]) -> str:
+    match field:
+        case _ if column in COUNTS:
+            return "string"
+        case models.BooleanField():
+            return "boolean"
+        case models.DecimalField() | models.FloatField():
+            return "number"
+        case models.IntegerField():
+            return "integer"
+    return "string"
+
+
+# A tag, its description, and prefixes of its operations' paths; the first match decides.
+_TAGS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
+    ("Chat", "Chats in OpenAI's format, and routing previews", ("/v1/chat/", "/v1/completions", "/v1/route/")),
+    ("Messages", "Chats in Anthropic's format", ("/v1/messages/count_tokens", "/v1/messages!")),
+    ("Responses", "Chats that may keep state, in OpenAI's Responses format", ("/v1/responses", "/v1/conversations")),
+    ("Images", "Image generation and editing", ("/v1/images/",)),
+    ("Audio", "Speech synthesis and transcription", ("/v1/audio/",)),
+    ("Embeddings", "Texts as vectors", ("/v1/embeddings", "/v2/embed")),
+    ("Reranking and moderation", "Rank documents, moderate content", ("/v1/rerank", "/v2/rerank", "/v1/moderations")),
+    ("Models", "Available models and their prices", ("/v1/models!", "/v1/models/{modelId}", "/v1/model/info")),
+    ("Batches", "Thousands of requests at a low priority", ("/v1/files", "/v1/batches", "/v1/messages/batches")),
+    ("This key", "Limits and spending of the API key that is used", ("/v1/key", "/v1/credits", "/v1/generation")),
+    ("Gemini", "Chats, embeddings and models in Google's format", ("/v1beta", "/v1/models/{name}", "/v1/p")),
+    ("MCP servers", "Tool servers that an organization registers", ("/mcp-servers",)),
+    ("MCP", "The gateway as a server of the Model Context Protocol", ("/mcp",)),
+    ("Log sinks", "Receivers of an organization's log", ("/log-sinks",)),
+    ("Logs and activity", "Requests and their costs", ("/logs", "/activity")),
+    ("API keys", "Keys, their limits and access rules", ("/keys/api",)),
+    ("Provider keys", "Credentials of your own at providers", ("/keys/provider",)),
+    ("Projects", "Groups of API keys", ("/projects",)),
+    ("Organizations", "Members, invitations, money, audit log", ("/organization", "/audit-logs")),
+    ("Guardrails", "Rules that block, redact or flag content", ("/guardrails",)),
+    ("Programs that sign in", "OAuth: metadata, registration, tokens", ("/oauth", "/.well-known", "/v1/auth")),
+    ("Accounts", "Sign-up, sign-in and sign-in methods", ("/auth",)),
+    ("Operation", "Health, metrics, this document", ("/",)),
+)
+# After a path that is meant whole.
+_WHOLE: Final = "!"
+
+
+def tags() -> list[dict[str, Any]]:
+    """Return the tags in order, with their descriptions."""
+    return [{"name": name, "description": words} for name, words, _ in _TAGS]
+
+
+def tag_of(path: str) -> str:
+    """Return the tag of a path's operations."""
+    return next(name for name, _, starts in _TAGS if any(_fits(path, start) for start in starts))
+
+
+def slug_of(name: str) -> str:
+    """Return a tag as an address has it."""
+    return name.lower().replace(" ", "-")
+
+
+def _fits(path: str, start: str) -> bool:
+    return path == start.removesuffix(_WHOLE) if start.endswith(_WHOLE) else path.startswith(start)
+
+
+# drf-spectacular has no types.
+# mypy: allow-untyped-calls
+
 
 PARTS = Path(__file__).parent / "parts"
 # Bodies to begin with, by operation.
@@ -228,3 +336,52 @@ def _refusal(status: int, *families: Family) -> Record:
 def _camel(text: str) -> str:
     """Return a path, or a name in it, with its names in camel case."""
     return re.sub(r"_([a-z])", lambda match: match[1].upper(), text)
+
+
+_REFERENCE, _COMPONENTS = "$ref", "#/components/"
+# Components that operations name directly, without a reference.
+_SECURITY: Final = "securitySchemes"
+
+
+def part_of(whole: Record, tag: str) -> Record:
+    """Return a document's operations of a tag, and of its components those that they need."""
+    paths: Record = {}
+    for path, operations in whole["paths"].items():
+        kept = {name: one for name, one in operations.items() if name not in METHODS or tag in one["tags"]}
+        if any(name in METHODS for name in kept):
+            paths[path] = kept
+    return {
+        **whole,
+        "paths": paths,
+        "tags": [one for one in whole["tags"] if one["name"] == tag],
+        "components": _reached(whole["components"], paths),
+    }
+
+
+def _reached(components: Record, start: Any) -> Record:
+    """Return the components that references lead to, and those that these lead to, in their order."""
+    found: set[tuple[str, str]] = set()
+    left = [start]
+    while left:
+        for reference in _references(left.pop()):
+            kind, _, name = reference.removeprefix(_COMPONENTS).partition("/")
+            if (kind, name) not in found:
+                found.add((kind, name))
+                left.append(components[kind][name])
+    return {
+        kind: members if kind == _SECURITY else {name: one for name, one in members.items() if (kind, name) in found}
+        for kind, members in components.items()
+    }
+
+
+def _references(value: Any) -> Iterator[str]:
+    left = [value]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            reference = node.get(_REFERENCE)
+            if isinstance(reference, str) and reference.startswith(_COMPONENTS):
+                yield reference
+            left += node.values()
+        elif isinstance(node, list):
+            left += node

@@ -15,9 +15,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from apps.kernel.errors import NotFound
-from gateway_project.openapi.document import METHODS, document
-from gateway_project.openapi.document_part import part_of
-from gateway_project.openapi.tags import slug_of, tags
+from gateway_project.openapi.document import METHODS, document, part_of, slug_of, tags
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

@@ -9,8 +9,7 @@ from django.db.backends.postgresql import base
 from psycopg import IsolationLevel
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from apps.kernel.postgres.database import TimeoutConnection
-from apps.kernel.postgres.database_timeouts import apply_timeouts, current_timeouts
+from apps.kernel.postgres.database import TimeoutConnection, apply_timeouts, current_timeouts
 
 # A wait that ends this many seconds late means that the worker is slow, not the database: it waits again, so many
 # times.

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from gateway_project.processes import draining
-from gateway_project.processes.malloc_tuning import return_freed_memory
+from gateway_project.processes.memory_tuning import return_freed_memory
 from gateway_project.processes.socket_handover import BACKLOG, DRAIN, LISTEN, STOP_TIMEOUT, report_ready
 
 

@@ -16,15 +16,15 @@ import gevent
 from gunicorn.http.wsgi import base_environ
 from gunicorn.workers.ggevent import GeventWorker
 
-from apps.kernel.client_address import believed_address
+from apps.kernel.rest.request_headers import believed_address
 from gateway_project.http.acceptor import Acceptor
 from gateway_project.http.admission_control import AdmissionControl
-from gateway_project.http.client_limits import ClientLimits
+from gateway_project.http.client_events import TurnTimes
 from gateway_project.http.connection import ClientConnection, ConnectionSettings
 from gateway_project.http.connection_table import ConnectionTable, Idle
+from gateway_project.http.limits import ClientLimits
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import HeadLimits
-from gateway_project.http.turn_times import TurnTimes
 from gateway_project.processes.socket_handover import STOP_TIMEOUT, is_draining
 
 _LOOK_EVERY = 0.1

@@ -5,6 +5,7 @@ Does not import Django. Run as `python -m gateway_project.processes.server`, nor
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from types import FrameType
 
 from gateway_project import embedded
 from gateway_project.configuration import data_directory
+from gateway_project.configuration.data_directory import MANAGE_COMMAND
 from gateway_project.configuration.server_config import (
     ServerConfig,
     StartError,
@@ -30,7 +32,6 @@ from gateway_project.configuration.server_config import (
 )
 from gateway_project.configuration.terminal_output import print_important_line, print_line, print_process_line
 from gateway_project.embedded.child_process import spawn
-from gateway_project.processes.first_steps import first_steps
 from gateway_project.processes.graceful_reload import WebProcess, WebProcesses, request_reload
 from gateway_project.processes.process_supervisor import ProcessSpec, SupervisedProcess, forward_output, stop_processes
 from gateway_project.processes.socket_handover import Handover, Listener
@@ -40,7 +41,7 @@ _READY_PATIENCE = 60.0
 _WEB = "web"
 # A process that others wait for.
 _ANSWERING = frozenset({_WEB, "sandbox"})
-_CHECK = (sys.executable, "-m", "gateway_project.configuration.settings_problems")
+_CHECK = (sys.executable, "-m", "gateway_project.diagnosis.startup")
 _PREPARE = (sys.executable, "manage.py", "prepare")
 
 
@@ -295,6 +296,31 @@ def _environment(config: ServerConfig) -> dict[str, str]:
         "PORT": str(config.port),
         "PROMETHEUS_MULTIPROC_DIR": str(config.data_directory / "run" / "metrics"),
     }
+
+
+def first_steps(config: ServerConfig) -> list[str]:
+    """Return the last lines in the terminal once the server is ready: addresses, and what `manage.py demo` has kept.
+
+    There are none in production, where addresses and keys are not printed.
+    """
+    if config.mode != "development":
+        return []
+    lines = [
+        f"  start page  {config.url}/",
+        f"  console     {config.url}/app/",
+        f"  admin       {config.url}/admin/",
+        f"  docs        {config.url}/docs/api",
+    ]
+    try:
+        kept = json.loads((config.data_directory / "demo.json").read_text())
+        lines += [
+            f"  sign in as  {kept['owner']['email']}  {kept['owner']['password']}",
+            f"  operator    {kept['operator']['email']}  {kept['operator']['password']}",
+            f"  API key     {kept['apiKey']}",
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        lines.append(f"  demo key    {MANAGE_COMMAND} demo --key")
+    return lines
 
 
 if __name__ == "__main__":

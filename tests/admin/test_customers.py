@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from apps.billing import gifts
 from apps.kernel.ids import new_id
-from apps.kernel.pages.number_markup import mark_numbers
+from apps.kernel.pages.number_formats import mark_numbers
 from apps.keys.models import ApiKey, IamRule
 from apps.logs.refusal_model import RefusedHour
 from apps.organizations.actions import create_operator

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apps.logs.models import RequestLog
-from apps.sandbox.sound import recording, spoken
+from apps.sandbox.generated_media import recording, spoken
 from tests.support.audio_requests import events_of, sound_of, speak, tagged, transcribe
 from tests.support.guardrails_in_force import forbid, guard
 from tests.support.upstream import Caller, settle_all

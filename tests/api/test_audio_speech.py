@@ -12,7 +12,7 @@ from apps.billing.models import LedgerEntry
 from apps.gateway.dialects.media.speech.provider.google_wav import WAV_HEAD
 from apps.logs.models import RequestLog
 from apps.organizations.models import Project
-from apps.sandbox.sound import spoken
+from apps.sandbox.generated_media import spoken
 from tests.support.audio_requests import SAID, events_of, sound_of, speak, tagged
 from tests.support.sandbox_providers import add_provider as add_provider
 from tests.support.sandbox_providers import clock as clock

@@ -10,7 +10,7 @@ import pytest
 from apps.billing.models import LedgerEntry
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
-from apps.sandbox.sound import recording
+from apps.sandbox.generated_media import recording
 from tests.support.audio_requests import SAID, events_of, field_of, tagged, transcribe
 from tests.support.sandbox_providers import add_provider as add_provider
 from tests.support.sandbox_providers import clock as clock

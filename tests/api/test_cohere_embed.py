@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apps.logs.models import RequestLog
-from apps.sandbox.vectors import in_base64, vector_of
+from apps.sandbox.generated_media import in_base64, vector_of
 from tests.api.test_embeddings import tagged
 from tests.support.upstream import Caller, nothing_happened, settle_all
 

@@ -14,7 +14,7 @@ from apps.keys.allowed_origins import known_origins
 from apps.keys.models import ApiKey
 from apps.organizations.models import AuditEntry
 from gateway_project import wsgi
-from gateway_project.configuration.cors_origins import CorsOrigins
+from gateway_project.configuration.web_origins import CorsOrigins
 from gateway_project.cors import Cors
 from tests.support.cast import World, make_key, signed_in
 from tests.support.model_routes import Answer, body_of, call, error_of

@@ -13,7 +13,7 @@ from apps.billing.models import LedgerEntry
 from apps.catalog.models import ModelProvider
 from apps.kernel.valkey import generation
 from apps.logs.models import RequestLog
-from apps.sandbox.vectors import in_base64, vector_of
+from apps.sandbox.generated_media import in_base64, vector_of
 from tests.support.sandbox_providers import add_provider as add_provider
 from tests.support.sandbox_providers import clock as clock
 from tests.support.upstream import Caller, nothing_happened, settle_all

@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +19,8 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from gateway_project.observability import health
+from gateway_project.diagnosis import reachability, registry
+from gateway_project.diagnosis.check import Check, Diagnosis, Stage
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def redis_at(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def point(port: int) -> None:
         client = Redis(host="127.0.0.1", port=port, socket_timeout=4, retry=Retry(NoBackoff(), 0))
-        monkeypatch.setattr(health, "servers_of_money", lambda: [client])
+        monkeypatch.setattr(reachability, "servers_of_money", lambda: [client])
 
     return point
 
@@ -101,7 +104,7 @@ def test_a_store_that_is_away_is_503_and_named(db: None, redis_at: Any) -> None:
 
 
 def test_a_cache_that_is_away_is_told_of_and_fails_nothing(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "cache_servers", lambda: [Redis(port=1, socket_connect_timeout=0.1)])
+    monkeypatch.setattr(reachability, "cache_servers", lambda: [Redis(port=1, socket_connect_timeout=0.1)])
     response = Client().get("/")
     assert (response.status_code, response.json()["message"]) == (200, "OK")
     warning = {"connected": True, "warning": "Not reachable: answers are not kept"}
@@ -120,6 +123,16 @@ def test_stores_that_hang_are_503_within_bounded_time(db: None, nowhere: int, re
     assert all(not response.json()["health"][name]["connected"] for name in ("redis", "database"))
 
 
+def replace_checks(monkeypatch: pytest.MonkeyPatch, **finds: Callable[[], Iterable[Diagnosis]]) -> None:
+    """Have checks of health made by these functions, by name."""
+
+    def change(check: Check) -> Check:
+        is_meant = Stage.HEALTH in check.stages and check.name in finds
+        return replace(check, find=finds[check.name]) if is_meant else check
+
+    monkeypatch.setattr(registry, "CHECKS", tuple(map(change, registry.CHECKS)))
+
+
 class TestManyAskers:
     """`GET /` takes no key: what it costs the stores must not depend on how many ask."""
 
@@ -127,20 +140,20 @@ class TestManyAskers:
     def checked(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """The checks that were really made, in order."""
         made: list[str] = []
-        for name, ask in health.CHECKS.items():
+        stores = {one.name: one for one in registry.checks_of(Stage.HEALTH) if one.is_remote and not one.optional}
 
-            def counted(name: str = name, ask: Callable[[], None] = ask) -> None:
-                made.append(name)
-                ask()
+        def count(check: Check) -> Iterable[Diagnosis]:
+            made.append(check.name)
+            return check.find()
 
-            monkeypatch.setitem(health.CHECKS, name, counted)
+        replace_checks(monkeypatch, **{name: partial(count, one) for name, one in stores.items()})
         return made
 
     def test_concurrent_askers_share_one_check(
         self, db: None, checked: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # A request that comes after the check has ended gets its result, however slow the machine is.
-        monkeypatch.setattr(health, "REUSED", 600.0)
+        monkeypatch.setattr(reachability, "REUSED", 600.0)
         together = threading.Barrier(50)
 
         def ask(_: int) -> tuple[int, Any]:
@@ -157,22 +170,24 @@ class TestManyAskers:
     def test_a_caller_joins_the_check_that_is_under_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
         answer, made = threading.Event(), []
 
-        def slow() -> None:
+        def slow() -> list[Diagnosis]:
             made.append(1)
             assert answer.wait(60)
+            return []
 
-        monkeypatch.setattr(health, "REUSED", 0.0)
-        first = health.shared_checks.current("database", slow)
-        assert health.shared_checks.current("database", slow) is first
+        monkeypatch.setattr(reachability, "REUSED", 0.0)
+        check = Check("database", Stage.HEALTH, slow)
+        first = reachability.SHARED_RUNS.current(check)
+        assert reachability.SHARED_RUNS.current(check) is first
         answer.set()
         first.join()
-        assert first.error is None
+        assert first.wait() == []
         assert made == [1]
 
     def test_a_result_is_asked_for_again_after_its_time(
         self, db: None, checked: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(health, "REUSED", 0.0)
+        monkeypatch.setattr(reachability, "REUSED", 0.0)
         for _ in range(2):
             assert Client().get("/").status_code == 200
         assert sorted(checked) == ["database", "database", "redis", "redis"]
@@ -180,7 +195,7 @@ class TestManyAskers:
     def test_a_failure_is_shared_and_a_skipped_check_is_not_made(
         self, db: None, checked: list[str], redis_at: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(health, "REUSED", 600.0)
+        monkeypatch.setattr(reachability, "REUSED", 600.0)
         redis_at(1)
         assert [Client().get("/").status_code for _ in range(3)] == [503, 503, 503]
         assert Client().get("/", {"skip": "redis"}).status_code == 200
@@ -189,12 +204,13 @@ class TestManyAskers:
     def test_a_store_that_hangs_has_one_check_however_many_ask(self, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
         answer, made = threading.Event(), []
 
-        def hang() -> None:
+        def hang() -> list[Diagnosis]:
             made.append(1)
             answer.wait(60)
+            return []
 
-        monkeypatch.setattr(health, "PATIENCE", 0.05)
-        monkeypatch.setitem(health.CHECKS, "database", hang)
+        monkeypatch.setattr(reachability, "PATIENCE", 0.05)
+        replace_checks(monkeypatch, database=hang)
         for _ in range(3):
             response = Client().get("/", {"skip": "redis"})
             assert response.status_code == 503

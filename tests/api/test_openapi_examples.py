@@ -9,8 +9,7 @@ import pytest
 from django.test import Client
 from jsonschema import Draft202012Validator
 
-from gateway_project.openapi.document import METHODS, document
-from gateway_project.openapi.tags import tags
+from gateway_project.openapi.document import METHODS, document, tags
 from tests.support.upstream import Caller
 
 WHOLE = document()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from apps.kernel.rest.page_preference import prefers_page
+from apps.kernel.rest.request_headers import prefers_page
 from gateway_project.wsgi import application
 from tests.support.console_client import words
 from tests.support.shipped_catalog import stock

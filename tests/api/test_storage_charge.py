@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from apps.billing.ledger_audit import find_mismatches
 from apps.billing.models import LedgerEntry
-from apps.billing.storage import price_storage
+from apps.billing.pricing import price_storage
+from apps.billing.reconciliation import find_mismatches
 from apps.gateway.access import policy
 from apps.keys.models import ApiKey
 from apps.logs.activity import ActivityScope, find_days, window_of

@@ -13,7 +13,7 @@ from openai import OpenAI
 from apps.batches import line_runs
 from apps.batches.line_runs import LineJob
 from apps.batches.models import Batch, BatchLine, StoredFile
-from apps.batches.preparation import prepare_some
+from apps.batches.work import prepare_some
 from apps.billing.models import LedgerEntry
 from apps.gateway.access import policy
 from apps.keys.models import ProviderKey

@@ -14,12 +14,12 @@ from django.test import override_settings
 from django.utils import timezone
 from openai import OpenAI
 
-from apps.batches import completion, line_runs, preparation, work
+from apps.batches import completion, line_runs, work
 from apps.batches.completion import complete_some
 from apps.batches.line_runs import LineJob, begin_lines
 from apps.batches.models import Batch, BatchLine, BatchStatus, NativeJob
 from apps.batches.native import jobs
-from apps.batches.preparation import prepare_some
+from apps.batches.work import prepare_some
 from tests.batches.batch_work import create, line, lines_in, work_all
 from tests.responses.conftest import Clients, stranger
 from tests.support.upstream import Caller
@@ -86,8 +86,8 @@ def test_an_input_that_another_worker_reads_is_passed_over(openai: OpenAI, other
     held, small = create(openai, [line("a")]), create(other, [line("b")])
     with pytest.MonkeyPatch.context() as patch:
         # As a row is whose lock another transaction has.
-        rows = preparation._first_of_each_organization
-        patch.setattr(preparation, "_first_of_each_organization", lambda: ["batch_locked", *rows()])
+        rows = work._first_of_each_organization
+        patch.setattr(work, "_first_of_each_organization", lambda: ["batch_locked", *rows()])
         assert turns_until(prepare_some, lambda: status_of(small.id) == BatchStatus.IN_PROGRESS) <= 2
     assert status_of(held.id) in {BatchStatus.VALIDATING, BatchStatus.IN_PROGRESS}
 

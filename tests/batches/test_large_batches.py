@@ -13,11 +13,11 @@ from django.utils import timezone
 from gevent import GreenletExit
 from openai import OpenAI
 
-from apps.batches import batch_rows, completion, removal, retention
+from apps.batches import batch_rows, completion, retention
 from apps.batches.completion import complete_some
 from apps.batches.models import Batch, BatchLine, FileChunk, NativeJob, StoredFile
 from apps.batches.native import jobs, parked_lines
-from apps.batches.preparation import prepare_some
+from apps.batches.work import prepare_some
 from apps.logs.models import RequestLog
 from tests.batches.batch_work import create, line, lines_in, upload, work_all
 from tests.batches.native_work import OPENAI, asked, look, nothing_is_held
@@ -186,7 +186,7 @@ def test_lines_of_a_job_are_put_back_in_pieces_though_its_worker_dies(
 @pytest.fixture
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("apps.batches.stored_files.CHUNK", 10)
-    monkeypatch.setattr(removal, "MAX_CHUNKS", 4)
+    monkeypatch.setattr(retention, "MAX_CHUNKS", 4)
 
 
 @pytest.mark.usefixtures("_small_chunks")
@@ -205,7 +205,7 @@ def test_a_deletion_that_is_cut_short_hides_the_file_and_is_completed_by_the_nex
     openai: OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file_id = upload(openai, ["x" * 98])
-    delete, pieces = removal.delete_piece, list[int]()
+    delete, pieces = retention.delete_piece, list[int]()
 
     def delete_and_fail(*given: Any) -> int:
         if pieces:
@@ -214,7 +214,7 @@ def test_a_deletion_that_is_cut_short_hides_the_file_and_is_completed_by_the_nex
         return pieces[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(removal, "delete_piece", delete_and_fail)
+        patch.setattr(retention, "delete_piece", delete_and_fail)
         assert openai.files.delete(file_id).deleted
     assert (StoredFile.objects.count(), FileChunk.objects.count()) == (1, 6)
     with pytest.raises(sdk.NotFoundError):
@@ -227,16 +227,16 @@ def test_a_deletion_that_is_cut_short_hides_the_file_and_is_completed_by_the_nex
 def test_a_batch_is_removed_in_pieces_and_no_worker_goes_on_with_it(
     openai: OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removal, "MAX_LINES", 2)
+    monkeypatch.setattr(retention, "MAX_LINES", 2)
     make_prepared(openai, 5)
-    delete, seen = removal.delete_piece, list[tuple[int, str]]()
+    delete, seen = retention.delete_piece, list[tuple[int, str]]()
 
     def delete_and_see(*given: Any) -> int:
         if found := Batch.objects.first():
             seen.append((BatchLine.objects.count(), found.status))
         return delete(*given)
 
-    monkeypatch.setattr(removal, "delete_piece", delete_and_see)
+    monkeypatch.setattr(retention, "delete_piece", delete_and_see)
     Batch.objects.update(kept_until=timezone.now())
     assert retention.purge(timezone.now()) == 1
     assert seen == [(5, "failed"), (3, "failed"), (1, "failed"), (0, "failed")]

@@ -12,7 +12,7 @@ from openai import OpenAI
 from apps.batches import line_leases, line_runs
 from apps.batches.line_runs import LineJob, begin_lines
 from apps.batches.models import Batch, BatchLine
-from apps.batches.preparation import prepare_some
+from apps.batches.work import prepare_some
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access import policy
 from apps.organizations.models import Organization

@@ -12,7 +12,7 @@ from openai import OpenAI
 
 from apps.batches.erasure import erase
 from apps.batches.models import Batch, BatchLine, FileChunk, StoredFile
-from apps.batches.preparation import prepare_some
+from apps.batches.work import prepare_some
 from apps.billing.models import LedgerEntry
 from apps.gateway.access import policy
 from apps.keys.models import ApiKey

@@ -10,7 +10,7 @@ from django.utils import timezone
 from gevent import GreenletExit
 from openai import OpenAI
 
-from apps.batches import completion, line_leases, line_runs, preparation
+from apps.batches import completion, line_call, line_leases, line_runs
 from apps.batches.line_runs import LineJob
 from apps.batches.models import Batch, BatchLine, FileChunk, StoredFile
 from apps.batches.work import work
@@ -121,10 +121,8 @@ def test_a_worker_lost_while_it_reads_the_input_is_followed_from_the_piece_befor
     made = create(openai, [line("a"), line("b")])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("apps.batches.input_pieces.MAX_PIECE_LINES", 1)
-        encrypt, calls = preparation.line_rows.encrypt_request, iter([False, True])
-        patch.setattr(
-            preparation.line_rows, "encrypt_request", lambda *given: die() if next(calls) else encrypt(*given)
-        )
+        encrypt, calls = line_call.encrypt_request, iter([False, True])
+        patch.setattr(line_call, "encrypt_request", lambda *given: die() if next(calls) else encrypt(*given))
         with pytest.raises(GreenletExit):
             work(30)
     row = Batch.objects.get()

@@ -11,7 +11,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
-from apps.billing import balances, ledger, ledger_epoch
+from apps.billing import balance_copies, balances, ledger
 from apps.billing.balances import Balance
 from apps.billing.ledger import Charge
 from apps.billing.models import LedgerEntry, Transaction
@@ -231,7 +231,7 @@ def test_a_gift_is_a_transaction_an_entry_and_credits(
     assert (entry.credits, entry.usage, entry.api_key_id) == (Decimal("12.5"), Decimal(0), None)
     assert credits_of(world.acme) == (Decimal("12.5"), 1)
     copy = client().hgetall(balances.key("organization", world.acme.id))
-    assert copy == {"amount": "12500000000", "version": "1", "epoch": str(ledger_epoch.read_epoch())}
+    assert copy == {"amount": "12500000000", "version": "1", "epoch": str(balance_copies.read_epoch())}
 
 
 @pytest.mark.parametrize("amount", ["0", "-1", "0.0000000000001", "1000000000000", "NaN", "Infinity"])

@@ -14,10 +14,10 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from apps.billing import balance_copies, balances, ledger, ledger_epoch, reservations
+from apps.billing import balance_copies, balances, ledger, reservations
+from apps.billing.balance_copies import LedgerWatch
 from apps.billing.balances import Balance
 from apps.billing.ledger import Charge
-from apps.billing.ledger_watch import LedgerWatch
 from apps.billing.models import LedgerEpoch
 from apps.billing.reservations import ReservationOutcome, ReservationRequest
 from apps.billing.worker_leases import worker_name
@@ -99,7 +99,7 @@ def test_a_copy_of_another_epoch_never_wins_by_its_version(known: UUID) -> None:
 
 def test_one_word_of_a_new_epoch_voids_every_copy_of_the_old(known: UUID, world: World) -> None:
     assert reserve(known, NANO).outcome is ReservationOutcome.HELD
-    epoch = ledger_epoch.begin_epoch("test", instead_of=ledger_epoch.read_epoch())
+    epoch = balance_copies.begin_epoch("test", instead_of=balance_copies.read_epoch())
     balances.publish_or_raise(ledger.balances_of("organization", [world.elsewhere.id]))
     answer = reserve(known, NANO)
     assert (answer.outcome, answer.unknown) == (ReservationOutcome.UNKNOWN, "organization")
@@ -112,19 +112,19 @@ def test_one_word_of_a_new_epoch_voids_every_copy_of_the_old(known: UUID, world:
 def test_a_late_publication_changes_nothing_and_begins_no_epoch(known: UUID) -> None:
     (true,) = ledger.balances_of("organization", [known])
     late = replace(true, amount=Decimal(9), version=true.version - 1)
-    epoch = ledger_epoch.read_epoch()
+    epoch = balance_copies.read_epoch()
     refused = balances.publish_or_raise([late])
     assert refused == [late]
     balance_copies.repair_copies(refused)
     assert copy_of(known) == truth_of(known)
-    assert ledger_epoch.read_epoch() == epoch
+    assert balance_copies.read_epoch() == epoch
 
 
 def test_two_who_find_it_out_at_once_begin_one_epoch(known: UUID) -> None:
-    before = ledger_epoch.read_epoch()
-    first = ledger_epoch.begin_epoch("one", instead_of=before)
+    before = balance_copies.read_epoch()
+    first = balance_copies.begin_epoch("one", instead_of=before)
     assert first > before
-    assert ledger_epoch.begin_epoch("other", instead_of=before) == first
+    assert balance_copies.begin_epoch("other", instead_of=before) == first
     assert LedgerEpoch.objects.filter(number__gt=before).count() == 1
 
 
@@ -132,7 +132,7 @@ def test_a_new_epoch_makes_policies_and_catalog_be_read_anew(known: UUID) -> Non
     words = [
         generation.read_generation_token(one) for one in (generation.CATALOG, generation.organization_scope(known))
     ]
-    ledger_epoch.begin_epoch("test", instead_of=ledger_epoch.read_epoch())
+    balance_copies.begin_epoch("test", instead_of=balance_copies.read_epoch())
     again = [
         generation.read_generation_token(one) for one in (generation.CATALOG, generation.organization_scope(known))
     ]
@@ -145,14 +145,14 @@ def test_a_new_epoch_makes_policies_and_catalog_be_read_anew(known: UUID) -> Non
 def test_after_a_restore_a_balance_is_what_the_database_says(known: UUID) -> None:
     """Both ways: one who was refused with credits, and one who could have spent what was never paid."""
     restore(known, "500", 2)
-    epoch = ledger_epoch.read_epoch()
+    epoch = balance_copies.read_epoch()
     assert said("resync_balances").splitlines() == [
         f"organization {known}: credits 10 -> 500",
         "compared 1 copies, changed 1, corrected the held amount of 0; the database had lost changes: "
-        f"epoch {ledger_epoch.read_epoch()} of the ledger has begun",
+        f"epoch {balance_copies.read_epoch()} of the ledger has begun",
     ]
-    assert ledger_epoch.read_epoch() > epoch
-    assert copy_of(known) == truth_of(known) == (str(500 * NANO), "2", str(ledger_epoch.read_epoch()))
+    assert balance_copies.read_epoch() > epoch
+    assert copy_of(known) == truth_of(known) == (str(500 * NANO), "2", str(balance_copies.read_epoch()))
     restore(known, "0.0009", 1)
     assert said("resync_balances").startswith(f"organization {known}: credits 500 -> 0.0009\n")
     assert reserve(known, NANO).outcome is ReservationOutcome.NO_CREDITS
@@ -166,7 +166,7 @@ def test_a_restore_is_noticed_by_what_moved_last(known: UUID) -> None:
     restore(known, "500", 2)
     done = watch.look()
     assert done is not None
-    assert done.epoch == ledger_epoch.read_epoch()
+    assert done.epoch == balance_copies.read_epoch()
     assert copy_of(known) == truth_of(known)
     assert watch.look() is None
 
@@ -186,7 +186,7 @@ def test_the_first_settlement_after_a_restore_notices_it(caller: Caller) -> None
     for _ in range(3):
         assert caller.chat("hi [[sandbox usage=1000,200]]").status_code == 200
     assert settle_all() == 3
-    epoch, before = ledger_epoch.read_epoch(), Decimal(copy_of(organization)[0] or 0) / NANO
+    epoch, before = balance_copies.read_epoch(), Decimal(copy_of(organization)[0] or 0) / NANO
     assert copy_of(organization)[1] == "1"
     caller.chat("hi [[sandbox usage=1000,200]]")
     settle_all()
@@ -195,7 +195,7 @@ def test_the_first_settlement_after_a_restore_notices_it(caller: Caller) -> None
     restore(organization, "500", 0)
     caller.chat("hi [[sandbox usage=1000,200]]")
     assert settle_all() == 1
-    assert ledger_epoch.read_epoch() > epoch
+    assert balance_copies.read_epoch() > epoch
     (true,) = ledger.balances_of("organization", [organization])
     assert (true.amount, true.version) == (500 - cost, 1)
     assert copy_of(organization) == truth_of(organization)
@@ -204,8 +204,8 @@ def test_the_first_settlement_after_a_restore_notices_it(caller: Caller) -> None
 
 def test_a_backup_from_before_the_last_epoch_begins_a_later_one(known: UUID, world: World) -> None:
     """The database knows nothing of the epoch that the store goes by."""
-    before = ledger_epoch.read_epoch()
-    latest = ledger_epoch.begin_epoch("a restore", instead_of=before)
+    before = balance_copies.read_epoch()
+    latest = balance_copies.begin_epoch("a restore", instead_of=before)
     balance_copies.resync()
     LedgerEpoch.objects.filter(number=latest).delete()
     restore(known, "0.5", 3)
@@ -214,7 +214,7 @@ def test_a_backup_from_before_the_last_epoch_begins_a_later_one(known: UUID, wor
     refused = balances.publish_or_raise(other)
     assert refused == other
     balance_copies.repair_copies(refused)
-    assert ledger_epoch.read_epoch() > latest
+    assert balance_copies.read_epoch() > latest
     assert copy_of(world.elsewhere.id) == truth_of(world.elsewhere.id)
     assert reserve(known, 1).outcome is ReservationOutcome.UNKNOWN
     balance_copies.resync()
@@ -224,7 +224,7 @@ def test_a_backup_from_before_the_last_epoch_begins_a_later_one(known: UUID, wor
 
 def test_who_was_made_after_the_backup_is_gone_and_nobody_else(known: UUID) -> None:
     gone = new_id()
-    balances.publish_or_raise([Balance("organization", gone, Decimal(5), 3, ledger_epoch.read_epoch())])
+    balances.publish_or_raise([Balance("organization", gone, Decimal(5), 3, balance_copies.read_epoch())])
     restore(known, "1", 1)
     assert balance_copies.resync().compared == 2
     assert reserve(gone, 1).outcome is ReservationOutcome.UNKNOWN
@@ -238,14 +238,14 @@ def test_an_older_copy_of_valkey_is_moved_forward(known: UUID) -> None:
     server = ServerState("a server", 0)
     watch = LedgerWatch(lambda: server)
     watch.look()
-    epoch = ledger_epoch.read_epoch()
+    epoch = balance_copies.read_epoch()
     valkey().hset(balances.key("organization", known), mapping={"amount": 500 * NANO, "version": 3})
     server = ServerState("another server", 0)
     done = watch.look()
     assert done is not None
     assert [(one.amount, one.true.amount) for one in done.changed] == [(500 * NANO, Decimal(10))]
     assert copy_of(known) == truth_of(known)
-    assert ledger_epoch.read_epoch() == epoch, "the database is none the older for it"
+    assert balance_copies.read_epoch() == epoch, "the database is none the older for it"
 
 
 def test_an_older_copy_behind_the_same_name_is_noticed_by_the_latest_entries(world: World) -> None:
@@ -271,17 +271,17 @@ def test_a_store_that_forgot_the_epoch_is_told_again(known: UUID) -> None:
 
 
 def test_an_epoch_that_nobody_published_is_told_and_then_it_is_quiet(world: World) -> None:
-    balances.void_epochs_before(ledger_epoch.read_epoch())
-    epoch = ledger_epoch.begin_epoch("its process died then", instead_of=ledger_epoch.read_epoch())
+    balances.void_epochs_before(balance_copies.read_epoch())
+    epoch = balance_copies.begin_epoch("its process died then", instead_of=balance_copies.read_epoch())
     watch = LedgerWatch()
     watch.look()
-    assert ledger_epoch.read_epoch_in_redis() == ledger_epoch.read_epoch() == epoch
+    assert balance_copies.read_epoch_in_redis() == balance_copies.read_epoch() == epoch
     assert watch.look() is None
     valkey().delete(balances.EPOCHS[0])
     assert watch.look() is not None
     assert watch.look() is None
     balances.void_epochs_before(1)
-    assert ledger_epoch.read_epoch_in_redis() == epoch
+    assert balance_copies.read_epoch_in_redis() == epoch
 
 
 # --- what is held
@@ -341,7 +341,7 @@ def test_the_command_says_which_store_did_not_answer(world: World, monkeypatch: 
     def away() -> int:
         raise RedisConnectionError
 
-    monkeypatch.setattr(ledger_epoch, "read_epoch_in_redis", away)
+    monkeypatch.setattr(balance_copies, "read_epoch_in_redis", away)
     with pytest.raises(CommandError, match="A store did not answer"):
         call_command("resync_balances")
 

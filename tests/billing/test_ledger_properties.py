@@ -13,7 +13,7 @@ from django.db.models import Sum
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.billing import ledger, ledger_audit
+from apps.billing import ledger, reconciliation
 from apps.billing.ledger import Charge
 from apps.billing.models import LedgerEntry
 from apps.kernel.ids import new_id
@@ -77,7 +77,7 @@ def test_whatever_happens_balances_are_what_was_moved_once(
         now = {one.id: one.credits for one in Organization.objects.all()}
         assert {identifier: now[identifier] - before[identifier] for identifier in before} == credits
         assert dict(ApiKey.objects.filter(id__in=usage).values_list("id", "usage")) == usage
-        assert ledger_audit.find_mismatches() == []
+        assert reconciliation.find_mismatches() == []
         transaction.set_rollback(True)
 
 
@@ -122,4 +122,4 @@ def test_any_order_at_once_gives_the_same_sums(world: World) -> None:
         "credits": sum(one.credits for one in charges) + 3,
         "usage": sum(one.usage for one in charges),
     }
-    assert ledger_audit.find_mismatches() == []
+    assert reconciliation.find_mismatches() == []

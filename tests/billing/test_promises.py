@@ -9,11 +9,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from apps.billing import balances, holds, reservations
+from apps.billing import balances, reservations
 from apps.billing.balances import Balance
-from apps.billing.holds import ExtensionOutcome, Hold
 from apps.billing.ledger import Charge
-from apps.billing.reservations import ReservationOutcome, ReservationRequest, flight_key
+from apps.billing.reservations import ExtensionOutcome, Hold, ReservationOutcome, ReservationRequest, flight_key
 from apps.gateway.settlement import outbox
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO
@@ -165,7 +164,7 @@ class Promises(RuleBasedStateMachine):
         fewest, useful = want * least // 100, want * part // 100
         share = self.share(request, room, useful)
         behind = hold.amount_nanos != self.granted[request.id]
-        extended = holds.extend(hold, want, useful, fewest)
+        extended = reservations.extend(hold, want, useful, fewest)
         if behind:
             # What was held before without the worker's knowing of it is told now, and nothing is added.
             assert (extended.growth, extended.hold.amount_nanos) == (ExtensionOutcome.HELD, self.granted[request.id])
@@ -177,7 +176,7 @@ class Promises(RuleBasedStateMachine):
             self.took(request, extended.hold, want, fewest, room, share)
             if lost:
                 self.known[request.id] = hold
-            again = holds.extend(hold, want, useful, fewest)
+            again = reservations.extend(hold, want, useful, fewest)
             assert (again.growth, again.hold) == (ExtensionOutcome.HELD, extended.hold) or want == 0 or fewest == 0
 
     @precondition(lambda self: self.open)
@@ -193,12 +192,12 @@ class Promises(RuleBasedStateMachine):
             -Decimal(cost if request.from_credits else 0) / NANO,
             Decimal(cost) / NANO,
         )
-        settled = holds.reduce_to_cost(self.known[request.id], charge)
+        settled = reservations.reduce_to_cost(self.known[request.id], charge)
         for _ in range(2):
             outbox.push(request.worker, b"{}", settled)
         self.granted[request.id] = cost
         self.landed.add(request.id)
-        late = holds.extend(self.known[request.id], DOLLAR, DOLLAR, 0)
+        late = reservations.extend(self.known[request.id], DOLLAR, DOLLAR, 0)
         assert late.growth is ExtensionOutcome.GONE
         self.credits -= cost if request.from_credits else 0
         self.usage[request.api_key_id] += cost

@@ -11,7 +11,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.billing import ledger, referrals, tasks
+from apps.billing import gifts, ledger, tasks
 from apps.billing.ledger import Charge
 from apps.billing.models import LedgerEntry
 from apps.kernel.ids import new_id
@@ -64,19 +64,19 @@ def test_a_day_that_is_over_is_paid_once(world: World, referred: Organization) -
 
 def test_today_waits_and_days_missed_are_made_up(world: World, referred: Organization) -> None:
     use(world, "100", at=timezone.now())
-    assert referrals.pay_referrers() == 0
+    assert gifts.pay_referrers() == 0
     use(world, "100", at=timezone.now() - timedelta(days=3))
     use(world, "100", at=timezone.now() - timedelta(days=5))
-    assert referrals.pay_referrers() == 2
+    assert gifts.pay_referrers() == 2
     assert earned(world.acme) == (Decimal(2), Decimal(2))
 
 
 def test_the_day_ends_at_midnight_utc(world: World, referred: Organization) -> None:
     midnight = datetime.combine(timezone.now().astimezone(UTC).date(), datetime.min.time(), UTC)
     use(world, "100", at=midnight)
-    assert referrals.pay_referrers() == 0
+    assert gifts.pay_referrers() == 0
     use(world, "100", at=midnight - timedelta(microseconds=1))
-    assert referrals.pay_referrers() == 1
+    assert gifts.pay_referrers() == 1
 
 
 @pytest.mark.parametrize("why", ["nobody sent them", "an owner of both", "themselves", "the referrer is deleted"])
@@ -104,4 +104,4 @@ def test_each_referrer_has_their_own(world: World, referred: Organization) -> No
 
 @given(st.decimals(min_value=0, max_value=10**9, places=12))
 def test_a_share_is_never_more_than_one_percent(paid: Decimal) -> None:
-    assert Decimal(0) <= paid / 100 - referrals.share_of(paid) < Decimal("1e-12")
+    assert Decimal(0) <= paid / 100 - gifts.share_of(paid) < Decimal("1e-12")

@@ -11,7 +11,7 @@ import pytest
 
 from apps.organizations.actions import create_operator
 from apps.organizations.models import Passkey, TwoFactor
-from gateway_project.configuration.passkey_domain import PasskeyDomain
+from gateway_project.configuration.web_origins import PasskeyDomain
 from tests.support.authenticator import app_code
 from tests.support.cast import PASSWORD
 from tests.support.chromium import PROGRAM, Browser, chromium

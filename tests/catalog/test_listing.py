@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apps.catalog.litellm_listing import build_model_info
+from apps.catalog.client_listings import build_model_info
 from apps.catalog.model_listing import build_entry, build_listing
 from apps.kernel.prices import PriceCard, ServiceTier
 from tests.catalog.small import catalog, model, offer, provider

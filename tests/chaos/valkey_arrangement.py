@@ -17,7 +17,7 @@ from typing import Any, Final
 from redis import Redis
 from redis.exceptions import RedisError
 
-from apps.kernel.valkey import redis_sentinel
+from apps.kernel.valkey import redis
 from apps.kernel.valkey.redis_cluster import connect
 from gateway_project.embedded.child_process import spawn
 from gateway_project.embedded.programs import find_valkey
@@ -76,7 +76,7 @@ class Sentinels:
 
     def connect(self) -> Any:
         """Return a client of the primary."""
-        return redis_sentinel.connect(self._servers.url, decode_responses=True, socket_timeout=5)
+        return redis.connect(self._servers.url, decode_responses=True, socket_timeout=5)
 
     def lose_primary(self, seconds: float) -> None:
         """Kill the primary (SIGKILL), and start it again as a replica once the other has taken over."""

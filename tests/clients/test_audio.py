@@ -9,7 +9,7 @@ import httpx2
 import openai
 import pytest
 
-from apps.sandbox.sound import recording, spoken
+from apps.sandbox.generated_media import recording, spoken
 from tests.clients.gateway import Gateway
 
 pytestmark = pytest.mark.stack

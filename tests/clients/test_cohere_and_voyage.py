@@ -8,7 +8,7 @@ import pytest
 import voyageai
 import voyageai.error
 
-from apps.sandbox.vectors import vector_of
+from apps.sandbox.generated_media import vector_of
 from tests.clients.gateway import Gateway
 
 pytestmark = pytest.mark.stack

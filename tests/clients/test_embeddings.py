@@ -10,7 +10,7 @@ from google.genai import types
 from langchain_openai import OpenAIEmbeddings
 from pydantic import SecretStr
 
-from apps.sandbox.vectors import vector_of
+from apps.sandbox.generated_media import vector_of
 from tests.clients.gateway import Gateway
 
 pytestmark = pytest.mark.stack

@@ -11,7 +11,7 @@ from django.conf import LazySettings
 
 from apps.console.forms import PASSWORD_RULES
 from apps.console.templatetags.console import figure, seconds
-from apps.kernel.pages.number_markup import mark_numbers
+from apps.kernel.pages.number_formats import mark_numbers
 from apps.logs.rollup import roll_up
 from tests.logs.entries import entry, write
 from tests.support.cast import World, make_key

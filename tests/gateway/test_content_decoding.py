@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from apps.gateway.content_decoding import MAX_RATIO, RATIO_FREE, unpack
-from apps.kernel.concurrency.offload import LARGE
+from apps.kernel.concurrency.native_thread_pool import LARGE
 from apps.kernel.errors import ApiError, BodyTooLarge, InvalidRequest, UnsupportedMediaType
 
 LIMIT = 32 * 1024 * 1024

@@ -15,7 +15,7 @@ from apps.gateway.access import policy
 from apps.gateway.dialects.chat.openai import CLIENT
 from apps.gateway.endpoints import chat_completions
 from apps.gateway.settlement import record
-from apps.kernel.concurrency import offload
+from apps.kernel.concurrency import native_thread_pool
 from apps.kernel.errors import Overloaded
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
@@ -33,7 +33,7 @@ def keeping(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Caller:
     Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
     Project.objects.filter(pk=caller.key.project_id).update(caching_enabled=True, cache_duration_seconds=60)
     policy.forget_all()
-    monkeypatch.setattr(offload, "LARGE", LARGE)
+    monkeypatch.setattr(native_thread_pool, "LARGE", LARGE)
     return caller
 
 
@@ -104,25 +104,30 @@ def test_a_large_vector_is_encoded_beside_the_event_loop(monkeypatch: pytest.Mon
 
 
 def test_without_a_free_thread_what_is_paid_is_done_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offload, "PATIENCE", 0.05)
-    slow = [gevent.spawn(offload.offload, offload.LARGE, lambda: time.sleep(0.5)) for _ in range(2)]
+    monkeypatch.setattr(native_thread_pool, "PATIENCE", 0.05)
+    slow = [
+        gevent.spawn(native_thread_pool.offload, native_thread_pool.LARGE, lambda: time.sleep(0.5)) for _ in range(2)
+    ]
     gevent.sleep(0)
     with pytest.raises(Overloaded):
-        offload.offload(offload.LARGE, lambda: None)
-    assert offload.offload_or_run(offload.LARGE, get_ident) == get_ident()
+        native_thread_pool.offload(native_thread_pool.LARGE, lambda: None)
+    assert native_thread_pool.offload_or_run(native_thread_pool.LARGE, get_ident) == get_ident()
     gevent.joinall(slow)
-    assert offload.offload_or_run(offload.LARGE, get_ident) != get_ident()
+    assert native_thread_pool.offload_or_run(native_thread_pool.LARGE, get_ident) != get_ident()
 
 
 def test_without_a_free_thread_a_large_stream_is_recorded_and_not_kept(
     keeping: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offload, "PATIENCE", 0.05)
+    monkeypatch.setattr(native_thread_pool, "PATIENCE", 0.05)
     slow: list[Any] = []
     store = response_cache.CacheEntry.store
 
     def store_under_load(self: response_cache.CacheEntry, model_id: str, size: int) -> None:
-        slow.extend(gevent.spawn(offload.offload, offload.LARGE, lambda: time.sleep(0.5)) for _ in range(2))
+        slow.extend(
+            gevent.spawn(native_thread_pool.offload, native_thread_pool.LARGE, lambda: time.sleep(0.5))
+            for _ in range(2)
+        )
         gevent.sleep(0)
         store(self, model_id, size)
 

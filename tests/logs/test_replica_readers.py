@@ -1,6 +1,6 @@
 """Which pages read the log and its sums from a replica: all of these, and none of what must see its own writes.
 
-The replica is a second connection to the same database; that a real one falls behind is `kernel/test_replica.py`.
+The replica is a second connection to the same database; `kernel/postgres/test_replica.py` has one that falls behind.
 """
 
 from __future__ import annotations

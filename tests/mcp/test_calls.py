@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.gateway.access.policy import find_policy
-from apps.kernel.concurrency.fair_share import FairShare
+from apps.kernel.concurrency.fairness import FairShare
 from apps.kernel.errors import Overloaded, RateLimited
 from apps.kernel.ids import new_id
 from apps.kernel.valkey.cache_store import CacheShare

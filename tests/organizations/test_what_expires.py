@@ -32,7 +32,7 @@ LETS_NOBODY_IN = {
     "apps/gateway/response_cache.py": "names of kept answers",
     "apps/gateway/settlement/spool.py": "a mark of a file",
     "apps/guardrails/scanning/scan_memory.py": "a key of the process's own cache",
-    "apps/kernel/secrets/content_encryption.py": "encryption",
+    "apps/kernel/secrets/encryption.py": "encryption",
     "apps/kernel/ids.py": "ids",
     "apps/log_sinks/kinds/webhook.py": "signatures of what is sent to a receiver",
     "apps/organizations/credentials/credential_state.py": "the digest that others are bound to",
@@ -40,7 +40,7 @@ LETS_NOBODY_IN = {
     "apps/organizations/accounts/mail_pages.py": "nonces of a page's style",
     "apps/mcp/protocol/stream_log.py": "events of a call, which the session that made it reads alone",
     "apps/responses/event_log.py": "events of a response, which its project's keys read alone",
-    "gateway_project/configuration/checks.py": "words",
+    "gateway_project/diagnosis/unsafe_settings.py": "words",
     "gateway_project/configuration/env.py": "the deployment's own secrets",
 }
 

@@ -9,7 +9,7 @@ import pytest
 from openai import OpenAI
 
 from apps.billing.worker_leases import worker_name
-from apps.kernel.concurrency.fair_share import FairShare
+from apps.kernel.concurrency.fairness import FairShare
 from apps.responses import background, event_stream, run_leases
 from apps.responses.models import BackgroundRun, StoredResponse
 from tests.responses.conftest import Clients, stranger

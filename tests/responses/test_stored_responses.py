@@ -18,7 +18,7 @@ from apps.kernel.valkey.redis import client as valkey
 from apps.logs.models import RequestLog
 from apps.organizations.erasure import erase_deleted
 from apps.organizations.models import Organization, RetentionLevel
-from apps.responses import retention, storing
+from apps.responses import response_rows, retention
 from apps.responses.models import Conversation, StoredResponse
 from tests.responses.conftest import Clients, keep
 from tests.support.upstream import Caller, settle_all
@@ -205,9 +205,9 @@ def test_a_response_survives_a_database_that_is_away_when_it_ends(
     # Meanwhile it is read from where it waits.
     assert openai.responses.retrieve(made.id).output_text == made.output_text
     second = openai.responses.create(model=MODEL, input="go on", previous_response_id=made.id)
-    assert storing.bring_in() == 1
+    assert response_rows.bring_in() == 1
     assert {row.pk for row in StoredResponse.objects.all()} == {made.id, second.id}
-    assert storing.bring_in() == 0
+    assert response_rows.bring_in() == 0
     assert openai.responses.retrieve(made.id).output_text == made.output_text
 
 
@@ -218,15 +218,15 @@ def test_what_waits_for_the_database_is_bounded(
         patch.setattr(database, "write", Mock(side_effect=OperationalError("away")))
         first = openai.responses.create(model=MODEL, input="hello")
         size = int(valkey().hget("responses:aside-bytes", keeper.organization_id.hex) or 0)
-        patch.setattr(storing, "MAX_ASIDE", size + 10)
+        patch.setattr(response_rows, "MAX_ASIDE", size + 10)
         second = openai.responses.create(model=MODEL, input="hello")
         assert second.output_text == "You said: hello"
-        patch.setattr(storing, "MAX_ASIDE", 10 * size)
-        patch.setattr(storing, "MAX_ASIDE_IN_ALL", size + 10)
+        patch.setattr(response_rows, "MAX_ASIDE", 10 * size)
+        patch.setattr(response_rows, "MAX_ASIDE_IN_ALL", size + 10)
         openai.responses.create(model=MODEL, input="hello")
     assert size > 0
     assert valkey().hgetall("responses:aside-bytes") == {keeper.organization_id.hex: str(size), "": str(size)}
-    assert storing.bring_in() == 1
+    assert response_rows.bring_in() == 1
     assert [row.pk for row in StoredResponse.objects.all()] == [first.id]
     assert not valkey().exists("responses:aside-bytes")
 

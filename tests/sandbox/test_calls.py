@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.sandbox.conversation import SandboxTool
-from apps.sandbox.tool_call_parser import asked_calls, meant_calls, quotes_in
+from apps.sandbox.scripted_reply import asked_calls, meant_calls, quotes_in
 
 WEATHER = SandboxTool("get_weather", "", {"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}})
 WRITE = SandboxTool("Write", "", {"properties": {"file_path": {"type": "string"}, "content": {"type": "string"}}})

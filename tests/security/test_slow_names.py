@@ -24,8 +24,8 @@ from apps.gateway.upstream.remote_file import (
     fetch_image,
 )
 from apps.kernel.concurrency import name_lookup
+from apps.kernel.concurrency.fairness import OwnerSlots
 from apps.kernel.concurrency.name_lookup import TENANT_SHARE, TenantLookups
-from apps.kernel.concurrency.owner_slots import OwnerSlots
 from apps.kernel.errors import RateLimited
 from apps.keys import ssrf_guard
 from apps.keys.ssrf_guard import UnsafeAddressError, check_url_field

@@ -10,17 +10,17 @@ import sys
 
 import pytest
 
-from gateway_project.processes import scheduling_priority
+from gateway_project.embedded import child_process
 from tests.stack.product import Product
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() not in scheduling_priority._NUMBERS,
+    sys.platform != "linux" or platform.machine() not in child_process._NUMBERS,
     reason="another system's scheduler",
 )
 
 TOLD = """
 import os, subprocess, sys
-from gateway_project.processes.scheduling_priority import lower_scheduling_priority
+from gateway_project.embedded.child_process import lower_scheduling_priority
 os.nice(3)
 lower_scheduling_priority()
 child = "import os; print(os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)); "
@@ -39,7 +39,7 @@ def test_it_holds_for_what_is_started_later_and_takes_no_share_away() -> None:
 
 def test_where_it_is_not_known_how_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "abacus")
-    scheduling_priority.lower_scheduling_priority()
+    child_process.lower_scheduling_priority()
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 

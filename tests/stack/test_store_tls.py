@@ -17,7 +17,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from apps.kernel.valkey import redis_cluster, redis_sentinel
+from apps.kernel.valkey import redis, redis_cluster
 from gateway_project.embedded.child_process import spawn
 from tests.stack.books import books_of
 from tests.stack.product import Product, eventually, free_port
@@ -111,6 +111,6 @@ def test_who_is_not_vouched_for_is_not_talked_to(server: str, servers: ValkeySen
     with pytest.raises(RedisConnectionError, match="certificate verify failed"):
         Redis.from_url(f"{server}/0", **patience).ping()
     with pytest.raises(RedisConnectionError):
-        redis_sentinel.connect(servers.url, **patience).ping()
+        redis.connect(servers.url, **patience).ping()
     with pytest.raises(RedisConnectionError):
         redis_cluster.connect(nodes.url, **patience)

@@ -10,7 +10,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from apps.catalog.models import ModelProvider
 from apps.kernel.valkey import generation
-from apps.sandbox.sound import recording
+from apps.sandbox.generated_media import recording
 from tests.support.upstream import Caller
 
 SAID = "The fox is here. It waits."

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from gateway_project.http.admission_control import AdmissionControl
-from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import ConnectionSettings
+from gateway_project.http.limits import ClientLimits
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import HeadLimits
 

@@ -7,7 +7,7 @@ import struct
 from base64 import b64decode, b64encode
 from typing import Any
 
-from apps.sandbox.image_generator import paint
+from apps.sandbox.generated_media import paint
 from tests.support.upstream import Caller
 
 PNG = paint("8x8", "an input")

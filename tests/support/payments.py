@@ -11,8 +11,8 @@ from django.urls import get_resolver
 from pytest_django import Settings
 
 from apps.billing import cards
-from apps.billing.ledger_audit import find_mismatches
 from apps.billing.models import PaymentMethod, Transaction
+from apps.billing.reconciliation import find_mismatches
 from apps.organizations.models import Organization
 from tests.support.stripe_stub import PRO_PRICE, SECRET, StripeStub
 

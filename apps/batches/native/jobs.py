@@ -28,7 +28,7 @@ from apps.batches.native.formats import JobState, NativeFormat, NativeLine, NotS
 from apps.batches.native.parked_lines import MAX_JOB_BYTES, MAX_JOB_LINES, NativeAnswer
 from apps.batches.native.provider_api import MAX_CALL_SECONDS, NoCredential, ProviderApi, api_of, is_key_revoked
 from apps.gateway.failures import UpstreamFailure
-from apps.kernel.concurrency.fair_turns import FairTurns
+from apps.kernel.concurrency.fairness import FairTurns
 from apps.kernel.errors import Overloaded, is_final
 from apps.kernel.postgres import database
 from apps.kernel.secrets.encryption import UnreadableSecretError

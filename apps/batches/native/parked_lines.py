@@ -26,7 +26,7 @@ from apps.batches.models import (
     NativeState,
 )
 from apps.billing import balances, ledger
-from apps.billing.holds import Note
+from apps.billing.reservations import Note
 from apps.gateway.upstream.batch_exchange import HandedOver
 from apps.kernel.money import NANO, ZERO
 from apps.kernel.secrets.encryption import UnreadableSecretError

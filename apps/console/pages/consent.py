@@ -21,7 +21,7 @@ from apps.console.visit import MAX_NEXT, POLICY, signed_in_page
 from apps.console.workspace import organizations_of
 from apps.kernel.errors import Forbidden, InvalidRequest
 from apps.kernel.money import plain
-from apps.kernel.rest.address import address_of
+from apps.kernel.rest.origin import address_of
 from apps.kernel.rest.serializers import CamelSerializer, ChoiceField, DecimalTextField, TextField
 from apps.keys.models import ApiKey
 from apps.oauth import actions

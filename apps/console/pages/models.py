@@ -32,7 +32,7 @@ from apps.console.templatetags.console import number
 from apps.console.visit import public_page
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.kernel.errors import NotFound
-from apps.kernel.rest.error_pages import show_error
+from apps.kernel.rest.errors import show_error
 
 PAGE_SIZE: Final = 50
 # Characters of a query parameter; pages of results.

@@ -13,7 +13,7 @@ from apps.console.browser_session import BrowserSession, begin, end, find_browse
 from apps.console.forms import PASSWORD_RULES, Form, attempt, read_form
 from apps.console.rendering import show
 from apps.console.visit import next_path, public_page, signed_in_page
-from apps.kernel.rest.address import address_of
+from apps.kernel.rest.origin import address_of
 from apps.organizations import invitations
 from apps.organizations.accounts import entrance, step_up
 from apps.organizations.accounts.account_serializers import PasswordResetRequestShape

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from apps.billing.models import Transaction
 from apps.console.forms import ONCE, Form
 from apps.kernel.money import plain
-from apps.kernel.pages.number_markup import mark_numbers
+from apps.kernel.pages.number_formats import mark_numbers
 
 register = template.Library()
 _CENT = Decimal("0.01")

@@ -13,10 +13,19 @@ import msgspec
 from django.conf import settings
 from redis.exceptions import RedisError
 
-from apps.billing import balances, holds, reservations
-from apps.billing.holds import ExtensionOutcome, Hold, HoldExtension, SettledHold, reduce_to_cost
+from apps.billing import balances, reservations
 from apps.billing.ledger import Charge
-from apps.billing.reservations import RateLimit, RateLimitStatus, ReservationOutcome, ReservationResult
+from apps.billing.reservations import (
+    ExtensionOutcome,
+    Hold,
+    HoldExtension,
+    RateLimit,
+    RateLimitStatus,
+    ReservationOutcome,
+    ReservationResult,
+    SettledHold,
+    reduce_to_cost,
+)
 from apps.billing.worker_leases import worker_name
 from apps.catalog import catalog_cache
 from apps.catalog.catalog_cache import Catalog
@@ -201,13 +210,13 @@ def extend(
     if isinstance(hold, OfflineHold):
         return offline_admission.extend(hold, *asked)
     try:
-        extended = holds.extend(hold, *asked)
+        extended = reservations.extend(hold, *asked)
         for _ in range(2):
             if extended.growth is ExtensionOutcome.UNKNOWN:
                 of_credits = balances.is_of_credits(extended.balance)
                 scope: balances.Scope = "organization" if of_credits else "key"
                 last_balances.publish(scope, policy.organization_id if of_credits else policy.api_key_id)
-                extended = holds.extend(hold, *asked)
+                extended = reservations.extend(hold, *asked)
     except RedisError as error:
         return offline_admission.extend_reserved(policy, hold, *asked, error)
     return extended
@@ -281,7 +290,7 @@ def _invalidate_stale(
 
 
 def _limit_of(policy: Policy) -> str:
-    """Return the limit that holds, in words."""
+    """Return the limit that reservations, in words."""
     ceiling = policy.ceiling
     if ceiling is not None and ceiling.usage == policy.spending_limit:
         return f"limit of {plain(ceiling.amount)} USD a {ceiling.period}"

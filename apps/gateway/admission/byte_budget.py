@@ -16,7 +16,7 @@ import gevent
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.metrics.definitions import BYTES_IN_FLIGHT
 from apps.kernel.concurrency.cached_setting import CachedSetting
-from apps.kernel.concurrency.offload import LARGE
+from apps.kernel.concurrency.native_thread_pool import LARGE
 from apps.kernel.errors import Overloaded, RateLimited
 
 # Seconds after which it is worth to try again: about as long as a large request takes to be read and passed on.

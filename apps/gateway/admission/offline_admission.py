@@ -25,8 +25,10 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from apps.billing import reservations
 from apps.billing.balances import Scope, is_of_credits
-from apps.billing.holds import ExtensionOutcome, Hold, HoldExtension
 from apps.billing.reservations import (
+    ExtensionOutcome,
+    Hold,
+    HoldExtension,
     RateLimit,
     RateLimitStatus,
     ReservationOutcome,

@@ -16,10 +16,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from apps.billing.holds import Hold
-from apps.billing.pricing import MILLION
-from apps.billing.storage import PRICE as STORAGE_PRICE
-from apps.billing.storage import price_storage
+from apps.billing.pricing import MILLION, STORAGE_PRICE, price_storage
+from apps.billing.reservations import Hold
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.admission.offline_hold import OfflineHold
 from apps.gateway.canonical.chat import Audio, Chat, Image

@@ -17,9 +17,9 @@ from django.conf import settings
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.content_decoding import unpack
 from apps.kernel.concurrency.cached_setting import CachedSetting
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
-from apps.kernel.request_id import request_id_of
+from apps.kernel.ids import request_id_of
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import DEPLOYMENT, Route
 from apps.keys.api_key_header import KEY_HEADERS, find_presented_key

@@ -22,9 +22,9 @@ from apps.gateway.pipeline import open_chat
 from apps.gateway.response_cache import CacheEntry
 from apps.gateway.run import ChatRun
 from apps.gateway.server_tools.loop import ToolLoop
-from apps.kernel.concurrency.offload import offload, offload_or_run
+from apps.kernel.concurrency.native_thread_pool import offload, offload_or_run
 from apps.kernel.errors import NO_RETRY, ApiError, InternalError, Overloaded
-from apps.kernel.request_id import HEADER
+from apps.kernel.ids import HEADER
 
 log = structlog.get_logger(__name__)
 

@@ -17,7 +17,7 @@ from apps.gateway.dialects.media.transcription.client import openai as transcrip
 from apps.gateway.dialects.media.transcription.client import write_transcript
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
 from apps.gateway.pipeline import open_chat
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 
 _SPEECH: Final = "audio_speech"
 

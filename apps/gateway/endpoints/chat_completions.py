@@ -8,7 +8,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.openai import CLIENT
 from apps.gateway.endpoints.answering import answer_chat
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 
 # OpenAI's Python client since this version types an answer's `metadata` as strings, and warns of anything else whenever
 # an answer is dumped. Its other clients, and its chunks of streams, do not look.

@@ -13,7 +13,7 @@ from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.dialects.values.embeddings.client import cohere, google, openai
 from apps.gateway.endpoints.answering import ReplyWriter, answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 
 ROUTE = "embeddings"
 

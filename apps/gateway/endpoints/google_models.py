@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from apps.catalog import catalog_cache
-from apps.catalog.google_listing import build_google_entry, list_google_models
+from apps.catalog.client_listings import build_google_entry, list_google_models
 from apps.catalog.resolve import resolve
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.google import CLIENT as GOOGLE

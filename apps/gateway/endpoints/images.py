@@ -15,7 +15,7 @@ from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
 from apps.gateway.endpoints.image_links import check_links, link_images, wants_links
 from apps.gateway.pipeline import open_chat
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 
 
 def images_generations(request: ClientRequest) -> ClientResponse:

@@ -25,7 +25,7 @@ from apps.gateway.server_tools.loop import ToolLoop
 from apps.gateway.server_tools.messages_form import MessagesForm
 from apps.gateway.server_tools.opening import ServerToolRequest
 from apps.gateway.server_tools.toolset import Toolset
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 
 # The route in the request log.
 ROUTE: Final = "messages"

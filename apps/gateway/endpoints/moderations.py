@@ -10,7 +10,7 @@ from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.dialects.values.moderations.client import openai
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 
 ROUTE = "moderations"
 

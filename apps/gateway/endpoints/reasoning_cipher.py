@@ -6,8 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content
-from apps.kernel.secrets.encryption import UnreadableSecretError
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt_content, encrypt_content
 
 
 class OrganizationCipher(msgspec.Struct, frozen=True):

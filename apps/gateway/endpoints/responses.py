@@ -39,7 +39,7 @@ from apps.gateway.server_tools.loop import ToolLoop
 from apps.gateway.server_tools.opening import ServerToolRequest
 from apps.gateway.server_tools.responses_form import ResponsesForm
 from apps.gateway.server_tools.toolset import Toolset
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import ApiError, ClientGone
 
 log = structlog.get_logger(__name__)

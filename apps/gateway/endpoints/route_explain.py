@@ -11,7 +11,7 @@ from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.openai import CLIENT
 from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.gateway.explain import explain
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 
 
 def read_request(body: bytes) -> Chat:

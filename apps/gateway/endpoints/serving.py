@@ -18,7 +18,7 @@ from apps.kernel.rest.routes import Route
 # Statuses that HTTP's registry does not know.
 _REASONS = {499: "Client Closed Request", **{status.value: status.phrase for status in HTTPStatus}}
 
-# The header that Django's middleware adds to every other answer (`kernel/rest/security_headers.py`).
+# The header that Django's middleware adds to every other answer (`kernel/rest/middleware.py`).
 _NOT_KEPT = ("Cache-Control", "no-store")
 _SECURITY = [_NOT_KEPT, ("X-Content-Type-Options", "nosniff")]
 if settings.SECURE_HSTS_SECONDS:

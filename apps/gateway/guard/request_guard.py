@@ -32,7 +32,7 @@ from apps.guardrails.scanning.violations import (
     draft_violations,
 )
 from apps.guardrails.text.scanned_text import ScannedText
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.zero_series import begin_at_zero
 from apps.keys.secrets import digest_of

@@ -22,7 +22,7 @@ import structlog
 from gevent.pool import Group
 from redis.exceptions import RedisError, ResponseError
 
-from apps.billing.holds import SettledHold
+from apps.billing.reservations import SettledHold
 from apps.billing.worker_leases import notes_key
 from apps.gateway.metrics.definitions import RECORDS_SPOOLED
 from apps.gateway.settlement import spool

@@ -12,8 +12,7 @@ from uuid import UUID
 import msgspec
 
 from apps.billing.ledger import Charge
-from apps.billing.pricing import Bill, Cost, bill_at, cost_by
-from apps.billing.storage import price_storage
+from apps.billing.pricing import Bill, Cost, bill_at, cost_by, price_storage
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, FunctionTool, ToolResult

@@ -20,7 +20,7 @@ from apps.gateway.settlement.outbox import OutboxMessage
 from apps.gateway.settlement.record import charge_of, encode
 from apps.guardrails import writer as violations
 from apps.guardrails.scanning.violations import ViolationDraft
-from apps.kernel.concurrency.cpu_throttle import throttled
+from apps.kernel.concurrency.background import throttled
 from apps.kernel.valkey.shards import ask_each
 from apps.log_sinks import queue as log_sinks
 from apps.logs import writer

@@ -18,9 +18,9 @@ from apps.gateway.routing import circuit_breaker
 from apps.gateway.settlement import disk_space, outbox, record_backlog, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.settlement.retransmission import RETRANSMISSION
-from apps.kernel.valkey import shard_count
-from apps.kernel.valkey.shard_count import OtherShards
-from apps.kernel.valkey.store_address import address_of
+from apps.kernel.store_urls import address_of
+from apps.kernel.valkey import shards
+from apps.kernel.valkey.shards import OtherShards
 from apps.logs import refusals
 
 log = structlog.get_logger(__name__)
@@ -109,7 +109,7 @@ def _reserve_disk_space() -> None:
 
 def _beat() -> bool:
     try:
-        shard_count.require()
+        shards.require()
         worker_leases.send_heartbeat(worker_leases.worker_name())
     except OtherShards as error:
         # It would reserve beside the others. The web server's own code for an application that cannot serve.

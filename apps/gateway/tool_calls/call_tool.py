@@ -30,8 +30,7 @@ from apps.gateway.tool_calls.caller import RATE_FAMILY, Interruption, ToolCaller
 from apps.gateway.tool_calls.tool_guard import ToolGuard
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.kernel.ids import new_id
-from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content
-from apps.kernel.secrets.encryption import UnreadableSecretError
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt_content, encrypt_content
 from apps.kernel.valkey.cache_store import CacheShare
 from apps.logs.entry import Entry
 from apps.mcp_servers.actions import target_of

@@ -18,7 +18,7 @@ from apps.guardrails.findings.scan_types import TOOL_RESULT, ScannedFile, Segmen
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.violations import ViolationDraft
 from apps.guardrails.text.scanned_text import ScannedText
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.mcp_servers.upstream.tools import Tool, ToolAnswer
 
 # The roles for rules: the model writes arguments, and neither operator nor user wrote the rest.

@@ -56,7 +56,7 @@ from apps.gateway.upstream.remote_images import fetch_images
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.split_calls import check_results, join_parts
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
-from apps.kernel.concurrency.offload import LARGE, offload
+from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 from apps.kernel.json_bounds import Bounds, OutOfBounds, check
 
 

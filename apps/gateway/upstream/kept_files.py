@@ -19,7 +19,7 @@ from apps.gateway.canonical.chat import Chat, File, Image, Message, Opaque, Part
 from apps.gateway.dialects.adapting.unsupported_fields import message_path
 from apps.gateway.dialects.reading.image_type import HEAD, image_type_of
 from apps.kernel.concurrency.cached_setting import CachedSetting
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
 
 # Files in one request.

@@ -1,8 +1,13 @@
-"""Background work: runs on its own greenlet in a gevent worker, else immediately. Failures are logged only."""
+"""Background work: on its own greenlet in a gevent worker, else immediately, and in small pieces with pauses.
+
+Requests do not wait for it. Failures are logged only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import gevent
 import structlog
@@ -24,3 +29,21 @@ def _contained(work: Callable[[], object]) -> None:
         work()
     except Exception:
         log.exception("background.failed")
+
+
+T = TypeVar("T")
+
+# Pause length after this many items: about 0.3 ms of work at a time.
+_ITEMS, _SECONDS = 8, 50e-6
+
+
+def throttled(items: Iterable[T]) -> Iterator[T]:
+    """Yield items, with a short sleep after every few.
+
+    Some kernels let a computing process run until their next tick (4 ms at 250 Hz), regardless of priorities and of
+    waking processes; sleeping works everywhere and, unlike yielding, does not reduce the process's share.
+    """
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % _ITEMS == 0:
+            time.sleep(_SECONDS)

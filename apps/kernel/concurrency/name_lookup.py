@@ -18,8 +18,8 @@ import gevent
 from gevent.event import AsyncResult
 from gevent.monkey import get_original
 
+from apps.kernel.concurrency.fairness import OwnerSlots
 from apps.kernel.concurrency.native_thread_pool import NativeThreadPool
-from apps.kernel.concurrency.owner_slots import OwnerSlots
 from apps.kernel.errors import Overloaded
 
 # Threads for the operator's names, which are few and come from the catalog; and for all tenants' names together.

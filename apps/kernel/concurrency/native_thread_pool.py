@@ -1,9 +1,9 @@
-"""Thread pool of native threads beside the event loop, for computing that would block every other greenlet.
+"""Thread pools of native threads beside the event loop, for computing that would block every other greenlet.
 
-Python code on a thread lets the loop's thread run every few milliseconds; a single call into C does not.
-
-A process ends only when its threads are idle. Python ends a thread that returns from C code to a finalized interpreter
-by unwinding its stack; C++ (RE2, greenlets) and Rust do not survive that, and the process aborts.
+Python code on a thread lets the loop's thread run every few milliseconds; a single call into C does not, so work on a
+large text is done in pieces. A process ends only when its threads are idle. Python ends a thread that returns from C
+code to a finalized interpreter by unwinding its stack; C++ (RE2, greenlets) and Rust do not survive that, and the
+process aborts.
 """
 
 from __future__ import annotations
@@ -102,3 +102,35 @@ def _await_idleness(threads: ThreadPool) -> None:
     sys.stderr.write(f"a thread is still computing after {END_PATIENCE:.0f} s: exiting without it\n")
     sys.stderr.flush()
     os._exit(1)
+
+
+Result = TypeVar("Result")
+
+# Bytes from which a body's work leaves the event loop: below, it takes a few milliseconds at most.
+LARGE: Final = 256 * 1024
+# Few: they share the processor, and each delays the event loop.
+_THREADS: Final = NativeThreadPool(2)
+# Seconds that work may wait for a thread.
+PATIENCE: Final = 10.0
+
+
+def offload(size: int, work: Callable[[], Result]) -> Result:
+    """Return the result of work on a body of this size; work on a large one runs on a thread while other greenlets run.
+
+    The work must not wait for anything, nor use objects of the event loop. Raises its exceptions, and Overloaded if no
+    thread was free for too long.
+    """
+    if size < LARGE:
+        return work()
+    return _THREADS.run(work, patience=PATIENCE, refusal="Too many large requests at once; try again shortly")
+
+
+def offload_or_run(size: int, work: Callable[[], Result]) -> Result:
+    """Return what the work returns, as `offload` does; work that gets no thread in time is done on the event loop.
+
+    For work that must not fail: an answer that is paid for, and its record. The work never raises Overloaded.
+    """
+    try:
+        return offload(size, work)
+    except Overloaded:
+        return work()

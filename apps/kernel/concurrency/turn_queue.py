@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import gevent
 from greenlet import getcurrent
 
-from apps.kernel.concurrency.fair_queue import FairQueue
+from apps.kernel.concurrency.fairness import FairQueue
 
 # Seconds per turn for the greenlets that wait here.
 MAX_SECONDS: Final = 0.003

@@ -1,14 +1,16 @@
-"""Database reads on a request's path: timeouts, limited concurrency, and a circuit breaker while PostgreSQL is down.
+"""Connections to PostgreSQL on a request's path: timeouts, limited concurrency, the order of hosts, a circuit breaker.
 
 A hanging server (stopped, cut off, its disk stuck) neither answers nor refuses, so without timeouts every caller would
-hang. Here the failure is detected once, remembered, and retried in the background, not by a request.
+hang. Here the failure is detected once, remembered, and retried in the background, not by a request. The host that
+accepted the last connection comes first, else each new connection would wait for one that is down.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from threading import BoundedSemaphore
 from typing import Any, TypeVar
 
@@ -21,8 +23,69 @@ from gevent.monkey import is_module_patched
 from psycopg.abc import PQGen
 from psycopg.waiting import Ready
 
-from apps.kernel.postgres import postgres_hosts
-from apps.kernel.postgres.database_timeouts import DatabaseTimeouts, apply_timeouts, current_timeouts
+
+class DatabaseTimeouts:
+    """Timeouts of one piece of work: seconds for a connection, and seconds of silence in all its statements."""
+
+    __slots__ = ("connection", "silence")
+
+    def __init__(self, connection: float, silence: float) -> None:
+        self.connection, self.silence = connection, silence
+
+    def is_over(self, seconds: float) -> bool:
+        """Record seconds without data; return whether the timeout has passed."""
+        self.silence -= seconds
+        return self.silence <= 0
+
+
+_patience: ContextVar[DatabaseTimeouts | None] = ContextVar("database_patience", default=None)
+
+
+def current_timeouts() -> DatabaseTimeouts | None:
+    """Return the timeouts of the current work; None for the defaults."""
+    return _patience.get()
+
+
+@contextmanager
+def apply_timeouts(to: DatabaseTimeouts | None) -> Iterator[None]:
+    """Apply timeouts to database work in the block, which raises OperationalError when they pass.
+
+    None restores the defaults, for work that starts here and continues afterwards, because greenlets inherit timeouts.
+    """
+    token = _patience.set(to)
+    try:
+        yield
+    finally:
+        _patience.reset(token)
+
+
+# By list of hosts: the host and port that accepted the last connection. A process has at most one list.
+_taken: dict[tuple[str, str], tuple[str, str]] = {}
+
+
+def order_hosts(words: dict[str, Any]) -> dict[str, Any]:
+    """Return connection parameters with the last successful host first; unchanged for a single host."""
+    listed = _listed(words)
+    if listed is None:
+        return words
+    hosts = list(zip(listed[0].split(","), listed[1].split(","), strict=True))
+    first = _taken.get(listed)
+    # A stable sort keeps the order of the others.
+    hosts.sort(key=lambda one: one != first)
+    return {**words, "host": ",".join(host for host, _ in hosts), "port": ",".join(port for _, port in hosts)}
+
+
+def note_host(words: dict[str, Any], host: str, port: int) -> None:
+    """Record the host that accepted a connection for these parameters, as they were before `order_hosts`."""
+    listed = _listed(words)
+    if listed is not None:
+        _taken[listed] = (host, str(port))
+
+
+def _listed(words: dict[str, Any]) -> tuple[str, str] | None:
+    host, port = str(words.get("host") or ""), str(words.get("port") or "")
+    return (host, port) if "," in host and host.count(",") == port.count(",") else None
+
 
 log = structlog.get_logger(__name__)
 
@@ -68,8 +131,8 @@ class TimeoutConnection(psycopg.Connection[Any]):
         """Connect. In web workers, the server ends statements that take longer than DATABASE_STATEMENT_TIMEOUT."""
         if is_module_patched("socket") and (limit := statement_limit_option()):
             kwargs["options"] = f"{kwargs.get('options') or ''} {limit}".strip()
-        made = super().connect(conninfo, **postgres_hosts.in_order(kwargs))
-        postgres_hosts.note(kwargs, made.info.host, made.info.port)
+        made = super().connect(conninfo, **order_hosts(kwargs))
+        note_host(kwargs, made.info.host, made.info.port)
         return made
 
     def wait(self, gen: PQGen[Found], interval: float = _LOOK, timeout: float | None = None) -> Found:

@@ -20,8 +20,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 from prometheus_client import Counter
 
-from apps.kernel.postgres.database import is_in_transaction
-from apps.kernel.postgres.database_timeouts import DatabaseTimeouts, apply_timeouts
+from apps.kernel.postgres.database import DatabaseTimeouts, apply_timeouts, is_in_transaction
 from apps.kernel.zero_series import begin_at_zero
 
 log = structlog.get_logger(__name__)

@@ -1,10 +1,16 @@
-"""Exception handling: turns exceptions into error responses. Messages of unexpected exceptions are never shown."""
+"""Exception handling: turns exceptions into error responses, or pages for browsers, in the words of the API.
+
+Django's handlers (400, 403, 404, 500) answer for requests that no view answered. Messages of unexpected exceptions are
+never shown.
+"""
 
 from __future__ import annotations
 
 import math
+import re
+import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from django.core.exceptions import (
@@ -19,16 +25,118 @@ from django.core.exceptions import (
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.multipartparser import MultiPartParserError
+from django.template.loader import render_to_string
 from rest_framework import exceptions
 from rest_framework.response import Response
 
 from apps.kernel import errors
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import Family, InvalidFields, Issue
-from apps.kernel.rest.error_pages import show_error
-from apps.kernel.rest.field_words import reword
-from apps.kernel.rest.routes import family_of
-from apps.kernel.rest.suspicious import count_suspicious
+from apps.kernel.rest.routes import family_of, route_table
+from apps.kernel.rest.suspicious import FORGED_FORM, count_suspicious
+
+# Framework message -> our own; varying parts are kept.
+_SENTENCES: Final[tuple[tuple[str, str], ...]] = (
+    (r"This field is required\.|No file was submitted\.", "Required"),
+    (r"This field (?:may not|cannot) be blank\.", "Must not be blank"),
+    (r"This field (?:may not|cannot) be null\.", "Must not be null"),
+    (r"Not a valid string\.", "Must be a string"),
+    (
+        r"Ensure this (?:field has no more than|value has at most) (\d+) characters?(?: \(it has \d+\))?\.",
+        r"Must be at most \1 characters long",
+    ),
+    (
+        r"Ensure this (?:field|value) has at least (\d+) characters?(?: \(it has \d+\))?\.",
+        r"Must be at least \1 characters long",
+    ),
+    (r"Ensure this field has no more than (\d+) elements\.", r"Must hold at most \1 items"),
+    (r"Ensure this field has at least (\d+) elements\.", r"Must hold at least \1 items"),
+    (r"Ensure this value is greater than or equal to (\S+)\.", r"Must be at least \1"),
+    (r"Ensure this value is less than or equal to (\S+)\.", r"Must be at most \1"),
+    (r'Expected a list of items but got type "\w+"\.', "Must be an array"),
+    (r'Expected a dictionary of items but got type "\w+"\.', "Must be an object"),
+    (r"Invalid data\. Expected a dictionary, but got \w+\.", "Must be an object"),
+    (r"This (?:list|dictionary|selection) may not be empty\.", "Must not be empty"),
+    (r"A valid (?:big)?integer is required\.", "Must be a whole number"),
+    (r"A valid number is required\.", "Must be a number"),
+    (r"String value too large\.|Integer value too large to convert to float", "Must be a shorter number"),
+    (r"Ensure that there are no more than (\d+) digits in total\.", r"Must have at most \1 digits"),
+    (r"Ensure that there are no more than (\d+) decimal places\.", r"Must have at most \1 digits after the point"),
+    (
+        r"Ensure that there are no more than (\d+) digits before the decimal point\.",
+        r"Must have at most \1 digits before the point",
+    ),
+    (r"Must be a valid boolean\.", "Must be true or false"),
+    (r"Must be a valid UUID\.", "Must be a UUID"),
+    (r'"(.*)" is not a valid(?: path)? choice\.', "Must be one of the allowed values"),
+    (r"Enter a valid email address\.", "Must be an e-mail address"),
+    (r"Enter a valid URL\.", "Must be a URL"),
+    (r"Enter a valid IPv4 or IPv6 address\.", "Must be an IP address"),
+    (r"This value does not match the required pattern\.", "Must have the documented format"),
+    (r"Value must be valid JSON\.", "Must be JSON"),
+    (r"(?:Date|Datetime|Time|Duration) has wrong format\. Use one of these formats instead: .*", "Must be in ISO 8601"),
+    (r"Expected a date but got a datetime\.", "Must be a day, without a time"),
+    (r"Expected a datetime but got a date\.", "Must be a time, not a day alone"),
+    (r"Datetime value out of range\.", "Must be a time within the calendar"),
+    (r"Null characters are not allowed\.", "Must not have null characters"),
+    (r"Surrogate characters are not allowed: (U\+\w+)\.", r"Must not have half of a character (\1)"),
+)
+_READ: Final = [(re.compile(theirs, re.DOTALL), ours) for theirs, ours in _SENTENCES]
+
+
+def reword(sentence: str) -> str:
+    """Return our version of a framework's message; other texts unchanged."""
+    for theirs, ours in _READ:
+        if found := theirs.fullmatch(sentence):
+            return found.expand(ours)
+    return sentence
+
+
+# Title and advice.
+_WORDS: Final[dict[int, tuple[str, str]]] = {
+    400: ("That did not work", "Go back, reload the page and try again."),
+    401: ("Sign in first", "Your session has ended, or you are not signed in."),
+    403: ("You have no access", "Ask an owner of the organization for access, or sign in with another account."),
+    404: ("Page not found", "The link may be old, or its target was deleted."),
+    405: ("That did not work", "Go back, reload the page and try again."),
+    413: ("Too large", "Send less at once."),
+    429: ("Too many attempts", "Wait a little, then try again."),
+    503: ("Back in a moment", "The service is busy or under maintenance. Reload the page shortly."),
+}
+# The same for error codes.
+_WORDS_BY_CODE: Final[dict[str, tuple[str, str]]] = {
+    "form_expired": (
+        "This page is out of date",
+        "Nothing was changed. Go back and send the form again; if it is refused again, reload it first.",
+    ),
+}
+# The same in the admin.
+_ADMIN: Final = "/admin/"
+_WORDS_IN_ADMIN: Final[dict[int, tuple[str, str]]] = {
+    403: (
+        "You have no access",
+        "Ask a superuser to add you to a group with the permission.",
+    ),
+    500: ("Something went wrong", "The log of this process has the traceback. Nothing of the form was saved."),
+}
+_OTHER: Final = ("Something went wrong", "The error was logged. Try again; if it persists, contact the operator.")
+# The page needs only its styles.
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def show_error(request: HttpRequest, error: ApiError) -> HttpResponse:
+    """Return the page of an error, with its status."""
+    in_admin = request.path.startswith(_ADMIN)
+    words = _WORDS_BY_CODE.get(error.code) or (_WORDS_IN_ADMIN.get(error.status) if in_admin else None)
+    title, advice = words or _WORDS.get(error.status, _OTHER)
+    context = {"title": title, "advice": advice, "message": error.message, "status": error.status, "admin": in_admin}
+    # Without context processors: the page must work while a store is down.
+    page = HttpResponse(render_to_string("error.html", context), status=error.status)
+    page["Content-Security-Policy"] = _POLICY
+    return page
+
 
 log = structlog.get_logger(__name__)
 
@@ -179,3 +287,39 @@ def _headers_of(error: ApiError) -> dict[str, str]:
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return headers
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer 400 (413 for a body over the limit)."""
+    return _show(request, find_error(exception) or errors.InvalidRequest("Bad request"))
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer 403."""
+    return _show(request, errors.Forbidden("Access denied"))
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer 404."""
+    if is_admin(request):
+        return show_error(request, errors.NotFound("There is nothing at this path"))
+    near = [f"`{path}`" for path in route_table().near(request.path)]
+    return answer(request, errors.NotFound(f"{NO_ROUTE}; did you mean {' or '.join(near)}?" if near else NO_ROUTE))
+
+
+def failed(request: HttpRequest) -> HttpResponse:
+    """Answer 500, or 503 if a store is down; a defect is logged."""
+    exception = sys.exc_info()[1]
+    known = find_error(exception) if isinstance(exception, Exception) else None
+    return _show(request, known or unexpected(exception))
+
+
+def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Answer 403 for a form without its CSRF token."""
+    count_suspicious(FORGED_FORM, said=reason[:200])
+    return _show(request, errors.Forbidden("This form is too old, or came from another site", code="form_expired"))
+
+
+def _show(request: HttpRequest, error: errors.ApiError) -> HttpResponse:
+    """Answer in the client's format: in the admin always as a page."""
+    return show_error(request, error) if is_admin(request) else answer(request, error)

@@ -1,18 +1,21 @@
-"""Request middleware: request id, body size, content type and error envelope of every request to Django."""
+"""Middleware of Django: request id, body size, content type, error envelope, security headers, messages of pages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from django.conf import settings
+from django.contrib.messages.middleware import MessageMiddleware
+from django.contrib.messages.storage import default_storage
 from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.http.response import HttpResponseBase
+from django.utils.functional import SimpleLazyObject, empty
 
 from apps.kernel.errors import BodyTooLarge, UnsupportedMediaType
-from apps.kernel.request_id import HEADER, OF_ANTHROPIC, request_id_of
+from apps.kernel.ids import HEADER, OF_ANTHROPIC, request_id_of
 from apps.kernel.rest.errors import (
     ANTHROPIC_VERSION,
     answer,
@@ -127,3 +130,42 @@ def _is_read(path: str, content_type: str) -> bool:
         if path.startswith(prefix):
             return not types or content_type in types
     return content_type == JSON
+
+
+class LazyMessageMiddleware(MessageMiddleware):
+    """Django's middleware, for storage that most requests never use."""
+
+    def process_request(self, request: Any) -> None:
+        """Give the request its messages."""
+        request._messages = SimpleLazyObject(lambda: default_storage(request))
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        """Store added messages, if anything accessed the message storage."""
+        stored: Any = getattr(request, "_messages", None)
+        if isinstance(stored, SimpleLazyObject) and stored.__dict__.get("_wrapped") is empty:
+            return response
+        return super().process_response(request, response)
+
+
+# JSON is not a page: nothing is loaded or run, wherever a browser shows it.
+DATA_POLICY: Final = "default-src 'none'; frame-ancestors 'none'"
+NO_FEATURES: Final = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"
+# Responses may contain keys, sessions or private texts; cacheable ones say so themselves.
+NOT_KEPT: Final = "no-store"
+
+
+class SecurityHeadersMiddleware:
+    """Adds headers that a view has not set."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Serve the request."""
+        response = self._get_response(request)
+        headers = response.headers
+        headers.setdefault("Cache-Control", NOT_KEPT)
+        headers.setdefault("Permissions-Policy", NO_FEATURES)
+        if not headers.get("Content-Type", "").startswith("text/html"):
+            headers.setdefault("Content-Security-Policy", DATA_POLICY)
+        return response

@@ -8,8 +8,19 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from django.http import HttpRequest
+from rest_framework.settings import api_settings
 
-from apps.kernel.rest.address import address_of
+from apps.kernel.rest.request_headers import believed_address
+
+
+def address_of(request: HttpRequest) -> str:
+    """Return the client's address: what the outermost trusted proxy saw, or the connection's peer.
+
+    An IPv6 address is cut to its /64, which belongs to one customer.
+    """
+    peer = str(request.META.get("REMOTE_ADDR", ""))
+    return believed_address(peer, request.headers.get("X-Forwarded-For", ""), api_settings.NUM_PROXIES or 0)
+
 
 # Characters of a User-Agent header that are stored.
 MAX_USER_AGENT = 255

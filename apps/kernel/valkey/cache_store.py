@@ -21,8 +21,8 @@ from zlib import crc32
 
 from django.conf import settings
 
+from apps.kernel.store_urls import is_cluster_url
 from apps.kernel.valkey.redis import LuaScript, cache_client
-from apps.kernel.valkey.redis_cluster_url import is_cluster_url
 
 # Bytes of an entry besides its value and its names in the index; and of a list item besides its value.
 ENTRY_OVERHEAD: Final = 512

@@ -15,7 +15,7 @@ from zlib import crc32
 from django.conf import settings
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from apps.kernel.valkey.redis_cluster_url import is_cluster_url
+from apps.kernel.store_urls import is_cluster_url
 
 Item = TypeVar("Item")
 

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientResponse
-from apps.kernel.concurrency.fair_share import FairShare
+from apps.kernel.concurrency.fairness import FairShare
 from apps.kernel.errors import ClientGone
 from apps.kernel.valkey.cache_store import CacheShare
 from apps.mcp.protocol import jsonrpc

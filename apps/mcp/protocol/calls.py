@@ -25,7 +25,7 @@ from apps.mcp.protocol.jsonrpc import Id, RpcError, RpcRequest
 from apps.mcp.protocol.sessions import session_key
 from apps.mcp.protocol.stream_log import LEASE, Position, StreamLog, is_cancellation
 from apps.mcp.protocol.toolbox import Caller, CallResult, Toolbox, UnknownTool, text_block
-from apps.responses.cancel_switch import CancelSwitch
+from apps.responses.background_state import CancelSwitch
 
 log = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 from redis.exceptions import RedisError
 
-from apps.kernel.secrets.content_encryption import decrypt_content, encrypt_content
+from apps.kernel.secrets.encryption import decrypt_content, encrypt_content
 from apps.kernel.valkey.cache_store import CacheShare
 from apps.kernel.valkey.redis import client
 from apps.mcp.protocol.jsonrpc import Id

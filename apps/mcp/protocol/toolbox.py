@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from apps.gateway.access.policy import Policy
-from apps.responses.cancel_switch import CancelSwitch
+from apps.responses.background_state import CancelSwitch
 
 # Characters of a tool's name.
 MAX_NAME: Final = 256

@@ -7,7 +7,7 @@ from typing import Any, Final
 from apps.mcp.protocol.toolbox import Caller, CallResult, Progress, UnknownTool
 from apps.mcp.tools import chat, generate_image, list_models
 from apps.mcp.tools.schemas import read_arguments, schema_of
-from apps.responses.cancel_switch import CancelSwitch
+from apps.responses.background_state import CancelSwitch
 
 # Hints of a tool that calls a model: costs money, changes nothing, is not repeatable, and reaches external services.
 _ASKS: Final = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False, "openWorldHint": True}

@@ -16,7 +16,7 @@ from apps.kernel.money import plain
 from apps.mcp.protocol.toolbox import Caller, CallResult, Progress, text_block
 from apps.mcp.tools.pictures import picture_block
 from apps.mcp.tools.tool_request import ToolRequest
-from apps.responses.cancel_switch import CancelSwitch
+from apps.responses.background_state import CancelSwitch
 
 NAME: Final = "generate-image"
 _ROUTE, _PATH = "images_generations", "/v1/images/generations"

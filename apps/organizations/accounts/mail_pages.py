@@ -17,7 +17,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
 from apps.kernel.errors import RateLimited
-from apps.kernel.rest.address import address_of
+from apps.kernel.rest.origin import address_of
 from apps.organizations import actions
 from apps.organizations.accounts import account_actions
 from apps.organizations.credentials import attempt_rate_limiter

@@ -8,9 +8,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.kernel.rest.address import address_of
 from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
+from apps.kernel.rest.origin import address_of
 from apps.kernel.rest.serializers import Nothing
 from apps.organizations.accounts import step_up
 from apps.organizations.accounts.passkey_shapes import (

@@ -22,8 +22,8 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 
-from apps.kernel.rest.bearer import find_bearer
 from apps.kernel.rest.endpoint import Endpoint
+from apps.kernel.rest.request_headers import find_bearer
 from apps.organizations.journal import audit, idempotency
 from apps.organizations.models import User
 

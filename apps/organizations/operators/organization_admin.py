@@ -18,7 +18,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from apps.kernel.pages.admin import KeptAdmin, LongTableAdmin, usd
-from apps.kernel.pages.number_markup import mark_numbers
+from apps.kernel.pages.number_formats import mark_numbers
 from apps.organizations import actions
 from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Project, Role
 from apps.organizations.operators import organization_buttons, organization_page

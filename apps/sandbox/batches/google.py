@@ -11,7 +11,7 @@ import msgspec
 
 from apps.sandbox.batches.jobs import BatchStore, Job, encode, parts_in, spoilt
 from apps.sandbox.http_framing import SandboxRequest
-from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import SandboxRefusal
 
 PATH = re.compile(
     r"(/upload)?/v1beta/(?:(files|batches)(?:/([\w-]+))?(?::(download|cancel))?|(models/[^/]+):batchGenerateContent)"

@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from apps.sandbox.http_framing import SandboxRequest
-from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import SandboxRefusal
 
 MOMENT = 0.02
 """Seconds after which a job has ended."""

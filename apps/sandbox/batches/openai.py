@@ -10,7 +10,7 @@ import msgspec
 
 from apps.sandbox.batches.jobs import BatchStore, Job, encode, lines_by_custom_id, parts_in
 from apps.sandbox.http_framing import SandboxRequest
-from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import SandboxRefusal
 
 PATH = re.compile(r"/v1/(files|batches)(?:/([\w-]+))?(?:/(content|cancel))?")
 _PREFIX = "batch_"

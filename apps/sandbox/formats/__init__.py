@@ -14,8 +14,7 @@ from pkgutil import iter_modules
 from typing import NamedTuple, Protocol, cast
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 
 class Glance(NamedTuple):

@@ -20,8 +20,7 @@ from apps.sandbox.formats.anthropic_messages import (
     write_models,
 )
 from apps.sandbox.formats.anthropic_vertex import MODELS_PATH, find_token
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 __all__ = [
     "MODELS_PATH",

@@ -21,7 +21,7 @@ from apps.sandbox.formats.anthropic_messages import (
     write_models,
     write_reply,
 )
-from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import SandboxRefusal
 
 __all__ = [
     "MODELS_PATH",

@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
 from apps.sandbox.formats import WholeReplyFormat, bedrock_converse
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 
 def read_request(path: str, body: bytes) -> Conversation:

@@ -9,9 +9,8 @@ from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
 from apps.sandbox.formats import WholeReplyFormat, bedrock_converse
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
-from apps.sandbox.vectors import USUAL_LENGTH
+from apps.sandbox.generated_media import USUAL_LENGTH
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 
 def read_request(path: str, body: bytes) -> Conversation:

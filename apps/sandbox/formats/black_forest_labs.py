@@ -16,9 +16,8 @@ from msgspec import Meta, Struct
 from apps.sandbox import flux_jobs
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
 from apps.sandbox.formats import SpecialistFormat
-from apps.sandbox.image_generator import size_of
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.generated_media import size_of
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 _Side = Annotated[int, Meta(ge=256, le=1440, multiple_of=32)]
 

@@ -11,9 +11,8 @@ from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
 from apps.sandbox.formats import SpecialistFormat
 from apps.sandbox.formats.deepgram_speak import find_token, write_error
 from apps.sandbox.formats.openai_transcriptions import timed_words
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
-from apps.sandbox.sound import heard_in, seconds_of
+from apps.sandbox.generated_media import heard_in, seconds_of
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 _KNOWN = frozenset({"model", "smart_format", "language", "detect_language", "diarize"})
 

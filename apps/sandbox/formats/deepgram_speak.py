@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, Turn
 from apps.sandbox.formats import SpecialistFormat
-from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import SandboxRefusal
 
 _VOICE = re.compile(r"-[a-z]+-[a-z]{2}$")
 _SCHEME = "Token "

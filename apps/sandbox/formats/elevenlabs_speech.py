@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, Turn
 from apps.sandbox.formats import SpecialistFormat
-from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import SandboxRefusal
 
 _FORMATS = frozenset({"mp3_44100_128", "opus_48000_128", "pcm_24000"})
 

@@ -21,8 +21,7 @@ from apps.sandbox.formats.google_generate import (
     write_events,
     write_models,
 )
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 __all__ = [
     "MODELS_PATH",

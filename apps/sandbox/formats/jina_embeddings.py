@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 from apps.sandbox.conversation import Conversation, Turn
 from apps.sandbox.formats import WholeReplyFormat, openai_chat
 from apps.sandbox.formats.openai_embeddings import write_reply
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.vectors import USUAL_LENGTH
+from apps.sandbox.generated_media import USUAL_LENGTH
+from apps.sandbox.scenario import SandboxRefusal
 
 Task = Literal[
     "retrieval.query",

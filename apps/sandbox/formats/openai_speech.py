@@ -12,8 +12,7 @@ from msgspec import Meta, Struct
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
 from apps.sandbox.formats import Glance
 from apps.sandbox.formats.openai_chat import MODELS_PATH, find_token, write_error, write_models
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 __all__ = [
     "MODELS_PATH",

@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
 from apps.sandbox.formats import WholeReplyFormat, openai_chat
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 MAX_DOCUMENTS = 1000
 

@@ -20,8 +20,7 @@ from apps.sandbox.formats.openai_responses import (
     write_events,
     write_models,
 )
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 __all__ = [
     "MODELS_PATH",

@@ -15,9 +15,8 @@ from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
 from apps.sandbox.formats import SpecialistFormat
 from apps.sandbox.formats.openai_chat import find_token
 from apps.sandbox.forms import read_parts
-from apps.sandbox.image_generator import size_of
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
+from apps.sandbox.generated_media import size_of
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 
 class _Asked(Struct, forbid_unknown_fields=True):

@@ -7,9 +7,8 @@ from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
 from apps.sandbox.formats import WholeReplyFormat, google_generate
-from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
-from apps.sandbox.vectors import USUAL_LENGTH
+from apps.sandbox.generated_media import USUAL_LENGTH
+from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 MAX_INPUTS = 250
 

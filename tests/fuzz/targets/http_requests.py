@@ -15,11 +15,10 @@ from typing import Any
 import h11
 
 from gateway_project.http.admission_control import AdmissionControl
-from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import ClientConnection, ConnectionSettings
 from gateway_project.http.connection_table import ConnectionTable, Idle
-from gateway_project.http.plain_request import path_of_plain
-from gateway_project.http.request_intake import RequestIntake
+from gateway_project.http.limits import ClientLimits
+from gateway_project.http.request_intake import RequestIntake, path_of_plain
 from gateway_project.http.request_parser import MAX_HEAD_BYTES, BadRequest, HeadLimits, IncomingRequest, RequestParser
 from tests.fuzz.target import Target, pieces_of
 

@@ -19,7 +19,7 @@ from apps.kernel.rest.endpoint import JsonParser
 from tests.fuzz.target import Target
 
 _MODULES = (
-    "apps.billing.payment_serializers",
+    "apps.billing.serializers",
     "apps.billing.serializers",
     "apps.guardrails.serializers",
     "apps.keys.serializers",

@@ -6,7 +6,7 @@ import pytest
 
 from apps.keys.models import ProviderKey
 from apps.logs.models import RequestLog
-from apps.sandbox.sound import spoken
+from apps.sandbox.generated_media import spoken
 from tests.gateway.access.test_custom_providers import own as own
 from tests.support.audio_requests import SAID, sound_of, speak, transcribe
 from tests.support.upstream import Caller, settle_all

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.billing import holds
+from apps.billing import reservations
 from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import policy
 from apps.kernel.valkey import generation
@@ -34,7 +34,7 @@ from tests.support.upstream import Caller, settle_all
 def test_a_stream_that_fits_its_first_part_costs_no_further_round_trip(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holds, "extend", None)
+    monkeypatch.setattr(reservations, "extend", None)
     assert post(caller, "chat", "hi [[sandbox kb=15]]", stream=True, max_tokens=None).status == 200
     assert post(caller, "chat", "hi [[sandbox kb=60]]", stream=True, max_tokens=5_000).status == 200, "held whole"
 
@@ -42,13 +42,13 @@ def test_a_stream_that_fits_its_first_part_costs_no_further_round_trip(
 def test_a_stream_holds_more_in_growing_steps_and_has_all_of_it(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extend, amounts = holds.extend, []
+    extend, amounts = reservations.extend, []
 
-    def extended(*asked: Any) -> holds.HoldExtension:
+    def extended(*asked: Any) -> reservations.HoldExtension:
         amounts.append(extend(*asked).hold.amount_nanos)
         return extend(*asked)
 
-    monkeypatch.setattr(holds, "extend", extended)
+    monkeypatch.setattr(reservations, "extend", extended)
     priced("0.6", max_output=4_096)
     *_, last, done = chunks_in(post(caller, "chat", f"hi {HEEDLESS}", stream=True, max_tokens=None).content)
     assert (last["choices"][0]["finish_reason"], done) == ("stop", "[DONE]")

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from apps.billing import holds, reservations
+from apps.billing import reservations
 from apps.billing.worker_leases import WORKERS, worker_name
 from apps.gateway.settlement import settle
 from apps.kernel.money import NANO
@@ -29,15 +29,15 @@ from tests.support.upstream import Caller, settle_all
 def test_an_extension_that_the_store_cannot_answer_lets_the_answer_go_on(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extend, asked = holds.extend, []
+    extend, asked = reservations.extend, []
 
-    def away(*words: Any) -> holds.HoldExtension:
+    def away(*words: Any) -> reservations.HoldExtension:
         asked.append(words)
         if len(asked) > 1:
             return extend(*words)
         raise RedisConnectionError("away")
 
-    monkeypatch.setattr(holds, "extend", away)
+    monkeypatch.setattr(reservations, "extend", away)
     priced("0.6", max_output=4_096)
     *_, last, done = chunks_in(post(caller, "chat", f"hi {HEEDLESS}", stream=True, max_tokens=None).content)
     assert (last["choices"][0]["finish_reason"], done) == ("stop", "[DONE]")
@@ -48,13 +48,13 @@ def test_an_extension_that_the_store_cannot_answer_lets_the_answer_go_on(
 
 
 def test_an_extension_whose_answer_was_lost_is_given_back(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    extend = holds.extend
+    extend = reservations.extend
 
-    def lost(*words: Any) -> holds.HoldExtension:
+    def lost(*words: Any) -> reservations.HoldExtension:
         extend(*words)
         raise RedisConnectionError("lost on its way back")
 
-    monkeypatch.setattr(holds, "extend", lost)
+    monkeypatch.setattr(reservations, "extend", lost)
     priced("0.6", max_output=4_096)
     assert post(caller, "chat", f"hi {HEEDLESS}", stream=True, max_tokens=None).status == 200
     assert held(caller) == Decimal(102_400 * 600 + 3 * 150) / NANO or held(caller) < Decimal("0.07")
@@ -103,7 +103,7 @@ def test_an_answer_from_the_cache_holds_nothing_more(caller: Caller, monkeypatch
     project.save()
     priced("0.6", max_output=4_096)
     first = post(caller, "chat", f"hi {HEEDLESS}", stream=True, max_tokens=None)
-    monkeypatch.setattr(holds, "extend", None)
+    monkeypatch.setattr(reservations, "extend", None)
     second = post(caller, "chat", f"hi {HEEDLESS}", stream=True, max_tokens=None)
     assert (first.headers["x-gateway-cache"], second.headers["x-gateway-cache"]) == ("miss", "hit")
     assert chunks_in(second.content)[-1] == "[DONE]"
@@ -116,6 +116,6 @@ def test_a_request_that_was_let_through_unreserved_is_not_extended(
         raise RedisConnectionError("away")
 
     monkeypatch.setattr(reservations, "reserve", away)
-    monkeypatch.setattr(holds, "extend", None)
+    monkeypatch.setattr(reservations, "extend", None)
     priced("0.6", max_output=4_096)
     assert chunks_in(post(caller, "chat", f"hi {HEEDLESS}", stream=True, max_tokens=None).content)[-1] == "[DONE]"

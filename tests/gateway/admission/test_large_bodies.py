@@ -18,7 +18,7 @@ from apps.catalog.models import ModelProvider
 from apps.gateway.admission import byte_budget
 from apps.gateway.canonical.chat import MAX_DROPPED_FIELDS, Target
 from apps.gateway.dialects.chat.openai.client import read_request
-from apps.kernel.concurrency import offload
+from apps.kernel.concurrency import native_thread_pool
 from apps.kernel.errors import InvalidRequest, Overloaded
 from apps.kernel.valkey import generation
 from tests.support.guardrails_in_force import forbid, guard
@@ -139,13 +139,15 @@ def test_what_fails_on_a_thread_is_answered_as_elsewhere(caller: Caller) -> None
 
 
 def test_who_waits_too_long_for_a_thread_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offload, "PATIENCE", 0.05)
-    slow = [gevent.spawn(offload.offload, offload.LARGE, lambda: time.sleep(0.5)) for _ in range(2)]
+    monkeypatch.setattr(native_thread_pool, "PATIENCE", 0.05)
+    slow = [
+        gevent.spawn(native_thread_pool.offload, native_thread_pool.LARGE, lambda: time.sleep(0.5)) for _ in range(2)
+    ]
     gevent.sleep(0)
     with pytest.raises(Overloaded) as refused:
-        offload.offload(offload.LARGE, lambda: None)
+        native_thread_pool.offload(native_thread_pool.LARGE, lambda: None)
     assert refused.value.retry_after == 2
-    assert offload.offload(offload.LARGE - 1, lambda: "small") == "small"
+    assert native_thread_pool.offload(native_thread_pool.LARGE - 1, lambda: "small") == "small"
     gevent.joinall(slow)
 
 
@@ -280,8 +282,8 @@ def test_work_that_fails_on_a_thread_leaves_nothing_behind() -> None:
         assert _refused(partial(work, watched)) == "no Watched"
         del watched
         # The thread lets go of its last work as it waits for the next.
-        offload.offload(offload.LARGE, lambda: None)
-        offload.offload(offload.LARGE, lambda: None)
+        native_thread_pool.offload(native_thread_pool.LARGE, lambda: None)
+        native_thread_pool.offload(native_thread_pool.LARGE, lambda: None)
         assert gone() is None
     finally:
         gc.enable()
@@ -289,7 +291,7 @@ def test_work_that_fails_on_a_thread_leaves_nothing_behind() -> None:
 
 def _refused(work: Any) -> str:
     try:
-        offload.offload(offload.LARGE, work)
+        native_thread_pool.offload(native_thread_pool.LARGE, work)
     except InvalidRequest as error:
         return error.message
     return ""

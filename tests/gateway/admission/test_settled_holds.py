@@ -7,11 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from apps.billing import balances, holds, reservations, worker_leases
+from apps.billing import balances, reservations, worker_leases
 from apps.billing.balances import Balance
-from apps.billing.holds import Hold
 from apps.billing.ledger import Charge
-from apps.billing.reservations import ReservationOutcome, ReservationRequest, flight_key
+from apps.billing.reservations import Hold, ReservationOutcome, ReservationRequest, flight_key
 from apps.gateway.settlement import outbox, settle
 from apps.kernel.ids import new_id
 from apps.kernel.valkey import generation
@@ -62,7 +61,7 @@ def held() -> tuple[int, int]:
 
 
 def push(hold: Hold, moved: Charge) -> None:
-    outbox.push("worker-1", b"{}", holds.reduce_to_cost(hold, moved))
+    outbox.push("worker-1", b"{}", reservations.reduce_to_cost(hold, moved))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from apps.gateway.access import policy
 from apps.kernel.valkey.redis import cache_client
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
-from apps.sandbox.vectors import in_base64, vector_of
+from apps.sandbox.generated_media import in_base64, vector_of
 from tests.api.test_embeddings import embed, tagged
 from tests.support.sandbox_providers import clock as clock
 from tests.support.upstream import Caller, settle_all

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway_project.http.plain_request import path_of_plain
+from gateway_project.http.request_intake import path_of_plain
 from gateway_project.http.request_parser import HeadLimits, RequestParser
 
 LIMITS = HeadLimits(line=8190, headers=20, header=8190)

@@ -9,14 +9,12 @@ import pytest
 
 from apps.console.browser_session import COOKIE
 from apps.kernel.errors import ApiError, BodyTooLarge, Overloaded, RateLimited, RequestTimeout
-from gateway_project.http.address_rate_limiter import AddressRateLimiter
 from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.body_reading import STREAMED_MEMORY, BodyAborted, BodyMemory, StreamedBody, read_body
-from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection_table import ConnectionTable, Idle
-from gateway_project.http.request_intake import RequestIntake
+from gateway_project.http.limits import SMALLEST, ClientLimits, limit_of, streamed_limit_of
+from gateway_project.http.request_intake import AddressRateLimiter, RequestIntake
 from gateway_project.http.request_parser import BadRequest, HeadLimits, IncomingRequest
-from gateway_project.http.route_limits import SMALLEST, limit_of, streamed_limit_of
 
 LIMITS = ClientLimits(
     body=1_000_000,
@@ -166,7 +164,7 @@ def test_a_bucket_lets_through_all_that_the_exact_count_allows() -> None:
 
 
 def test_forgetting_addresses_keeps_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway_project.http.address_rate_limiter._MAX_ADDRESSES", 2)
+    monkeypatch.setattr("gateway_project.http.request_intake._MAX_ADDRESSES", 2)
     throttle = AddressRateLimiter(Clock())
     for _ in range(60):
         throttle.count_try("a")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gevent
 
 from apps.kernel.concurrency.turn_queue import let_others_go_on
-from gateway_project.http.turn_times import TurnTimes
+from gateway_project.http.client_events import TurnTimes
 
 
 class Clock:

@@ -14,8 +14,7 @@ import pytest
 from apps.kernel.concurrency.green_socket import watch_readable
 from apps.kernel.concurrency.turn_queue import MAX_SECONDS
 from gateway_project.http.connection import ClientConnection
-from gateway_project.http.connection_table import ConnectionTable, Idle
-from gateway_project.http.wake_queue import WakeQueue
+from gateway_project.http.connection_table import ConnectionTable, Idle, WakeQueue
 from tests.support.connections import settings
 
 # As many go on in one turn by this clock.

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 from apps.batches.native.formats import MAX_PAGES, JobState, NativeLine, SentJob, id_of, rows_of
-from apps.batches.native.formats.uploaded_lines import MARKER, SLACK, created, is_marked, read_answers, upload
+from apps.batches.native.formats.openai import MARKER, SLACK, created, is_marked, read_answers, upload
 from apps.batches.native.provider_api import ProviderApi
 
 __all__ = ["cancel", "find", "look", "read_answers", "submit"]

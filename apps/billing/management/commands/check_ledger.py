@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from apps.billing.ledger_audit import find_mismatches
+from apps.billing.reconciliation import find_mismatches
 from apps.kernel.money import plain
 
 _WORDS = {"organization": ("organization", "credits"), "key": ("API key", "usage")}

@@ -13,7 +13,7 @@ from django.urls import path, reverse
 from apps.billing import cards
 from apps.billing.access import access_payment_method
 from apps.billing.models import PaymentMethod
-from apps.billing.payment_errors import worded
+from apps.billing.payment_processor_types import worded
 from apps.console.forms import attempt
 from apps.console.pages.billing.payments import show_billing
 from apps.console.rendering import show

@@ -13,7 +13,7 @@ from django.urls import path, reverse
 from apps.billing import topup
 from apps.billing.access import access_top_up
 from apps.billing.models import Transaction
-from apps.billing.payment_errors import worded
+from apps.billing.payment_processor_types import worded
 from apps.console.forms import attempt
 from apps.console.pages.billing.payments import show_billing, tell_top_up
 from apps.console.rendering import show

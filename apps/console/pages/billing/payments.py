@@ -21,9 +21,8 @@ from apps.billing.auto_topup import HIGHEST, LOWEST
 from apps.billing.cards import default_card
 from apps.billing.invoices import has_invoice
 from apps.billing.models import BillingAccount, PaymentMethod, Transaction
-from apps.billing.payment_errors import worded
-from apps.billing.payment_serializers import NewTopUpShape
-from apps.billing.serializers import TransactionsQuery
+from apps.billing.payment_processor_types import worded
+from apps.billing.serializers import NewTopUpShape, TransactionsQuery
 from apps.console.forms import Form, attempt, once_key, read_form, read_query
 from apps.console.pages.billing.months import months_of
 from apps.console.rendering import show

@@ -18,8 +18,8 @@ from django.db.migrations.executor import MigrationExecutor
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError
 
 from apps.kernel.postgres.advisory_lock import AdvisoryLock, hold_lock
+from apps.kernel.store_urls import address_of
 from apps.kernel.valkey.redis import servers_of_money
-from apps.kernel.valkey.store_address import address_of
 
 # Seconds for the store of REDIS_URL to answer, which may be starting at the same time; and between two attempts.
 _PATIENCE, _PAUSE = 15.0, 3.0

@@ -18,16 +18,16 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError, connection
 from redis.exceptions import RedisError
 
-from apps.billing.ledger_watch import LedgerWatch
+from apps.billing.balance_copies import LedgerWatch
 from apps.billing.worker_leases import StoreClocks
 from apps.gateway.metrics.definitions import QUEUE_AGE, QUEUE_DEPTH
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox_reader import OutboxReader
 from apps.gateway.settlement.reconcile import update_metrics
 from apps.gateway.settlement.settle import settle, sweep
-from apps.kernel.valkey import shard_count
-from apps.kernel.valkey.shard_count import OtherShards
-from apps.kernel.valkey.store_address import address_of
+from apps.kernel.store_urls import address_of
+from apps.kernel.valkey import shards
+from apps.kernel.valkey.shards import OtherShards
 from apps.kernel.valkey.store_keys import SHARD_COUNT
 
 log = structlog.get_logger(__name__)
@@ -66,7 +66,7 @@ class Command(BaseCommand):
             try:
                 missed: RedisError | None = None
                 if time.monotonic() >= next_watch:
-                    shard_count.require()
+                    shards.require()
                     missed = _look(watch)
                     next_watch = 0.0 if missed else time.monotonic() + WATCH_SECONDS
                 if settled := _step(outbox_reader):

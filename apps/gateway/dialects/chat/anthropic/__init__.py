@@ -15,7 +15,7 @@ from apps.gateway.dialects.chat.anthropic.provider.thinking_signatures import si
 from apps.gateway.dialects.chat.anthropic.provider.write_request import headers, path, write_request
 from apps.gateway.dialects.chat.anthropic.shared.failures import read_failure, write_error
 from apps.gateway.dialects.chat.anthropic.shared.wire import FRAMING, NAME
-from apps.kernel.request_id import OF_ANTHROPIC
+from apps.kernel.ids import OF_ANTHROPIC
 
 CLIENT: Final = ClientDialect(
     read_request=read_request,

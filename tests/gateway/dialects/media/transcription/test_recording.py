@@ -8,7 +8,7 @@ from apps.gateway.dialects.media.transcription.client import recording
 from apps.gateway.dialects.media.transcription.client.recording import MAX_SIZE, MIN_BYTES, read_recording
 from apps.gateway.dialects.reading.fields import Malformed
 from apps.kernel.errors import BodyTooLarge
-from apps.sandbox.sound import recording as wav
+from apps.sandbox.generated_media import recording as wav
 
 FRAME = b"\xff\xfb\x90\x00" + b"\0" * 413  # MP3, 128 kbit/s, 44.1 kHz: 1,152 samples
 

@@ -1,0 +1,1 @@
+"""Tests of health, logs and metrics."""

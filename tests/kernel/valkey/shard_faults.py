@@ -1,0 +1,125 @@
+"""Shards while a cluster loses a primary or moves a slot: `python -m tests.kernel.valkey.shard_faults WORK`."""
+
+from __future__ import annotations
+
+from tests.kernel.valkey.shard_work import let_spend, push, reserve  # isort: skip # it sets Django up
+
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import gevent
+from redis import Redis
+from redis.crc import key_slot
+from redis.exceptions import RedisError
+
+from apps.billing import balances, reservations, worker_leases
+from apps.gateway.settlement import outbox
+from apps.gateway.settlement.outbox_reader import OutboxReader
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client
+from apps.kernel.valkey.store_keys import SHARDS, money_key
+from tests.kernel.valkey.cluster_work import PORTS, has_slot, organization_of_shard
+
+
+def lose_primary() -> Any:
+    """Kill the primary of a shard; return what another does meanwhile, and what both do once its replica took over."""
+    lost, living = int(os.environ["LOST_SHARD"]), int(os.environ["LIVING_SHARD"])
+    found: dict[str, Any] = {}
+    organization = organization_of_shard(living)
+    push(organization_of_shard(lost), 2)
+    push(organization, 3)
+    let_spend([organization])
+    client().set(generation.keys_of(generation.CATALOG)[living], "c")
+    # Until the replica has them.
+    time.sleep(0.3)
+    os.kill(int(os.environ["LOST_PID"]), signal.SIGKILL)
+    found["read"] = [one.shard for one in OutboxReader("one").read(10, 1)]
+    for name, ask in (("beat", lambda: worker_leases.send_heartbeat("w")), ("depth", outbox.depth)):
+        try:
+            ask()  # type: ignore[no-untyped-call] # a function or the other
+            found[name] = "all"
+        except RedisError as error:
+            found[name] = type(error).__name__
+    found["heard"] = client().zscore(worker_leases.WORKERS[living], "w") is not None
+    catalog = ",".join("c" if shard == living else "away" for shard in SHARDS)
+    found["reserved"] = reserve(organization, catalog).outcome
+    try:
+        reserve(organization_of_shard(lost), catalog, "any")
+    except RedisError as error:
+        found["not_reserved"] = type(error).__name__
+    until, errors = time.monotonic() + 30, 0
+    while time.monotonic() < until:
+        try:
+            found["read_again"] = sorted(one.shard for one in OutboxReader("one").read(10, 1) if one.shard == lost)
+            worker_leases.send_heartbeat("w")
+            if found["read_again"]:
+                break
+            # The reader passes over a shard that is away, and its replica took over only then.
+            time.sleep(0.1)
+        except RedisError:
+            errors += 1
+            time.sleep(0.1)
+    found["failed_meanwhile"] = errors > 0
+    found["heard_by_all"] = all(client().zscore(name, "w") is not None for name in worker_leases.WORKERS)
+    return found
+
+
+def spend_while_a_slot_moves() -> Any:
+    """Return what an organization with 10 to spend was let have while its shard's slot moved between primaries, a key
+    at a time, by two greenlets that each ask for 1 thirty times."""
+    organization = organization_of_shard(4)
+    balances.publish_or_raise([balances.Balance("organization", organization, Decimal(10) / 10**9, 1, 1)])
+    token = generation.read_generation_token(generation.CATALOG)
+    own = generation.read_generation_token(generation.organization_scope(organization))
+    outcomes: Counter[str] = Counter()
+
+    def spend() -> None:
+        for _ in range(30):
+            try:
+                outcomes[reserve(organization, token, own, amount=1).outcome] += 1
+            except RedisError as error:
+                outcomes[type(error).__name__] += 1
+            gevent.sleep(0.01)
+
+    spenders = [gevent.spawn(spend) for _ in range(2)]
+    slot = key_slot(money_key("x", 4).encode())
+    moved = move_slot_slowly(slot)
+    gevent.joinall(spenders)
+    held = int(client().hget(balances.key("organization", organization), "held") or 0)
+    notes = reservations.notes_of("w", 4)
+    return {
+        "moved": moved,
+        "held": held,
+        "noted": sum(int(note.amount) for note in notes.values()),
+        "let_have": outcomes["held"],
+        "others": sorted(outcomes.keys() - {"held", "no_credits"}),
+    }
+
+
+def move_slot_slowly(slot: int) -> bool:
+    """Move a slot to another primary, key by key; return whether there was anything to move."""
+    nodes: dict[int, Any] = {port: Redis(port=port, decode_responses=True) for port in PORTS}
+    primaries = {port: node for port, node in nodes.items() if node.role()[0] == "master"}
+    names = {port: node.execute_command("CLUSTER", "MYID") for port, node in primaries.items()}
+    source = next(port for port, node in primaries.items() if has_slot(node, slot, port))
+    target = next(port for port in primaries if port != source)
+    nodes[target].execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", names[source])
+    nodes[source].execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", names[target])
+    moved = 0
+    while keys := nodes[source].execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1):
+        nodes[source].execute_command("MIGRATE", "127.0.0.1", target, keys[0], 0, 5000)
+        moved += 1
+        gevent.sleep(0.02)
+    for port in (target, source, *(primaries.keys() - {source, target})):
+        nodes[port].execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[target])
+    return moved > 0
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(globals()[sys.argv[1]]()) + "\n")
