@@ -25,7 +25,7 @@ from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialect_facts import facts_of
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
-from apps.gateway.dialects.adapting.signature_owner import (
+from apps.gateway.dialects.adapting.thought_signatures import (
     add_signature_owner,
     client_signature_format,
     remove_signature_owner,

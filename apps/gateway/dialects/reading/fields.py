@@ -7,7 +7,7 @@ way up, so that a good request pays nothing for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -269,3 +269,12 @@ def pick(readers: Mapping[str, Reader[T]], by: str) -> Callable[[Record], T]:
         return reader(value)
 
     return read
+
+
+# Values that models and providers write for a call without arguments, instead of an empty object.
+_NOTHING: Final = frozenset({"", "null", '""'})
+
+
+def is_empty_arguments(arguments: str) -> bool:
+    """Return whether the text of a call's arguments stands for no arguments."""
+    return arguments.strip() in _NOTHING

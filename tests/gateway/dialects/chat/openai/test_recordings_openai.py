@@ -19,7 +19,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Choice, Event, Failed, Reply, Started, Summary
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import openai
-from apps.gateway.dialects.chat.openai.shared.wire import OWN_FIELDS
+from apps.gateway.dialects.chat.openai.wire import OWN_FIELDS
 from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
 from apps.gateway.framing.sse import frames
 from apps.kernel.errors import InvalidRequest

@@ -23,7 +23,7 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.chat.anthropic.shared.wire import NAME, SIGNATURE_FORMAT, encode
+from apps.gateway.dialects.chat.anthropic.wire import NAME, SIGNATURE_FORMAT, encode
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,

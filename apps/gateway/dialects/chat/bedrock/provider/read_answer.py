@@ -28,9 +28,17 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.canonical.service_tier import served_tier
-from apps.gateway.dialects.chat.anthropic.shared.wire import SIGNATURE_FORMAT
-from apps.gateway.dialects.chat.bedrock.provider.failures import exception, failed, find_failure
-from apps.gateway.dialects.chat.bedrock.shared.wire import FAILURE_WORDS, FINISH_REASONS, NAME, encode, read_usage
+from apps.gateway.dialects.chat.anthropic.wire import SIGNATURE_FORMAT
+from apps.gateway.dialects.chat.bedrock.wire import (
+    FAILURE_WORDS,
+    FINISH_REASONS,
+    NAME,
+    encode,
+    exception,
+    failed,
+    find_failure,
+    read_usage,
+)
 from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.reading.fields import Record
 

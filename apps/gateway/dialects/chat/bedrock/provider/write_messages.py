@@ -24,12 +24,11 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.adapting.document_citations import wants_citations
-from apps.gateway.dialects.adapting.unsupported_fields import message_path
-from apps.gateway.dialects.chat.anthropic.shared.wire import SIGNATURE_FORMAT, read_input
+from apps.gateway.dialects.adapting.unsupported_fields import message_path, wants_citations
+from apps.gateway.dialects.chat.anthropic.wire import SIGNATURE_FORMAT, read_input
 from apps.gateway.dialects.chat.bedrock.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.bedrock.provider.read_answer import write_cited_text
-from apps.gateway.dialects.chat.bedrock.shared.wire import refused, write_id
+from apps.gateway.dialects.chat.bedrock.wire import refused, write_id
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.dialects.reading.image_type import image_type_of
 from apps.kernel.errors import InvalidRequest

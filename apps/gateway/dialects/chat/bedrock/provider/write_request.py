@@ -1,4 +1,4 @@
-"""Bedrock Converse, provider side: writes a canonical chat as a request body.
+"""Bedrock Converse, provider side: writes a canonical chat as a request body, for an answer or for a count of tokens.
 
 Unsupported sampling fields and hints are dropped with a note; a field that would change the shape of the answer is
 refused before anything is sent.
@@ -10,6 +10,7 @@ import re
 from typing import Final
 from urllib.parse import quote
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -39,13 +40,13 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     repair_tool_results,
     unsupported_feature,
 )
-from apps.gateway.dialects.chat.anthropic.provider import thinking_signatures
+from apps.gateway.dialects.chat.anthropic import wire as anthropic_wire
+from apps.gateway.dialects.chat.anthropic.provider import write_messages as anthropic_messages
 from apps.gateway.dialects.chat.anthropic.provider import write_request as anthropic_request
-from apps.gateway.dialects.chat.anthropic.provider.thinking_signatures import drop_thinking
-from apps.gateway.dialects.chat.anthropic.shared import wire as anthropic_wire
+from apps.gateway.dialects.chat.anthropic.provider.write_messages import drop_thinking
 from apps.gateway.dialects.chat.bedrock.provider.capabilities import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.bedrock.provider.write_messages import Blocks, write_messages
-from apps.gateway.dialects.chat.bedrock.shared.wire import NAME, STREAM_TYPE, encode, refused, without_none
+from apps.gateway.dialects.chat.bedrock.wire import NAME, STREAM_TYPE, encode, refused, without_none
 from apps.gateway.dialects.reading.fields import Record
 
 # The limit that is required beside a budget, when neither the client nor the data file states one.
@@ -345,7 +346,7 @@ def headers(chat: Chat, target: Target) -> dict[str, str]:
 
 def signature_format(chat: Chat, target: Target) -> str | None:
     """Return whose signatures are wanted back: Anthropic's, where a model that knows them is to think."""
-    return thinking_signatures.signature_format(chat, target) if capabilities_of(target).signs_thinking else None
+    return anthropic_messages.signature_format(chat, target) if capabilities_of(target).signs_thinking else None
 
 
 def write_request(chat: Chat, target: Target) -> bytes:
@@ -438,3 +439,28 @@ def _tier(chat: Chat, target: Target) -> Record | None:
         note_dropped(chat, target, "service_tier", "the provider does not have this tier")
         return None
     return {"type": _TIERS[tier]}
+
+
+_COUNTED = ("messages", "system", "toolConfig", "additionalModelRequestFields")
+_MAX_COUNT = 10**9
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def count_request(chat: Chat, target: Target) -> tuple[str, bytes]:
+    """Return path and body of the question how many tokens a prompt has. Raises InvalidRequest as `write_request`."""
+    wire = _read_fields(write_request(chat, target))
+    asked = {name: wire[name] for name in _COUNTED if name in wire}
+    return f"/model/{quote(target.model_name, safe='')}/count-tokens", encode({"input": {"converse": asked}})
+
+
+def read_count(body: bytes) -> int | None:
+    """Return the tokens that were counted; None for an answer that does not say."""
+    try:
+        count = msgspec.json.decode(body, type=_Count).tokens
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return count if 0 <= count <= _MAX_COUNT else None
+
+
+class _Count(msgspec.Struct):
+    tokens: int = msgspec.field(name="inputTokens")

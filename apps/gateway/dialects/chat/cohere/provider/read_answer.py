@@ -20,17 +20,17 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.chat.cohere.provider.failures import find_failure
-from apps.gateway.dialects.chat.cohere.shared.wire import (
+from apps.gateway.dialects.chat.cohere.wire import (
     FAILURE_WORDS,
     FINISH_REASONS,
     NAME,
     PLAN_FORMAT,
     encode,
+    find_failure,
     new_id,
     read_usage,
 )
-from apps.gateway.dialects.chat.openai.shared.failures import failed as openai_failed
+from apps.gateway.dialects.chat.openai.wire import failed as openai_failed
 from apps.gateway.dialects.reading.answer_errors import (
     MAX_ERROR_LENGTH,
     drain_frames,

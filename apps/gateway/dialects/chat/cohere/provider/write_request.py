@@ -25,8 +25,8 @@ from apps.gateway.canonical.chat import (
     WebSearchTool,
 )
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
-from apps.gateway.dialects.adapting.signed_call_ids import split_signature
 from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool
+from apps.gateway.dialects.adapting.thought_signatures import split_signature
 from apps.gateway.dialects.adapting.unsupported_fields import (
     message_path,
     note_dropped,
@@ -34,7 +34,7 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     repair_tool_results,
 )
 from apps.gateway.dialects.chat.cohere.provider.capabilities import Capabilities, capabilities_of
-from apps.gateway.dialects.chat.cohere.shared.wire import NAME, PLAN_FORMAT, encode, refused, without_none
+from apps.gateway.dialects.chat.cohere.wire import NAME, PLAN_FORMAT, encode, refused, without_none
 from apps.gateway.dialects.reading.fields import Record
 
 

@@ -9,9 +9,9 @@ from collections import deque
 from typing import Any
 
 from apps.gateway.canonical.chat import Audio, File, Image, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from apps.gateway.dialects.adapting.signed_call_ids import state_signature
+from apps.gateway.dialects.adapting.thought_signatures import state_signature
 from apps.gateway.dialects.chat.google.client.signature_carrier import read_carrier
-from apps.gateway.dialects.chat.google.shared.wire import (
+from apps.gateway.dialects.chat.google.wire import (
     IMAGE_SIGNATURE,
     NAME,
     SIGNATURE_FORMAT,

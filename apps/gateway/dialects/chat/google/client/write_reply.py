@@ -29,12 +29,11 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     Waiting,
 )
-from apps.gateway.dialects.adapting.document_citations import LOCATIONS
+from apps.gateway.dialects.chat.anthropic.wire import CITATION_LOCATIONS
 from apps.gateway.dialects.chat.google.client.field_names import write_error_object
 from apps.gateway.dialects.chat.google.client.write_parts import PartWriter
-from apps.gateway.dialects.chat.google.shared.part_layout import laid_out
-from apps.gateway.dialects.chat.google.shared.usage import write_usage
-from apps.gateway.dialects.chat.google.shared.wire import NAME, encode, finish_word, new_id, write_time
+from apps.gateway.dialects.chat.google.part_layout import laid_out
+from apps.gateway.dialects.chat.google.wire import NAME, encode, finish_word, new_id, write_time, write_usage
 from apps.gateway.dialects.reading.fields import Record
 
 
@@ -45,7 +44,7 @@ def write_grounding(citations: list[Record], text: str, queries: list[str]) -> R
     supports: dict[tuple[int, int], list[int]] = {}
     documents: list[Record] = []
     for citation in citations:
-        if citation.get("type") in LOCATIONS and (document := _document(citation)) not in documents:
+        if citation.get("type") in CITATION_LOCATIONS and (document := _document(citation)) not in documents:
             documents.append(document)
         page = citation.get("url_citation")
         if not isinstance(page, dict) or not isinstance(url := page.get("url"), str):

@@ -30,20 +30,22 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.adapting.signed_call_ids import join_signature, state_signature
-from apps.gateway.dialects.chat.google.provider.failures import failed, find_failure
+from apps.gateway.dialects.adapting.thought_signatures import join_signature, state_signature
+from apps.gateway.dialects.chat.google.part_layout import Layout
 from apps.gateway.dialects.chat.google.provider.write_contents import read_name
-from apps.gateway.dialects.chat.google.shared.part_layout import Layout
-from apps.gateway.dialects.chat.google.shared.usage import adds_up, read_usage
-from apps.gateway.dialects.chat.google.shared.wire import (
+from apps.gateway.dialects.chat.google.wire import (
     FAILURE_WORDS,
     FINISH_REASONS,
     IMAGE_SIGNATURE,
     NAME,
     SIGNATURE_FORMAT,
     TEXT_SIGNATURE,
+    adds_up,
     encode,
+    failed,
+    find_failure,
     new_id,
+    read_usage,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.reading.fields import Record

@@ -32,9 +32,7 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.dialects.chat.openai.client.read_request import is_legacy
 from apps.gateway.dialects.chat.openai.provider.write_messages import write_detail
-from apps.gateway.dialects.chat.openai.shared.failures import write_error_object
-from apps.gateway.dialects.chat.openai.shared.usage import write_usage
-from apps.gateway.dialects.chat.openai.shared.wire import NAME, PARKED, encode, new_id
+from apps.gateway.dialects.chat.openai.wire import NAME, PARKED, encode, new_id, write_error_object, write_usage
 from apps.gateway.dialects.reading.fields import Record
 
 

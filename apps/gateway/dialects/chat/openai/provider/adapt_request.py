@@ -24,10 +24,9 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, object_root
-from apps.gateway.dialects.adapting.signed_call_ids import FIELD as SIGNATURE_FIELD
-from apps.gateway.dialects.adapting.signed_call_ids import split_signature, state_signature
 from apps.gateway.dialects.adapting.stop_sequences import emulate_stop_sequences, fit_stop_sequences
 from apps.gateway.dialects.adapting.structured_output import emulate_structured_output
+from apps.gateway.dialects.adapting.thought_signatures import SIGNATURE_FIELD, split_signature, state_signature
 from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import (
     is_default_value,
@@ -35,12 +34,12 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     note_generated_images,
     note_unsupported_fields,
     repair_tool_results,
+    shorten_user,
     unsupported_feature,
 )
-from apps.gateway.dialects.adapting.user_identifiers import shorten_user
 from apps.gateway.dialects.chat.openai.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.openai.provider.write_messages import adapt_call_ids
-from apps.gateway.dialects.chat.openai.shared.wire import NAME
+from apps.gateway.dialects.chat.openai.wire import NAME
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 

@@ -31,17 +31,18 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.adapting.signed_call_ids import join_signature, stated_signature
-from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure
-from apps.gateway.dialects.chat.openai.shared.listed_pages import citations_of
-from apps.gateway.dialects.chat.openai.shared.usage import read_usage
-from apps.gateway.dialects.chat.openai.shared.wire import (
+from apps.gateway.dialects.adapting.thought_signatures import join_signature, stated_signature
+from apps.gateway.dialects.chat.openai.wire import (
     FAILURE_WORDS,
     FINISH_REASONS,
     NAME,
     PART_FORMAT,
+    citations_of,
     encode,
+    failed,
+    find_failure,
     new_id,
+    read_usage,
 )
 from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.reading.fields import Record

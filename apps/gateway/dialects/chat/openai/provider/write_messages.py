@@ -24,10 +24,14 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.adapting.signed_call_ids import FIELD as SIGNATURE_FIELD
-from apps.gateway.dialects.adapting.signed_call_ids import split_signature, state_signature, stated_signature
+from apps.gateway.dialects.adapting.thought_signatures import (
+    SIGNATURE_FIELD,
+    split_signature,
+    state_signature,
+    stated_signature,
+)
 from apps.gateway.dialects.chat.openai.provider.capabilities import CallIds, Capabilities
-from apps.gateway.dialects.chat.openai.shared.wire import NAME, PARKED, PART_FORMAT, cache_control
+from apps.gateway.dialects.chat.openai.wire import NAME, PARKED, PART_FORMAT, cache_control
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 

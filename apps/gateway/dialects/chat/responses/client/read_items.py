@@ -24,14 +24,14 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.adapting.configuration_updates import CONFIGURATION_UPDATE
-from apps.gateway.dialects.chat.openai.shared.wire import EFFORTS
-from apps.gateway.dialects.chat.responses.client.encrypted_reasoning import (
+from apps.gateway.dialects.adapting.foreign_blocks import CONFIGURATION_UPDATE
+from apps.gateway.dialects.chat.openai.wire import EFFORTS
+from apps.gateway.dialects.chat.responses.client.asked import (
     ReasoningCipher,
     decrypt_blocks,
     is_encrypted_here,
 )
-from apps.gateway.dialects.chat.responses.shared.wire import (
+from apps.gateway.dialects.chat.responses.wire import (
     BREAKPOINT,
     EXPLICIT,
     NAME,

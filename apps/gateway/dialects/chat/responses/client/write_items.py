@@ -24,7 +24,7 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.chat.responses.client.encrypted_reasoning import ReasoningCipher, encrypt_blocks
+from apps.gateway.dialects.chat.responses.client.asked import ReasoningCipher, encrypt_blocks
 from apps.gateway.dialects.chat.responses.client.output_items import (
     CallItem,
     ForeignItem,
@@ -32,7 +32,7 @@ from apps.gateway.dialects.chat.responses.client.output_items import (
     MessageItem,
     image_item,
 )
-from apps.gateway.dialects.chat.responses.shared.wire import (
+from apps.gateway.dialects.chat.responses.wire import (
     NAME,
     REASONING_ID,
     SAID,

@@ -23,11 +23,11 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     note_unsupported_fields,
     note_unsupported_hints,
     repair_tool_results,
+    shorten_user,
     unsupported_feature,
 )
-from apps.gateway.dialects.adapting.user_identifiers import shorten_user
 from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
-from apps.gateway.dialects.chat.responses.shared.wire import BREAKPOINT, NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT
+from apps.gateway.dialects.chat.responses.wire import BREAKPOINT, NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT
 
 _NAMES, _MAX_NAME_LENGTH = re.compile(r"[a-zA-Z0-9_-]+"), 64
 _REASONING_FORMATS: Final = frozenset({SIGNATURE_FORMAT, UNSIGNED_FORMAT})

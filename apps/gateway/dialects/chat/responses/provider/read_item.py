@@ -22,8 +22,8 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.chat.openai.shared.listed_pages import citations_of
-from apps.gateway.dialects.chat.responses.shared.wire import (
+from apps.gateway.dialects.chat.openai.wire import citations_of
+from apps.gateway.dialects.chat.responses.wire import (
     NAME,
     SAID,
     SIGNATURE_FORMAT,

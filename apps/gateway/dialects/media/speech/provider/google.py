@@ -24,11 +24,9 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.google.provider.failures import read_failure
 from apps.gateway.dialects.chat.google.provider.read_answer import read_events as read_answers
-from apps.gateway.dialects.chat.google.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of
-from apps.gateway.dialects.media.speech.provider.capabilities import instructions_of, speech_of, text_of
+from apps.gateway.dialects.chat.google.wire import encode, read_failure
+from apps.gateway.dialects.media.speech import instructions_of, never_whole, options_of, speech_of, text_of
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer
 from apps.kernel.usage import Usage
 

@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of, read_audio
-from apps.gateway.dialects.media.speech.provider.capabilities import (
+from apps.gateway.dialects.chat.openai.wire import encode, read_failure
+from apps.gateway.dialects.media.speech import (
     capabilities_of,
     instructions_of,
+    never_whole,
+    options_of,
+    read_audio,
     speech_of,
     text_of,
 )

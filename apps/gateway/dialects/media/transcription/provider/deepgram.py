@@ -13,14 +13,14 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, TranscriptTimed
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.speech.provider.deepgram import read_failure
-from apps.gateway.dialects.media.transcription.provider.capabilities import transcription_of
-from apps.gateway.dialects.media.transcription.provider.transcripts import (
+from apps.gateway.dialects.media.transcription import (
     as_whole,
     events_of,
     options_of,
     seconds_of,
     segments_of,
     timed_word,
+    transcription_of,
     usage_of_seconds,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer

@@ -12,7 +12,7 @@ from typing import Any, Final
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, TranscriptTimed
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import read_failure
+from apps.gateway.dialects.chat.openai.wire import read_failure
 from apps.gateway.dialects.media.multipart_form import (
     MULTIPART,
     Field,
@@ -20,14 +20,14 @@ from apps.gateway.dialects.media.multipart_form import (
     boundary_of,
     write_form,
 )
-from apps.gateway.dialects.media.transcription.provider.capabilities import transcription_of
-from apps.gateway.dialects.media.transcription.provider.transcripts import (
+from apps.gateway.dialects.media.transcription import (
     as_whole,
     events_of,
     options_of,
     seconds_of,
     segments_of,
     timed_word,
+    transcription_of,
     usage_of_seconds,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer

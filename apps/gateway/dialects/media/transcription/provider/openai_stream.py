@@ -20,8 +20,9 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import read_failure
+from apps.gateway.dialects.chat.openai.wire import read_failure
 from apps.gateway.dialects.media.multipart_form import MULTIPART, Field, boundary_of, write_form
+from apps.gateway.dialects.media.transcription import options_of
 from apps.gateway.dialects.media.transcription.provider.openai import (
     failure_of,
     fields_of,
@@ -30,7 +31,6 @@ from apps.gateway.dialects.media.transcription.provider.openai import (
     read_reply,
     usage_of,
 )
-from apps.gateway.dialects.media.transcription.provider.transcripts import options_of
 from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 
 

@@ -8,12 +8,11 @@ from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
 from apps.gateway.canonical.embeddings import Embedding, InputType
 from apps.gateway.canonical.events import Reply, Summary
 from apps.gateway.dialects import ClientErrorWriter
-from apps.gateway.dialects.chat.openai.shared.failures import write_detailed_error
-from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.chat.openai.wire import encode, write_detailed_error
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, boolean, filled_string, integer, one_of
 from apps.gateway.dialects.reading.router_fields import take_router_fields
-from apps.gateway.dialects.values.embeddings.provider.vectors import to_base64, to_numbers
+from apps.gateway.dialects.values.embeddings import to_base64, to_numbers
 
 # Errors with a `detail` as well, which Voyage's clients read.
 ERRORS: Final = ClientErrorWriter(write_error=write_detailed_error)
