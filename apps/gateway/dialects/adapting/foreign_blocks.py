@@ -183,7 +183,7 @@ _ADDITION, _REMOVAL = "tool_addition", "tool_removal"
 _CONFIG: Final = "output_config"
 # Until when a system message is shown to the model.
 _END, _NEXT_TURN = "clear_at", "next_user_message"
-_EFFORTS: Final = frozenset({"low", "medium", "high", "xhigh", "max"})
+_EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 _FUNCTION_FIELDS: Final = frozenset({"type", "name", "description", "input_schema", "strict", "cache_control"})
 _UNKNOWN: Final = "a field that is not known to this model's provider"
 

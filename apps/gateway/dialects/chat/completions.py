@@ -89,21 +89,24 @@ def _echo_of(chat: Chat, index: int) -> str:
 def write_logprobs(logprobs: Record, offset: int) -> Record:
     """Return the probabilities of a chat's tokens in this format's columns; `offset` is where the text begins, in
     characters."""
-    tokens = [entry for entry in logprobs.get("content") or () if isinstance(entry, dict) and "token" in entry]
+    tokens = _tokens(logprobs.get("content"))
     offsets: list[int] = []
     for entry in tokens:
         offsets.append(offset)
         offset += len(entry["token"])
-    tops = [
-        {top["token"]: top.get("logprob") for top in entry.get("top_logprobs") or () if isinstance(top, dict)}
-        for entry in tokens
-    ]
+    tops = [{top["token"]: top.get("logprob") for top in _tokens(entry.get("top_logprobs"))} for entry in tokens]
     return {
         "tokens": [entry["token"] for entry in tokens],
         "token_logprobs": [entry.get("logprob") for entry in tokens],
         "top_logprobs": tops if any(tops) else None,
         "text_offset": offsets,
     }
+
+
+def _tokens(entries: Any) -> list[Record]:
+    """Return those of a provider's entries that name a token."""
+    listed = entries if isinstance(entries, list) else []
+    return [entry for entry in listed if isinstance(entry, dict) and isinstance(entry.get("token"), str)]
 
 
 class _Stream:

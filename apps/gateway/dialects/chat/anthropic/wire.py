@@ -32,9 +32,7 @@ from apps.kernel.rest.envelopes import anthropic_type
 from apps.kernel.usage import ModelPass, Usage, total_usage
 
 # The kinds of citations of documents: a place in one that the request has. Other formats cite pages of the web alone.
-CITATION_LOCATIONS: Final = frozenset(
-    {"char_location", "page_location", "content_block_location", "search_result_location"}
-)
+CITATION_LOCATIONS: Final = ("char_location", "page_location", "content_block_location", "search_result_location")
 # The field of a call that says whether the model made it, or a program at the provider.
 CALLER: Final = "caller"
 # The field of a message that says why its provider refused to answer.

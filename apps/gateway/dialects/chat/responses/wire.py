@@ -46,9 +46,13 @@ MAX_ID: Final = 64
 encode = msgspec.json.Encoder().encode
 
 
-# How xAI calls the steps of its `x_search`.
-_STEPS_OF_X_SEARCH: Final = frozenset(
-    {"x_keyword_search", "x_semantic_search", "x_user_search", "x_thread_fetch", "view_x_video"}
+# How xAI calls the steps of its `x_search`. A tuple: an unchecked value may be a list, which no set looks up.
+_STEPS_OF_X_SEARCH: Final = (
+    "x_keyword_search",
+    "x_semantic_search",
+    "x_user_search",
+    "x_thread_fetch",
+    "view_x_video",
 )
 
 
@@ -58,7 +62,7 @@ def is_hosted_call(item: dict[str, Any]) -> bool:
 
 
 # Items whose content the canonical language has words for; any other stands whole in its marks.
-SAID: Final = frozenset({"message", "reasoning", "image_generation_call", "function_call", "custom_tool_call"})
+SAID: Final = ("message", "reasoning", "image_generation_call", "function_call", "custom_tool_call")
 # The fields of that content.
 _CONTENT: Final = frozenset(
     {"content", "summary", "encrypted_content", "arguments", "input", "call_id", "name", "namespace", "result"}

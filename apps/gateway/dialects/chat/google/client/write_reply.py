@@ -94,10 +94,15 @@ def write_logprobs(likely: list[Any]) -> Record:
     wire: Record = {"chosenCandidates": [_token(token) for token in tokens]}
     if any(token.get("top_logprobs") for token in tokens):
         wire["topCandidates"] = [
-            {"candidates": [_token(other) for other in token.get("top_logprobs") or () if isinstance(other, dict)]}
+            {"candidates": [_token(other) for other in _listed(token.get("top_logprobs")) if isinstance(other, dict)]}
             for token in tokens
         ]
     return wire
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return a provider's list; an empty one for anything else."""
+    return value if isinstance(value, list) else []
 
 
 def _token(token: Record) -> Record:
@@ -235,7 +240,7 @@ class _Candidate:
         self._texts = [choice.text or ""]
         self._citations, self._queries = choice.annotations, choice.searches
         self._own = dict(choice.choice_extra.get(NAME, {}))
-        self.likely = None if choice.logprobs is None else choice.logprobs.get("content") or []
+        self.likely = None if choice.logprobs is None else _listed(choice.logprobs.get("content"))
         if choice.finish is not None:
             self._end = Finished(reason=choice.finish, native=choice.native_finish, explanation=choice.explanation)
 
@@ -248,7 +253,7 @@ class _Candidate:
         elif isinstance(event, Searched):
             self._queries.append(event.query)
         elif isinstance(event, Logprobs):
-            self.likely = [*(self.likely or ()), *(event.logprobs.get("content") or ())]
+            self.likely = [*(self.likely or ()), *_listed(event.logprobs.get("content"))]
         elif isinstance(event, Finished):
             self._end = event
         elif isinstance(event, OpaqueDelta) and event.dialect == NAME and event.of == "choice":

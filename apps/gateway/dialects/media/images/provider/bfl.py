@@ -21,7 +21,7 @@ from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, failur
 from apps.kernel.usage import Usage
 
 # The latter two are not in its description: other words for the same do no harm.
-_PENDING: Final = frozenset({"Pending", "Queued", "Processing"})
+_PENDING: Final = ("Pending", "Queued", "Processing")
 # Final states of a job without an image: the status and code for clients, and the message.
 _ENDS: Final = {
     "Request Moderated": (400, "moderation_blocked", "The provider's moderation refused the request"),
