@@ -276,7 +276,8 @@ def write_request(chat: Chat, target: Target) -> bytes:
     _note_unknown_betas(chat, target)
     if not capabilities_of(target).prefill and chat.messages[-1].role == "assistant":
         raise unsupported_feature(chat, "messages", "The model does not go on with an answer that is begun")
-    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
+    if not chat.is_plain:
+        chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     if chat.source is not None and chat.source.dialect == NAME and _is_welcome(chat, target):
         wire: Record = {name: raw for name, raw in _read_fields(chat.source.body).items() if raw != _NULL}
         if not ROUTER_FIELDS.isdisjoint(wire):

@@ -354,7 +354,8 @@ def write_request(chat: Chat, target: Target) -> bytes:
     _refuse_unspeakable(chat)
     capabilities = capabilities_of(target)
     blocks = Blocks(target, capabilities)
-    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
+    if not chat.is_plain:
+        chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     _drop_unsupported_hints(chat, target, blocks)
     chat = adapt_tool_names(chat, target, _NAMES, _MAX_NAME_LENGTH)
     chat, output = with_form(chat, target)

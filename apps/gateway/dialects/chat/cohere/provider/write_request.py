@@ -223,7 +223,8 @@ def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
     capabilities = capabilities_of(target)
     _refuse_unspeakable(chat)
-    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=False)
+    if not chat.is_plain:
+        chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=False)
     _drop_unsupported_hints(chat, capabilities, target)
     if _needs_tool(chat, capabilities):
         chat = add_structured_output_tool(chat, target)

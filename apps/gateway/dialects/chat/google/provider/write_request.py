@@ -129,7 +129,8 @@ _HINTS = ("logit_bias", "verbosity", "prediction", "store", "prompt_cache_key", 
 
 def drop_unsupported_fields(chat: Chat, capabilities: Capabilities, target: Target) -> Chat:
     """Return the chat without what Google does not support; dropped fields are noted."""
-    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
+    if not chat.is_plain:
+        chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     note_unsupported_fields(chat, target, NAME, marks=False, names=False, details=False, thinking=_goes_back(chat))
     note_unsupported_hints(chat, target, *_HINTS)
     chat = adapt_tool_names(_with_objects(chat), target, SPEAKABLE, MAX_NAME_LENGTH)

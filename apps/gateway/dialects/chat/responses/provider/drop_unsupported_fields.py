@@ -72,7 +72,8 @@ def drop_unsupported_fields(chat: Chat, capabilities: Capabilities, target: Targ
             raise unsupported_feature(chat, param, f"{param} is not available from this model's provider")
     emulate_stop_sequences(chat, target)
     chat = _with_shared_tools(_with_search(chat, capabilities))
-    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
+    if not chat.is_plain:
+        chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     # A client of this format marks in its own words, which are kept.
     marks = chat.dialect == NAME or BREAKPOINT in capabilities.takes
     foreign = chat
