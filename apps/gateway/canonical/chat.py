@@ -257,7 +257,7 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     betas: list[str] | None = None
     # The client's routing preferences, where it states any, and those of them that have no effect here.
     preferences: RoutingPreferences | None = None
-    unmet: list[DroppedField] | None = None
+    dropped_fields: list[DroppedField] | None = None
     # Whether `usage` tells what makes up the cost.
     usage_details: bool = False
     # Whether the answer begins with the prompt (legacy completions).

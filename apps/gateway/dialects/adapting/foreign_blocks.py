@@ -45,7 +45,7 @@ def drop_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
     if dialect != ANTHROPIC:
         chat = apply_tool_changes(chat, target)
     if chat.kinds.isdisjoint(_HOLDING) or not any(
-        _is_strange(part, dialect) for message in chat.messages for part in message.parts
+        _is_foreign(part, dialect) for message in chat.messages for part in message.parts
     ):
         return chat
     chat = apply_updates(chat)
@@ -56,9 +56,9 @@ def drop_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
     return replace(chat, messages=messages, source=None)
 
 
-def _is_strange(part: Part, dialect: str) -> bool:
+def _is_foreign(part: Part, dialect: str) -> bool:
     if isinstance(part, ToolResult):
-        return any(_is_strange(inner, dialect) for inner in part.parts)
+        return any(_is_foreign(inner, dialect) for inner in part.parts)
     return isinstance(part, Opaque) and part.dialect != dialect
 
 
@@ -66,19 +66,21 @@ def _message(message: Message, place: str, target: Target, dialect: str) -> Mess
     """Return a message, whose content is at `place`, without foreign blocks."""
     parts: list[Part] = []
     for at, part in enumerate(message.parts):
-        if not _is_strange(part, dialect):
+        if not _is_foreign(part, dialect):
             parts.append(part)
         elif message.role == "assistant":
             target.note_dropped(place, "blocks of an answer that only its own format has words for")
         elif isinstance(part, ToolResult):
-            said = [_said(inner, place, target) if _is_strange(inner, dialect) else inner for inner in part.parts]
-            parts.append(replace(part, parts=said))
+            rewritten = [
+                _rewrite_as_text(inner, place, target) if _is_foreign(inner, dialect) else inner for inner in part.parts
+            ]
+            parts.append(replace(part, parts=rewritten))
         else:
-            parts.append(_said(part, f"{place}[{at}]" if "[" in place else place, target))
+            parts.append(_rewrite_as_text(part, f"{place}[{at}]" if "[" in place else place, target))
     return replace(message, parts=parts)
 
 
-def _said(part: Part, place: str, target: Target) -> Text:
+def _rewrite_as_text(part: Part, place: str, target: Target) -> Text:
     """Return a block in words; a wish to have it cited is noted. Raises InvalidRequest as `_as_text`."""
     if isinstance(part, Opaque) and wants_citations(part.data):
         target.note_dropped(f"{place}.citations", "documents are not cited by this model's provider")

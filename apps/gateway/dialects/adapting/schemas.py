@@ -79,9 +79,9 @@ def _closed(schema: Any, left_out: dict[str, None]) -> Schema:
     if isinstance(kind, list):
         return {**wire, **_closed_variants(schema, kind, left_out)}
     wire |= {name: schema[name] for name in ("title", "description", "type", "enum", "const") if name in schema}
-    for name, said in (("anyOf", "anyOf"), ("oneOf", "anyOf"), ("allOf", "allOf")):
+    for name, keyword in (("anyOf", "anyOf"), ("oneOf", "anyOf"), ("allOf", "allOf")):
         if isinstance(variants := schema.get(name), list):
-            wire[said] = [_closed(part, left_out) for part in variants]
+            wire[keyword] = [_closed(part, left_out) for part in variants]
     if kind == "object" or "properties" in schema:
         wire |= _closed_object(schema, left_out)
     wire |= _closed_limits(schema, left_out)

@@ -116,7 +116,7 @@ def take_provider(reading: RouterReading, value: Any) -> None:
             continue
         take = _PROVIDER_TAKERS.get(name)
         if take is None:
-            reading.drop(f"provider.{name[: fields.MAX_NAME_TOLD]}", _UNKNOWN)
+            reading.drop(f"provider.{name[: fields.MAX_QUOTED_NAME]}", _UNKNOWN)
         else:
             fields.within(name, partial(take, reading), inner)
 
@@ -149,7 +149,7 @@ def _take_quantizations(reading: RouterReading, value: Any) -> None:
 def _take_max_price(reading: RouterReading, value: Any) -> None:
     wire = record(value)
     for name in wire.keys() - set(MaxPrice.__struct_fields__):
-        reading.drop(f"provider.max_price.{name[: fields.MAX_NAME_TOLD]}", _UNKNOWN)
+        reading.drop(f"provider.max_price.{name[: fields.MAX_QUOTED_NAME]}", _UNKNOWN)
     prices = {name: optional(wire, name, _price) for name in MaxPrice.__struct_fields__}
     if any(price is not None for price in prices.values()):
         reading.want(max_price=MaxPrice(**prices))
@@ -202,7 +202,7 @@ def _take_plugin(reading: RouterReading, place: str, wire: Record) -> None:
     name = required(wire, "id", one_of(_HEALING, _WEB, _FILES, _MODERATION, *_LEFT_OUT))
     if optional(wire, "enabled", boolean) is False:
         return
-    said = {key for key, value in wire.items() if value is not None} - {"id", "enabled"}
+    stated = {key for key, value in wire.items() if value is not None} - {"id", "enabled"}
     if name == _MODERATION:
         refuse(place, "A moderation of the request " + NO_PROMISE + ", or use guardrails")
     if name in _LEFT_OUT:
@@ -212,10 +212,10 @@ def _take_plugin(reading: RouterReading, place: str, wire: Record) -> None:
     elif name == _WEB:
         reading.known["web_search"] = True
         if wire.get("engine") == "native":
-            said.discard("engine")
-        for key in sorted(said):
-            reading.drop(f"{place}.{key[: fields.MAX_NAME_TOLD]}", "the model's provider searches in its own way")
-    elif said and (wire.get("pdf") or {}) != {"engine": "native"}:
+            stated.discard("engine")
+        for key in sorted(stated):
+            reading.drop(f"{place}.{key[: fields.MAX_QUOTED_NAME]}", "the model's provider searches in its own way")
+    elif stated and (wire.get("pdf") or {}) != {"engine": "native"}:
         reading.drop(place, "files are sent to the model as they are: it has to read them itself")
 
 
@@ -242,7 +242,7 @@ def take_router_fields(extra: Record, known: Record) -> None:
     if reading.wishes:
         known["preferences"] = RoutingPreferences(**reading.wishes)
     if reading.dropped:
-        known["unmet"] = reading.dropped
+        known["dropped_fields"] = reading.dropped
 
 
 def _name_models(reading: RouterReading) -> None:
@@ -278,10 +278,10 @@ def _take_fallbacks(reading: RouterReading, value: Any) -> None:
         elif isinstance(entry, dict) and "model" in entry:
             names.append(fields.within(place, _fallback_model, entry))
             for name in entry.keys() - {"model"}:
-                reading.drop(f"fallbacks{place}.{name[: fields.MAX_NAME_TOLD]}", "every model is asked the same")
+                reading.drop(f"fallbacks{place}.{name[: fields.MAX_QUOTED_NAME]}", "every model is asked the same")
         elif isinstance(entry, dict):
             for model, others in entry.items():
-                listed = fields.within(f"{place}.{model[: fields.MAX_NAME_TOLD]}", _model_names, others)
+                listed = fields.within(f"{place}.{model[: fields.MAX_QUOTED_NAME]}", _model_names, others)
                 if model in {reading.known.get("model"), "*"}:
                     names.extend(listed)
         else:

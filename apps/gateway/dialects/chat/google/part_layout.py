@@ -75,14 +75,14 @@ def _fitted(parts: list[Record], entries: list[Record]) -> Iterator[Record]:
         else:
             others[kind].append(part)
     for entry in entries:
-        kind, said = next(iter(entry.items()))
+        kind, stated = next(iter(entry.items()))
         if kind == "part":
-            yield said
+            yield stated
         elif kind in texts:
-            if len(texts[kind]) < said or (entry.get("signed") and not signatures[kind]):
+            if len(texts[kind]) < stated or (entry.get("signed") and not signatures[kind]):
                 raise _Unfit
-            wire: Record = {"text": texts[kind][:said], **({"thought": True} if kind == "thought" else {})}
-            texts[kind] = texts[kind][said:]
+            wire: Record = {"text": texts[kind][:stated], **({"thought": True} if kind == "thought" else {})}
+            texts[kind] = texts[kind][stated:]
             yield {**wire, "thoughtSignature": signatures[kind].pop(0)} if entry.get("signed") else wire
         elif not others.get(kind):
             raise _Unfit

@@ -74,8 +74,8 @@ def without_none(**values: Any) -> Record:
 
 def finish_word(reason: FinishReason, native: str | None) -> str:
     """Return Google's word for why a model stopped: the provider's own where it is one for the same."""
-    said = "stop" if reason == "tool_calls" else reason
-    if native is not None and (native == "STOP" or native in FINISH_REASONS) and _meaning(native) == said:
+    meant = "stop" if reason == "tool_calls" else reason
+    if native is not None and (native == "STOP" or native in FINISH_REASONS) and _meaning(native) == meant:
         return native
     return _WORDS.get(reason, "STOP")
 

@@ -89,7 +89,7 @@ _STORED = "cache_creation_input_tokens"
 _FREE = Decimal(0)
 _SERVER_TOOLS = ("server_tool_use_details", "server_tool_use")
 # USD: no search costs more.
-_MAX_TOLD_COST = 100
+_MAX_STATED_COST = 100
 
 
 def read_usage(reported: Any) -> Usage | None:
@@ -99,7 +99,7 @@ def read_usage(reported: Any) -> Usage | None:
     prompt, completion = count_of(reported, "prompt_tokens"), count_of(reported, "completion_tokens")
     if not prompt and not completion:
         both = reported.get("prompt_tokens"), reported.get("completion_tokens")
-        return Usage() if all(type(told) is int and not told for told in both) else None
+        return Usage() if all(type(count) is int and not count for count in both) else None
     if reported.keys() <= _TOTALS:
         return Usage(input=prompt, output=completion, estimated=has_odd_count(reported, main=_MAIN))
     read, written = _inside(reported, "prompt_tokens_details"), _inside(reported, "completion_tokens_details")
@@ -162,10 +162,10 @@ def _has_odd_counts(reported: Record, read: Record, written: Record) -> bool:
 
 def stated_cost(report: Any, name: str) -> Decimal | None:
     """Return what Perplexity says that it takes for its search, in USD, beside what it takes for tokens."""
-    told = report.get(name) if isinstance(report, dict) else None
-    if not isinstance(told, int | float | Decimal) or isinstance(told, bool) or not 0 <= told <= _MAX_TOLD_COST:
+    stated = report.get(name) if isinstance(report, dict) else None
+    if not isinstance(stated, int | float | Decimal) or isinstance(stated, bool) or not 0 <= stated <= _MAX_STATED_COST:
         return None
-    return Decimal(str(told))
+    return Decimal(str(stated))
 
 
 def _searches(reported: Record) -> int:

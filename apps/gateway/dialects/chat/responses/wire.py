@@ -62,7 +62,7 @@ def is_hosted_call(item: dict[str, Any]) -> bool:
 
 
 # Items whose content the canonical language has words for; any other stands whole in its marks.
-SAID: Final = ("message", "reasoning", "image_generation_call", "function_call", "custom_tool_call")
+TRANSLATED_ITEMS: Final = ("message", "reasoning", "image_generation_call", "function_call", "custom_tool_call")
 # The fields of that content.
 _CONTENT: Final = frozenset(
     {"content", "summary", "encrypted_content", "arguments", "input", "call_id", "name", "namespace", "result"}
@@ -152,8 +152,8 @@ def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None =
         tool_calls = {name: count for name, count in calls.items() if count} or None
         searches = _invocations(counted, _SEARCHED)
         is_odd = any(has_odd_count(counted.get(name), "invocation") for name in (_SEARCHED, *_INVOKED))
-        told = openai_wire.stated_cost(counted.get(_SEARCHED), "cost_usd")
-        usage = replace(usage, told_search_cost=told, estimated=usage.estimated or is_odd)
+        stated = openai_wire.stated_cost(counted.get(_SEARCHED), "cost_usd")
+        usage = replace(usage, told_search_cost=stated, estimated=usage.estimated or is_odd)
     return replace(usage, web_searches=searches, tool_calls=tool_calls)
 
 

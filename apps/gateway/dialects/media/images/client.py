@@ -146,14 +146,14 @@ def _not_an_image(place: str) -> InvalidRequest:
 
 
 _PING: Final = b": ping\n\n"
-_UNSAID: Final = "auto"
+_UNSTATED: Final = "auto"
 
 
 def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
     """Yield a streamed answer. The last image waits for the counts, which its event bears."""
     image_request = chat.image_request or ImageRequest()
     family = "image_edit" if image_request.edits else "image_generation"
-    about: Record = {name: getattr(image_request, name) or _UNSAID for name in ECHOED}
+    about: Record = {name: getattr(image_request, name) or _UNSTATED for name in ECHOED}
     created, last = 0, None
     for event in events:
         match event:
@@ -179,10 +179,10 @@ def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
 def _image_event(kind: str, url: str, about: Record, created: int) -> Record:
     head, _, data = url.partition(",")
     media_type = head.removeprefix("data:").partition(";")[0]
-    said = {name: about[name] for name in ECHOED}
-    if said["output_format"] == _UNSAID:
-        said["output_format"] = media_type.rpartition("/")[2] or "png"
-    return {"type": kind, "b64_json": data, "created_at": created, **said}
+    shared = {name: about[name] for name in ECHOED}
+    if shared["output_format"] == _UNSTATED:
+        shared["output_format"] = media_type.rpartition("/")[2] or "png"
+    return {"type": kind, "b64_json": data, "created_at": created, **shared}
 
 
 def _frame(record: Record) -> bytes:
@@ -360,15 +360,15 @@ def _response_format(value: Any) -> str:
 def _image_config(value: Any) -> Record:
     wire = an_object(value)
     return {
-        "aspect_ratio": _said(optional(wire, "aspect_ratio", _aspect_ratio)),
-        "image_size": _said(optional(wire, "image_size", filled_string)),
-        "image_quality": _said(optional(wire, "image_quality", one_of(*_QUALITIES))),
+        "aspect_ratio": _unless_auto(optional(wire, "aspect_ratio", _aspect_ratio)),
+        "image_size": _unless_auto(optional(wire, "image_size", filled_string)),
+        "image_quality": _unless_auto(optional(wire, "image_quality", one_of(*_QUALITIES))),
         "n": optional(wire, "n", integer(1, MAX_IMAGES)),
         "seed": optional(wire, "seed", integer(0, 2**32 - 1)),
     }
 
 
-def _said(value: str | None) -> str | None:
+def _unless_auto(value: str | None) -> str | None:
     return None if value == AUTO else value
 
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from apps.gateway.canonical.audio import SoundFormat, Speech
+from apps.gateway.canonical.audio import AudioFormat, Speech
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
-from apps.gateway.canonical.events import Event, Finished, SoundDelta, Started, Waiting
+from apps.gateway.canonical.events import AudioBytes, Event, Finished, Started, Waiting
 from apps.gateway.dialects import ProviderDialect, find_provider_dialect
 from apps.gateway.dialects.chat.openai.wire import failed, find_failure
 from apps.gateway.dialects.fact import fact, facts_reader
@@ -36,7 +36,7 @@ class SpeechCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     ]
     most_characters: Annotated[int, fact("characters of one text", ge=1, le=100_000)] = 4096
     formats: Annotated[
-        frozenset[SoundFormat], fact("audio formats, in OpenAI's words: `mp3`, `opus`, `aac`, `flac`, `wav`, `pcm`")
+        frozenset[AudioFormat], fact("audio formats, in OpenAI's words: `mp3`, `opus`, `aac`, `flac`, `wav`, `pcm`")
     ] = frozenset({"mp3"})
     takes: Annotated[
         frozenset[SpeechOption],
@@ -84,7 +84,7 @@ _PACKAGE: Final = f"{__name__}.provider"
 _MADE_HERE: Final = {("google", "wav"): "google_wav"}
 
 
-def find_speech_dialect(facts: Mapping[str, Any], form: SoundFormat) -> ProviderDialect | None:
+def find_speech_dialect(facts: Mapping[str, Any], form: AudioFormat) -> ProviderDialect | None:
     """Return the dialect in which an offer is asked to read aloud in a format; None where none is stated."""
     capabilities = capabilities_of(facts)
     if capabilities is None:
@@ -112,9 +112,9 @@ def read_audio(frames: Iterable[bytes]) -> Iterator[Event]:
         yield _failure_of(held)
         return
     yield Started()
-    yield SoundDelta(data=held)
+    yield AudioBytes(data=held)
     for piece in pieces:
-        yield SoundDelta(data=piece) if piece else Waiting()
+        yield AudioBytes(data=piece) if piece else Waiting()
     yield Finished(reason="stop")
 
 

@@ -9,9 +9,9 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, get_args
 
-from apps.gateway.canonical.audio import SoundFormat, Speech
+from apps.gateway.canonical.audio import AudioFormat, Speech
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
-from apps.gateway.canonical.events import Event, Failed, SoundDelta, Summary, Waiting
+from apps.gateway.canonical.events import AudioBytes, Event, Failed, Summary, Waiting
 from apps.gateway.dialects.chat.openai.wire import encode, write_error, write_error_object
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, filled_string, one_of
@@ -20,7 +20,7 @@ from apps.gateway.dialects.reading.router_fields import take_router_fields
 __all__ = ["CONTENT_TYPES", "read_request", "write_bytes", "write_error", "write_events"]
 
 # Opus comes in an Ogg container; `pcm` are samples of 16 bits, little-endian, without a head.
-CONTENT_TYPES: Final[dict[SoundFormat, str]] = {
+CONTENT_TYPES: Final[dict[AudioFormat, str]] = {
     "mp3": "audio/mpeg",
     "opus": "audio/ogg",
     "aac": "audio/aac",
@@ -45,7 +45,7 @@ def read_request(body: bytes) -> Chat:
 def write_bytes(events: Iterable[Event]) -> Iterator[bytes]:
     """Yield the audio as it comes. Raises ProviderBrokeOff where it does not come to its end."""
     for event in events:
-        if type(event) is SoundDelta:
+        if type(event) is AudioBytes:
             yield event.data
         elif type(event) is Failed:
             raise ProviderBrokeOff(event.error.message)
@@ -55,7 +55,7 @@ def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
     """Yield the audio as server-sent events."""
     for event in events:
         match event:
-            case SoundDelta():
+            case AudioBytes():
                 yield _event({"type": "speech.audio.delta", "audio": b64encode(event.data).decode()})
             case Waiting():
                 yield _PING
@@ -86,8 +86,8 @@ def _read(wire: Record) -> Chat:
     if known.get("instructions"):
         messages.append(Message(role="user", parts=[Text(text=known["instructions"])]))
     # Not sent on: an unknown field could change the cost of speech.
-    lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "speech has no such option") for name in unknown]
-    unmet = [*chosen.pop("unmet", ()), *lost]
+    dropped = [DroppedField(name[: fields.MAX_QUOTED_NAME], "speech has no such option") for name in unknown]
+    dropped_fields = [*chosen.pop("dropped_fields", ()), *dropped]
     voice, is_custom = known["voice"]
     return Chat(
         messages=messages,
@@ -100,7 +100,7 @@ def _read(wire: Record) -> Chat:
             speed=known.get("speed"),
             events=known.get("stream_format") == "sse",
         ),
-        unmet=unmet or None,
+        dropped_fields=dropped_fields or None,
         **chosen,
     )
 
@@ -141,7 +141,7 @@ _READERS: Final[dict[str, Reader[Any]]] = {
     "input": _input,
     "voice": _voice,
     "instructions": _instructions,
-    "response_format": one_of(*get_args(SoundFormat)),
+    "response_format": one_of(*get_args(AudioFormat)),
     "speed": fields.number(0.25, 4.0),
     "stream_format": one_of("audio", "sse"),
 }

@@ -181,7 +181,7 @@ def _read(form: list[FormField], *, translates: bool) -> Chat:
     granularities = known.get("timestamp_granularities") or []
     prompt = known.get("prompt")
     # Not sent on: an unknown field could change the cost of a transcript.
-    lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "transcripts have no such option") for name in unknown]
+    dropped = [DroppedField(name[: fields.MAX_QUOTED_NAME], "transcripts have no such option") for name in unknown]
     return Chat(
         model=known["model"],
         messages=[Message(role="user", parts=[Text(text=prompt)] if prompt else [])],
@@ -198,7 +198,7 @@ def _read(form: list[FormField], *, translates: bool) -> Chat:
             logprobs="logprobs" in (known.get("include") or []),
             chunking_strategy=known.get("chunking_strategy"),
         ),
-        unmet=lost or None,
+        dropped_fields=dropped or None,
     )
 
 
@@ -209,7 +209,7 @@ def _split(form: list[FormField]) -> tuple[FormField | None, dict[str, Any]]:
     for part in form:
         name = part.name.removesuffix("[]")
         if (part.filename is not None) != (name == _FILE):
-            raise Malformed("must be a file" if name == _FILE else "must not be a file", name[: fields.MAX_NAME_TOLD])
+            raise Malformed("must be a file" if name == _FILE else "must not be a file", name[: fields.MAX_QUOTED_NAME])
         if name == _FILE:
             if file is not None:
                 raise Malformed("must be given once", _FILE)
@@ -221,7 +221,7 @@ def _split(form: list[FormField]) -> tuple[FormField | None, dict[str, Any]]:
         elif inner := _STRATEGY.fullmatch(name):
             stated.setdefault("chunking_strategy", {})[inner[1]] = _number(value)
         elif name in stated:
-            raise Malformed("must be given once", name[: fields.MAX_NAME_TOLD])
+            raise Malformed("must be given once", name[: fields.MAX_QUOTED_NAME])
         elif value:
             stated[name] = value
     return file, stated
@@ -239,11 +239,11 @@ def _check_together(known: dict[str, Any], form: str) -> None:
 
 def _text(name: str, data: bytes) -> str:
     if len(data) > _MAX_PROMPT_LENGTH * 4:
-        raise Malformed("is too long", name[: fields.MAX_NAME_TOLD])
+        raise Malformed("is too long", name[: fields.MAX_QUOTED_NAME])
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise Malformed("must be UTF-8", name[: fields.MAX_NAME_TOLD]) from None
+        raise Malformed("must be UTF-8", name[: fields.MAX_QUOTED_NAME]) from None
 
 
 def _number(value: str) -> Any:
@@ -362,13 +362,13 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
 def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
     """Yield a streamed transcript."""
     asked = _asked(chat)
-    said: list[str] = []
+    texts: list[str] = []
     logprobs: list[Any] = []
     blocked = False
     for event in events:
         match event:
             case TextDelta() if event.text:
-                said.append(event.text)
+                texts.append(event.text)
                 yield _event({"type": "transcript.text.delta", "delta": event.text})
             case TranscriptTimed() if asked.needs_speakers:
                 for segment in _diarized(event):
@@ -386,7 +386,7 @@ def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
             case Summary():
                 extra = {"logprobs": logprobs} if logprobs else {}
                 usage = _usage(event.usage)
-                yield _event({"type": "transcript.text.done", "text": "".join(said), **extra, "usage": usage})
+                yield _event({"type": "transcript.text.done", "text": "".join(texts), **extra, "usage": usage})
 
 
 def _asked(chat: Chat) -> Transcription:

@@ -65,13 +65,13 @@ def _read(wire: Record) -> Chat:
     chosen: dict[str, Any] = {"model": known["model"]} if "model" in known else {}
     take_router_fields(unknown, chosen)
     chosen.setdefault("model", DEFAULT_MODEL)
-    lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "moderation has no such option") for name in unknown]
-    unmet = [*chosen.pop("unmet", ()), *lost]
+    dropped = [DroppedField(name[: fields.MAX_QUOTED_NAME], "moderation has no such option") for name in unknown]
+    dropped_fields = [*chosen.pop("dropped_fields", ()), *dropped]
     return Chat(
         messages=[Message(role="user", parts=judged.parts)],
         task="moderations",
         moderation=Moderation(together=judged.together),
-        unmet=unmet or None,
+        dropped_fields=dropped_fields or None,
         **chosen,
     )
 

@@ -76,10 +76,10 @@ def _read(wire: Record) -> Chat:
     documents: list[_Document] = known["documents"]
     texts = [known["query"], *(document.text for document in documents)]
     # Not sent on: an unknown field could change the cost of a ranking, or its form.
-    lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "reranking has no such option") for name in unknown]
+    dropped = [DroppedField(name[: fields.MAX_QUOTED_NAME], "reranking has no such option") for name in unknown]
     if {"top_n", "top_k"} <= known.keys() and known["top_n"] != known["top_k"]:
-        lost.append(DroppedField("top_k", "top_n says how many are wanted"))
-    unmet = [*chosen.pop("unmet", ()), *lost, *_unranked(documents)]
+        dropped.append(DroppedField("top_k", "top_n says how many are wanted"))
+    dropped_fields = [*chosen.pop("dropped_fields", ()), *dropped, *_unranked(documents)]
     return Chat(
         messages=[Message(role="user", parts=[Text(text=text) for text in texts])],
         task="rerank",
@@ -90,7 +90,7 @@ def _read(wire: Record) -> Chat:
             return_documents=known.get("return_documents", False),
             as_data=not _VOYAGES.isdisjoint(wire),
         ),
-        unmet=unmet or None,
+        dropped_fields=dropped_fields or None,
         **chosen,
     )
 
@@ -118,7 +118,7 @@ def _document(value: Any) -> _Document:
         raise Malformed("must be a string, or an object with a `text`")
     text = required(value, _TEXT, filled_string)
     beside = next((name for name, one in value.items() if name != _TEXT and one is not None), None)
-    return _Document(text, None if beside is None else beside[: fields.MAX_NAME_TOLD])
+    return _Document(text, None if beside is None else beside[: fields.MAX_QUOTED_NAME])
 
 
 def _documents(value: Any) -> list[_Document]:

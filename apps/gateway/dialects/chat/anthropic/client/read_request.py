@@ -181,8 +181,8 @@ def _chat_of(known: dict[str, Any], wire: Record, extra: Record) -> Chat:
     ):
         if name in known:
             extra[name] = wire[name]
-            said = known.pop(name)
-            known |= {meaning: value for meaning, value in zip(meanings, said, strict=True) if value is not None}
+            values = known.pop(name)
+            known |= {meaning: value for meaning, value in zip(meanings, values, strict=True) if value is not None}
     if "stop_sequences" in known:
         known["stop"] = known.pop("stop_sequences")
     if "tool_choice" in known:

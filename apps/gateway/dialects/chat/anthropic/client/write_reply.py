@@ -356,7 +356,7 @@ class _Stream:
         self._usage = event.usage
         return b""
 
-    def _said(self, event: TextDelta) -> bytes:
+    def _text(self, event: TextDelta) -> bytes:
         self._texts.append(event.text)
         return self._begun(self._blocks.write_text(event.text))
 
@@ -437,7 +437,7 @@ _WRITERS = cast(
     {
         Started: _Stream._started,
         UsageReported: _Stream._counted,
-        TextDelta: _Stream._said,
+        TextDelta: _Stream._text,
         RefusalDelta: _Stream._refusal,
         ReasoningDelta: _Stream._reasoning,
         ToolCallStarted: _Stream._call_started,

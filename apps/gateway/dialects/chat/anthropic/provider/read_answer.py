@@ -446,8 +446,8 @@ class _Answer:
             reason = "tool_calls"
         if self._counted_whole and (usage := self._used()):
             events.append(UsageReported(usage=usage))
-        said = self._explanation if reason == "content_filter" else None
-        events.append(Finished(reason=reason, native=self._stop, explanation=said))
+        explanation = self._explanation if reason == "content_filter" else None
+        events.append(Finished(reason=reason, native=self._stop, explanation=explanation))
         return events
 
     def _fail(self, event: Event) -> list[Event]:

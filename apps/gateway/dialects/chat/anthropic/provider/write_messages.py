@@ -309,14 +309,14 @@ def signature_format(chat: Chat, target: Target) -> str | None:
     if effort not in {None, "none"}:
         return SIGNATURE_FORMAT
     # A client of this very format may leave it to the model.
-    said = (chat.extra or {}).get("thinking")
-    return SIGNATURE_FORMAT if isinstance(said, dict) and said.get("type") in ("enabled", "adaptive") else None
+    stated = (chat.extra or {}).get("thinking")
+    return SIGNATURE_FORMAT if isinstance(stated, dict) and stated.get("type") in ("enabled", "adaptive") else None
 
 
 def drop_thinking(wire: Record, chat: Chat, target: Target) -> None:
     """Switch thinking off for a request that would be refused with it: its open turn has lost its thinking."""
-    said = wire.get("thinking")
-    thinking = msgspec.json.decode(said) if isinstance(said, msgspec.Raw) else said
+    stated = wire.get("thinking")
+    thinking = msgspec.json.decode(stated) if isinstance(stated, msgspec.Raw) else stated
     if not isinstance(thinking, dict) or thinking.get("type") != "enabled" or not _lacks_thinking(chat.messages):
         return
     del wire["thinking"]
@@ -334,9 +334,9 @@ def _lacks_thinking(messages: list[Message]) -> bool:
         if message.role == "user" and message is not messages[-1]:
             break
         turn.append(message)
-    said = [message for message in reversed(turn) if message.role == "assistant"]
-    if not said or not any(isinstance(part, ToolCall) for part in said[-1].parts):
+    answers = [message for message in reversed(turn) if message.role == "assistant"]
+    if not answers or not any(isinstance(part, ToolCall) for part in answers[-1].parts):
         return False
     # Thinking under another's signature is not sent.
-    begins = next((part for part in said[0].parts if is_signed(part)), None)
+    begins = next((part for part in answers[0].parts if is_signed(part)), None)
     return not isinstance(begins, Reasoning)

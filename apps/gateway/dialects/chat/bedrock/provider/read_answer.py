@@ -254,8 +254,8 @@ class BlockReader:
             events.append(ToolCallDelta(index=block.number, arguments=piece))
 
     def _whole_citations(self, index: int, cited: Record, events: list[Event]) -> None:
-        said, citations = cited.get("content"), cited.get("citations")
-        for part in said if isinstance(said, list) else ():
+        content, citations = cited.get("content"), cited.get("citations")
+        for part in content if isinstance(content, list) else ():
             self.read_delta(index, part, events)
         for citation in citations if isinstance(citations, list) else ():
             self.read_delta(index, {"citation": citation}, events)

@@ -90,9 +90,9 @@ def _as_anthropic(
     }
     if forced:
         wire["tool_choice"] = {"type": "any"}
-    said = (chat.extra or {}) if chat.dialect == anthropic_wire.NAME else {}
-    if isinstance(own := said.get("thinking"), dict):
-        return _own_words(own, said.get("output_config"), wire, chat, target), chat.max_tokens
+    own_fields = (chat.extra or {}) if chat.dialect == anthropic_wire.NAME else {}
+    if isinstance(own := own_fields.get("thinking"), dict):
+        return _own_words(own, own_fields.get("output_config"), wire, chat, target), chat.max_tokens
     anthropic_request.write_thinking(wire, chat, target)
     for name in _SAMPLING:
         if name not in wire:
@@ -284,40 +284,40 @@ _CHOOSING = ("temperature", "top_p", "top_k")
 
 def sampling_of(chat: Chat, target: Target, capabilities: Capabilities) -> Record:
     """Return the sampling fields that the model supports, by their canonical names; note the others as dropped."""
-    said = without_none(
+    sampling = without_none(
         temperature=chat.temperature,
         top_p=chat.top_p,
         # OpenAI-alikes write -1 for "all of them".
         top_k=None if chat.top_k is not None and chat.top_k < 0 else chat.top_k,
         stop=[stop for stop in chat.stop or () if stop.strip()] or None,
     )
-    if len(said.get("stop", ())) < len(chat.stop or ()):
+    if len(sampling.get("stop", ())) < len(chat.stop or ()):
         note_dropped(chat, target, "stop", "stop sequences of white space alone are not taken")
     for name in _CHOOSING:
-        if name in said and target.facts.get("temperature") is False and said.pop(name) != 1:
+        if name in sampling and target.facts.get("temperature") is False and sampling.pop(name) != 1:
             note_dropped(chat, target, name, "the model chooses its words alone")
-    if said.get("temperature", 0) > 1:
-        said["temperature"] = 1.0
+    if sampling.get("temperature", 0) > 1:
+        sampling["temperature"] = 1.0
         note_dropped(chat, target, "temperature", "sent as 1, the most that this model's provider takes")
-    if capabilities.signs_thinking and "temperature" in said and said.pop("top_p", 1) != 1:
+    if capabilities.signs_thinking and "temperature" in sampling and sampling.pop("top_p", 1) != 1:
         note_dropped(chat, target, "top_p", "not taken beside a temperature")
-    if "top_k" in said and not capabilities.takes & {"top_k", "inferenceConfig.topK"}:
-        del said["top_k"]
+    if "top_k" in sampling and not capabilities.takes & {"top_k", "inferenceConfig.topK"}:
+        del sampling["top_k"]
         note_dropped(chat, target, "top_k", "not taken by this model")
-    return said
+    return sampling
 
 
-def write_sampling(said: Record, limit: int | None, capabilities: Capabilities) -> tuple[Record, Record]:
+def write_sampling(sampling: Record, limit: int | None, capabilities: Capabilities) -> tuple[Record, Record]:
     """Return `inferenceConfig`, and the fields for the model itself."""
     config = without_none(
         maxTokens=limit,
-        temperature=said.get("temperature"),
-        topP=said.get("top_p"),
-        stopSequences=said.get("stop"),
+        temperature=sampling.get("temperature"),
+        topP=sampling.get("top_p"),
+        stopSequences=sampling.get("stop"),
     )
-    if "top_k" not in said:
+    if "top_k" not in sampling:
         return config, {}
-    top_k = said["top_k"]
+    top_k = sampling["top_k"]
     return config, {"top_k": top_k} if "top_k" in capabilities.takes else {"inferenceConfig": {"topK": top_k}}
 
 
@@ -351,7 +351,7 @@ def signature_format(chat: Chat, target: Target) -> str | None:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
-    _refuse_unspeakable(chat)
+    _refuse_unsupported(chat)
     capabilities = capabilities_of(target)
     blocks = Blocks(target, capabilities)
     if not chat.is_plain:
@@ -380,7 +380,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     return encode(wire)
 
 
-def _refuse_unspeakable(chat: Chat) -> None:
+def _refuse_unsupported(chat: Chat) -> None:
     """Raise InvalidRequest for what would change the answer's very shape and has no words here."""
     for field, asked in (
         ("n", (chat.n or 1) > 1),

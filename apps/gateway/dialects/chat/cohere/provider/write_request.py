@@ -69,10 +69,10 @@ def _answer(parts: list[Part], place: str, target: Target, *, thinks: bool) -> R
     calls = [part for part in parts if isinstance(part, ToolCall)]
     thoughts = [part for part in parts if isinstance(part, Reasoning) and part.text]
     plans = [part for part in thoughts if part.format == PLAN_FORMAT or (calls and not thinks)]
-    said = [part for part in parts if not isinstance(part, ToolCall | Reasoning | Image)]
+    others = [part for part in parts if not isinstance(part, ToolCall | Reasoning | Image)]
     if any(isinstance(part, Image) for part in parts):
         target.note_dropped(f"{place}.images", "an answer's images cannot go back to this model's provider")
-    content = _content(said, place)
+    content = _content(others, place)
     if thinks:
         deep = [part for part in thoughts if part not in plans]
         content = [*({"type": "thinking", "thinking": part.text} for part in deep), *content]
@@ -222,7 +222,7 @@ def path(chat: Chat, target: Target) -> str:
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
     capabilities = capabilities_of(target)
-    _refuse_unspeakable(chat)
+    _refuse_unsupported(chat)
     if not chat.is_plain:
         chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=False)
     _drop_unsupported_hints(chat, capabilities, target)
@@ -243,7 +243,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     return encode(wire)
 
 
-def _refuse_unspeakable(chat: Chat) -> None:
+def _refuse_unsupported(chat: Chat) -> None:
     """Raise InvalidRequest for what would change the answer's very shape and has no words here."""
     for param, asked in (
         ("n", (chat.n or 1) > 1),

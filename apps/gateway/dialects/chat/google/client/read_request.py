@@ -72,11 +72,11 @@ def _entry(value: Any) -> list[Tool]:
     tools: list[Tool] = []
     if declared is not None:
         tools.extend(fields.within(FUNCTIONS, _functions, [declared] if isinstance(declared, dict) else declared))
-    for name, said in wire.items():
-        if name == SEARCH and said is not None:
-            tools.append(WebSearchTool(extra=fields.within(name, record, said) or None))
-        elif name != FUNCTIONS and said is not None:
-            tools.append(OpaqueTool(dialect=NAME, data={name: fields.within(name, _anything, said)}))
+    for name, value in wire.items():
+        if name == SEARCH and value is not None:
+            tools.append(WebSearchTool(extra=fields.within(name, record, value) or None))
+        elif name != FUNCTIONS and value is not None:
+            tools.append(OpaqueTool(dialect=NAME, data={name: fields.within(name, _anything, value)}))
     return tools
 
 
@@ -162,9 +162,9 @@ def json_schema_of(schema: Record) -> Record:
     for name, value in schema.items():
         if value is None or name in _LEFT_OUT:
             continue
-        said = _said(name, value)
-        if said is not None:
-            wire[_RENAMED.get(name, name)] = said
+        renamed = _renamed_value(name, value)
+        if renamed is not None:
+            wire[_RENAMED.get(name, name)] = renamed
     _put_in_order(wire, schema.get(_ORDER))
     return _nullable(wire) if schema.get("nullable") is True else wire
 
@@ -196,7 +196,7 @@ def _put_in_order(wire: Record, order: Any) -> None:
         wire["properties"] = {**first, **properties}
 
 
-def _said(name: str, value: Any) -> Any:
+def _renamed_value(name: str, value: Any) -> Any:
     """Return the value of a keyword; None for one that says nothing in JSON Schema."""
     if name == "type" and isinstance(value, str):
         return None if value == "TYPE_UNSPECIFIED" else value.lower()
@@ -243,22 +243,22 @@ def read_config(value: Any) -> tuple[Record, Record | None]:
     wire = record(value)
     known: Record = {}
     rest: Record = {}
-    for name, said in wire.items():
-        if said is None or name in _FORM_FIELDS:
+    for name, value in wire.items():
+        if value is None or name in _FORM_FIELDS:
             continue
         if name in _PLAIN:
             field, read = _PLAIN[name]
-            known[field] = fields.within(name, read, said)
+            known[field] = fields.within(name, read, value)
         elif name in _PARTLY:
             field, read_partly = _PARTLY[name]
-            known[field], left = fields.within(name, read_partly, said)
+            known[field], left = fields.within(name, read_partly, value)
             if left:
                 rest[name] = left
         else:
-            rest[name] = said
+            rest[name] = value
     known["response_format"], left = _form(wire)
     rest |= left
-    return {name: said for name, said in known.items() if said is not None}, rest or None
+    return {name: value for name, value in known.items() if value is not None}, rest or None
 
 
 def _form(wire: Record) -> tuple[ResponseFormat | None, Record]:
@@ -304,7 +304,7 @@ def _level(value: Any) -> Any:
 def _image_config(value: Any) -> tuple[Record | None, Record | None]:
     wire = record(value)
     known = {_IMAGE_OPTIONS[name]: optional(wire, name, string) for name in _IMAGE_OPTIONS}
-    stated = {name: said for name, said in known.items() if said is not None}
+    stated = {name: value for name, value in known.items() if value is not None}
     return stated or None, fields.rest_of(wire, frozenset(_IMAGE_OPTIONS))
 
 
@@ -485,8 +485,8 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _instruction(raw: msgspec.Raw) -> Record:
-    said = msgspec.json.decode(raw)
-    return {"parts": said["parts"]} if isinstance(said, dict) else {"parts": [{"text": said}]}
+    instruction = msgspec.json.decode(raw)
+    return {"parts": instruction["parts"]} if isinstance(instruction, dict) else {"parts": [{"text": instruction}]}
 
 
 def _written(chat: Chat) -> bytes:

@@ -292,14 +292,14 @@ class _Stream:
     def write(self, event: Event) -> bytes | None:
         """Return the response that an event becomes; None for what waits or says nothing here."""
         write = _WRITERS.get(type(event))
-        return self._said(event) if write is None else write(self, event)
+        return self._parts_chunk(event) if write is None else write(self, event)
 
     def _started(self, event: Started) -> None:
         self._own |= event.extra.get(NAME, {})
         self._common = _common(event.id, event.model, event.created)
         self._tail = b"," + encode(self._common)[1:]
 
-    def _said(self, event: Event) -> bytes | None:
+    def _parts_chunk(self, event: Event) -> bytes | None:
         """Return the parts that an event becomes."""
         candidate = self._candidates[event.choice]
         candidate.read_metadata(event)
@@ -326,7 +326,7 @@ class _Stream:
             if event.dialect == NAME:
                 self._own |= event.data
             return None
-        return self._said(event)
+        return self._parts_chunk(event)
 
     def _summary(self, event: Summary) -> bytes:
         """Return the last response: the ends of the candidates, the usage, and the gateway's metadata."""

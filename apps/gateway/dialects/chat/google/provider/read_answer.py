@@ -402,8 +402,8 @@ class _Answer:
             self.over = True
             own = OpaqueDelta(dialect=NAME, data={"promptFeedback": self._feedback}, of="reply")
             words = self._feedback.get("blockReasonMessage")
-            said = words if isinstance(words, str) and words.strip() else None
-            return [own, Finished(reason="content_filter", native=self._blocked, explanation=said)]
+            explanation = words if isinstance(words, str) and words.strip() else None
+            return [own, Finished(reason="content_filter", native=self._blocked, explanation=explanation)]
         if not self._candidates:
             return self._end_with(
                 unreadable_answer("The provider sent an answer without candidates") if whole else truncated_answer()
@@ -417,8 +417,8 @@ class _Answer:
             reason = FINISH_REASONS.get(reader.finish_word or "", "stop")
             if reason == "stop" and reader.has_calls:
                 reason = "tool_calls"
-            said = reader.explanation if reason == "content_filter" else None
-            events.append(Finished(choice=index, reason=reason, native=reader.finish_word, explanation=said))
+            explanation = reader.explanation if reason == "content_filter" else None
+            events.append(Finished(choice=index, reason=reason, native=reader.finish_word, explanation=explanation))
         self.over = True
         return events
 

@@ -92,7 +92,7 @@ _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _ESCAPES = re.compile(rb"\.([0-9a-f]{2})")
 MAX_NAME_LENGTH = 128
 # Short enough to be sent, as it is or escaped: an escaped byte takes three characters.
-SPEAKABLE = re.compile(r"(?!_x\.)[A-Za-z_][A-Za-z0-9_.:-]{0,127}|[\x00-\x7f]{1,41}|.{1,10}", re.DOTALL)
+ALLOWED_NAMES = re.compile(r"(?!_x\.)[A-Za-z_][A-Za-z0-9_.:-]{0,127}|[\x00-\x7f]{1,41}|.{1,10}", re.DOTALL)
 
 
 def write_name(name: str) -> str:
@@ -213,7 +213,7 @@ def write_answer(parts: list[Part], *, signed: bool, ours: bool = False) -> list
     thinking = [part for part in parts if isinstance(part, Reasoning)]
     blocks = [part for part in thinking if part.signature and part.format == SIGNATURE_FORMAT]
     shown = [block for block in thinking if block.text and (block in blocks or (ours and block.format is None))]
-    said = [
+    content = [
         write_part(part, ours=ours)
         for part in parts
         if not isinstance(part, Reasoning | ToolCall) and not (isinstance(part, Text) and not part.text)
@@ -221,7 +221,7 @@ def write_answer(parts: list[Part], *, signed: bool, ours: bool = False) -> list
     calls = [_call(part, ours=ours) for part in parts if isinstance(part, ToolCall)]
     if signed and calls:
         calls[0].setdefault("thoughtSignature", PLACEHOLDER_SIGNATURE)
-    return [*map(_thought, shown), *_signed(said, [block for block in blocks if not block.text]), *calls]
+    return [*map(_thought, shown), *_signed(content, [block for block in blocks if not block.text]), *calls]
 
 
 def _thought(block: Reasoning) -> Record:
@@ -229,10 +229,10 @@ def _thought(block: Reasoning) -> Record:
     return {**wire, "thoughtSignature": block.signature} if block.format == SIGNATURE_FORMAT else wire
 
 
-def _signed(said: list[Record], signatures: list[Reasoning]) -> Iterator[Record]:
+def _signed(content: list[Record], signatures: list[Reasoning]) -> Iterator[Record]:
     """Yield the parts of a message, each signature on its part; a text's on the last part, else on an empty text."""
-    texts = [wire for wire in said if "text" in wire][-1:]
-    images = [wire for wire in said if "inlineData" in wire or "fileData" in wire]
+    texts = [wire for wire in content if "text" in wire][-1:]
+    images = [wire for wire in content if "inlineData" in wire or "fileData" in wire]
     for signature in signatures:
         name = signature.id or ""
         if name == TEXT_SIGNATURE:
@@ -244,7 +244,7 @@ def _signed(said: list[Record], signatures: list[Reasoning]) -> Iterator[Record]
             yield {"text": "", "thoughtSignature": signature.signature}
         else:
             found["thoughtSignature"] = signature.signature
-    yield from said
+    yield from content
 
 
 def _call(call: ToolCall, *, ours: bool) -> Record:
@@ -359,8 +359,8 @@ def _response(result: ToolResult, *, ours: bool) -> Any:
     if not ours or field is None or not _is_json(text, dict if field == "" else object):
         return {"error" if result.is_error else "output": text}
     # The bytes keep every digit of its numbers.
-    said = msgspec.Raw(text.encode())
-    return {field: said} if field else said
+    raw = msgspec.Raw(text.encode())
+    return {field: raw} if field else raw
 
 
 def _is_json(text: str, kind: type) -> bool:

@@ -38,8 +38,8 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
 )
 from apps.gateway.dialects.chat.google.provider.capabilities import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.google.provider.write_contents import (
+    ALLOWED_NAMES,
     MAX_NAME_LENGTH,
-    SPEAKABLE,
     merged,
     pass_on,
     passes,
@@ -133,7 +133,7 @@ def drop_unsupported_fields(chat: Chat, capabilities: Capabilities, target: Targ
         chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     note_unsupported_fields(chat, target, NAME, marks=False, names=False, details=False, thinking=_goes_back(chat))
     note_unsupported_hints(chat, target, *_HINTS)
-    chat = adapt_tool_names(_with_objects(chat), target, SPEAKABLE, MAX_NAME_LENGTH)
+    chat = adapt_tool_names(_with_objects(chat), target, ALLOWED_NAMES, MAX_NAME_LENGTH)
     form = chat.response_format
     if form is not None and form.kind == "json_schema" and target.facts.get("structured_outputs") == "tool":
         chat = add_structured_output_tool(chat, target)

@@ -264,11 +264,11 @@ def _reasoning(value: Any) -> ReasoningRequest | None:
 
 def _text(value: Any) -> dict[str, Any]:
     wire = record(value)
-    said = {
+    meanings = {
         "response_format": optional(wire, "format", _format),
         "verbosity": optional(wire, "verbosity", string),
     }
-    return {name: meaning for name, meaning in said.items() if meaning is not None}
+    return {name: meaning for name, meaning in meanings.items() if meaning is not None}
 
 
 def _format(value: Any) -> ResponseFormat:

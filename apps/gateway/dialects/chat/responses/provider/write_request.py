@@ -262,8 +262,8 @@ def _own_fields(chat: Chat, capabilities: Capabilities, target: Target) -> Recor
 
 def _plain(chat: Chat, names: tuple[str, ...], capabilities: Capabilities, target: Target) -> Record:
     """Return fields that mean the same and are written the same here and in the canonical language."""
-    said = {name: value for name in names if (value := getattr(chat, name)) is not None}
-    return {name: value for name, value in said.items() if not is_refused(name, chat, capabilities, target)}
+    stated = {name: value for name in names if (value := getattr(chat, name)) is not None}
+    return {name: value for name, value in stated.items() if not is_refused(name, chat, capabilities, target)}
 
 
 def _included(chat: Chat, capabilities: Capabilities, target: Target) -> Record:

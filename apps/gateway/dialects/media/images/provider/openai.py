@@ -186,9 +186,9 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
     if not isinstance(reported, dict):
         return None
     read, written = count_at(reported, "input_tokens"), count_at(reported, "output_tokens")
-    told = read_ticks(reported)
+    stated = read_ticks(reported)
     if not read and not written:
-        return None if told is None else Usage(images=made, told_cost=told)
+        return None if stated is None else Usage(images=made, told_cost=stated)
     read_parts, written_parts = reported.get("input_tokens_details"), reported.get("output_tokens_details")
     images_in = min(count_at(read_parts, "image_tokens"), read)
     cached = min(count_at(read_parts, "cached_tokens"), read - images_in)
@@ -200,7 +200,7 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
         output=text_out,
         image_output=written - text_out,
         images=made,
-        told_cost=told,
+        told_cost=stated,
     )
 
 

@@ -14,11 +14,11 @@ from urllib.parse import quote
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import (
+    AudioBytes,
     AudioDelta,
     Event,
     Failed,
     Finished,
-    SoundDelta,
     Started,
     UsageReported,
     Waiting,
@@ -60,9 +60,9 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
                 if not begun:
                     begun = True
                     yield Started()
-                yield SoundDelta(data=audio)
+                yield AudioBytes(data=audio)
         elif isinstance(event, UsageReported):
-            yield UsageReported(usage=_spoken(event.usage))
+            yield UsageReported(usage=_as_speech(event.usage))
         elif isinstance(event, Finished) and not begun:
             why = f", which says {event.native}" if event.native else ""
             yield unreadable_answer(f"The provider sent no audio{why}")
@@ -71,7 +71,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
             yield event
 
 
-def _spoken(usage: Usage) -> Usage:
+def _as_speech(usage: Usage) -> Usage:
     """Return the counts: all that such a model writes is audio, whether it says so or not."""
     return Usage(input=usage.input + usage.cache_read, audio_output=usage.audio_output + usage.output)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.canonical.events import Event, Failed, Finished, SoundDelta, Started, UsageReported, Waiting
+from apps.gateway.canonical.events import AudioBytes, Event, Failed, Finished, Started, UsageReported, Waiting
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.wire import encode, failed, find_failure, read_failure
 from apps.gateway.dialects.media.speech import never_whole
@@ -49,7 +49,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
                 begun = True
                 yield Started()
             if audio:
-                yield SoundDelta(data=audio)
+                yield AudioBytes(data=audio)
         elif kind == "speech.audio.done":
             if not begun:
                 yield unreadable_answer("The provider sent no audio")

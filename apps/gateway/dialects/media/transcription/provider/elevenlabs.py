@@ -64,8 +64,8 @@ def read_reply(body: bytes) -> Iterator[Event]:
     if not isinstance(text, str):
         yield unreadable_answer("The provider sent an answer without a transcript")
         return
-    heard, language = answer.get("words"), answer.get("language_code")
-    words = [word for word in map(_word, heard if isinstance(heard, list) else []) if word is not None]
+    timed, language = answer.get("words"), answer.get("language_code")
+    words = [word for word in map(_word, timed if isinstance(timed, list) else []) if word is not None]
     # Not every edition of the API states the length: then the last word's end is used.
     duration = seconds_of(answer.get("audio_duration_secs")) or max((word["end"] for word in words), default=None)
     timing = TranscriptTimed(

@@ -53,8 +53,8 @@ def _read(wire: Record) -> Chat:
     take_router_fields(unknown, chosen)
     if "model" not in chosen:
         raise Malformed("Required", "model")
-    lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "embeddings have no such option") for name in unknown]
-    unmet = [*chosen.pop("unmet", ()), *lost]
+    dropped = [DroppedField(name[: fields.MAX_QUOTED_NAME], "embeddings have no such option") for name in unknown]
+    dropped_fields = [*chosen.pop("dropped_fields", ()), *dropped]
     return Chat(
         messages=[Message(role="user", parts=[Text(text=text) for text in known["texts"]])],
         task="embeddings",
@@ -63,7 +63,7 @@ def _read(wire: Record) -> Chat:
             base64=known.get("embedding_types") == _BASE64,
             input_type=INPUT_TYPES[known["input_type"]] if "input_type" in known else None,
         ),
-        unmet=unmet or None,
+        dropped_fields=dropped_fields or None,
         **chosen,
     )
 

@@ -38,7 +38,7 @@ _INPUT_TYPES: Final[dict[InputType, str]] = {
     "fact_verification": "search_query",
     "code_query": "search_query",
 }
-_UNSAID: Final = "search_document"
+_DEFAULT_INPUT_TYPE: Final = "search_document"
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -53,7 +53,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     wire: dict[str, Any] = {
         "model": target.model_name,
         "texts": texts_of(chat),
-        "input_type": _UNSAID if embedding.input_type is None else _INPUT_TYPES[embedding.input_type],
+        "input_type": _DEFAULT_INPUT_TYPE if embedding.input_type is None else _INPUT_TYPES[embedding.input_type],
         "embedding_types": ["float"],
         "truncate": "NONE",
     }
