@@ -3,6 +3,7 @@
 Source: OpenAI's API reference, and `openai` 3.52 (`types/audio/speech_create_params.py`). Nothing is counted in such an
 answer: it is paid by the character. The options of a model are facts.
 """
+# alone: a format, found by the name that data files state
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 Source: api.jina.ai/redoc and jina.ai/reranker (read 2026-11-23).
 """
+# alone: a format, found by the name that data files state
 
 from __future__ import annotations
 
