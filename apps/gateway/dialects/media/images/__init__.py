@@ -25,133 +25,6 @@ from apps.gateway.dialects.media.multipart_form import ImageFile
 from apps.gateway.dialects.reading.image_type import image_type_of
 from apps.kernel.errors import InvalidRequest
 
-_CONFIGURED = {"aspect_ratio": "aspect_ratio", "resolution": "image_size", "quality": "image_quality", "seed": "seed"}
-
-
-def image_request_as_chat(chat: Chat, target: Target) -> Chat:
-    """Return the chat that asks for these images; wishes that the model does not take are noted as dropped."""
-    capabilities = capabilities_of(target.facts)
-    if capabilities is None:
-        return chat
-    options = options_of(chat, image_request_of(chat), capabilities, target)
-    config: dict[str, Any] = {word: options[name] for name, word in _CONFIGURED.items() if name in options}
-    return msgspec.structs.replace(
-        chat,
-        modalities=["text", "image"],
-        image_config=config or None,
-        n=chat.n if (chat.n or 1) > 1 else None,
-        seed=None,
-        user=options.get("user"),
-        task="chat",
-        image_request=None,
-    )
-
-
-# The name under which an answer keeps fields for image clients alone: `revised_prompt`, and echoed fields.
-NAME_OF_EXTRAS: Final = "images"
-ECHOED: Final = ("background", "output_format", "quality", "size")
-
-
-def media_type_of(output_format: str | None) -> str:
-    """Return the media type of an `output_format`; unstated it is PNG."""
-    return f"image/{output_format or 'png'}"
-
-
-def sniff_base64(text: str) -> str | None:
-    """Return the media type that an image's first bytes tell, of an image in base64."""
-    try:
-        return image_type_of(b64decode(text[:24]))
-    except ValueError:
-        return None
-
-
-_WISHES = ("style", "input_fidelity", "output_compression", "moderation")
-
-
-class Asked(NamedTuple):
-    """A request for images, and the options of it that a model takes, by the client's names for them."""
-
-    prompt: str
-    inputs: list[ImageFile]
-    mask: ImageFile | None
-    number: int
-    edits: bool
-    options: dict[str, Any]
-    capabilities: ImageCapabilities
-
-
-def asked_of(chat: Chat, target: Target) -> Asked:
-    """Return the request for a target; unsupported hints are noted as dropped."""
-    image_request = image_request_of(chat)
-    capabilities = capabilities_of(target.facts)
-    if capabilities is None:
-        raise InvalidRequest("This model makes no images", code="unsupported_feature", param="model")
-    return Asked(
-        prompt=prompt_of(chat),
-        inputs=[read_data_url(part.url) for part in _parts_of(chat) if isinstance(part, Image)],
-        mask=None if image_request.mask is None else read_data_url(image_request.mask),
-        number=chat.n or 1,
-        edits=image_request.edits,
-        options=options_of(chat, image_request, capabilities, target),
-        capabilities=capabilities,
-    )
-
-
-def image_request_of(chat: Chat) -> ImageRequest:
-    """Return what the images are to be like; a chat without that is none for here."""
-    return chat.image_request or ImageRequest()
-
-
-def prompt_of(chat: Chat) -> str:
-    """Return the words that ask for images."""
-    return "\n".join(part.text for part in _parts_of(chat) if isinstance(part, Text))
-
-
-def options_of(chat: Chat, image_request: ImageRequest, model: ImageCapabilities, target: Target) -> dict[str, Any]:
-    """Return the options that a model takes. Required options were checked before the model was chosen."""
-    options: dict[str, Any] = {}
-    # `standard` is what a model without a choice of qualities makes anyway, and `opaque` its background.
-    if image_request.quality is not None and image_request.quality in model.qualities:
-        options["quality"] = image_request.quality
-    if image_request.background is not None and "background" in model.takes:
-        options["background"] = image_request.background
-    if image_request.output_format is not None:
-        options["output_format"] = image_request.output_format
-    if image_request.resolution is not None:
-        options["resolution"] = image_request.resolution
-    for name in _WISHES:
-        _wish(name, getattr(image_request, name), options, model, target)
-    _wish("seed", chat.seed, options, model, target)
-    _wish("user", chat.user, options, model, target)
-    for name in chat.extra or ():
-        target.note_dropped(name, "it is not known here, and could change what an image costs")
-    shape = shape_of(image_request, model)
-    if shape is not None:
-        options[shape.field] = shape.value
-        if not shape.is_exact:
-            target.note_dropped("size", f"this model makes images of {shape.value} in a size of its own")
-    return options
-
-
-def read_data_url(url: str) -> ImageFile:
-    """Return what a data URL holds; it was looked at when the request was read."""
-    head, _, data = url.partition(",")
-    return ImageFile(head.removeprefix("data:").partition(";")[0], b64decode(data))
-
-
-def _wish(name: str, value: Any, options: dict[str, Any], model: ImageCapabilities, target: Target) -> None:
-    if value is None:
-        return
-    if name in model.takes:
-        options[name] = value
-    else:
-        target.note_dropped(name, "this model has no such option")
-
-
-def _parts_of(chat: Chat) -> list[Any]:
-    return [part for message in chat.messages for part in message.parts]
-
-
 # Sizes of a free choice: multiples of so many pixels, the longer side this long, and no longer than thrice the other.
 _STEP, _LONGER_SIDE, _SLIMMEST = 16, 1536, 3
 _TWO_NUMBERS = re.compile(r"(\d{1,5}(?:\.\d{1,2})?)[x:](\d{1,5}(?:\.\d{1,2})?)")
@@ -362,3 +235,130 @@ def prepare_for_target(chat: Chat, target: Target) -> Chat:
 def find_image_format(name: str) -> ProviderDialect | None:
     """Return the image dialect of this name, None when the gateway does not speak it."""
     return find_provider_dialect(_PACKAGE, name)
+
+
+_WISHES = ("style", "input_fidelity", "output_compression", "moderation")
+
+
+class Asked(NamedTuple):
+    """A request for images, and the options of it that a model takes, by the client's names for them."""
+
+    prompt: str
+    inputs: list[ImageFile]
+    mask: ImageFile | None
+    number: int
+    edits: bool
+    options: dict[str, Any]
+    capabilities: ImageCapabilities
+
+
+def asked_of(chat: Chat, target: Target) -> Asked:
+    """Return the request for a target; unsupported hints are noted as dropped."""
+    image_request = image_request_of(chat)
+    capabilities = capabilities_of(target.facts)
+    if capabilities is None:
+        raise InvalidRequest("This model makes no images", code="unsupported_feature", param="model")
+    return Asked(
+        prompt=prompt_of(chat),
+        inputs=[read_data_url(part.url) for part in _parts_of(chat) if isinstance(part, Image)],
+        mask=None if image_request.mask is None else read_data_url(image_request.mask),
+        number=chat.n or 1,
+        edits=image_request.edits,
+        options=options_of(chat, image_request, capabilities, target),
+        capabilities=capabilities,
+    )
+
+
+def image_request_of(chat: Chat) -> ImageRequest:
+    """Return what the images are to be like; a chat without that is none for here."""
+    return chat.image_request or ImageRequest()
+
+
+def prompt_of(chat: Chat) -> str:
+    """Return the words that ask for images."""
+    return "\n".join(part.text for part in _parts_of(chat) if isinstance(part, Text))
+
+
+def options_of(chat: Chat, image_request: ImageRequest, model: ImageCapabilities, target: Target) -> dict[str, Any]:
+    """Return the options that a model takes. Required options were checked before the model was chosen."""
+    options: dict[str, Any] = {}
+    # `standard` is what a model without a choice of qualities makes anyway, and `opaque` its background.
+    if image_request.quality is not None and image_request.quality in model.qualities:
+        options["quality"] = image_request.quality
+    if image_request.background is not None and "background" in model.takes:
+        options["background"] = image_request.background
+    if image_request.output_format is not None:
+        options["output_format"] = image_request.output_format
+    if image_request.resolution is not None:
+        options["resolution"] = image_request.resolution
+    for name in _WISHES:
+        _wish(name, getattr(image_request, name), options, model, target)
+    _wish("seed", chat.seed, options, model, target)
+    _wish("user", chat.user, options, model, target)
+    for name in chat.extra or ():
+        target.note_dropped(name, "it is not known here, and could change what an image costs")
+    shape = shape_of(image_request, model)
+    if shape is not None:
+        options[shape.field] = shape.value
+        if not shape.is_exact:
+            target.note_dropped("size", f"this model makes images of {shape.value} in a size of its own")
+    return options
+
+
+def read_data_url(url: str) -> ImageFile:
+    """Return what a data URL holds; it was looked at when the request was read."""
+    head, _, data = url.partition(",")
+    return ImageFile(head.removeprefix("data:").partition(";")[0], b64decode(data))
+
+
+def _wish(name: str, value: Any, options: dict[str, Any], model: ImageCapabilities, target: Target) -> None:
+    if value is None:
+        return
+    if name in model.takes:
+        options[name] = value
+    else:
+        target.note_dropped(name, "this model has no such option")
+
+
+def _parts_of(chat: Chat) -> list[Any]:
+    return [part for message in chat.messages for part in message.parts]
+
+
+_CONFIGURED = {"aspect_ratio": "aspect_ratio", "resolution": "image_size", "quality": "image_quality", "seed": "seed"}
+
+
+def image_request_as_chat(chat: Chat, target: Target) -> Chat:
+    """Return the chat that asks for these images; wishes that the model does not take are noted as dropped."""
+    capabilities = capabilities_of(target.facts)
+    if capabilities is None:
+        return chat
+    options = options_of(chat, image_request_of(chat), capabilities, target)
+    config: dict[str, Any] = {word: options[name] for name, word in _CONFIGURED.items() if name in options}
+    return msgspec.structs.replace(
+        chat,
+        modalities=["text", "image"],
+        image_config=config or None,
+        n=chat.n if (chat.n or 1) > 1 else None,
+        seed=None,
+        user=options.get("user"),
+        task="chat",
+        image_request=None,
+    )
+
+
+# The name under which an answer keeps fields for image clients alone: `revised_prompt`, and echoed fields.
+NAME_OF_EXTRAS: Final = "images"
+ECHOED: Final = ("background", "output_format", "quality", "size")
+
+
+def media_type_of(output_format: str | None) -> str:
+    """Return the media type of an `output_format`; unstated it is PNG."""
+    return f"image/{output_format or 'png'}"
+
+
+def sniff_base64(text: str) -> str | None:
+    """Return the media type that an image's first bytes tell, of an image in base64."""
+    try:
+        return image_type_of(b64decode(text[:24]))
+    except ValueError:
+        return None
