@@ -25,6 +25,7 @@ from apps.gateway.admission.offline_hold import OfflineHold
 from apps.gateway.admission.worst_case import SpendingAllowance, Tariff
 from apps.gateway.canonical.chat import DroppedField
 from apps.gateway.canonical.events import (
+    AudioBytes,
     AudioDelta,
     Event,
     Finished,
@@ -33,7 +34,6 @@ from apps.gateway.canonical.events import (
     ReasoningDelta,
     RefusalDelta,
     ResultsGiven,
-    SoundDelta,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
@@ -192,7 +192,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
     def _note_audio(self, event: AudioDelta) -> None:
         self.written += token_weight(event.transcript) + len(event.data) * WEIGHT_OF_TOKEN // _SOUND
 
-    def _note_bytes(self, event: SoundDelta) -> None:
+    def _note_bytes(self, event: AudioBytes) -> None:
         self.written += max(len(event.data) * WEIGHT_OF_TOKEN // _SOUND_BYTES, 1)
 
     def _note_own(self, event: OpaqueDelta) -> None:
@@ -333,7 +333,7 @@ _NOTES: dict[type[Event], Callable[[AnswerMeter, Any], None]] = {
     ToolCallDelta: AnswerMeter._note_arguments,
     ToolCallStarted: AnswerMeter._note_call,
     AudioDelta: AnswerMeter._note_audio,
-    SoundDelta: AnswerMeter._note_bytes,
+    AudioBytes: AnswerMeter._note_bytes,
     OpaqueDelta: AnswerMeter._note_own,
     ImageMade: AnswerMeter._note_image,
     ResultsGiven: AnswerMeter._note_results,

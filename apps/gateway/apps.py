@@ -15,6 +15,6 @@ class GatewayConfig(AppConfig):
 
     def ready(self) -> None:
         """Let the catalog check data files against the dialects' declarations."""
-        from apps.gateway.dialects.capabilities.declared_facts import KIND_FACTS, find_facts, find_image_facts
+        from apps.gateway.dialects.declared_facts import KIND_FACTS, find_facts, find_image_facts
 
         use_declarations(Declarations(find_facts, find_image_facts, KIND_FACTS))

@@ -15,7 +15,7 @@ from django.db import connection
 from django.utils import timezone
 
 from apps.gateway.access.policy import Policy
-from apps.gateway.dialects.chat.responses.shared.wire import REASONING_ID
+from apps.gateway.dialects.chat.responses.wire import REASONING_ID
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
 from apps.kernel.postgres import database
 from apps.responses import refusals

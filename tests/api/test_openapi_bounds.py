@@ -11,12 +11,12 @@ import yaml
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects.chat import anthropic, completions, openai
-from apps.gateway.dialects.media.images.client import openai as images
-from apps.gateway.dialects.media.speech.client import openai as speech
+from apps.gateway.dialects.media.images import client as images
+from apps.gateway.dialects.media.speech import client as speech
 from apps.gateway.dialects.values.embeddings.client import cohere as embed
 from apps.gateway.dialects.values.embeddings.client import openai as embeddings
-from apps.gateway.dialects.values.moderations.client import openai as moderations
-from apps.gateway.dialects.values.rerank.client import cohere as rerank
+from apps.gateway.dialects.values.moderations import client as moderations
+from apps.gateway.dialects.values.rerank import client as rerank
 from apps.kernel.errors import InvalidRequest
 from gateway_project.configuration.data_directory import PROJECT
 

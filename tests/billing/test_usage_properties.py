@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.billing.pricing import cost_of
-from apps.gateway.dialects.chat.anthropic.shared import usage as anthropic
-from apps.gateway.dialects.chat.bedrock.shared import wire as bedrock
-from apps.gateway.dialects.chat.cohere.shared import wire as cohere
-from apps.gateway.dialects.chat.google.shared import usage as google
-from apps.gateway.dialects.chat.openai.shared import usage as openai
-from apps.gateway.dialects.chat.responses.shared import usage as responses
+from apps.gateway.dialects.chat.anthropic import wire as anthropic
+from apps.gateway.dialects.chat.bedrock import wire as bedrock
+from apps.gateway.dialects.chat.cohere import wire as cohere
+from apps.gateway.dialects.chat.google import wire as google
+from apps.gateway.dialects.chat.openai import wire as openai
+from apps.gateway.dialects.chat.responses import wire as responses
 from apps.kernel.prices import PriceCard
 from tests.billing.test_pricing import TOKENS, cards, counts
 

@@ -28,7 +28,7 @@ from apps.gateway.canonical.chat import (
     WebSearchTool,
 )
 from apps.gateway.canonical.events import Choice, ReasoningDelta, Reply, WholeCall
-from apps.gateway.dialects.chat.responses.shared.wire import INSTRUCTIONS, SIGNATURE_FORMAT, UNSIGNED_FORMAT
+from apps.gateway.dialects.chat.responses.wire import INSTRUCTIONS, SIGNATURE_FORMAT, UNSIGNED_FORMAT
 from apps.kernel.usage import Usage
 from tests.support.canonical_chats import counts, maybe, records, unknown, words
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-SoundFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+AudioFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 TranscriptFormat = Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"]
 
 
@@ -19,7 +19,7 @@ class Speech(msgspec.Struct, kw_only=True, omit_defaults=True):
     voice: str
     # Whether the voice is one of the client's own at the provider, named by its id.
     is_custom_voice: bool = False
-    response_format: SoundFormat = "mp3"
+    response_format: AudioFormat = "mp3"
     # 1 is the voice's own.
     speed: float | None = None
     # Whether the client takes events with base64 instead of the audio's bytes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -193,6 +193,10 @@ class Source(msgspec.Struct, frozen=True):
     body: bytes
 
 
+# Parts that only some formats have, or each in its own way.
+_ADAPTED: Final = (Reasoning, ToolCall, ToolResult, Opaque)
+
+
 class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """A request for an answer. None is "not said" and is never sent on.
 
@@ -253,7 +257,7 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     betas: list[str] | None = None
     # The client's routing preferences, where it states any, and those of them that have no effect here.
     preferences: RoutingPreferences | None = None
-    unmet: list[DroppedField] | None = None
+    dropped_fields: list[DroppedField] | None = None
     # Whether `usage` tells what makes up the cost.
     usage_details: bool = False
     # Whether the answer begins with the prompt (legacy completions).
@@ -273,6 +277,15 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         for message in self.messages:
             kinds.update(map(type, message.parts))
         return frozenset(kinds)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether messages are text and media from beginning to end, without tools and a form of the answer: nothing in
+        it has to be emulated, renamed, paired or left out for a provider of another format."""
+        if self.tools or self.response_format is not None or not self.kinds.isdisjoint(_ADAPTED):
+            return False
+        # A system message may change how the conversation goes on (`dialects/adapting/foreign_blocks.py`).
+        return not any(message.extra and message.role == "system" for message in self.messages)
 
     @cached_property
     def cache_lifetime(self) -> str:
@@ -298,6 +311,9 @@ class DroppedField(msgspec.Struct, frozen=True):
     message: str
 
 
+_NO_REWRITES: Final = Rewrites()
+
+
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Where a request goes, as far as a dialect may know: the model's name there and the facts of the data file.
 
@@ -312,6 +328,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     max_searches: int | None = None
     dropped_fields: list[DroppedField] = []
     rewrites: Rewrites = msgspec.field(default_factory=Rewrites)
+
+    @property
+    def has_rewrites(self) -> bool:
+        """Whether the answer has to be changed back in anything."""
+        return self.rewrites != _NO_REWRITES
 
     def note_dropped(self, param: str, why: str) -> None:
         """Note that a field is left out; once is enough, and so is the first of very many."""

@@ -135,7 +135,7 @@ class AudioDelta(Event):
     expires_at: int | None = None
 
 
-class SoundDelta(Event):
+class AudioBytes(Event):
     """More audio of a text that is read aloud, as bytes of a file."""
 
     data: bytes

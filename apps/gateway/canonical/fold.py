@@ -10,6 +10,7 @@ from typing import Any
 
 from apps.gateway.canonical.events import (
     Annotated,
+    AudioBytes,
     AudioDelta,
     Choice,
     Event,
@@ -24,7 +25,6 @@ from apps.gateway.canonical.events import (
     Reply,
     ResultsGiven,
     Searched,
-    SoundDelta,
     Started,
     TextDelta,
     ToolCallDelta,
@@ -108,7 +108,7 @@ _HANDLERS: dict[type[Event], Callable[[ReplyBuilder, Any], None]] = {
     Finished: ReplyBuilder._finished,
     OpaqueDelta: ReplyBuilder._opaque,
     Failed: ReplyBuilder._failed,
-    SoundDelta: ReplyBuilder._nothing,
+    AudioBytes: ReplyBuilder._nothing,
     Waiting: ReplyBuilder._nothing,
     PartialImage: ReplyBuilder._nothing,
 }

@@ -12,9 +12,8 @@ from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.dialects.media.multipart_form import FormField
-from apps.gateway.dialects.media.speech.client import openai as speech
-from apps.gateway.dialects.media.transcription.client import openai as transcription
-from apps.gateway.dialects.media.transcription.client import write_transcript
+from apps.gateway.dialects.media.speech import client as speech
+from apps.gateway.dialects.media.transcription import client as transcription
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
 from apps.gateway.pipeline import open_chat
 from apps.kernel.concurrency.native_thread_pool import offload
@@ -60,10 +59,10 @@ def _transcribe(
     def run_chat(token: str) -> ClientResponse:
         run = open_chat(request, route, token, read)
         if run.chat.stream:
-            return stream_response(run, write_transcript.write_events)
+            return stream_response(run, transcription.write_events)
         asked = run.chat.transcription
-        content_type = write_transcript.CONTENT_TYPES[asked.response_format if asked is not None else "json"]
-        return complete_response(run, write_transcript.write_reply, content_type)
+        content_type = transcription.CONTENT_TYPES[asked.response_format if asked is not None else "json"]
+        return complete_response(run, transcription.write_reply, content_type)
 
     return answer_authenticated(request, route, OPENAI, run_chat)
 

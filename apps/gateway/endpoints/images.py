@@ -10,7 +10,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
-from apps.gateway.dialects.media.images.client import openai
+from apps.gateway.dialects.media.images import client as openai
 from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
 from apps.gateway.endpoints.image_links import check_links, link_images, wants_links

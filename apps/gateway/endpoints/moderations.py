@@ -7,7 +7,7 @@ from functools import partial
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
-from apps.gateway.dialects.values.moderations.client import openai
+from apps.gateway.dialects.values.moderations import client as openai
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
 from apps.kernel.concurrency.native_thread_pool import offload

@@ -6,7 +6,7 @@ from functools import partial
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
-from apps.gateway.dialects.values.rerank.client import cohere
+from apps.gateway.dialects.values.rerank import client as cohere
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
 from apps.kernel.concurrency.native_thread_pool import offload

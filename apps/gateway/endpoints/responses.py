@@ -16,7 +16,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens
-from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.chat.openai.wire import encode
 from apps.gateway.dialects.chat.responses import CLIENT
 from apps.gateway.dialects.chat.responses.client.asked import Asked
 from apps.gateway.dialects.chat.responses.client.read_request import read_wire

@@ -15,7 +15,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Choice, Event, Finished, OpaqueDelta, Reply
 from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.dialects.chat.anthropic.client.write_reply import write_image, write_reply
-from apps.gateway.dialects.chat.anthropic.shared.wire import NAME, encode, new_id, read_input
+from apps.gateway.dialects.chat.anthropic.wire import NAME, encode, new_id, read_input
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.server_tools.calls import CallOutcome, ServerCall
 from apps.gateway.server_tools.loop import Answered

@@ -141,7 +141,7 @@ def _only(value: Any, *names: str) -> Record:
     wire = fields.record(value)
     for name, said in wire.items():
         if name not in names and said is not None:
-            raise Malformed("is not honoured for tools that the gateway calls", name[: fields.MAX_NAME_TOLD])
+            raise Malformed("is not honoured for tools that the gateway calls", name[: fields.MAX_QUOTED_NAME])
     return wire
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Reply
 from apps.gateway.dialects.chat.responses.client.write_reply import ResponseWriter
-from apps.gateway.dialects.chat.responses.shared.wire import NAME, encode, mark, new_id
+from apps.gateway.dialects.chat.responses.wire import NAME, encode, mark, new_id
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Record
 from apps.gateway.server_tools.calls import CallOutcome, ServerCall

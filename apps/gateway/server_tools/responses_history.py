@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from apps.gateway.dialects.chat.responses.shared.wire import MAX_ID, encode, new_id
+from apps.gateway.dialects.chat.responses.wire import MAX_ID, encode, new_id
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.server_tools.toolset import Toolset
 from apps.mcp_servers.tool_names import joined_name

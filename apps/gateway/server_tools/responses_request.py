@@ -109,7 +109,7 @@ def _reader(place: str) -> Callable[[Any], WantedServer]:
         for name in wire.keys() - _READ:
             if wire[name] is not None and wire[name] not in _USUAL.get(name, ()):
                 problem = _WHY_NOT.get(name, "is not honoured for tools that the gateway calls; leave it out")
-                raise Malformed(problem, name[: fields.MAX_NAME_TOLD])
+                raise Malformed(problem, name[: fields.MAX_QUOTED_NAME])
         optional(wire, "server_description", fields.string)
         url = optional(wire, "server_url", filled_string)
         return WantedServer(

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.values.embeddings import find_embedding_dialect
-from apps.gateway.dialects.values.embeddings.provider.capabilities import (
+from apps.gateway.dialects.values.embeddings import (
     EmbeddingCapabilities,
     capabilities_of,
     embedding_of,
+    find_embedding_dialect,
     texts_of,
 )
 from apps.gateway.model_modes import ModelMode

@@ -17,8 +17,14 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Finished
 from apps.gateway.canonical.images import ImageRequest
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.media.images import IN_CHAT, find_image_dialect, prepare_for_target
-from apps.gateway.dialects.media.images.provider.capabilities import Need, capabilities_of, needs_of
+from apps.gateway.dialects.media.images import (
+    IN_CHAT,
+    Need,
+    capabilities_of,
+    find_image_dialect,
+    needs_of,
+    prepare_for_target,
+)
 from apps.gateway.tasks import AttachedFile, CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.errors import ApiError, InternalError, InvalidRequest

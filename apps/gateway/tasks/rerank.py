@@ -15,10 +15,10 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.values.rerank import find_rerank_dialect
-from apps.gateway.dialects.values.rerank.provider.capabilities import (
+from apps.gateway.dialects.values.rerank import (
     capabilities_of,
     documents_of,
+    find_rerank_dialect,
     query_of,
     results_of,
 )

@@ -15,10 +15,10 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.media.speech import find_speech_dialect
-from apps.gateway.dialects.media.speech.provider.capabilities import (
+from apps.gateway.dialects.media.speech import (
     SpeechCapabilities,
     capabilities_of,
+    find_speech_dialect,
     speech_of,
     text_of,
 )

@@ -15,10 +15,10 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.media.transcription import find_transcription_dialect
-from apps.gateway.dialects.media.transcription.provider.capabilities import (
+from apps.gateway.dialects.media.transcription import (
     TranscriptionCapabilities,
     capabilities_of,
+    find_transcription_dialect,
     transcription_of,
 )
 from apps.gateway.model_modes import ModelMode

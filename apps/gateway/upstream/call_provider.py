@@ -25,7 +25,7 @@ from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialect_facts import facts_of
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
-from apps.gateway.dialects.adapting.signature_owner import (
+from apps.gateway.dialects.adapting.thought_signatures import (
     add_signature_owner,
     client_signature_format,
     remove_signature_owner,
@@ -196,7 +196,8 @@ class ProviderCall(msgspec.Struct, eq=False):
             self.status = response.status
             begun = self.has_content
             held: list[Event] = []
-            for event in undo_rewrites(self._events(request, opened), target):
+            events = self._events(request, opened)
+            for event in undo_rewrites(events, target) if target.has_rewrites else events:
                 if type(event) is Failed:
                     raise failure_from_error(event.error)
                 if type(event) is ReasoningDelta:
@@ -244,8 +245,9 @@ class ProviderCall(msgspec.Struct, eq=False):
             chat = self.thought_signatures.restore_thinking(
                 chat, client_signature_format(dialect.signature_format(chat, target), provider_id)
             )
-        chat = remove_signature_owner(chat, provider_id, target)
-        return emulate_tools(chat, dialect, target)
+        if chat.is_plain:
+            return chat
+        return emulate_tools(remove_signature_owner(chat, provider_id, target), dialect, target)
 
     def _within_limits(self, target: Target) -> Chat:
         """Return the chat with a limit on its answer that the model can keep, and that the hold covers.

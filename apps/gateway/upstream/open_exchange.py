@@ -20,7 +20,7 @@ from apps.gateway.canonical.events import Event, Waiting
 from apps.gateway.client import loop_detection
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.reading.context_overflow import status_of
+from apps.gateway.dialects.reading.answer_errors import status_of
 from apps.gateway.failures import UpstreamFailure, error_type_for_status
 from apps.gateway.retry_after import first_of, retry_after_in, retry_after_of
 from apps.gateway.routing.candidate import Candidate

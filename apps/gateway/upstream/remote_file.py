@@ -14,7 +14,7 @@ import gevent
 import requests
 from urllib3.exceptions import HTTPError
 
-from apps.gateway.dialects.media.images.client.image_inputs import data_url_of
+from apps.gateway.dialects.media.images.client import data_url_of
 from apps.kernel.concurrency.fairness import OwnerSlots
 from apps.kernel.errors import RateLimited
 from apps.keys.ssrf_guard import BUSY, RETRY_AFTER, BusyAddressError, UnsafeAddressError, resolve_safe_address

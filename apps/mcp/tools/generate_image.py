@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from apps.gateway.canonical.events import Failed, Summary, Waiting
 from apps.gateway.canonical.fold import ReplyBuilder
-from apps.gateway.dialects.media.images.client import openai
+from apps.gateway.dialects.media.images import client as openai
 from apps.gateway.pipeline import open_chat
 from apps.kernel.errors import InternalError
 from apps.kernel.money import plain

@@ -21,7 +21,7 @@ from apps.gateway.dialects import (
     find_provider_dialect,
 )
 from apps.gateway.dialects.media.images import provider as image_providers
-from apps.gateway.dialects.media.images.client.openai import write_reply as write_pictures
+from apps.gateway.dialects.media.images.client import write_reply as write_pictures
 from apps.gateway.framing import BrokenFrames, sse
 from apps.kernel.errors import ApiError
 from apps.kernel.usage import COUNTS

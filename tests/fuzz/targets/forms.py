@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from apps.gateway.client.multipart import MAX_PARTS, read_form
-from apps.gateway.dialects.media.images.client.openai import read_edit, read_edit_form, read_generation
+from apps.gateway.dialects.media.images.client import read_edit, read_edit_form, read_generation
 from apps.kernel.errors import InvalidRequest
 from tests.fuzz.target import Target
 

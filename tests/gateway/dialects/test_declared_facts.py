@@ -11,15 +11,11 @@ from msgspec import UNSET, Meta
 
 from apps.catalog.facts import SharedFacts
 from apps.catalog.files import read_files
-from apps.gateway.dialects import chat, find_dialect
-from apps.gateway.dialects.capabilities import declared_facts
-from apps.gateway.dialects.capabilities.declared_facts import OF_AUDIO, find_facts, find_image_facts
-from apps.gateway.dialects.media.images import IN_CHAT, find_image_format
-from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities
-from apps.gateway.dialects.media.speech import find_speech_dialect
-from apps.gateway.dialects.media.speech.provider.capabilities import SpeechCapabilities
-from apps.gateway.dialects.media.transcription import find_transcription_dialect
-from apps.gateway.dialects.media.transcription.provider.capabilities import TranscriptionCapabilities
+from apps.gateway.dialects import chat, declared_facts, find_dialect
+from apps.gateway.dialects.declared_facts import OF_AUDIO, find_facts, find_image_facts
+from apps.gateway.dialects.media.images import IN_CHAT, ImageCapabilities, find_image_format
+from apps.gateway.dialects.media.speech import SpeechCapabilities, find_speech_dialect
+from apps.gateway.dialects.media.transcription import TranscriptionCapabilities, find_transcription_dialect
 from apps.gateway.management.commands.document_facts import DOCUMENTS, table_of, with_tables
 from gateway_project.configuration.data_directory import PROJECT
 

@@ -24,7 +24,7 @@ from apps.gateway.canonical.chat import Reasoning
 from apps.gateway.canonical.events import Choice, Event, Failed, Reply, Summary
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import anthropic, cohere, responses
-from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.chat.openai.wire import encode
 from apps.gateway.dialects.chat.responses.client.asked import Asked
 from apps.gateway.dialects.chat.responses.client.read_request import read_wire
 from apps.gateway.dialects.chat.responses.client.write_reply import response_of

@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from apps.gateway.canonical.events import Failed, ResultsGiven, UsageReported
-from apps.gateway.dialects.chat.anthropic.shared import usage as anthropic
-from apps.gateway.dialects.chat.bedrock.shared import wire as bedrock
-from apps.gateway.dialects.chat.cohere.shared import wire as cohere
-from apps.gateway.dialects.chat.google.shared import usage as google
-from apps.gateway.dialects.chat.openai.shared import usage as openai
-from apps.gateway.dialects.chat.responses.shared import usage as responses
-from apps.gateway.dialects.reading.reported_counts import count_at, read_count
+from apps.gateway.dialects.chat.anthropic import wire as anthropic
+from apps.gateway.dialects.chat.bedrock import wire as bedrock
+from apps.gateway.dialects.chat.cohere import wire as cohere
+from apps.gateway.dialects.chat.google import wire as google
+from apps.gateway.dialects.chat.openai import wire as openai
+from apps.gateway.dialects.chat.responses import wire as responses
+from apps.gateway.dialects.reading.usage_numbers import count_at, read_count
 from apps.kernel.usage import Usage
 
 ODD: list[Any] = [None, "12", "many", -5, 10**12, 10**30, True, [12], {"value": 12}]

@@ -10,12 +10,12 @@ import pytest
 
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Reasoning, Source, Target, Text
 from apps.gateway.canonical.events import ReasoningDelta
-from apps.gateway.dialects.adapting.signature_owner import (
+from apps.gateway.dialects.adapting.thought_signatures import (
     add_signature_owner,
     client_signature_format,
     remove_signature_owner,
 )
-from apps.gateway.dialects.chat.responses.shared.wire import SIGNATURE_FORMAT as SIGNATURE
+from apps.gateway.dialects.chat.responses.wire import SIGNATURE_FORMAT as SIGNATURE
 from tests.support.anthropic_requests import ask as ask_messages
 from tests.support.providers_of_every_format import play
 from tests.support.upstream import Caller, chunks_of

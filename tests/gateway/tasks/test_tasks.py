@@ -26,8 +26,8 @@ from apps.gateway.canonical.images import ImageRequest
 from apps.gateway.canonical.moderation import Moderation
 from apps.gateway.canonical.reranking import Ranked, Reranking
 from apps.gateway.dialects import find_dialect
+from apps.gateway.dialects.media.images import client as images_client
 from apps.gateway.dialects.media.images import find_image_dialect
-from apps.gateway.dialects.media.images.client import openai as images_client
 from apps.gateway.tasks import Task, load_tasks, task_of
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import InvalidRequest

@@ -194,7 +194,9 @@ def test_a_tenants_own_address_is_the_providers_too() -> None:
         check_address("http://proxy.example:8081/poll", "http://proxy.example:8080/v1/flux-dev", ())
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"id": "1"}', b'{"polling_url": 7}', b'{"polling_url": ""}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"id": "1"}', b'{"polling_url": 7}', b'{"polling_url": ""}', b'{"status": []}']
+)
 def test_an_answer_without_an_address_is_no_job(body: bytes) -> None:
     assert bfl.read_job(body) is None
     assert bfl.is_pending(body) is False

@@ -19,7 +19,7 @@ import msgspec
 from apps.batches.native.formats import MAX_PAGES, JobState, NativeLine, NotSure, SentJob, id_of, rows_of
 from apps.batches.native.parked_lines import NativeAnswer
 from apps.batches.native.provider_api import ProviderApi
-from apps.gateway.dialects.chat.anthropic.shared.failures import STATUSES
+from apps.gateway.dialects.chat.anthropic.wire import STATUSES
 from apps.gateway.failures import UpstreamFailure
 
 _PATH: Final = "/messages/batches"

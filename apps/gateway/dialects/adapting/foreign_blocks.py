@@ -1,21 +1,35 @@
-"""Foreign content blocks: blocks of another dialect are dropped with a note, rewritten as text, or refused.
+"""Foreign content: blocks and items of another format are dropped with a note, applied, rewritten as text, or refused.
 
 An earlier answer's blocks (searches of a provider's own, their results) are left out: the answer's text is kept beside
 them. Content from a client or its tools is written as text where possible; else it is refused: the model would miss it.
+
+Two kinds change what follows them: configuration updates of the Responses format change how much a model thinks, and
+system messages of Anthropic's add and withdraw tools, state an effort, or hold for one turn only. A provider of another
+format gets the final tools and effort; other details of a change are noted as dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import CacheMark, Chat, Message, Opaque, Part, Target, Text, ToolResult
-from apps.gateway.dialects.adapting.configuration_updates import apply_updates
-from apps.gateway.dialects.adapting.document_citations import wants_citations
-from apps.gateway.dialects.adapting.tool_changes import ANTHROPIC, apply_tool_changes
-from apps.gateway.dialects.adapting.unsupported_fields import content_path, kind_of, message_path
+from apps.gateway.canonical.chat import (
+    CacheMark,
+    Chat,
+    FunctionTool,
+    Message,
+    Opaque,
+    OpaqueTool,
+    Part,
+    ReasoningRequest,
+    Target,
+    Text,
+    Tool,
+    ToolResult,
+)
+from apps.gateway.dialects.adapting.unsupported_fields import content_path, kind_of, message_path, wants_citations
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 
@@ -31,7 +45,7 @@ def drop_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
     if dialect != ANTHROPIC:
         chat = apply_tool_changes(chat, target)
     if chat.kinds.isdisjoint(_HOLDING) or not any(
-        _is_strange(part, dialect) for message in chat.messages for part in message.parts
+        _is_foreign(part, dialect) for message in chat.messages for part in message.parts
     ):
         return chat
     chat = apply_updates(chat)
@@ -42,9 +56,9 @@ def drop_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
     return replace(chat, messages=messages, source=None)
 
 
-def _is_strange(part: Part, dialect: str) -> bool:
+def _is_foreign(part: Part, dialect: str) -> bool:
     if isinstance(part, ToolResult):
-        return any(_is_strange(inner, dialect) for inner in part.parts)
+        return any(_is_foreign(inner, dialect) for inner in part.parts)
     return isinstance(part, Opaque) and part.dialect != dialect
 
 
@@ -52,19 +66,21 @@ def _message(message: Message, place: str, target: Target, dialect: str) -> Mess
     """Return a message, whose content is at `place`, without foreign blocks."""
     parts: list[Part] = []
     for at, part in enumerate(message.parts):
-        if not _is_strange(part, dialect):
+        if not _is_foreign(part, dialect):
             parts.append(part)
         elif message.role == "assistant":
             target.note_dropped(place, "blocks of an answer that only its own format has words for")
         elif isinstance(part, ToolResult):
-            said = [_said(inner, place, target) if _is_strange(inner, dialect) else inner for inner in part.parts]
-            parts.append(replace(part, parts=said))
+            rewritten = [
+                _rewrite_as_text(inner, place, target) if _is_foreign(inner, dialect) else inner for inner in part.parts
+            ]
+            parts.append(replace(part, parts=rewritten))
         else:
-            parts.append(_said(part, f"{place}[{at}]" if "[" in place else place, target))
+            parts.append(_rewrite_as_text(part, f"{place}[{at}]" if "[" in place else place, target))
     return replace(message, parts=parts)
 
 
-def _said(part: Part, place: str, target: Target) -> Text:
+def _rewrite_as_text(part: Part, place: str, target: Target) -> Text:
     """Return a block in words; a wish to have it cited is noted. Raises InvalidRequest as `_as_text`."""
     if isinstance(part, Opaque) and wants_citations(part.data):
         target.note_dropped(f"{place}.citations", "documents are not cited by this model's provider")
@@ -129,3 +145,169 @@ _WORDS: dict[str, Callable[[Record], list[Any] | None]] = {
     "tool_reference": _tool_reference,
     "document": _document,
 }
+
+
+CONFIGURATION_UPDATE: Final = "configuration_update"
+
+
+def apply_updates(chat: Chat) -> Chat:
+    """Return the chat with the latest effort that an item states, and without these items; one that states the form of
+    answers stays."""
+    updates = [part for message in chat.messages for part in message.parts if _is_of_effort(part)]
+    if not updates:
+        return chat
+    messages = [kept for message in chat.messages if (kept := _without_updates(message)).parts or not message.parts]
+    efforts = [_effort_of(part) for part in updates]
+    effort = next((effort for effort in reversed(efforts) if effort is not None), None)
+    reasoning = chat.reasoning
+    if effort is not None:
+        reasoning = replace(reasoning or ReasoningRequest(), effort=effort)
+    return replace(chat, messages=messages, reasoning=reasoning, source=None)
+
+
+def _without_updates(message: Message) -> Message:
+    return replace(message, parts=[part for part in message.parts if not _is_of_effort(part)])
+
+
+def _is_of_effort(part: Part) -> bool:
+    data: Any = part.data if isinstance(part, Opaque) else None
+    return isinstance(data, dict) and data.get("type") == CONFIGURATION_UPDATE and data.get("text") is None
+
+
+def _effort_of(part: Part) -> Any:
+    """Return the effort that an update states, which its reader has checked."""
+    data: Any = part.data if isinstance(part, Opaque) else {}
+    return (data.get("reasoning") or {}).get("effort")
+
+
+ANTHROPIC: Final = "anthropic"
+_ADDITION, _REMOVAL = "tool_addition", "tool_removal"
+_CONFIG: Final = "output_config"
+# Until when a system message is shown to the model.
+_END, _NEXT_TURN = "clear_at", "next_user_message"
+_EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
+_FUNCTION_FIELDS: Final = frozenset({"type", "name", "description", "input_schema", "strict", "cache_control"})
+_UNKNOWN: Final = "a field that is not known to this model's provider"
+
+
+def apply_tool_changes(chat: Chat, target: Target) -> Chat:
+    """Return the chat with what its system messages change; one that changes nothing is returned as it is. A change
+    that cannot be read stays where it is."""
+    if chat.dialect != ANTHROPIC or not any(map(_changes, chat.messages)):
+        return chat
+    changes = _Changes(chat, target)
+    last = max((at for at, message in enumerate(chat.messages) if message.role in ("user", "tool")), default=0)
+    messages = [
+        kept
+        for at, message in enumerate(chat.messages)
+        if (kept := changes.without(message, over=at < last)) is not None
+    ]
+    effort = changes.effort or chat.effort
+    return replace(chat, messages=messages, tools=changes.tools() or None, effort=cast(Any, effort), source=None)
+
+
+def _changes(message: Message) -> bool:
+    """Tell whether a message changes what holds from there on."""
+    if message.role != "system":
+        return False
+    return not (message.extra or {}).keys().isdisjoint((_CONFIG, _END)) or any(
+        _change_of(part) is not None for part in message.parts
+    )
+
+
+def _change_of(part: Part) -> dict[str, Any] | None:
+    data: Any = part.data if isinstance(part, Opaque) and part.dialect == ANTHROPIC else None
+    known = isinstance(data, dict) and data.get("type") in (_ADDITION, _REMOVAL) and isinstance(data.get("tool"), dict)
+    return data if known else None
+
+
+class _Changes:
+    """The tools as the messages so far leave them, and the latest effort."""
+
+    def __init__(self, chat: Chat, target: Target) -> None:
+        self.effort: str | None = None
+        self._target = target
+        self._marks = not target.facts.get("prompt_cache")
+        self._known: dict[str, Tool] = {}
+        self._unnamed: list[Tool] = []
+        self._withdrawn: set[str] = set()
+        for tool in chat.tools or ():
+            name = _name_of(tool)
+            if name is None:
+                self._unnamed.append(tool)
+            else:
+                self._known[name] = tool
+
+    def tools(self) -> list[Tool]:
+        """Return the tools that are there in the end."""
+        named = [tool for name, tool in self._known.items() if name not in self._withdrawn]
+        return [*named, *self._unnamed]
+
+    def without(self, message: Message, *, over: bool) -> Message | None:
+        """Return a message without its changes, which are taken in; None for one that says nothing else, or nothing
+        any more: `over` tells that the user has spoken since."""
+        if not _changes(message):
+            return message
+        extra = dict(message.extra or {})
+        ends = extra.pop(_END, None) == _NEXT_TURN
+        config = extra.pop(_CONFIG, None)
+        for name, value in config.items() if isinstance(config, dict) else ():
+            if name == "effort" and value in _EFFORTS:
+                self.effort = value
+            elif value is not None:
+                self._target.note_dropped(f"messages.{_CONFIG}.{name}", _UNKNOWN)
+        parts = [part for part in message.parts if (change := _change_of(part)) is None or not self._take(change)]
+        if not parts or (ends and over):
+            return None
+        return replace(message, parts=parts, extra=extra or None)
+
+    def _take(self, change: dict[str, Any]) -> bool:
+        """Take in a change; tell whether it could be read."""
+        tool: dict[str, Any] = change["tool"]
+        if self._marks and change.get("cache_control") is not None:
+            self._target.note_dropped("messages.content.cache_control", _UNKNOWN)
+        if tool.get("type") == "tool_definition" and change["type"] == _ADDITION:
+            made = _tool_of(tool.get("definition"))
+            name = None if made is None else _name_of(made)
+            if made is None or name is None:
+                return False
+            self._known[name] = made
+            self._withdrawn.discard(name)
+            return True
+        name = tool.get("name") if tool.get("type") == "tool_reference" else None
+        if not isinstance(name, str):
+            return False
+        if change["type"] == _ADDITION:
+            self._withdrawn.discard(name)
+        else:
+            self._withdrawn.add(name)
+        return True
+
+
+def _name_of(tool: Tool) -> str | None:
+    if isinstance(tool, FunctionTool):
+        return tool.name
+    name: Any = tool.data.get("name") if isinstance(tool, OpaqueTool) and isinstance(tool.data, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _tool_of(definition: Any) -> Tool | None:
+    """Return a tool that is defined by value, else None. A tool of Anthropic's own is kept as it is."""
+    if not isinstance(definition, dict):
+        return None
+    if definition.get("type") not in (None, "custom"):
+        return OpaqueTool(dialect=ANTHROPIC, data=definition)
+    name, schema, about = (definition.get(key) for key in ("name", "input_schema", "description"))
+    if not (isinstance(name, str) and name and isinstance(schema, dict)):
+        return None
+    strict, mark = definition.get("strict"), definition.get("cache_control")
+    ttl = mark.get("ttl") if isinstance(mark, dict) else None
+    own = {key: value for key, value in definition.items() if key not in _FUNCTION_FIELDS and value is not None}
+    return FunctionTool(
+        name=name,
+        description=about if isinstance(about, str) else None,
+        parameters=schema,
+        strict=strict if isinstance(strict, bool) else None,
+        cache=CacheMark(ttl=ttl if isinstance(ttl, str) else None) if isinstance(mark, dict) else None,
+        extra=own or None,
+    )

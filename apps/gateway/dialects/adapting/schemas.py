@@ -12,10 +12,8 @@ from apps.gateway.canonical.chat import ResponseFormat
 
 Schema = dict[str, Any]
 
-# Texts' formats that a grammar of Anthropic's knows.
-_FORMATS: Final = frozenset(
-    {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
-)
+# Texts' formats that a grammar of Anthropic's knows. A tuple: a client's value may be a list, which no set looks up.
+_FORMATS: Final = ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid")
 _DEFINITIONS: Final = ("$defs", "definitions")
 # Keywords that do not constrain an answer.
 _REMARKS: Final = frozenset(
@@ -81,9 +79,9 @@ def _closed(schema: Any, left_out: dict[str, None]) -> Schema:
     if isinstance(kind, list):
         return {**wire, **_closed_variants(schema, kind, left_out)}
     wire |= {name: schema[name] for name in ("title", "description", "type", "enum", "const") if name in schema}
-    for name, said in (("anyOf", "anyOf"), ("oneOf", "anyOf"), ("allOf", "allOf")):
+    for name, keyword in (("anyOf", "anyOf"), ("oneOf", "anyOf"), ("allOf", "allOf")):
         if isinstance(variants := schema.get(name), list):
-            wire[said] = [_closed(part, left_out) for part in variants]
+            wire[keyword] = [_closed(part, left_out) for part in variants]
     if kind == "object" or "properties" in schema:
         wire |= _closed_object(schema, left_out)
     wire |= _closed_limits(schema, left_out)
@@ -119,6 +117,8 @@ def _closed_object(schema: Schema, left_out: dict[str, None]) -> Schema:
     open_fields = schema.get("additionalProperties", False)
     if open_fields not in (False, True) or (open_fields and not properties) or "patternProperties" in schema:
         raise UnsupportedSchema
+    if properties is not None and not isinstance(properties, dict):
+        raise UnsupportedSchema
     parts = {name: _closed(part, left_out) for name, part in (properties or {}).items()}
     wire: Schema = {"type": "object", "properties": parts, "additionalProperties": False}
     if "required" in schema:
@@ -130,7 +130,7 @@ def _fitting(shared: Schema, kind: Any) -> Schema:
     """Return the keywords for one of several types: enum values are divided by type, null has no other keywords."""
     if kind == "null":
         return {}
-    if "enum" in shared:
+    if isinstance(shared.get("enum"), list):
         return {**shared, "enum": [value for value in shared["enum"] if value is not None]}
     return shared
 

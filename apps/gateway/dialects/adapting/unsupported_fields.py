@@ -1,12 +1,14 @@
 """Unsupported fields of a request: each that a format or provider cannot take is noted under the client's own name
 for it, or refused.
 
-An unsupported hint is left out; a field that would change the answer is refused.
+An unsupported hint is left out; a field that would change the answer is refused. A user's identifier that is too long
+for OpenAI's formats is sent as its digest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -27,7 +29,6 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.canonical.tool_result_pairing import has_paired_results, pair
 from apps.gateway.dialects import ClientDialect, find_client_dialect
-from apps.gateway.dialects.adapting.document_citations import wants_citations
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 
@@ -56,6 +57,8 @@ _DIRECT: Final = "direct"
 _OWN_CALLS: Final = ("functionCall", "functionResponse")
 # The name of a cache mark in OpenAI's formats.
 _BREAKPOINT: Final = "prompt_cache_breakpoint"
+# Characters of a user's identifier at OpenAI. Claude Code states device, account and session: twice as many.
+MAX_USER: Final = 64
 # Characters of a kind's name that a refusal repeats.
 _MAX_KIND: Final = 100
 # Fields that bring tools which only their own dialect's providers have.
@@ -139,6 +142,24 @@ def note_unsupported_hints(chat: Chat, target: Target, *fields: str) -> None:
         value = getattr(chat, field)
         if not is_default_value(field, value):
             note_dropped(chat, target, field, "not available from this model's provider")
+
+
+def shorten_user(chat: Chat, target: Target) -> Chat:
+    """Return the chat with a user identifier that OpenAI takes; another one than the client's is noted.
+
+    The same user keeps the same digest, which is all that the field is for.
+    """
+    user = chat.user
+    if user is None or len(user) <= MAX_USER:
+        return chat
+    note_dropped(chat, target, "user", f"sent as a digest: the provider takes at most {MAX_USER} characters")
+    return replace(chat, user=sha256(user.encode("utf-8", "replace")).hexdigest())
+
+
+def wants_citations(fields: Any) -> bool:
+    """Return whether a document's fields, as Anthropic's format has them, ask that the answer cites it."""
+    asked = fields.get("citations") if isinstance(fields, dict) else None
+    return isinstance(asked, dict) and asked.get("enabled") is True
 
 
 def repair_tool_results(chat: Chat, target: Target, *, runs: bool) -> Chat:

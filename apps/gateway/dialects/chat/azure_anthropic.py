@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import TokenCounter
 from apps.gateway.dialects.chat.anthropic import PROVIDER as ANTHROPIC
-from apps.gateway.dialects.chat.anthropic.provider.count_tokens import count_request, read_count
-from apps.gateway.dialects.chat.anthropic.provider.write_request import path
+from apps.gateway.dialects.chat.anthropic.provider.write_request import count_request, path, read_count
 
 _OPENAIS_PATH, _ANTHROPICS_PATH = "/openai/v1", "/anthropic/v1"
 _OPENAIS_HOST, _ANTHROPICS_HOST = ".openai.azure.com", ".services.ai.azure.com"

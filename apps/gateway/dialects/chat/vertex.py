@@ -1,9 +1,13 @@
-"""Google generateContent on Vertex AI, provider side: the same format at another address, with a few fields of its
-own."""
+"""Google generateContent on Vertex AI, provider side: the same format with a few fields of its own.
+
+Here are Vertex AI's addresses too, of Google Cloud's hosts by location, which each format has there.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
@@ -12,12 +16,29 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.service_tier import asked_service_tier
 from apps.gateway.dialects import TokenCounter
 from apps.gateway.dialects.chat.google import PROVIDER as GOOGLE
-from apps.gateway.dialects.chat.google.provider.count_tokens import read_count
-from apps.gateway.dialects.chat.google.provider.write_request import write_fields
-from apps.gateway.dialects.chat.google.shared.wire import encode
-from apps.gateway.dialects.chat.vertex_address import model_path
-from apps.gateway.dialects.chat.vertex_address import url_of_path as count_url
+from apps.gateway.dialects.chat.google.provider.write_request import read_count, write_fields
+from apps.gateway.dialects.chat.google.wire import encode
 from apps.gateway.dialects.reading.fields import Record
+
+# A base URL as it comes of the pattern `https://{location}-aiplatform.googleapis.com/…` for locations that are not a
+# region of Google's and have another host.
+_HOST = re.compile(r"^https://(global|us|eu)-aiplatform\.googleapis\.com(?=[/:]|$)")
+_HOSTS = {
+    "global": "https://aiplatform.googleapis.com",
+    "us": "https://aiplatform.us.rep.googleapis.com",
+    "eu": "https://aiplatform.eu.rep.googleapis.com",
+}
+
+
+def url_of_path(base_url: str, path: str) -> str:
+    """Return the whole URL of a path below a base URL, at the host that serves the base URL's location."""
+    return _HOST.sub(lambda found: _HOSTS[found[1]], base_url) + path
+
+
+def model_path(publisher: str, model_name: str, method: str) -> str:
+    """Return the path of a publisher's model; an edition stands behind an `@`."""
+    return f"/publishers/{publisher}/models/{quote(model_name, safe='@')}:{method}"
+
 
 _TIER = "serviceTier"
 _PAID_APART = frozenset({"flex", "priority"})
@@ -36,7 +57,7 @@ def path(chat: Chat, target: Target) -> str:
 
 def url(base_url: str, chat: Chat, target: Target) -> str:
     """Return where the request goes."""
-    return count_url(base_url, path(chat, target))
+    return url_of_path(base_url, path(chat, target))
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:
@@ -77,5 +98,5 @@ PROVIDER: Final = replace(
     url=url,
     headers=headers,
     write_request=write_request,
-    token_counter=TokenCounter(write_request=count_request, read_count=read_count, url=count_url),
+    token_counter=TokenCounter(write_request=count_request, read_count=read_count, url=url_of_path),
 )

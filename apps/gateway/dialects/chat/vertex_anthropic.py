@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import TokenCounter
 from apps.gateway.dialects.chat.anthropic import PROVIDER as ANTHROPIC
-from apps.gateway.dialects.chat.anthropic.provider import count_tokens
-from apps.gateway.dialects.chat.anthropic.shared.wire import encode
-from apps.gateway.dialects.chat.vertex_address import model_path
-from apps.gateway.dialects.chat.vertex_address import url_of_path as count_url
+from apps.gateway.dialects.chat.anthropic.provider import write_request as anthropic_request
+from apps.gateway.dialects.chat.anthropic.wire import encode
+from apps.gateway.dialects.chat.vertex import model_path
+from apps.gateway.dialects.chat.vertex import url_of_path as count_url
 
 VERSION: Final = "vertex-2023-10-16"
 # The name that stands where a model's would when tokens are counted; which model is meant, the body says then.
@@ -45,7 +45,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
 
 def count_request(chat: Chat, target: Target) -> tuple[str, bytes]:
     """Return path and body of the question how many tokens a prompt has. Raises InvalidRequest as `write_request`."""
-    _, body = count_tokens.count_request(chat, target)
+    _, body = anthropic_request.count_request(chat, target)
     asked = {"anthropic_version": VERSION, **_read_fields(body)}
     return model_path("anthropic", _COUNTER, "rawPredict"), encode(asked)
 
@@ -57,7 +57,7 @@ PROVIDER: Final = replace(
     url=url,
     headers=headers,
     write_request=write_request,
-    token_counter=TokenCounter(write_request=count_request, read_count=count_tokens.read_count, url=count_url),
+    token_counter=TokenCounter(write_request=count_request, read_count=anthropic_request.read_count, url=count_url),
     # Images and documents by address are refused (`URL sources are not supported`): bytes only.
     takes_media_urls=False,
 )

@@ -7,7 +7,7 @@ way up, so that a good request pays nothing for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -28,7 +28,7 @@ BOUNDS = Bounds(values=200_000, depth=MAX_DEPTH, name=SMALL, digits=SMALL, text=
 # Values in all fields of a body together that are no part of the conversation, unknown ones first of all.
 MAX_VALUES_BESIDE = 10_000
 # Characters of a client's own name that a refusal repeats.
-MAX_NAME_TOLD = 100
+MAX_QUOTED_NAME = 100
 _DECODER = msgspec.json.Decoder()
 
 
@@ -101,7 +101,7 @@ def check_beside(wire: Record, body: bytes, conversation: frozenset[str]) -> Non
             left -= 1
             if left < 0:
                 problem = f"holds too many values: at most {MAX_VALUES_BESIDE} may stand beside the conversation"
-                raise Malformed(problem, name[:MAX_NAME_TOLD])
+                raise Malformed(problem, name[:MAX_QUOTED_NAME])
             inner = pending.pop()
             if isinstance(inner, dict):
                 pending.extend(inner.values())
@@ -269,3 +269,12 @@ def pick(readers: Mapping[str, Reader[T]], by: str) -> Callable[[Record], T]:
         return reader(value)
 
     return read
+
+
+# Values that models and providers write for a call without arguments, instead of an empty object.
+_NOTHING: Final = frozenset({"", "null", '""'})
+
+
+def is_empty_arguments(arguments: str) -> bool:
+    """Return whether the text of a call's arguments stands for no arguments."""
+    return arguments.strip() in _NOTHING

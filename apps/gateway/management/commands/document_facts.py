@@ -17,8 +17,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from msgspec import NODEFAULT, Meta
 
 from apps.catalog.facts import SharedFacts
-from apps.gateway.dialects.capabilities.declared_facts import KIND_FACTS, find_facts
-from apps.gateway.dialects.media.images.provider.capabilities import ImageCapabilities
+from apps.gateway.dialects.declared_facts import KIND_FACTS, find_facts
+from apps.gateway.dialects.media.images import ImageCapabilities
 
 DOCUMENTS = ("docs/adding-a-dialect.md", "docs/adding-a-provider.md")
 _TABLE = re.compile(r"(<!-- facts: (\w+) -->\n).*?(<!-- /facts -->)", re.DOTALL)

@@ -5,16 +5,25 @@ from __future__ import annotations
 from typing import Final
 
 from apps.gateway.dialects import ClientDialect, ProviderDialect, TokenCounter
-from apps.gateway.dialects.chat.anthropic.client.logged_request import logged_choice, logged_request, logged_results
-from apps.gateway.dialects.chat.anthropic.client.read_request import read_request, unread_output_config
+from apps.gateway.dialects.chat.anthropic.client.read_request import (
+    logged_choice,
+    logged_request,
+    logged_results,
+    read_request,
+    unread_output_config,
+)
 from apps.gateway.dialects.chat.anthropic.client.write_reply import write_events, write_reply
 from apps.gateway.dialects.chat.anthropic.provider.capabilities import Capabilities
-from apps.gateway.dialects.chat.anthropic.provider.count_tokens import count_request, read_count
 from apps.gateway.dialects.chat.anthropic.provider.read_answer import read_events, read_reply
-from apps.gateway.dialects.chat.anthropic.provider.thinking_signatures import signature_format
-from apps.gateway.dialects.chat.anthropic.provider.write_request import headers, path, write_request
-from apps.gateway.dialects.chat.anthropic.shared.failures import read_failure, write_error
-from apps.gateway.dialects.chat.anthropic.shared.wire import FRAMING, NAME
+from apps.gateway.dialects.chat.anthropic.provider.write_messages import signature_format
+from apps.gateway.dialects.chat.anthropic.provider.write_request import (
+    count_request,
+    headers,
+    path,
+    read_count,
+    write_request,
+)
+from apps.gateway.dialects.chat.anthropic.wire import FRAMING, NAME, read_failure, write_error
 from apps.kernel.ids import OF_ANTHROPIC
 
 CLIENT: Final = ClientDialect(

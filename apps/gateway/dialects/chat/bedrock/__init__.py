@@ -6,11 +6,16 @@ from typing import Final
 
 from apps.gateway.dialects import ProviderDialect, TokenCounter
 from apps.gateway.dialects.chat.bedrock.provider.capabilities import Capabilities
-from apps.gateway.dialects.chat.bedrock.provider.count_tokens import count_request, read_count
-from apps.gateway.dialects.chat.bedrock.provider.failures import read_failure
 from apps.gateway.dialects.chat.bedrock.provider.read_answer import read_events, read_reply
-from apps.gateway.dialects.chat.bedrock.provider.write_request import headers, path, signature_format, write_request
-from apps.gateway.dialects.chat.bedrock.shared.wire import FRAMING, NAME
+from apps.gateway.dialects.chat.bedrock.provider.write_request import (
+    count_request,
+    headers,
+    path,
+    read_count,
+    signature_format,
+    write_request,
+)
+from apps.gateway.dialects.chat.bedrock.wire import FRAMING, NAME, read_failure
 
 PROVIDER: Final = ProviderDialect(
     name=NAME,

@@ -6,10 +6,9 @@ from typing import Final
 
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.cohere.provider.capabilities import Capabilities
-from apps.gateway.dialects.chat.cohere.provider.failures import read_failure
 from apps.gateway.dialects.chat.cohere.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.cohere.provider.write_request import path, write_request
-from apps.gateway.dialects.chat.cohere.shared.wire import FRAMING, NAME
+from apps.gateway.dialects.chat.cohere.wire import FRAMING, NAME, read_failure
 
 PROVIDER: Final = ProviderDialect(
     name=NAME,

@@ -7,15 +7,18 @@ from typing import Final
 from apps.gateway.dialects import ClientDialect, ProviderDialect, TokenCounter
 from apps.gateway.dialects.adapting.unsupported_fields import all_members
 from apps.gateway.dialects.chat.google.client.field_names import error_for_clients, write_error
-from apps.gateway.dialects.chat.google.client.logged_request import logged_choice, logged_request, logged_results
-from apps.gateway.dialects.chat.google.client.read_request import read_request, tool_path
+from apps.gateway.dialects.chat.google.client.read_request import (
+    logged_choice,
+    logged_request,
+    logged_results,
+    read_request,
+    tool_path,
+)
 from apps.gateway.dialects.chat.google.client.write_reply import write_events, write_reply
 from apps.gateway.dialects.chat.google.provider.capabilities import Capabilities
-from apps.gateway.dialects.chat.google.provider.count_tokens import count_request, read_count
-from apps.gateway.dialects.chat.google.provider.failures import read_failure
 from apps.gateway.dialects.chat.google.provider.read_answer import read_events, read_reply
-from apps.gateway.dialects.chat.google.provider.write_request import path, write_request
-from apps.gateway.dialects.chat.google.shared.wire import FRAMING, NAME
+from apps.gateway.dialects.chat.google.provider.write_request import count_request, path, read_count, write_request
+from apps.gateway.dialects.chat.google.wire import FRAMING, NAME, read_failure
 
 CLIENT: Final = ClientDialect(
     read_request=read_request,

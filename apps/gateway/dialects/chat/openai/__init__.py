@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from apps.gateway.dialects import ClientDialect, ProviderDialect
-from apps.gateway.dialects.chat.openai.client.logged_request import logged_choice, logged_request, logged_results
-from apps.gateway.dialects.chat.openai.client.read_request import read_request
+from apps.gateway.dialects.chat.openai.client.read_request import (
+    logged_choice,
+    logged_request,
+    logged_results,
+    read_request,
+)
 from apps.gateway.dialects.chat.openai.client.write_reply import write_events, write_reply
 from apps.gateway.dialects.chat.openai.provider.capabilities import Facts
 from apps.gateway.dialects.chat.openai.provider.read_answer import read_events, read_reply
 from apps.gateway.dialects.chat.openai.provider.write_request import path, write_request
-from apps.gateway.dialects.chat.openai.shared.failures import read_failure, write_error
-from apps.gateway.dialects.chat.openai.shared.wire import FRAMING, NAME
+from apps.gateway.dialects.chat.openai.wire import FRAMING, NAME, read_failure, write_error
 
 CLIENT: Final = ClientDialect(
     read_request=read_request,

@@ -6,16 +6,24 @@ from typing import Final
 
 from apps.gateway.dialects import ClientDialect, ProviderDialect, TokenCounter
 from apps.gateway.dialects.adapting.unsupported_fields import all_members
-from apps.gateway.dialects.chat.openai.shared.failures import write_error
-from apps.gateway.dialects.chat.responses.client.logged_request import logged_choice, logged_request, logged_results
-from apps.gateway.dialects.chat.responses.client.read_request import read_request
+from apps.gateway.dialects.chat.openai.wire import write_error
+from apps.gateway.dialects.chat.responses.client.read_request import (
+    logged_choice,
+    logged_request,
+    logged_results,
+    read_request,
+)
 from apps.gateway.dialects.chat.responses.client.write_reply import write_events, write_reply
 from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
-from apps.gateway.dialects.chat.responses.provider.count_tokens import count_request, read_count
-from apps.gateway.dialects.chat.responses.provider.failures import read_failure
 from apps.gateway.dialects.chat.responses.provider.read_answer import read_events, read_reply
-from apps.gateway.dialects.chat.responses.provider.write_request import path, signature_format, write_request
-from apps.gateway.dialects.chat.responses.shared.wire import FRAMING, NAME
+from apps.gateway.dialects.chat.responses.provider.write_request import (
+    count_request,
+    path,
+    read_count,
+    signature_format,
+    write_request,
+)
+from apps.gateway.dialects.chat.responses.wire import FRAMING, NAME, read_failure
 
 CLIENT: Final = ClientDialect(
     read_request=read_request,

@@ -14,7 +14,7 @@ from apps.gateway.canonical.events import Event, Failed, Finished, Started, Text
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.chat import google, openai
-from apps.gateway.dialects.chat.google.shared.wire import FAILURE_WORDS
+from apps.gateway.dialects.chat.google.wire import FAILURE_WORDS
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import COUNTS
 from tests.gateway.dialects.test_laws import QUESTION, SUMMARY, has_no_doubles

@@ -21,7 +21,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Event, Failed, Reply, Started, Summary
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects.chat import google, openai
-from apps.gateway.dialects.chat.google.shared.wire import FAILURE_WORDS, FINISH_REASONS
+from apps.gateway.dialects.chat.google.wire import FAILURE_WORDS, FINISH_REASONS
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
 from gateway_project.configuration.data_directory import PROJECT

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from apps.gateway.canonical.chat import Target
 from apps.gateway.dialects.chat import responses
-from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.chat.openai.wire import encode
 from apps.gateway.dialects.chat.responses.client.write_reply import response_of as write_response
 from apps.gateway.framing.sse import frames
 from apps.kernel.errors import InvalidRequest

@@ -56,7 +56,7 @@ def test_a_request_goes_where_the_recorded_ones_went(host: str) -> None:
         target = Target(model_name=model, facts={})
         if "countTokens" in url:
             asked, _ = vertex.count_request(chat, target)
-            assert vertex.count_url(stated, asked) == f"{base_url}/publishers/{path}"
+            assert vertex.url_of_path(stated, asked) == f"{base_url}/publishers/{path}"
         else:
             assert vertex.url(stated, chat, target) == f"{base_url}/publishers/{path}"
         seen[path.rpartition(":")[2]] += 1

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.audio import Speech
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
-from apps.gateway.canonical.events import Event, Failed, Finished, SoundDelta, Started, UsageReported, Waiting
+from apps.gateway.canonical.events import AudioBytes, Event, Failed, Finished, Started, UsageReported, Waiting
 from apps.kernel.usage import Usage
 
 SAID = [Message(role="user", parts=[Text(text="The fox.")])]
@@ -81,9 +81,9 @@ def test_bytes_are_passed_on_as_they_come(name: str) -> None:
     assert read(name, b"", b"ID3", b"", b"\xff\xfb") == [
         Waiting(),
         Started(),
-        SoundDelta(data=b"ID3"),
+        AudioBytes(data=b"ID3"),
         Waiting(),
-        SoundDelta(data=b"\xff\xfb"),
+        AudioBytes(data=b"\xff\xfb"),
         Finished(reason="stop"),
     ]
 
@@ -107,7 +107,7 @@ def test_what_is_no_sound_fails(frames: tuple[bytes, ...], words: str) -> None:
 
 def test_samples_that_begin_like_json_are_sound_once_they_are_many() -> None:
     piece = b'{"' + b"\0" * 20_000
-    assert read("openai", piece) == [Started(), SoundDelta(data=piece), Finished(reason="stop")]
+    assert read("openai", piece) == [Started(), AudioBytes(data=piece), Finished(reason="stop")]
 
 
 def delta(sound: bytes) -> bytes:
@@ -119,9 +119,9 @@ def test_events_hold_the_same_sound_and_its_tokens() -> None:
     done = b'{"type":"speech.audio.done","usage":{"input_tokens":9,"output_tokens":40,"total_tokens":49}}'
     assert read("openai_events", delta(b"ID3"), b"", delta(b"x"), done) == [
         Started(),
-        SoundDelta(data=b"ID3"),
+        AudioBytes(data=b"ID3"),
         Waiting(),
-        SoundDelta(data=b"x"),
+        AudioBytes(data=b"x"),
         UsageReported(usage=Usage(input=9, audio_output=40)),
         Finished(reason="stop"),
     ]
@@ -130,7 +130,7 @@ def test_events_hold_the_same_sound_and_its_tokens() -> None:
 @pytest.mark.parametrize("usage", ["null", "[]", '{"output_tokens": -4}', '{"output_tokens": true}', "{}"])
 def test_counts_that_are_none_are_left_to_the_estimate(usage: str) -> None:
     events = read("openai_events", delta(b"x"), f'{{"type":"speech.audio.done","usage":{usage}}}'.encode())
-    assert events == [Started(), SoundDelta(data=b"x"), Finished(reason="stop")]
+    assert events == [Started(), AudioBytes(data=b"x"), Finished(reason="stop")]
 
 
 @pytest.mark.parametrize(
@@ -181,16 +181,16 @@ def test_samples_of_googles_are_passed_on_and_made_a_file() -> None:
     usage = {"promptTokenCount": 9, "candidatesTokenCount": 40}
     frames = [chunk("AAE="), b"", chunk("", "/v8="), chunk(finish="STOP", usageMetadata=usage)]
     rest: list[Event] = [
-        SoundDelta(data=b"\0\1"),
+        AudioBytes(data=b"\0\1"),
         Waiting(),
-        SoundDelta(data=b"\xfe\xff"),
+        AudioBytes(data=b"\xfe\xff"),
         UsageReported(usage=Usage(input=9, audio_output=40)),
         Finished(reason="stop", native="STOP"),
     ]
     assert read("google", *frames) == [Started(), *rest]
     started, head, *others = read("google_wav", *frames)
     assert (started, others) == (Started(), rest)
-    assert isinstance(head, SoundDelta)
+    assert isinstance(head, AudioBytes)
     assert head.data == bytes.fromhex(
         "52494646 ffffffff 57415645 666d7420 10000000 0100 0100 c05d0000 80bb0000 0200 1000 64617461 ffffffff"
     )

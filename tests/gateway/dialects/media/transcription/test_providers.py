@@ -22,7 +22,7 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
-from apps.gateway.dialects.media.transcription.provider.transcripts import segments_of
+from apps.gateway.dialects.media.transcription import segments_of
 from apps.kernel.usage import Usage
 from apps.sandbox.forms import read_form
 

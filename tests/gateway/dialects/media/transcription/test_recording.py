@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apps.gateway.dialects.media.transcription.client import recording
-from apps.gateway.dialects.media.transcription.client.recording import MAX_SIZE, MIN_BYTES, read_recording
+from apps.gateway.dialects.media.transcription import client
+from apps.gateway.dialects.media.transcription.client import MAX_SIZE, MIN_BYTES, read_recording
 from apps.gateway.dialects.reading.fields import Malformed
 from apps.kernel.errors import BodyTooLarge
 from apps.sandbox.generated_media import recording as wav
@@ -67,7 +67,7 @@ def test_other_files_than_audio_are_refused(name: str, data: bytes, words: str) 
 
 def test_a_file_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_SIZE == 25 * 1024 * 1024
-    monkeypatch.setattr(recording, "MAX_SIZE", 1000)
+    monkeypatch.setattr(client, "MAX_SIZE", 1000)
     with pytest.raises(BodyTooLarge) as refused:
         read_recording("a.wav", wav("", 1))
     assert (refused.value.status, refused.value.param) == (413, "file")
@@ -85,14 +85,14 @@ def test_a_file_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     ids=["mp3", "wav", "mp4", "ogg", "flac"],
 )
 def test_a_file_of_very_many_pieces_is_read_so_often_and_no_more(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, files = recording._BoundedFile, list[recording._BoundedFile]()
+    kind, files = client._BoundedFile, list[client._BoundedFile]()
 
-    def bounded(content: bytes) -> recording._BoundedFile:
+    def bounded(content: bytes) -> client._BoundedFile:
         files.append(kind(content))
         return files[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(recording, "_BoundedFile", bounded)
+        patch.setattr(client, "_BoundedFile", bounded)
         read = read_recording("a.mp3", data)
     assert [file.reads <= 50_001 for file in files] == [True]
     assert read.max_milliseconds <= -(-len(data) * 1000 // MIN_BYTES)

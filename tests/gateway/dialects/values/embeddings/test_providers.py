@@ -11,7 +11,7 @@ import pytest
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Failed, Finished, ResultsGiven, Started, UsageReported
-from apps.gateway.dialects.values.embeddings.provider.vectors import to_base64, to_numbers
+from apps.gateway.dialects.values.embeddings import to_base64, to_numbers
 from apps.kernel.usage import Usage
 
 FORMATS = ("openai", "google", "vertex", "cohere", "titan", "jina")

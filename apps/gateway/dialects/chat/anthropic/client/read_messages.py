@@ -23,7 +23,7 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.chat.anthropic.shared.wire import NAME, SIGNATURE_FORMAT, encode
+from apps.gateway.dialects.chat.anthropic.wire import NAME, SIGNATURE_FORMAT, encode
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,
@@ -270,9 +270,9 @@ def _user(wire: Record) -> list[Message]:
     extra = fields.rest_of(wire, _FIELDS)
     name = optional(wire, "name", string)
     turns = [Message(role="tool", parts=[part]) for part in parts if isinstance(part, ToolResult)]
-    said: list[Part] = [part for part in parts if not isinstance(part, ToolResult)]
-    if said:
-        turns.append(Message(role="user", parts=said, name=name))
+    others: list[Part] = [part for part in parts if not isinstance(part, ToolResult)]
+    if others:
+        turns.append(Message(role="user", parts=others, name=name))
     if not turns:
         turns.append(Message(role="user", parts=[], name=name))
     turns[-1].extra = extra
@@ -283,8 +283,8 @@ def _assistant(wire: Record) -> list[Message]:
     calls = optional(wire, "tool_calls", _calls) or []
     if call := optional(wire, "function_call", _function_call):
         calls.append(call)
-    said = optional(wire, "content", read_content) if calls else required(wire, "content", read_content)
-    parts: list[Part] = [*(said or ()), *calls]
+    content = optional(wire, "content", read_content) if calls else required(wire, "content", read_content)
+    parts: list[Part] = [*(content or ()), *calls]
     name = optional(wire, "name", string)
     return [Message(role="assistant", parts=parts, name=name, extra=fields.rest_of(wire, _FIELDS))]
 

@@ -33,12 +33,10 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
-from apps.gateway.dialects.adapting.document_citations import LOCATIONS
 from apps.gateway.dialects.chat.anthropic.provider.write_messages import split_data_url
-from apps.gateway.dialects.chat.anthropic.shared.failures import write_error_object
-from apps.gateway.dialects.chat.anthropic.shared.usage import write_usage
-from apps.gateway.dialects.chat.anthropic.shared.wire import (
+from apps.gateway.dialects.chat.anthropic.wire import (
     CALLER,
+    CITATION_LOCATIONS,
     FINISH_REASONS,
     NAME,
     SIGNATURE_FORMAT,
@@ -47,6 +45,8 @@ from apps.gateway.dialects.chat.anthropic.shared.wire import (
     encode,
     new_id,
     read_input,
+    write_error_object,
+    write_usage,
 )
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.usage import Usage
@@ -89,7 +89,7 @@ def write_citation(note: Record, text: str) -> Record:
 
     The index of a page is empty: only Anthropic has one, and takes the citation back with it.
     """
-    if note.get("type") in LOCATIONS:
+    if note.get("type") in CITATION_LOCATIONS:
         return note
     cited = note.get("url_citation")
     page: Record = cited if isinstance(cited, dict) else {}
@@ -356,7 +356,7 @@ class _Stream:
         self._usage = event.usage
         return b""
 
-    def _said(self, event: TextDelta) -> bytes:
+    def _text(self, event: TextDelta) -> bytes:
         self._texts.append(event.text)
         return self._begun(self._blocks.write_text(event.text))
 
@@ -437,7 +437,7 @@ _WRITERS = cast(
     {
         Started: _Stream._started,
         UsageReported: _Stream._counted,
-        TextDelta: _Stream._said,
+        TextDelta: _Stream._text,
         RefusalDelta: _Stream._refusal,
         ReasoningDelta: _Stream._reasoning,
         ToolCallStarted: _Stream._call_started,

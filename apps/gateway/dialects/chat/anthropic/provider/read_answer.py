@@ -28,21 +28,21 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.canonical.hosted_tools import CODE_EXECUTION
-from apps.gateway.dialects.adapting.document_citations import LOCATIONS
-from apps.gateway.dialects.chat.anthropic.shared.failures import failed
-from apps.gateway.dialects.chat.anthropic.shared.usage import COUNTS, read_usage
-from apps.gateway.dialects.chat.anthropic.shared.wire import (
+from apps.gateway.dialects.chat.anthropic.wire import (
     CALLER,
+    CITATION_LOCATIONS,
+    COUNTS,
     FINISH_REASONS,
     NAME,
     SIGNATURE_FORMAT,
     STOP_DETAILS,
     encode,
+    failed,
     new_id,
+    read_usage,
 )
 from apps.gateway.dialects.reading.answer_errors import drain_frames, truncated_answer, unreadable_answer
-from apps.gateway.dialects.reading.call_arguments import is_empty_arguments
-from apps.gateway.dialects.reading.fields import Record
+from apps.gateway.dialects.reading.fields import Record, is_empty_arguments
 from apps.kernel.usage import Usage
 
 # The server's own tool whose calls other formats have words for.
@@ -118,7 +118,7 @@ class BlockReader:
                 cited = {"url": url, "title": citation.get("title") or "", "start_index": block.at}
                 note = {"type": "url_citation", "url_citation": {**cited, "end_index": self._written}}
                 events.append(Annotated(annotation=note))
-            elif citation.get("type") in LOCATIONS:
+            elif citation.get("type") in CITATION_LOCATIONS:
                 events.append(Annotated(annotation=citation))
         whole = block.whole()
         if block.kind == "server_tool_use" and whole.get("name") == _SEARCH:
@@ -446,8 +446,8 @@ class _Answer:
             reason = "tool_calls"
         if self._counted_whole and (usage := self._used()):
             events.append(UsageReported(usage=usage))
-        said = self._explanation if reason == "content_filter" else None
-        events.append(Finished(reason=reason, native=self._stop, explanation=said))
+        explanation = self._explanation if reason == "content_filter" else None
+        events.append(Finished(reason=reason, native=self._stop, explanation=explanation))
         return events
 
     def _fail(self, event: Event) -> list[Event]:

@@ -1,4 +1,4 @@
-"""Anthropic Messages, provider side: writes a canonical chat as a request body.
+"""Anthropic Messages, provider side: writes a canonical chat as a request body, for an answer or for a count of tokens.
 
 A request in this very format passes through untouched except for the model's name; any other is written
 from the canonical form.
@@ -26,15 +26,15 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     unsupported_feature,
 )
 from apps.gateway.dialects.chat.anthropic.provider.capabilities import capabilities_of
-from apps.gateway.dialects.chat.anthropic.provider.thinking_signatures import drop_thinking
 from apps.gateway.dialects.chat.anthropic.provider.write_messages import (
+    drop_thinking,
     is_signed,
     split_system,
     write_messages,
     write_system,
     write_tools,
 )
-from apps.gateway.dialects.chat.anthropic.shared.wire import NAME, VERSION, encode
+from apps.gateway.dialects.chat.anthropic.wire import NAME, VERSION, encode
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
 
@@ -276,7 +276,8 @@ def write_request(chat: Chat, target: Target) -> bytes:
     _note_unknown_betas(chat, target)
     if not capabilities_of(target).prefill and chat.messages[-1].role == "assistant":
         raise unsupported_feature(chat, "messages", "The model does not go on with an answer that is begun")
-    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
+    if not chat.is_plain:
+        chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     if chat.source is not None and chat.source.dialect == NAME and _is_welcome(chat, target):
         wire: Record = {name: raw for name, raw in _read_fields(chat.source.body).items() if raw != _NULL}
         if not ROUTER_FIELDS.isdisjoint(wire):
@@ -352,3 +353,41 @@ def _own_fields(wire: Record, chat: Chat, target: Target) -> Record:
         del extra["thinking"]
         note_dropped(chat, target, "reasoning", f"no thinking beside {obstacle}")
     return extra
+
+
+# Those of the format's reference and, with the client's previews, those of the previews.
+_COUNTED = frozenset(
+    {
+        "cache_control",
+        "context_management",
+        "mcp_servers",
+        "messages",
+        "model",
+        "output_config",
+        "speed",
+        "system",
+        "thinking",
+        "tool_choice",
+        "tools",
+    }
+)
+_MAX_COUNT = 10**9
+
+
+def count_request(chat: Chat, target: Target) -> tuple[str, bytes]:
+    """Return path and body of the question how many tokens a prompt has. Raises InvalidRequest as `write_request`."""
+    wire = _read_fields(write_request(chat, target))
+    return "/messages/count_tokens", encode({name: value for name, value in wire.items() if name in _COUNTED})
+
+
+def read_count(body: bytes) -> int | None:
+    """Return the tokens that were counted; None for an answer that does not say."""
+    try:
+        count = msgspec.json.decode(body, type=_Count).input_tokens
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return count if 0 <= count <= _MAX_COUNT else None
+
+
+class _Count(msgspec.Struct):
+    input_tokens: int

@@ -28,9 +28,17 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.canonical.service_tier import served_tier
-from apps.gateway.dialects.chat.anthropic.shared.wire import SIGNATURE_FORMAT
-from apps.gateway.dialects.chat.bedrock.provider.failures import exception, failed, find_failure
-from apps.gateway.dialects.chat.bedrock.shared.wire import FAILURE_WORDS, FINISH_REASONS, NAME, encode, read_usage
+from apps.gateway.dialects.chat.anthropic.wire import SIGNATURE_FORMAT
+from apps.gateway.dialects.chat.bedrock.wire import (
+    FAILURE_WORDS,
+    FINISH_REASONS,
+    NAME,
+    encode,
+    exception,
+    failed,
+    find_failure,
+    read_usage,
+)
 from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.reading.fields import Record
 
@@ -246,8 +254,8 @@ class BlockReader:
             events.append(ToolCallDelta(index=block.number, arguments=piece))
 
     def _whole_citations(self, index: int, cited: Record, events: list[Event]) -> None:
-        said, citations = cited.get("content"), cited.get("citations")
-        for part in said if isinstance(said, list) else ():
+        content, citations = cited.get("content"), cited.get("citations")
+        for part in content if isinstance(content, list) else ():
             self.read_delta(index, part, events)
         for citation in citations if isinstance(citations, list) else ():
             self.read_delta(index, {"citation": citation}, events)

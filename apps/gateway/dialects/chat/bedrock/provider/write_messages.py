@@ -24,12 +24,11 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.adapting.document_citations import wants_citations
-from apps.gateway.dialects.adapting.unsupported_fields import message_path
-from apps.gateway.dialects.chat.anthropic.shared.wire import SIGNATURE_FORMAT, read_input
+from apps.gateway.dialects.adapting.unsupported_fields import message_path, wants_citations
+from apps.gateway.dialects.chat.anthropic.wire import SIGNATURE_FORMAT, read_input
 from apps.gateway.dialects.chat.bedrock.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.bedrock.provider.read_answer import write_cited_text
-from apps.gateway.dialects.chat.bedrock.shared.wire import refused, write_id
+from apps.gateway.dialects.chat.bedrock.wire import refused, write_id
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.dialects.reading.image_type import image_type_of
 from apps.kernel.errors import InvalidRequest
@@ -175,7 +174,7 @@ def _sniffed(head: bytes) -> str | None:
     return None if media_type is None else media_type.removeprefix("image/")
 
 
-SAYS_NOTHING: Record = {"text": "."}
+EMPTY_TEXT: Record = {"text": "."}
 
 
 class Blocks:
@@ -285,7 +284,7 @@ class Blocks:
             block = self._block(part, "tool", at)
             if block is not None:
                 content.append(block)
-        wire: Record = {"toolUseId": write_id(result.call_id), "content": content or [SAYS_NOTHING]}
+        wire: Record = {"toolUseId": write_id(result.call_id), "content": content or [EMPTY_TEXT]}
         if result.is_error:
             if self._capabilities.result_status:
                 wire["status"] = "error"
@@ -316,15 +315,15 @@ def write_messages(chat: Chat, blocks: Blocks, capabilities: Capabilities) -> tu
     ]
     turns: list[Record] = []
     for message, place in zip(messages[begins:], places[begins:], strict=True):
-        role, said = _turn(message, place, blocks)
-        if not said:
+        role, content = _turn(message, place, blocks)
+        if not content:
             continue
         if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] += said
+            turns[-1]["content"] += content
         else:
-            turns.append({"role": role, "content": said})
+            turns.append({"role": role, "content": content})
     if not turns or turns[0]["role"] != "user":
-        turns.insert(0, {"role": "user", "content": [SAYS_NOTHING]})
+        turns.insert(0, {"role": "user", "content": [EMPTY_TEXT]})
     return system, [split for turn in turns for split in _in_order(turn, capabilities)]
 
 
@@ -337,15 +336,15 @@ def _turn(message: Message, place: str, blocks: Blocks) -> tuple[str, list[Recor
     if message.role == "assistant":
         return "assistant", _blocks(message, place, "assistant", blocks)
     if message.role not in _INSTRUCTIONS:
-        return "user", _blocks(message, place, message.role, blocks) or [SAYS_NOTHING]
+        return "user", _blocks(message, place, message.role, blocks) or [EMPTY_TEXT]
     if not _is_text(message):
         raise refused("Instructions can only be text for this model's provider", place)
-    said = _blocks(message, place, "system", blocks)
-    texts = [block for block in said if "text" in block]
+    content = _blocks(message, place, "system", blocks)
+    texts = [block for block in content if "text" in block]
     if texts:
         texts[0]["text"] = f"<system>\n{texts[0]['text']}"
         texts[-1]["text"] = f"{texts[-1]['text']}\n</system>"
-    return "user", said
+    return "user", content
 
 
 def _blocks(message: Message, place: str, role: str, blocks: Blocks) -> list[Record]:
@@ -367,10 +366,10 @@ def _in_order(turn: Record, capabilities: Capabilities) -> Iterator[Record]:
     results, others = _apart(turn["content"])
     if results and _must_part(others, capabilities):
         yield {"role": "user", "content": results}
-        yield {"role": "assistant", "content": [SAYS_NOTHING]}
+        yield {"role": "assistant", "content": [EMPTY_TEXT]}
         results = []
     if any("document" in block for block in others) and not any("text" in block for block in others):
-        others.append(SAYS_NOTHING)
+        others.append(EMPTY_TEXT)
     yield {"role": "user", "content": results + others}
 
 

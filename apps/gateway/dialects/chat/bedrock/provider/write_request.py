@@ -1,4 +1,4 @@
-"""Bedrock Converse, provider side: writes a canonical chat as a request body.
+"""Bedrock Converse, provider side: writes a canonical chat as a request body, for an answer or for a count of tokens.
 
 Unsupported sampling fields and hints are dropped with a note; a field that would change the shape of the answer is
 refused before anything is sent.
@@ -10,6 +10,7 @@ import re
 from typing import Final
 from urllib.parse import quote
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -39,13 +40,13 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     repair_tool_results,
     unsupported_feature,
 )
-from apps.gateway.dialects.chat.anthropic.provider import thinking_signatures
+from apps.gateway.dialects.chat.anthropic import wire as anthropic_wire
+from apps.gateway.dialects.chat.anthropic.provider import write_messages as anthropic_messages
 from apps.gateway.dialects.chat.anthropic.provider import write_request as anthropic_request
-from apps.gateway.dialects.chat.anthropic.provider.thinking_signatures import drop_thinking
-from apps.gateway.dialects.chat.anthropic.shared import wire as anthropic_wire
+from apps.gateway.dialects.chat.anthropic.provider.write_messages import drop_thinking
 from apps.gateway.dialects.chat.bedrock.provider.capabilities import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.bedrock.provider.write_messages import Blocks, write_messages
-from apps.gateway.dialects.chat.bedrock.shared.wire import NAME, STREAM_TYPE, encode, refused, without_none
+from apps.gateway.dialects.chat.bedrock.wire import NAME, STREAM_TYPE, encode, refused, without_none
 from apps.gateway.dialects.reading.fields import Record
 
 # The limit that is required beside a budget, when neither the client nor the data file states one.
@@ -89,9 +90,9 @@ def _as_anthropic(
     }
     if forced:
         wire["tool_choice"] = {"type": "any"}
-    said = (chat.extra or {}) if chat.dialect == anthropic_wire.NAME else {}
-    if isinstance(own := said.get("thinking"), dict):
-        return _own_words(own, said.get("output_config"), wire, chat, target), chat.max_tokens
+    own_fields = (chat.extra or {}) if chat.dialect == anthropic_wire.NAME else {}
+    if isinstance(own := own_fields.get("thinking"), dict):
+        return _own_words(own, own_fields.get("output_config"), wire, chat, target), chat.max_tokens
     anthropic_request.write_thinking(wire, chat, target)
     for name in _SAMPLING:
         if name not in wire:
@@ -283,40 +284,40 @@ _CHOOSING = ("temperature", "top_p", "top_k")
 
 def sampling_of(chat: Chat, target: Target, capabilities: Capabilities) -> Record:
     """Return the sampling fields that the model supports, by their canonical names; note the others as dropped."""
-    said = without_none(
+    sampling = without_none(
         temperature=chat.temperature,
         top_p=chat.top_p,
         # OpenAI-alikes write -1 for "all of them".
         top_k=None if chat.top_k is not None and chat.top_k < 0 else chat.top_k,
         stop=[stop for stop in chat.stop or () if stop.strip()] or None,
     )
-    if len(said.get("stop", ())) < len(chat.stop or ()):
+    if len(sampling.get("stop", ())) < len(chat.stop or ()):
         note_dropped(chat, target, "stop", "stop sequences of white space alone are not taken")
     for name in _CHOOSING:
-        if name in said and target.facts.get("temperature") is False and said.pop(name) != 1:
+        if name in sampling and target.facts.get("temperature") is False and sampling.pop(name) != 1:
             note_dropped(chat, target, name, "the model chooses its words alone")
-    if said.get("temperature", 0) > 1:
-        said["temperature"] = 1.0
+    if sampling.get("temperature", 0) > 1:
+        sampling["temperature"] = 1.0
         note_dropped(chat, target, "temperature", "sent as 1, the most that this model's provider takes")
-    if capabilities.signs_thinking and "temperature" in said and said.pop("top_p", 1) != 1:
+    if capabilities.signs_thinking and "temperature" in sampling and sampling.pop("top_p", 1) != 1:
         note_dropped(chat, target, "top_p", "not taken beside a temperature")
-    if "top_k" in said and not capabilities.takes & {"top_k", "inferenceConfig.topK"}:
-        del said["top_k"]
+    if "top_k" in sampling and not capabilities.takes & {"top_k", "inferenceConfig.topK"}:
+        del sampling["top_k"]
         note_dropped(chat, target, "top_k", "not taken by this model")
-    return said
+    return sampling
 
 
-def write_sampling(said: Record, limit: int | None, capabilities: Capabilities) -> tuple[Record, Record]:
+def write_sampling(sampling: Record, limit: int | None, capabilities: Capabilities) -> tuple[Record, Record]:
     """Return `inferenceConfig`, and the fields for the model itself."""
     config = without_none(
         maxTokens=limit,
-        temperature=said.get("temperature"),
-        topP=said.get("top_p"),
-        stopSequences=said.get("stop"),
+        temperature=sampling.get("temperature"),
+        topP=sampling.get("top_p"),
+        stopSequences=sampling.get("stop"),
     )
-    if "top_k" not in said:
+    if "top_k" not in sampling:
         return config, {}
-    top_k = said["top_k"]
+    top_k = sampling["top_k"]
     return config, {"top_k": top_k} if "top_k" in capabilities.takes else {"inferenceConfig": {"topK": top_k}}
 
 
@@ -345,15 +346,16 @@ def headers(chat: Chat, target: Target) -> dict[str, str]:
 
 def signature_format(chat: Chat, target: Target) -> str | None:
     """Return whose signatures are wanted back: Anthropic's, where a model that knows them is to think."""
-    return thinking_signatures.signature_format(chat, target) if capabilities_of(target).signs_thinking else None
+    return anthropic_messages.signature_format(chat, target) if capabilities_of(target).signs_thinking else None
 
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
-    _refuse_unspeakable(chat)
+    _refuse_unsupported(chat)
     capabilities = capabilities_of(target)
     blocks = Blocks(target, capabilities)
-    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
+    if not chat.is_plain:
+        chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     _drop_unsupported_hints(chat, target, blocks)
     chat = adapt_tool_names(chat, target, _NAMES, _MAX_NAME_LENGTH)
     chat, output = with_form(chat, target)
@@ -378,7 +380,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     return encode(wire)
 
 
-def _refuse_unspeakable(chat: Chat) -> None:
+def _refuse_unsupported(chat: Chat) -> None:
     """Raise InvalidRequest for what would change the answer's very shape and has no words here."""
     for field, asked in (
         ("n", (chat.n or 1) > 1),
@@ -438,3 +440,28 @@ def _tier(chat: Chat, target: Target) -> Record | None:
         note_dropped(chat, target, "service_tier", "the provider does not have this tier")
         return None
     return {"type": _TIERS[tier]}
+
+
+_COUNTED = ("messages", "system", "toolConfig", "additionalModelRequestFields")
+_MAX_COUNT = 10**9
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def count_request(chat: Chat, target: Target) -> tuple[str, bytes]:
+    """Return path and body of the question how many tokens a prompt has. Raises InvalidRequest as `write_request`."""
+    wire = _read_fields(write_request(chat, target))
+    asked = {name: wire[name] for name in _COUNTED if name in wire}
+    return f"/model/{quote(target.model_name, safe='')}/count-tokens", encode({"input": {"converse": asked}})
+
+
+def read_count(body: bytes) -> int | None:
+    """Return the tokens that were counted; None for an answer that does not say."""
+    try:
+        count = msgspec.json.decode(body, type=_Count).tokens
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return count if 0 <= count <= _MAX_COUNT else None
+
+
+class _Count(msgspec.Struct):
+    tokens: int = msgspec.field(name="inputTokens")

@@ -20,17 +20,17 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.chat.cohere.provider.failures import find_failure
-from apps.gateway.dialects.chat.cohere.shared.wire import (
+from apps.gateway.dialects.chat.cohere.wire import (
     FAILURE_WORDS,
     FINISH_REASONS,
     NAME,
     PLAN_FORMAT,
     encode,
+    find_failure,
     new_id,
     read_usage,
 )
-from apps.gateway.dialects.chat.openai.shared.failures import failed as openai_failed
+from apps.gateway.dialects.chat.openai.wire import failed as openai_failed
 from apps.gateway.dialects.reading.answer_errors import (
     MAX_ERROR_LENGTH,
     drain_frames,
@@ -84,7 +84,7 @@ class MessageReader:
         self._calls: dict[object, int] = {}
         self._citations: list[Record] = []
         self._foreign: list[Record] = []
-        self._said = self._said_nothing = False
+        self._has_text = self._has_empty_text = False
 
     @property
     def has_calls(self) -> bool:
@@ -110,10 +110,10 @@ class MessageReader:
             return
         text, thought = part.get("text"), part.get("thinking")
         if isinstance(text, str) and text:
-            self._said = True
+            self._has_text = True
             events.append(TextDelta(text=text))
         elif isinstance(text, str):
-            self._said_nothing = True
+            self._has_empty_text = True
         if isinstance(thought, str) and thought:
             block = self._blocks.setdefault(f"content {place!r}", len(self._blocks))
             events.append(ReasoningDelta(text=thought, block=block))
@@ -168,7 +168,7 @@ class MessageReader:
 
     def end(self, events: list[Event]) -> None:
         """Add the last events: that the text is empty, not absent; and fields that only Cohere has."""
-        if self._said_nothing and not self._said and not self.has_calls:
+        if self._has_empty_text and not self._has_text and not self.has_calls:
             events.append(TextDelta(text=""))
         if self._citations:
             events.append(OpaqueDelta(dialect=NAME, data={"citations": self._citations}))

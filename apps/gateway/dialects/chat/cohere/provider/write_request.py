@@ -25,8 +25,8 @@ from apps.gateway.canonical.chat import (
     WebSearchTool,
 )
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
-from apps.gateway.dialects.adapting.signed_call_ids import split_signature
 from apps.gateway.dialects.adapting.structured_output import add_structured_output_tool
+from apps.gateway.dialects.adapting.thought_signatures import split_signature
 from apps.gateway.dialects.adapting.unsupported_fields import (
     message_path,
     note_dropped,
@@ -34,7 +34,7 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     repair_tool_results,
 )
 from apps.gateway.dialects.chat.cohere.provider.capabilities import Capabilities, capabilities_of
-from apps.gateway.dialects.chat.cohere.shared.wire import NAME, PLAN_FORMAT, encode, refused, without_none
+from apps.gateway.dialects.chat.cohere.wire import NAME, PLAN_FORMAT, encode, refused, without_none
 from apps.gateway.dialects.reading.fields import Record
 
 
@@ -69,10 +69,10 @@ def _answer(parts: list[Part], place: str, target: Target, *, thinks: bool) -> R
     calls = [part for part in parts if isinstance(part, ToolCall)]
     thoughts = [part for part in parts if isinstance(part, Reasoning) and part.text]
     plans = [part for part in thoughts if part.format == PLAN_FORMAT or (calls and not thinks)]
-    said = [part for part in parts if not isinstance(part, ToolCall | Reasoning | Image)]
+    others = [part for part in parts if not isinstance(part, ToolCall | Reasoning | Image)]
     if any(isinstance(part, Image) for part in parts):
         target.note_dropped(f"{place}.images", "an answer's images cannot go back to this model's provider")
-    content = _content(said, place)
+    content = _content(others, place)
     if thinks:
         deep = [part for part in thoughts if part not in plans]
         content = [*({"type": "thinking", "thinking": part.text} for part in deep), *content]
@@ -222,8 +222,9 @@ def path(chat: Chat, target: Target) -> str:
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
     capabilities = capabilities_of(target)
-    _refuse_unspeakable(chat)
-    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=False)
+    _refuse_unsupported(chat)
+    if not chat.is_plain:
+        chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=False)
     _drop_unsupported_hints(chat, capabilities, target)
     if _needs_tool(chat, capabilities):
         chat = add_structured_output_tool(chat, target)
@@ -242,7 +243,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     return encode(wire)
 
 
-def _refuse_unspeakable(chat: Chat) -> None:
+def _refuse_unsupported(chat: Chat) -> None:
     """Raise InvalidRequest for what would change the answer's very shape and has no words here."""
     for param, asked in (
         ("n", (chat.n or 1) > 1),

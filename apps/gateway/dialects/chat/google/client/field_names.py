@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from apps.gateway.dialects.chat.google.shared.wire import encode
-from apps.gateway.dialects.reading.context_overflow import google_message
+from apps.gateway.dialects.chat.google.wire import encode
+from apps.gateway.dialects.reading.answer_errors import google_message
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import ApiError, NotFound
 from apps.kernel.rest.envelopes import Family

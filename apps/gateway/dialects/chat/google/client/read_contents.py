@@ -9,9 +9,9 @@ from collections import deque
 from typing import Any
 
 from apps.gateway.canonical.chat import Audio, File, Image, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from apps.gateway.dialects.adapting.signed_call_ids import state_signature
+from apps.gateway.dialects.adapting.thought_signatures import state_signature
 from apps.gateway.dialects.chat.google.client.signature_carrier import read_carrier
-from apps.gateway.dialects.chat.google.shared.wire import (
+from apps.gateway.dialects.chat.google.wire import (
     IMAGE_SIGNATURE,
     NAME,
     SIGNATURE_FORMAT,
@@ -203,8 +203,8 @@ def _read_result(value: Any) -> ToolResult:
     if response.keys() == {"name", "content"} and response["name"] == wire.get("name"):
         # So Vercel's AI SDK writes results.
         name = "content"
-    said: Any = response if name is None else response[name]
-    parts: list[Part] = [Text(text=said if isinstance(said, str) else encode(said).decode())]
+    output: Any = response if name is None else response[name]
+    parts: list[Part] = [Text(text=output if isinstance(output, str) else encode(output).decode())]
     parts += optional(wire, "parts", read_parts) or []
     for number, part in enumerate(parts):
         if isinstance(part, ToolCall | ToolResult | Reasoning):
@@ -215,7 +215,7 @@ def _read_result(value: Any) -> ToolResult:
         name=required(wire, "name", filled_string),
         parts=parts,
         is_error=is_error,
-        json_field=None if isinstance(said, str) else name or "",
+        json_field=None if isinstance(output, str) else name or "",
         extra={"functionResponse": extra} if extra else None,
     )
 
@@ -268,9 +268,9 @@ def _users_turn(parts: list[Part], extra: Record | None) -> list[Message]:
         if isinstance(part, ToolCall):
             raise Malformed("a function's call is the model's", f"parts[{number}].functionCall")
     turns = [Message(role="tool", parts=[part]) for part in parts if isinstance(part, ToolResult)]
-    said: list[Part] = [part for part in parts if not isinstance(part, ToolResult | Reasoning)]
-    if said or not turns:
-        turns.append(Message(role="user", parts=said))
+    others: list[Part] = [part for part in parts if not isinstance(part, ToolResult | Reasoning)]
+    if others or not turns:
+        turns.append(Message(role="user", parts=others))
     turns[-1].extra = extra
     return turns
 

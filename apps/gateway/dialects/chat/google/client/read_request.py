@@ -1,20 +1,27 @@
-"""Google generateContent, client side: reads a request body into a canonical chat; errors name the field.
+"""Google generateContent, client side: reads a request body into a canonical chat, and writes the request for the log.
 
-The path states the model and whether the answer is streamed. Unknown fields are kept.
+Errors name the field. The path states the model and whether the answer is streamed. Unknown fields are kept.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from apps.gateway.canonical.chat import (
     Chat,
     FunctionTool,
     Message,
+    Opaque,
     OpaqueTool,
+    Part,
+    Reasoning,
     ReasoningRequest,
     ResponseFormat,
     Source,
+    Target,
     Tool,
     ToolChoice,
     WebSearchTool,
@@ -23,7 +30,8 @@ from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, object_roo
 from apps.gateway.dialects.adapting.unsupported_fields import kind_of
 from apps.gateway.dialects.chat.google.client.field_names import camel_cased
 from apps.gateway.dialects.chat.google.client.read_contents import brings_carriers, read_contents, read_instruction
-from apps.gateway.dialects.chat.google.shared.wire import NAME, encode
+from apps.gateway.dialects.chat.google.provider.write_request import write_fields
+from apps.gateway.dialects.chat.google.wire import NAME, SIGNATURE_FORMAT, encode
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,
@@ -64,11 +72,11 @@ def _entry(value: Any) -> list[Tool]:
     tools: list[Tool] = []
     if declared is not None:
         tools.extend(fields.within(FUNCTIONS, _functions, [declared] if isinstance(declared, dict) else declared))
-    for name, said in wire.items():
-        if name == SEARCH and said is not None:
-            tools.append(WebSearchTool(extra=fields.within(name, record, said) or None))
-        elif name != FUNCTIONS and said is not None:
-            tools.append(OpaqueTool(dialect=NAME, data={name: fields.within(name, _anything, said)}))
+    for name, value in wire.items():
+        if name == SEARCH and value is not None:
+            tools.append(WebSearchTool(extra=fields.within(name, record, value) or None))
+        elif name != FUNCTIONS and value is not None:
+            tools.append(OpaqueTool(dialect=NAME, data={name: fields.within(name, _anything, value)}))
     return tools
 
 
@@ -154,9 +162,9 @@ def json_schema_of(schema: Record) -> Record:
     for name, value in schema.items():
         if value is None or name in _LEFT_OUT:
             continue
-        said = _said(name, value)
-        if said is not None:
-            wire[_RENAMED.get(name, name)] = said
+        renamed = _renamed_value(name, value)
+        if renamed is not None:
+            wire[_RENAMED.get(name, name)] = renamed
     _put_in_order(wire, schema.get(_ORDER))
     return _nullable(wire) if schema.get("nullable") is True else wire
 
@@ -188,7 +196,7 @@ def _put_in_order(wire: Record, order: Any) -> None:
         wire["properties"] = {**first, **properties}
 
 
-def _said(name: str, value: Any) -> Any:
+def _renamed_value(name: str, value: Any) -> Any:
     """Return the value of a keyword; None for one that says nothing in JSON Schema."""
     if name == "type" and isinstance(value, str):
         return None if value == "TYPE_UNSPECIFIED" else value.lower()
@@ -235,22 +243,22 @@ def read_config(value: Any) -> tuple[Record, Record | None]:
     wire = record(value)
     known: Record = {}
     rest: Record = {}
-    for name, said in wire.items():
-        if said is None or name in _FORM_FIELDS:
+    for name, value in wire.items():
+        if value is None or name in _FORM_FIELDS:
             continue
         if name in _PLAIN:
             field, read = _PLAIN[name]
-            known[field] = fields.within(name, read, said)
+            known[field] = fields.within(name, read, value)
         elif name in _PARTLY:
             field, read_partly = _PARTLY[name]
-            known[field], left = fields.within(name, read_partly, said)
+            known[field], left = fields.within(name, read_partly, value)
             if left:
                 rest[name] = left
         else:
-            rest[name] = said
+            rest[name] = value
     known["response_format"], left = _form(wire)
     rest |= left
-    return {name: said for name, said in known.items() if said is not None}, rest or None
+    return {name: value for name, value in known.items() if value is not None}, rest or None
 
 
 def _form(wire: Record) -> tuple[ResponseFormat | None, Record]:
@@ -296,7 +304,7 @@ def _level(value: Any) -> Any:
 def _image_config(value: Any) -> tuple[Record | None, Record | None]:
     wire = record(value)
     known = {_IMAGE_OPTIONS[name]: optional(wire, name, string) for name in _IMAGE_OPTIONS}
-    stated = {name: said for name, said in known.items() if said is not None}
+    stated = {name: value for name, value in known.items() if value is not None}
     return stated or None, fields.rest_of(wire, frozenset(_IMAGE_OPTIONS))
 
 
@@ -418,3 +426,81 @@ _FIELDS: dict[str, Reader[Any]] = {
     "generationConfig": read_config,
     "serviceTier": _tier,
 }
+
+
+_NULL = msgspec.Raw(b"null")
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_FORM = ("responseMimeType", "responseSchema", "responseJsonSchema")
+# A model that takes whatever its format can say.
+_EVERYTHING = {"reasoning_budget": {}, "takes": ["search_with_tools"]}
+_LOGGED_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY", "named": "ANY"}
+
+
+def logged_request(chat: Chat) -> Record:
+    """Return those of `messages`, `tools`, `tool_choice` and `response_format` that are set; values may be JSON bytes.
+
+    The system instruction, which this format has beside the contents, is the first of the messages. Raises
+    InvalidRequest for what the format cannot express, which never happens to a chat that was read from it.
+    """
+    body = chat.source.body if chat.source is not None and chat.source.dialect == NAME else _written(chat)
+    wire: Record = {name: raw for name, raw in _read_fields(body).items() if raw != _NULL}
+    messages: Any = wire["contents"]
+    if "systemInstruction" in wire:
+        contents = _raw_contents(messages)
+        messages = [{"role": "system", **_instruction(wire["systemInstruction"])}, *contents]
+    logged: Record = {"messages": messages}
+    if "tools" in wire:
+        logged["tools"] = wire["tools"]
+    if "toolConfig" in wire:
+        logged["tool_choice"] = wire["toolConfig"]
+    config: Record = _read_fields(wire["generationConfig"]) if "generationConfig" in wire else {}
+    form = {name: config[name] for name in _FORM if name in config}
+    return {**logged, "response_format": form} if form else logged
+
+
+def logged_choice(choice: ToolChoice, parallel: bool | None) -> str | Record:
+    """Return a choice of tools as `toolConfig`: names, and nothing that a client could hide in it."""
+    names = [choice.name] if choice.mode == "named" else list(choice.allowed)
+    config: Record = {"mode": "VALIDATED" if choice.mode == "auto" and names else _LOGGED_MODES[choice.mode]}
+    return {"functionCallingConfig": {**config, **({"allowedFunctionNames": names} if names else {})}}
+
+
+def logged_results(messages: list[Any]) -> list[Any]:
+    """Return what functions answered: parts of the user's contents."""
+    contents = [content for content in messages if isinstance(content, dict)]
+    parts = [part for content in contents for part in _listed(content.get("parts"))]
+    return [part for part in parts if isinstance(part, dict) and "functionResponse" in part]
+
+
+def _raw_contents(contents: msgspec.Raw) -> list[msgspec.Raw]:
+    try:
+        return msgspec.json.decode(contents, type=list[msgspec.Raw])
+    except msgspec.ValidationError:
+        return [contents]
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return a list as it is, and anything else as Google takes it: the only one."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _instruction(raw: msgspec.Raw) -> Record:
+    instruction = msgspec.json.decode(raw)
+    return {"parts": instruction["parts"]} if isinstance(instruction, dict) else {"parts": [{"text": instruction}]}
+
+
+def _written(chat: Chat) -> bytes:
+    messages = [_with_all_thinking(message) for message in chat.messages]
+    asked = replace(chat, messages=messages, source=None)
+    return encode(write_fields(asked, Target(model_name=chat.model, facts=_EVERYTHING)))
+
+
+def _with_all_thinking(message: Message) -> Message:
+    """Return a message with its thinking, including thinking that another maker signed."""
+    return replace(message, parts=[_signed(part) for part in message.parts])
+
+
+def _signed(part: Part) -> Part:
+    if isinstance(part, Reasoning) and part.text and part.format != SIGNATURE_FORMAT:
+        return Opaque(dialect=NAME, data={"text": part.text, "thought": True})
+    return part

@@ -22,12 +22,11 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.adapting.signed_call_ids import split_signature, stated_signature
+from apps.gateway.dialects.adapting.thought_signatures import split_signature, stated_signature
 from apps.gateway.dialects.chat.google.client.signature_carrier import write_carrier
 from apps.gateway.dialects.chat.google.provider.write_contents import write_audio, write_image
-from apps.gateway.dialects.chat.google.shared.wire import IMAGE_SIGNATURE, NAME, SIGNATURE_FORMAT, TEXT_SIGNATURE
-from apps.gateway.dialects.reading.call_arguments import is_empty_arguments
-from apps.gateway.dialects.reading.fields import BOUNDS, Record
+from apps.gateway.dialects.chat.google.wire import IMAGE_SIGNATURE, NAME, SIGNATURE_FORMAT, TEXT_SIGNATURE
+from apps.gateway.dialects.reading.fields import BOUNDS, Record, is_empty_arguments
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
 

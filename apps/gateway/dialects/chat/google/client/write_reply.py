@@ -29,12 +29,11 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     Waiting,
 )
-from apps.gateway.dialects.adapting.document_citations import LOCATIONS
+from apps.gateway.dialects.chat.anthropic.wire import CITATION_LOCATIONS
 from apps.gateway.dialects.chat.google.client.field_names import write_error_object
 from apps.gateway.dialects.chat.google.client.write_parts import PartWriter
-from apps.gateway.dialects.chat.google.shared.part_layout import laid_out
-from apps.gateway.dialects.chat.google.shared.usage import write_usage
-from apps.gateway.dialects.chat.google.shared.wire import NAME, encode, finish_word, new_id, write_time
+from apps.gateway.dialects.chat.google.part_layout import laid_out
+from apps.gateway.dialects.chat.google.wire import NAME, encode, finish_word, new_id, write_time, write_usage
 from apps.gateway.dialects.reading.fields import Record
 
 
@@ -45,7 +44,7 @@ def write_grounding(citations: list[Record], text: str, queries: list[str]) -> R
     supports: dict[tuple[int, int], list[int]] = {}
     documents: list[Record] = []
     for citation in citations:
-        if citation.get("type") in LOCATIONS and (document := _document(citation)) not in documents:
+        if citation.get("type") in CITATION_LOCATIONS and (document := _document(citation)) not in documents:
             documents.append(document)
         page = citation.get("url_citation")
         if not isinstance(page, dict) or not isinstance(url := page.get("url"), str):
@@ -95,10 +94,15 @@ def write_logprobs(likely: list[Any]) -> Record:
     wire: Record = {"chosenCandidates": [_token(token) for token in tokens]}
     if any(token.get("top_logprobs") for token in tokens):
         wire["topCandidates"] = [
-            {"candidates": [_token(other) for other in token.get("top_logprobs") or () if isinstance(other, dict)]}
+            {"candidates": [_token(other) for other in _listed(token.get("top_logprobs")) if isinstance(other, dict)]}
             for token in tokens
         ]
     return wire
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return a provider's list; an empty one for anything else."""
+    return value if isinstance(value, list) else []
 
 
 def _token(token: Record) -> Record:
@@ -236,7 +240,7 @@ class _Candidate:
         self._texts = [choice.text or ""]
         self._citations, self._queries = choice.annotations, choice.searches
         self._own = dict(choice.choice_extra.get(NAME, {}))
-        self.likely = None if choice.logprobs is None else choice.logprobs.get("content") or []
+        self.likely = None if choice.logprobs is None else _listed(choice.logprobs.get("content"))
         if choice.finish is not None:
             self._end = Finished(reason=choice.finish, native=choice.native_finish, explanation=choice.explanation)
 
@@ -249,7 +253,7 @@ class _Candidate:
         elif isinstance(event, Searched):
             self._queries.append(event.query)
         elif isinstance(event, Logprobs):
-            self.likely = [*(self.likely or ()), *(event.logprobs.get("content") or ())]
+            self.likely = [*(self.likely or ()), *_listed(event.logprobs.get("content"))]
         elif isinstance(event, Finished):
             self._end = event
         elif isinstance(event, OpaqueDelta) and event.dialect == NAME and event.of == "choice":
@@ -288,14 +292,14 @@ class _Stream:
     def write(self, event: Event) -> bytes | None:
         """Return the response that an event becomes; None for what waits or says nothing here."""
         write = _WRITERS.get(type(event))
-        return self._said(event) if write is None else write(self, event)
+        return self._parts_chunk(event) if write is None else write(self, event)
 
     def _started(self, event: Started) -> None:
         self._own |= event.extra.get(NAME, {})
         self._common = _common(event.id, event.model, event.created)
         self._tail = b"," + encode(self._common)[1:]
 
-    def _said(self, event: Event) -> bytes | None:
+    def _parts_chunk(self, event: Event) -> bytes | None:
         """Return the parts that an event becomes."""
         candidate = self._candidates[event.choice]
         candidate.read_metadata(event)
@@ -322,7 +326,7 @@ class _Stream:
             if event.dialect == NAME:
                 self._own |= event.data
             return None
-        return self._said(event)
+        return self._parts_chunk(event)
 
     def _summary(self, event: Summary) -> bytes:
         """Return the last response: the ends of the candidates, the usage, and the gateway's metadata."""

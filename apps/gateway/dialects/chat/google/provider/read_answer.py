@@ -30,20 +30,22 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.adapting.signed_call_ids import join_signature, state_signature
-from apps.gateway.dialects.chat.google.provider.failures import failed, find_failure
+from apps.gateway.dialects.adapting.thought_signatures import join_signature, state_signature
+from apps.gateway.dialects.chat.google.part_layout import Layout
 from apps.gateway.dialects.chat.google.provider.write_contents import read_name
-from apps.gateway.dialects.chat.google.shared.part_layout import Layout
-from apps.gateway.dialects.chat.google.shared.usage import adds_up, read_usage
-from apps.gateway.dialects.chat.google.shared.wire import (
+from apps.gateway.dialects.chat.google.wire import (
     FAILURE_WORDS,
     FINISH_REASONS,
     IMAGE_SIGNATURE,
     NAME,
     SIGNATURE_FORMAT,
     TEXT_SIGNATURE,
+    adds_up,
     encode,
+    failed,
+    find_failure,
     new_id,
+    read_usage,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.reading.fields import Record
@@ -400,8 +402,8 @@ class _Answer:
             self.over = True
             own = OpaqueDelta(dialect=NAME, data={"promptFeedback": self._feedback}, of="reply")
             words = self._feedback.get("blockReasonMessage")
-            said = words if isinstance(words, str) and words.strip() else None
-            return [own, Finished(reason="content_filter", native=self._blocked, explanation=said)]
+            explanation = words if isinstance(words, str) and words.strip() else None
+            return [own, Finished(reason="content_filter", native=self._blocked, explanation=explanation)]
         if not self._candidates:
             return self._end_with(
                 unreadable_answer("The provider sent an answer without candidates") if whole else truncated_answer()
@@ -415,8 +417,8 @@ class _Answer:
             reason = FINISH_REASONS.get(reader.finish_word or "", "stop")
             if reason == "stop" and reader.has_calls:
                 reason = "tool_calls"
-            said = reader.explanation if reason == "content_filter" else None
-            events.append(Finished(choice=index, reason=reason, native=reader.finish_word, explanation=said))
+            explanation = reader.explanation if reason == "content_filter" else None
+            events.append(Finished(choice=index, reason=reason, native=reader.finish_word, explanation=explanation))
         self.over = True
         return events
 

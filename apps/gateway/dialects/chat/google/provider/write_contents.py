@@ -1,4 +1,5 @@
-"""Google generateContent, provider side: writes `systemInstruction` and `contents`.
+"""Google generateContent, provider side: writes `systemInstruction` and `contents`, or passes on what a client wrote in
+this very format.
 
 Consecutive messages of one role are one turn; tool results come first in their turn, in the order of the calls.
 Instructions in mid-conversation stay where they are, as marked text of the user's.
@@ -17,6 +18,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import (
     Audio,
+    Chat,
     File,
     Image,
     Message,
@@ -28,19 +30,61 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.adapting.signed_call_ids import split_signature, stated_signature
-from apps.gateway.dialects.chat.google.provider.passthrough import merged
-from apps.gateway.dialects.chat.google.shared.wire import (
+from apps.gateway.dialects.adapting.thought_signatures import split_signature, stated_signature
+from apps.gateway.dialects.chat.google.provider.capabilities import Capabilities
+from apps.gateway.dialects.chat.google.wire import (
     IMAGE_SIGNATURE,
     NAME,
     SIGNATURE_FORMAT,
     TEXT_SIGNATURE,
     without_none,
 )
-from apps.gateway.dialects.reading.call_arguments import is_empty_arguments
-from apps.gateway.dialects.reading.fields import BOUNDS, Record
+from apps.gateway.dialects.reading.fields import BOUNDS, Record, is_empty_arguments
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
+
+_NULL = msgspec.Raw(b"null")
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def passes(chat: Chat, capabilities: Capabilities) -> bool:
+    """Return whether a request can be sent in the client's own words."""
+    if chat.source is None or chat.source.dialect != NAME:
+        return False
+    asked = chat.reasoning
+    if asked is not None and asked.effort not in (None, "none") and capabilities.thinking == "budget":
+        # A level, which the model does not know.
+        return False
+    return not capabilities.requires_signatures or all(map(_is_signed, chat.messages))
+
+
+def _is_signed(message: Any) -> bool:
+    """Return whether the first call of a turn has its signature, where there is one."""
+    first = next((part for part in message.parts if isinstance(part, ToolCall)), None)
+    return first is None or stated_signature(first.extra) is not None
+
+
+def pass_on(chat: Chat, body: bytes) -> Record:
+    """Return the fields of the client's body, with the limit on the answer as it is now."""
+    wire: Record = {name: raw for name, raw in _read_fields(body).items() if raw != _NULL and name != "model"}
+    config: Record = _read_fields(wire["generationConfig"]) if "generationConfig" in wire else {}
+    if chat.max_tokens is not None:
+        wire["generationConfig"] = {**config, "maxOutputTokens": chat.max_tokens}
+    if not chat.tools and (chat.tool_choice is None or chat.tool_choice.mode in ("auto", "none")):
+        # How functions are called is refused where there are none.
+        for name in ("toolConfig", "tool_config"):
+            wire.pop(name, None)
+    return wire
+
+
+def merged(wire: Record, own: Record) -> Record:
+    """Return fields and, beside them, what only clients of this format say; where both say something, the former."""
+    whole = {**own, **wire}
+    for name in wire.keys() & own.keys():
+        if isinstance(wire[name], dict) and isinstance(own[name], dict):
+            whole[name] = merged(wire[name], own[name])
+    return whole
+
 
 _ALLOWED = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _ESCAPED = "_x."
@@ -48,7 +92,7 @@ _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _ESCAPES = re.compile(rb"\.([0-9a-f]{2})")
 MAX_NAME_LENGTH = 128
 # Short enough to be sent, as it is or escaped: an escaped byte takes three characters.
-SPEAKABLE = re.compile(r"(?!_x\.)[A-Za-z_][A-Za-z0-9_.:-]{0,127}|[\x00-\x7f]{1,41}|.{1,10}", re.DOTALL)
+ALLOWED_NAMES = re.compile(r"(?!_x\.)[A-Za-z_][A-Za-z0-9_.:-]{0,127}|[\x00-\x7f]{1,41}|.{1,10}", re.DOTALL)
 
 
 def write_name(name: str) -> str:
@@ -169,7 +213,7 @@ def write_answer(parts: list[Part], *, signed: bool, ours: bool = False) -> list
     thinking = [part for part in parts if isinstance(part, Reasoning)]
     blocks = [part for part in thinking if part.signature and part.format == SIGNATURE_FORMAT]
     shown = [block for block in thinking if block.text and (block in blocks or (ours and block.format is None))]
-    said = [
+    content = [
         write_part(part, ours=ours)
         for part in parts
         if not isinstance(part, Reasoning | ToolCall) and not (isinstance(part, Text) and not part.text)
@@ -177,7 +221,7 @@ def write_answer(parts: list[Part], *, signed: bool, ours: bool = False) -> list
     calls = [_call(part, ours=ours) for part in parts if isinstance(part, ToolCall)]
     if signed and calls:
         calls[0].setdefault("thoughtSignature", PLACEHOLDER_SIGNATURE)
-    return [*map(_thought, shown), *_signed(said, [block for block in blocks if not block.text]), *calls]
+    return [*map(_thought, shown), *_signed(content, [block for block in blocks if not block.text]), *calls]
 
 
 def _thought(block: Reasoning) -> Record:
@@ -185,10 +229,10 @@ def _thought(block: Reasoning) -> Record:
     return {**wire, "thoughtSignature": block.signature} if block.format == SIGNATURE_FORMAT else wire
 
 
-def _signed(said: list[Record], signatures: list[Reasoning]) -> Iterator[Record]:
+def _signed(content: list[Record], signatures: list[Reasoning]) -> Iterator[Record]:
     """Yield the parts of a message, each signature on its part; a text's on the last part, else on an empty text."""
-    texts = [wire for wire in said if "text" in wire][-1:]
-    images = [wire for wire in said if "inlineData" in wire or "fileData" in wire]
+    texts = [wire for wire in content if "text" in wire][-1:]
+    images = [wire for wire in content if "inlineData" in wire or "fileData" in wire]
     for signature in signatures:
         name = signature.id or ""
         if name == TEXT_SIGNATURE:
@@ -200,7 +244,7 @@ def _signed(said: list[Record], signatures: list[Reasoning]) -> Iterator[Record]
             yield {"text": "", "thoughtSignature": signature.signature}
         else:
             found["thoughtSignature"] = signature.signature
-    yield from said
+    yield from content
 
 
 def _call(call: ToolCall, *, ours: bool) -> Record:
@@ -315,8 +359,8 @@ def _response(result: ToolResult, *, ours: bool) -> Any:
     if not ours or field is None or not _is_json(text, dict if field == "" else object):
         return {"error" if result.is_error else "output": text}
     # The bytes keep every digit of its numbers.
-    said = msgspec.Raw(text.encode())
-    return {field: said} if field else said
+    raw = msgspec.Raw(text.encode())
+    return {field: raw} if field else raw
 
 
 def _is_json(text: str, kind: type) -> bool:

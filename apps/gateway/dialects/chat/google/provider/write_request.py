@@ -1,4 +1,4 @@
-"""Google generateContent, provider side: writes a canonical chat as a request body.
+"""Google generateContent, provider side: writes a canonical chat as a request body, for an answer or a count of tokens.
 
 Unsupported hints are dropped with a note; a field that would change the answer is refused before anything is sent.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
 
+import msgspec
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import (
@@ -36,14 +37,16 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     unsupported_feature,
 )
 from apps.gateway.dialects.chat.google.provider.capabilities import Capabilities, capabilities_of
-from apps.gateway.dialects.chat.google.provider.passthrough import merged, pass_on, passes
 from apps.gateway.dialects.chat.google.provider.write_contents import (
+    ALLOWED_NAMES,
     MAX_NAME_LENGTH,
-    SPEAKABLE,
+    merged,
+    pass_on,
+    passes,
     write_contents,
     write_name,
 )
-from apps.gateway.dialects.chat.google.shared.wire import NAME, SIGNATURE_FORMAT, encode, without_none
+from apps.gateway.dialects.chat.google.wire import NAME, SIGNATURE_FORMAT, encode, without_none
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 
@@ -126,10 +129,11 @@ _HINTS = ("logit_bias", "verbosity", "prediction", "store", "prompt_cache_key", 
 
 def drop_unsupported_fields(chat: Chat, capabilities: Capabilities, target: Target) -> Chat:
     """Return the chat without what Google does not support; dropped fields are noted."""
-    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
+    if not chat.is_plain:
+        chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     note_unsupported_fields(chat, target, NAME, marks=False, names=False, details=False, thinking=_goes_back(chat))
     note_unsupported_hints(chat, target, *_HINTS)
-    chat = adapt_tool_names(_with_objects(chat), target, SPEAKABLE, MAX_NAME_LENGTH)
+    chat = adapt_tool_names(_with_objects(chat), target, ALLOWED_NAMES, MAX_NAME_LENGTH)
     form = chat.response_format
     if form is not None and form.kind == "json_schema" and target.facts.get("structured_outputs") == "tool":
         chat = add_structured_output_tool(chat, target)
@@ -332,3 +336,29 @@ def _tier(chat: Chat, target: Target) -> str | None:
     if tier not in _TIERS:
         note_dropped(chat, target, "service_tier", "the provider does not have this tier")
     return _TIERS.get(tier)
+
+
+_MAX_COUNT = 10**9
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def count_request(chat: Chat, target: Target) -> tuple[str, bytes]:
+    """Return path and body of the question how many tokens a prompt has. Raises InvalidRequest as `write_request`.
+
+    The whole request stands under a name of its own: beside it, instructions and tools are not taken.
+    """
+    asked = {"model": f"models/{target.model_name}", **_read_fields(write_request(chat, target))}
+    return f"/models/{quote(target.model_name)}:countTokens", encode({"generateContentRequest": asked})
+
+
+def read_count(body: bytes) -> int | None:
+    """Return the tokens that were counted; None for an answer that does not say."""
+    try:
+        count = msgspec.json.decode(body, type=_Count).total
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return count if 0 <= count <= _MAX_COUNT else None
+
+
+class _Count(msgspec.Struct):
+    total: int = msgspec.field(name="totalTokens")

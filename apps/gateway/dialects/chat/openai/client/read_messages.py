@@ -20,7 +20,7 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.chat.openai.shared.wire import NAME, encode
+from apps.gateway.dialects.chat.openai.wire import NAME, encode
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,

@@ -32,9 +32,7 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.dialects.chat.openai.client.read_request import is_legacy
 from apps.gateway.dialects.chat.openai.provider.write_messages import write_detail
-from apps.gateway.dialects.chat.openai.shared.failures import write_error_object
-from apps.gateway.dialects.chat.openai.shared.usage import write_usage
-from apps.gateway.dialects.chat.openai.shared.wire import NAME, PARKED, encode, new_id
+from apps.gateway.dialects.chat.openai.wire import NAME, PARKED, encode, new_id, write_error_object, write_usage
 from apps.gateway.dialects.reading.fields import Record
 
 
@@ -206,7 +204,7 @@ class _Stream:
         # The first fields of every chunk, and their bytes.
         self._common: Record = {}
         self._head = b""
-        self._heard: set[int] = set()
+        self._begun: set[int] = set()
         self._declined: set[int] = set()
         # Characters of each choice's text so far.
         self._lengths: dict[int, int] = {}
@@ -225,8 +223,8 @@ class _Stream:
 
     def _chunk(self, choice: int, delta: bytes, end: bytes = b"null", bill: bytes = b"") -> bytes:
         """Return a chunk of one choice; `delta` and `bill` are members, of the delta and of the chunk."""
-        if choice not in self._heard:
-            self._heard.add(choice)
+        if choice not in self._begun:
+            self._begun.add(choice)
             delta = b'"role":"assistant",' + delta if delta else b'"role":"assistant"'
         if self._inside:
             delta = b",".join(filter(None, (delta, _members(self._inside.pop(choice, {})))))
@@ -348,8 +346,8 @@ class _Stream:
             word = "function_call" if self._legacy and end.reason == "tool_calls" else end.reason
             with_bill = self._include_usage is None and end is ends[-1]
             # Why its provider's filter ended the answer, unless the model itself has declined.
-            said = end.choice not in self._declined and end.explanation is not None
-            delta = b'"refusal":' + encode(end.explanation) if said else b""
+            is_refused = end.choice not in self._declined and end.explanation is not None
+            delta = b'"refusal":' + encode(end.explanation) if is_refused else b""
             pieces.append(self._chunk(end.choice, delta, encode(word), bill if with_bill else b""))
         self.over = True
         if self._include_usage:

@@ -24,10 +24,9 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.adapting.schemas import UnsupportedSchema, object_root
-from apps.gateway.dialects.adapting.signed_call_ids import FIELD as SIGNATURE_FIELD
-from apps.gateway.dialects.adapting.signed_call_ids import split_signature, state_signature
 from apps.gateway.dialects.adapting.stop_sequences import emulate_stop_sequences, fit_stop_sequences
 from apps.gateway.dialects.adapting.structured_output import emulate_structured_output
+from apps.gateway.dialects.adapting.thought_signatures import SIGNATURE_FIELD, split_signature, state_signature
 from apps.gateway.dialects.adapting.tool_names import adapt_tool_names
 from apps.gateway.dialects.adapting.unsupported_fields import (
     is_default_value,
@@ -35,12 +34,12 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     note_generated_images,
     note_unsupported_fields,
     repair_tool_results,
+    shorten_user,
     unsupported_feature,
 )
-from apps.gateway.dialects.adapting.user_identifiers import shorten_user
 from apps.gateway.dialects.chat.openai.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.openai.provider.write_messages import adapt_call_ids
-from apps.gateway.dialects.chat.openai.shared.wire import NAME
+from apps.gateway.dialects.chat.openai.wire import NAME
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 
@@ -54,7 +53,9 @@ _NEEDED = frozenset({"n", "logprobs", "top_logprobs", "modalities", "audio", "to
 
 def drop_unsupported_fields(chat: Chat, capabilities: Capabilities, target: Target) -> Chat:
     """Return the chat as a provider of this format accepts it; the same object where nothing has to change."""
-    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=False)
+    is_plain = chat.is_plain
+    if not is_plain:
+        chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=False)
     marks = "cache_control" in capabilities.takes
     note_unsupported_fields(
         chat, target, NAME, marks=marks, names=True, details=True, thinking=_thinking_filter(capabilities)
@@ -62,10 +63,13 @@ def drop_unsupported_fields(chat: Chat, capabilities: Capabilities, target: Targ
     if "images" not in capabilities.takes:
         note_generated_images(chat, target)
     if chat.dialect != NAME:
-        chat = adapt_tool_names(_with_objects(shorten_user(chat, target)), target, _NAMES, _MAX_NAME_LENGTH)
+        chat = shorten_user(chat, target)
+        if not is_plain:
+            chat = adapt_tool_names(_with_objects(chat), target, _NAMES, _MAX_NAME_LENGTH)
         if "stop" not in capabilities.unsupported and chat.stop is not None:
             chat = replace(chat, stop=fit_stop_sequences(chat, target, _MAX_STOPS))
-    return emulate_structured_output(_with_effort(chat, capabilities, target), target)
+    chat = _with_effort(chat, capabilities, target)
+    return chat if is_plain else emulate_structured_output(chat, target)
 
 
 def drop_unsupported(wire: Record, chat: Chat, capabilities: Capabilities, target: Target) -> None:

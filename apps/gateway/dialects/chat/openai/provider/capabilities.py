@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects.chat.openai.shared.wire import NAME
+from apps.gateway.dialects.chat.openai.wire import NAME
 from apps.gateway.dialects.fact import fact
 from apps.kernel.concurrency.identity_cache import IdentityCache
 

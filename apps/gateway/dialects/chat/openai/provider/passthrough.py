@@ -8,7 +8,7 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Message, Reasoning, Tool, ToolResult, WebSearchTool
 from apps.gateway.dialects.chat.openai.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.openai.provider.write_messages import fill_reasoning
-from apps.gateway.dialects.chat.openai.shared.wire import PARKED
+from apps.gateway.dialects.chat.openai.wire import PARKED
 from apps.gateway.dialects.reading.fields import Record
 
 # A JSON value that may be the bytes the client sent.

@@ -31,17 +31,18 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.adapting.signed_call_ids import join_signature, stated_signature
-from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure
-from apps.gateway.dialects.chat.openai.shared.listed_pages import citations_of
-from apps.gateway.dialects.chat.openai.shared.usage import read_usage
-from apps.gateway.dialects.chat.openai.shared.wire import (
+from apps.gateway.dialects.adapting.thought_signatures import join_signature, stated_signature
+from apps.gateway.dialects.chat.openai.wire import (
     FAILURE_WORDS,
     FINISH_REASONS,
     NAME,
     PART_FORMAT,
+    citations_of,
     encode,
+    failed,
+    find_failure,
     new_id,
+    read_usage,
 )
 from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.reading.fields import Record
@@ -91,9 +92,9 @@ class ChoiceReader:
         self._calls: dict[int, _Call] = {}
         self._count = 0
         self._blocks: dict[str, int] = {}
-        self._said = self._said_nothing = self._searched = False
+        self._has_text = self._has_empty_text = self._searched = False
         # Characters of the text so far.
-        self.said = 0
+        self.text_length = 0
         # A search that was reported in the middle of the text.
         self._late: list[Event] = []
 
@@ -105,13 +106,13 @@ class ChoiceReader:
     @property
     def has_begun(self) -> bool:
         """Whether the choice has said or called anything."""
-        return self._said or self._count > 0
+        return self._has_text or self._count > 0
 
     def catch_up(self, message: Record, events: list[Event]) -> None:
         """Add the text of a whole message that was not streamed."""
         content = message.get("content")
-        if isinstance(content, str) and len(content) > self.said:
-            self._add_text(content[self.said :], events)
+        if isinstance(content, str) and len(content) > self.text_length:
+            self._add_text(content[self.text_length :], events)
 
     def read_around(self, extra: Record, logprobs: Any, events: list[Event]) -> None:
         """Add what stands beside the message."""
@@ -141,7 +142,7 @@ class ChoiceReader:
     def end(self, events: list[Event]) -> None:
         """Add what could only be said now: that the text is empty, not absent; that a call has no name."""
         events += self._late
-        if self._said_nothing and not self._said:
+        if self._has_empty_text and not self._has_text:
             events.append(TextDelta(choice=self._index, text=""))
         for call in self._calls.values():
             if not call.named:
@@ -149,11 +150,11 @@ class ChoiceReader:
 
     def _add_text(self, text: str, events: list[Event]) -> None:
         if text:
-            self._said = True
-            self.said += len(text)
+            self._has_text = True
+            self.text_length += len(text)
             events.append(TextDelta(choice=self._index, text=text))
         else:
-            self._said_nothing = True
+            self._has_empty_text = True
 
     def _read_search(self, annotations: Any, events: list[Event]) -> None:
         """Add the search that cited pages of the web were found by, not in the middle of the text; what it was for is
@@ -162,7 +163,7 @@ class ChoiceReader:
             return
         if any(isinstance(note, dict) and note.get("type") == "url_citation" for note in annotations):
             self._searched = True
-            (self._late if self._said else events).append(Searched(choice=self._index))
+            (self._late if self._has_text else events).append(Searched(choice=self._index))
 
     def _think(self, thought: Any, events: list[Event]) -> None:
         if isinstance(thought, str) and thought:
@@ -349,7 +350,7 @@ class _Answer:
     def read(self, data: bytes) -> list[Event]:
         """Return the events of a chunk."""
         if self._repeating is not None and (text := self._repeating.text_of(data)) is not None:
-            self._choices[self._index].said += len(text)
+            self._choices[self._index].text_length += len(text)
             return [TextDelta(choice=self._index, text=text)] if text else []
         try:
             chunk = read_answer(data)
@@ -381,16 +382,16 @@ class _Answer:
             self._learn_template(self._repeating, data, chunk, events[0])
         return events
 
-    def _learn_template(self, repeating: StreamTemplate, data: bytes, chunk: Record, said: Event) -> None:
+    def _learn_template(self, repeating: StreamTemplate, data: bytes, chunk: Record, event: Event) -> None:
         """Remember what stands around a text that came alone, where its choice goes on after it."""
         choice = chunk["choices"][0]
-        if not isinstance(said, TextDelta) or choice.get("finish_reason") or not isinstance(choice.get("delta"), dict):
+        if not isinstance(event, TextDelta) or choice.get("finish_reason") or not isinstance(choice.get("delta"), dict):
             return
         if "message" in choice:
             # Every chunk of such a stream tells more than the one before.
             return
-        if repeating.learn(data, chunk, said.text, _set_text):
-            self._index = said.choice
+        if repeating.learn(data, chunk, event.text, _set_text):
+            self._index = event.choice
 
     def _complete_counts(self, counts: Usage, events: list[Event]) -> Usage:
         """Return the counts with one search where pages of the web are cited and the provider counts none, as OpenAI,

@@ -24,14 +24,18 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.adapting.signed_call_ids import FIELD as SIGNATURE_FIELD
-from apps.gateway.dialects.adapting.signed_call_ids import split_signature, state_signature, stated_signature
+from apps.gateway.dialects.adapting.thought_signatures import (
+    SIGNATURE_FIELD,
+    split_signature,
+    state_signature,
+    stated_signature,
+)
 from apps.gateway.dialects.chat.openai.provider.capabilities import CallIds, Capabilities
-from apps.gateway.dialects.chat.openai.shared.wire import NAME, PARKED, PART_FORMAT, cache_control
+from apps.gateway.dialects.chat.openai.wire import NAME, PARKED, PART_FORMAT, cache_control
 from apps.gateway.dialects.reading.fields import Record
 from apps.kernel.errors import InvalidRequest
 
-_GO_ON = {"role": "assistant", "content": "OK"}
+_ANSWER_BETWEEN = {"role": "assistant", "content": "OK"}
 
 
 def adapt_turns(messages: list[Record], capabilities: Capabilities) -> list[Record]:
@@ -56,7 +60,7 @@ def _with_answers_to_tools(messages: list[Record]) -> list[Record]:
     turns: list[Record] = []
     for message in messages:
         if turns and turns[-1]["role"] == "tool" and message["role"] not in ("tool", "assistant"):
-            turns.append(dict(_GO_ON))
+            turns.append(dict(_ANSWER_BETWEEN))
         turns.append(message)
     return turns
 
@@ -203,9 +207,9 @@ def write_message(message: Message, capabilities: Capabilities) -> Record:
 
 
 def _write_assistant(message: Message, capabilities: Capabilities, wire: Record) -> None:
-    said: list[Part] = [part for part in message.parts if not isinstance(part, Reasoning | ToolCall | Image)]
+    content: list[Part] = [part for part in message.parts if not isinstance(part, Reasoning | ToolCall | Image)]
     calls = [_call(part, capabilities) for part in message.parts if isinstance(part, ToolCall)]
-    wire["content"] = _content(said, capabilities) if said or not calls else None
+    wire["content"] = _content(content, capabilities) if content or not calls else None
     if thoughts := [part for part in message.parts if isinstance(part, Reasoning)]:
         _write_reasoning(thoughts, capabilities, wire)
     if calls:
@@ -253,11 +257,11 @@ def _write_thinking_parts(thoughts: list[Reasoning], wire: Record) -> None:
         for block in thoughts
         if block.text
     ]
-    said = wire["content"]
-    if parts and isinstance(said, list):
-        wire["content"] = [*parts, *said]
+    content = wire["content"]
+    if parts and isinstance(content, list):
+        wire["content"] = [*parts, *content]
     elif parts:
-        wire["content"] = [*parts, {"type": "text", "text": said}] if said else parts
+        wire["content"] = [*parts, {"type": "text", "text": content}] if content else parts
 
 
 def write_detail(block: Any, index: int) -> Record:

@@ -34,7 +34,7 @@ from apps.gateway.dialects.chat.openai.provider.adapt_request import (
 from apps.gateway.dialects.chat.openai.provider.capabilities import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.openai.provider.passthrough import pass_on, read_entries, read_fields
 from apps.gateway.dialects.chat.openai.provider.write_messages import with_cache_mark, write_messages
-from apps.gateway.dialects.chat.openai.shared.wire import EFFORTS, NAME, OWN_FIELDS, encode
+from apps.gateway.dialects.chat.openai.wire import EFFORTS, NAME, OWN_FIELDS, encode
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
 from apps.kernel.errors import InvalidRequest

@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from apps.gateway.canonical.events import ToolCallStarted
-from apps.gateway.dialects.chat.openai.shared.wire import PARKED
-from apps.gateway.dialects.chat.responses.shared.wire import new_id
+from apps.gateway.dialects.chat.openai.wire import PARKED
+from apps.gateway.dialects.chat.responses.wire import new_id
 from apps.gateway.dialects.reading.fields import Record
 
 

@@ -24,14 +24,14 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.adapting.configuration_updates import CONFIGURATION_UPDATE
-from apps.gateway.dialects.chat.openai.shared.wire import EFFORTS
-from apps.gateway.dialects.chat.responses.client.encrypted_reasoning import (
+from apps.gateway.dialects.adapting.foreign_blocks import CONFIGURATION_UPDATE
+from apps.gateway.dialects.chat.openai.wire import EFFORTS
+from apps.gateway.dialects.chat.responses.client.asked import (
     ReasoningCipher,
     decrypt_blocks,
     is_encrypted_here,
 )
-from apps.gateway.dialects.chat.responses.shared.wire import (
+from apps.gateway.dialects.chat.responses.wire import (
     BREAKPOINT,
     EXPLICIT,
     NAME,
@@ -194,7 +194,7 @@ def read_input(value: Any, cipher: ReasoningCipher | None) -> list[Message]:
         return [Message(role="user", parts=[Text(text=value)])]
     messages: list[Message] = []
     for read in list_of(lambda item: _item(item, cipher), MAX_ITEMS)(value):
-        if read.role == "assistant" and messages and _goes_on(messages[-1], read.parts):
+        if read.role == "assistant" and messages and _continues_turn(messages[-1], read.parts):
             messages[-1].parts.extend(read.parts)
         else:
             messages.append(Message(role=read.role, parts=read.parts))
@@ -203,7 +203,7 @@ def read_input(value: Any, cipher: ReasoningCipher | None) -> list[Message]:
     return messages
 
 
-def _goes_on(message: Message, parts: list[Part]) -> bool:
+def _continues_turn(message: Message, parts: list[Part]) -> bool:
     """Return whether what the model did next belongs to the same message: words after words are another one, unless
     calls wait for their results."""
     if message.role != "assistant":
@@ -253,23 +253,23 @@ def _reasoning(wire: Record, cipher: ReasoningCipher | None) -> list[Reasoning]:
     """Read thinking: blocks as their maker gave them, where they travelled encrypted."""
     item_id = optional(wire, "id", string)
     encrypted = optional(wire, "encrypted_content", string)
-    said = [
+    thoughts = [
         *(Reasoning(text=text, summary=True, id=item_id, format=SIGNATURE_FORMAT) for text in _texts(wire, "summary")),
         *(Reasoning(text=text, id=item_id, format=UNSIGNED_FORMAT) for text in _texts(wire, "content")),
     ]
     if not encrypted:
-        return said
+        return thoughts
     if not is_encrypted_here(encrypted):
-        return [*said, Reasoning(data=encrypted, id=item_id, format=SIGNATURE_FORMAT)]
+        return [*thoughts, Reasoning(data=encrypted, id=item_id, format=SIGNATURE_FORMAT)]
     blocks = fields.within("encrypted_content", lambda it: decrypt_blocks(it, cipher), encrypted)
     if any(block.text or not (block.format or "").startswith(SIGNATURE_FORMAT) for block in blocks):
         return blocks
     made = blocks[0]
-    for block in said:
+    for block in thoughts:
         # Only the encrypted text says who made the thinking.
         block.id = made.id
         block.format = made.format if block.format == SIGNATURE_FORMAT else block.format
-    return [*said, *blocks]
+    return [*thoughts, *blocks]
 
 
 def _texts(wire: Record, name: str) -> list[str]:

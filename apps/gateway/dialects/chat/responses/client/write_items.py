@@ -24,7 +24,7 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.chat.responses.client.encrypted_reasoning import ReasoningCipher, encrypt_blocks
+from apps.gateway.dialects.chat.responses.client.asked import ReasoningCipher, encrypt_blocks
 from apps.gateway.dialects.chat.responses.client.output_items import (
     CallItem,
     ForeignItem,
@@ -32,11 +32,11 @@ from apps.gateway.dialects.chat.responses.client.output_items import (
     MessageItem,
     image_item,
 )
-from apps.gateway.dialects.chat.responses.shared.wire import (
+from apps.gateway.dialects.chat.responses.wire import (
     NAME,
     REASONING_ID,
-    SAID,
     SIGNATURE_FORMAT,
+    TRANSLATED_ITEMS,
     UNSIGNED_FORMAT,
     is_hosted_call,
 )
@@ -360,7 +360,7 @@ class OutputItems:
         self._announced, placed = None, self._placed.get(at)
         if placed is not None:
             self._current = placed
-        elif wire.get("type") in SAID and not is_hosted_call(wire):
+        elif wire.get("type") in TRANSLATED_ITEMS and not is_hosted_call(wire):
             self._announced, self._place = wire, at
         else:
             self._place = at

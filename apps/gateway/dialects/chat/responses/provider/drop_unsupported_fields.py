@@ -23,11 +23,11 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     note_unsupported_fields,
     note_unsupported_hints,
     repair_tool_results,
+    shorten_user,
     unsupported_feature,
 )
-from apps.gateway.dialects.adapting.user_identifiers import shorten_user
 from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
-from apps.gateway.dialects.chat.responses.shared.wire import BREAKPOINT, NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT
+from apps.gateway.dialects.chat.responses.wire import BREAKPOINT, NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT
 
 _NAMES, _MAX_NAME_LENGTH = re.compile(r"[a-zA-Z0-9_-]+"), 64
 _REASONING_FORMATS: Final = frozenset({SIGNATURE_FORMAT, UNSIGNED_FORMAT})
@@ -72,7 +72,8 @@ def drop_unsupported_fields(chat: Chat, capabilities: Capabilities, target: Targ
             raise unsupported_feature(chat, param, f"{param} is not available from this model's provider")
     emulate_stop_sequences(chat, target)
     chat = _with_shared_tools(_with_search(chat, capabilities))
-    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
+    if not chat.is_plain:
+        chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     # A client of this format marks in its own words, which are kept.
     marks = chat.dialect == NAME or BREAKPOINT in capabilities.takes
     foreign = chat

@@ -22,11 +22,11 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.chat.openai.shared.listed_pages import citations_of
-from apps.gateway.dialects.chat.responses.shared.wire import (
+from apps.gateway.dialects.chat.openai.wire import citations_of
+from apps.gateway.dialects.chat.responses.wire import (
     NAME,
-    SAID,
     SIGNATURE_FORMAT,
+    TRANSLATED_ITEMS,
     UNSIGNED_FORMAT,
     around_of,
     encode,
@@ -67,7 +67,7 @@ class _Piece:
 class _Item:
     """An item that has begun."""
 
-    __slots__ = ("around", "call", "done", "hosted", "id", "index", "kind", "part", "pieces", "told")
+    __slots__ = ("around", "call", "done", "hosted", "id", "index", "kind", "part", "pieces", "was_marked")
 
     def __init__(self, index: int, wire: Record) -> None:
         self.index = index
@@ -77,14 +77,14 @@ class _Item:
         self.hosted = is_hosted_call(wire)
         self.call: int | None = None
         # Whether clients of this format got it as an item that only this format has.
-        self.told = self.done = False
+        self.was_marked = self.done = False
         self.part: tuple[str, int] | None = None
         self.pieces: dict[tuple[str, int], _Piece] = {}
 
     @property
-    def said(self) -> bool:
+    def is_translated(self) -> bool:
         """Whether the canonical language has words for what it says."""
-        return self.kind in SAID and not self.hosted
+        return self.kind in TRANSLATED_ITEMS and not self.hosted
 
 
 class ItemReader:
@@ -122,7 +122,7 @@ class ItemReader:
         """Add the events of an item that begins."""
         if isinstance(wire, dict) and index not in self._items:
             item = self._items[index] = _Item(index, wire)
-            if not item.said:
+            if not item.is_translated:
                 self._add_foreign(item, wire, events)
             elif item.kind != "function_call" or wire.get("status") != "completed":
                 self._name_call(item, wire, events)
@@ -130,8 +130,8 @@ class ItemReader:
 
     def _add_foreign(self, item: _Item, wire: Record, events: list[Event]) -> None:
         """Tell clients of this format of an item that only it has, once: nothing else does while it lasts."""
-        if not item.told:
-            item.told = True
+        if not item.was_marked:
+            item.was_marked = True
             self._shown = item
             events.append(mark(item.index, item=wire))
 
@@ -151,7 +151,7 @@ class ItemReader:
     def note(self, index: int, wire: Record, events: list[Event]) -> None:
         """Add how an item comes along that only this format has, for clients of this format."""
         item = self._items.get(index)
-        if item is not None and not item.said:
+        if item is not None and not item.is_translated:
             events.append(mark(index, event=unplaced(wire)))
 
     def annotate(self, index: int, number: Any, annotation: Any, events: list[Event]) -> None:
@@ -174,13 +174,13 @@ class ItemReader:
         item.around |= around_of(wire)
         item.kind, item.id = text_of(wire.get("type")) or item.kind, item.id or text_of(wire.get("id"))
         item.hosted = item.hosted or is_hosted_call(wire)
-        if not item.said:
+        if not item.is_translated:
             self._add_foreign(item, wire, events)
             self._end_foreign(item, wire)
         else:
-            self._end_said(item, wire, events)
+            self._end_translated(item, wire, events)
             self._show(item, events)
-        events.append(mark(item.index, done=item.around if item.said else wire))
+        events.append(mark(item.index, done=item.around if item.is_translated else wire))
 
     def end_waiting(self, output: list[Any], events: list[Event]) -> None:
         """Add the calls that were complete as they began and whose end did not stream, from the answer's output."""
@@ -193,7 +193,7 @@ class ItemReader:
             if isinstance(wire, dict) and (item := waiting.get(text_of(wire.get("id")))) is not None:
                 self.end(item.index, wire, events)
 
-    def _end_said(self, item: _Item, wire: Record, events: list[Event]) -> None:
+    def _end_translated(self, item: _Item, wire: Record, events: list[Event]) -> None:
         """Add what a whole item says."""
         if item.kind == "message":
             self._end_message(item, wire, events)
@@ -283,23 +283,26 @@ class ItemReader:
         if number is None or not isinstance(whole, str):
             return
         known = item.pieces.get((kind, number))
-        said = "".join(known.text) if known else ""
-        if len(whole) > len(said) and whole.startswith(said):
-            self._add_piece(item, kind, number, whole[len(said) :], events)
+        known_text = "".join(known.text) if known else ""
+        if len(whole) > len(known_text) and whole.startswith(known_text):
+            self._add_piece(item, kind, number, whole[len(known_text) :], events)
 
     def _end_message(self, item: _Item, wire: Record, events: list[Event]) -> None:
         parts = _numbered(wire.get("content"))
         texts = [(number, part.get("text")) for number, part in parts if part.get("type") == "output_text"]
         refusals = [(number, part.get("refusal")) for number, part in parts if part.get("type") == "refusal"]
-        said = {"output_text": _places_of(item, "output_text", texts), "refusal": _places_of(item, "refusal", refusals)}
+        known_text = {
+            "output_text": _places_of(item, "output_text", texts),
+            "refusal": _places_of(item, "refusal", refusals),
+        }
         for number, part in parts:
             if part.get("type") == "refusal":
-                self._complete(item, "refusal", said["refusal"].get(number), part.get("refusal"), events)
+                self._complete(item, "refusal", known_text["refusal"].get(number), part.get("refusal"), events)
                 continue
             if part.get("type") != "output_text":
                 self._foreign.append(part)
                 continue
-            place = said["output_text"].get(number)
+            place = known_text["output_text"].get(number)
             self._complete(item, "output_text", place, part.get("text"), events)
             number = number if place is None else place
             piece = self._piece(item, "output_text", number)

@@ -26,11 +26,11 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.adapting.signed_call_ids import split_signature
+from apps.gateway.dialects.adapting.thought_signatures import split_signature
 from apps.gateway.dialects.adapting.unsupported_fields import message_path, unsupported_feature
 from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.responses.provider.drop_unsupported_fields import is_returnable
-from apps.gateway.dialects.chat.responses.shared.wire import (
+from apps.gateway.dialects.chat.responses.wire import (
     BREAKPOINT,
     EXPLICIT,
     INSTRUCTIONS,
@@ -200,19 +200,19 @@ class _Input:
         if message.role == "assistant":
             self._add_answer(message, number, at)
             return
-        said: list[Part] = [part for part in message.parts if not isinstance(part, ToolResult)]
+        others: list[Part] = [part for part in message.parts if not isinstance(part, ToolResult)]
         for part in message.parts:
             if isinstance(part, ToolResult):
                 self.items.append(self._result(part, at))
-        if said and all(map(_is_item, said)):
-            self.items += [dict(part.data) for part in said if isinstance(part, Opaque)]
-        elif said or message.role != "tool":
+        if others and all(map(_is_item, others)):
+            self.items += [dict(part.data) for part in others if isinstance(part, Opaque)]
+        elif others or message.role != "tool":
             role = message.role
             if role == "developer" and not self._capabilities.developer_role:
                 role = "system"
             elif role == "tool":
                 role = "user"
-            self.items.append({"role": role, "content": write_content(said, self._capabilities, at, own=self._own)})
+            self.items.append({"role": role, "content": write_content(others, self._capabilities, at, own=self._own)})
 
     def _result(self, result: ToolResult, at: str) -> Record:
         parts: list[Part] = list(result.parts)
@@ -282,25 +282,25 @@ class _Input:
 
     def _write_text(self, message: Message, parts: list[Part], number: int, at: str, *, calls: bool) -> None:
         """Add text and words of refusal. Raises InvalidRequest for anything else."""
-        said = [part for part in parts if isinstance(part, Text | Refusal)]
-        if len(said) != len(parts):
+        texts = [part for part in parts if isinstance(part, Text | Refusal)]
+        if len(texts) != len(parts):
             raise unsupported_feature(
                 self._chat, "messages", "A message holds content that this model's provider has no form for"
             )
-        text = "".join(part.text for part in said if isinstance(part, Text))
+        text = "".join(part.text for part in texts if isinstance(part, Text))
         citations = _citations(message) if self._openai else []
         phase: Record = {}
         if "phase" in self._capabilities.takes:
             phase = {"phase": "commentary" if calls else "final_answer"}
         if self._own:
-            citations = [note for part in said for note in (part.extra or {}).get("annotations", ())]
-            stated = (said[0].extra or {}).get("phase")
+            citations = [note for part in texts for note in (part.extra or {}).get("annotations", ())]
+            stated = (texts[0].extra or {}).get("phase")
             phase = {"phase": stated} if stated is not None and phase else {}
         if self._capabilities.strict:
-            self.items.append({"role": "assistant", "content": "".join(part.text for part in said)})
-        elif citations or any(isinstance(part, Refusal) for part in said):
+            self.items.append({"role": "assistant", "content": "".join(part.text for part in texts)})
+        elif citations or any(isinstance(part, Refusal) for part in texts):
             place = len(self.items) if self._own else number
-            self.items.append({**_whole_message(said, text, citations, place), **phase})
+            self.items.append({**_whole_message(texts, text, citations, place), **phase})
         elif text:
             self.items.append({"role": "assistant", "content": text, **phase})
 
@@ -350,21 +350,21 @@ def _thinking(blocks: list[Reasoning]) -> list[Record]:
                 if part.text and part.format == SIGNATURE_FORMAT
             ],
         }
-        said = [part.text for part in parts if part.text and part.format == UNSIGNED_FORMAT]
+        texts = [part.text for part in parts if part.text and part.format == UNSIGNED_FORMAT]
         signed = next((part.data for part in parts if part.data is not None), None)
-        if said:
-            wire["content"] = [{"type": "reasoning_text", "text": text} for text in said]
+        if texts:
+            wire["content"] = [{"type": "reasoning_text", "text": text} for text in texts]
         if signed is not None:
             wire["encrypted_content"] = signed
-        if said or signed is not None:
+        if texts or signed is not None:
             items.append(wire)
     return items
 
 
-def _whole_message(said: list[Any], text: str, citations: list[Record], number: int) -> Record:
+def _whole_message(texts: list[Any], text: str, citations: list[Record], number: int) -> Record:
     """Return a message in the form in which the model itself had said it."""
     content: list[Record] = [{"type": "output_text", "text": text, "annotations": citations}] if text else []
-    content += [{"type": "refusal", "refusal": part.text} for part in said if isinstance(part, Refusal)]
+    content += [{"type": "refusal", "refusal": part.text} for part in texts if isinstance(part, Refusal)]
     return {
         "type": "message",
         "id": f"msg_{number}",

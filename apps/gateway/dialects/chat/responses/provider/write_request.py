@@ -1,4 +1,4 @@
-"""OpenAI Responses, provider side: writes a canonical chat as a request body.
+"""OpenAI Responses, provider side: writes a canonical chat as a request body, for an answer or for a count of tokens.
 
 Fields that the format lacks are dropped in `drop_unsupported_fields.py`.
 """
@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from apps.gateway.canonical.chat import Chat, Effort, FunctionTool, OpaqueTool, Target, Tool, ToolChoice, WebSearchTool
 from apps.gateway.dialects.adapting.reasoning_efforts import effort_of, nearest_known_effort
 from apps.gateway.dialects.adapting.unsupported_fields import is_default_value, note_dropped, unsupported_feature
+from apps.gateway.dialects.chat.anthropic.provider.write_request import read_count
 from apps.gateway.dialects.chat.responses.provider.capabilities import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.responses.provider.drop_unsupported_fields import (
     SEARCH_FILTERS,
@@ -19,7 +22,7 @@ from apps.gateway.dialects.chat.responses.provider.drop_unsupported_fields impor
     shared_fields,
 )
 from apps.gateway.dialects.chat.responses.provider.write_items import write_input, write_instructions
-from apps.gateway.dialects.chat.responses.shared.wire import (
+from apps.gateway.dialects.chat.responses.wire import (
     ENCRYPTED_REASONING,
     LOGPROBS,
     NAME,
@@ -259,8 +262,8 @@ def _own_fields(chat: Chat, capabilities: Capabilities, target: Target) -> Recor
 
 def _plain(chat: Chat, names: tuple[str, ...], capabilities: Capabilities, target: Target) -> Record:
     """Return fields that mean the same and are written the same here and in the canonical language."""
-    said = {name: value for name in names if (value := getattr(chat, name)) is not None}
-    return {name: value for name, value in said.items() if not is_refused(name, chat, capabilities, target)}
+    stated = {name: value for name in names if (value := getattr(chat, name)) is not None}
+    return {name: value for name, value in stated.items() if not is_refused(name, chat, capabilities, target)}
 
 
 def _included(chat: Chat, capabilities: Capabilities, target: Target) -> Record:
@@ -348,3 +351,23 @@ def _tier(chat: Chat, capabilities: Capabilities, target: Target) -> Record:
     if not is_default_value("service_tier", tier):
         note_dropped(chat, target, "service_tier", f"this model's provider has no tier {tier[:64]}")
     return {}
+
+
+__all__ = ["count_request", "read_count"]
+
+_COUNTED = frozenset(
+    {
+        *("conversation", "input", "instructions", "model", "parallel_tool_calls", "personality"),
+        *("previous_response_id", "reasoning", "text", "tool_choice", "tools", "truncation"),
+    }
+)
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def count_request(chat: Chat, target: Target) -> tuple[str, bytes]:
+    """Return path and body of the question how many tokens a prompt has. Raises InvalidRequest as `write_request`.
+
+    The answer states them as Anthropic's does (`input_tokens`).
+    """
+    wire = _read_fields(write_request(chat, target))
+    return "/responses/input_tokens", encode({name: value for name, value in wire.items() if name in _COUNTED})

@@ -15,15 +15,13 @@ from typing import Any, Final
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, UsageReported
 from apps.gateway.dialects import Failure, JobReader, ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.images.provider.capabilities import capabilities_of
-from apps.gateway.dialects.media.images.provider.image_request import asked_of
+from apps.gateway.dialects.chat.openai.wire import encode, failed, find_failure, read_failure
+from apps.gateway.dialects.media.images import asked_of, capabilities_of
 from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, failure_event, read_answer, unreadable_answer
 from apps.kernel.usage import Usage
 
 # The latter two are not in its description: other words for the same do no harm.
-_PENDING: Final = frozenset({"Pending", "Queued", "Processing"})
+_PENDING: Final = ("Pending", "Queued", "Processing")
 # Final states of a job without an image: the status and code for clients, and the message.
 _ENDS: Final = {
     "Request Moderated": (400, "moderation_blocked", "The provider's moderation refused the request"),

@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, UsageReported
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.images.provider.image_request import asked_of
+from apps.gateway.dialects.chat.openai.wire import encode, failed, find_failure, read_failure
+from apps.gateway.dialects.media.images import asked_of
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
 from apps.kernel.usage import Usage
 

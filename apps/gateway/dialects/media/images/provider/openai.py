@@ -21,13 +21,11 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.images.provider.image_answer import ECHOED, NAME_OF_EXTRAS, media_type_of
-from apps.gateway.dialects.media.images.provider.image_request import Asked, asked_of, image_request_of
+from apps.gateway.dialects.chat.openai.wire import encode, failed, find_failure, read_failure
+from apps.gateway.dialects.media.images import ECHOED, NAME_OF_EXTRAS, Asked, asked_of, image_request_of, media_type_of
 from apps.gateway.dialects.media.multipart_form import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.reading.answer_errors import read_answer, truncated_answer, unreadable_answer
-from apps.gateway.dialects.reading.reported_counts import count_at, read_ticks
+from apps.gateway.dialects.reading.usage_numbers import count_at, read_ticks
 from apps.kernel.usage import Usage, total_usage
 
 _DONE: Final = b"[DONE]"
@@ -188,9 +186,9 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
     if not isinstance(reported, dict):
         return None
     read, written = count_at(reported, "input_tokens"), count_at(reported, "output_tokens")
-    told = read_ticks(reported)
+    stated = read_ticks(reported)
     if not read and not written:
-        return None if told is None else Usage(images=made, told_cost=told)
+        return None if stated is None else Usage(images=made, told_cost=stated)
     read_parts, written_parts = reported.get("input_tokens_details"), reported.get("output_tokens_details")
     images_in = min(count_at(read_parts, "image_tokens"), read)
     cached = min(count_at(read_parts, "cached_tokens"), read - images_in)
@@ -202,7 +200,7 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
         output=text_out,
         image_output=written - text_out,
         images=made,
-        told_cost=told,
+        told_cost=stated,
     )
 
 

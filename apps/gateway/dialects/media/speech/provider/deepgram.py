@@ -8,17 +8,15 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from apps.gateway.canonical.audio import SoundFormat
+from apps.gateway.canonical.audio import AudioFormat
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import Failure, ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import find_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of, read_audio
-from apps.gateway.dialects.media.speech.provider.capabilities import speech_of, text_of
+from apps.gateway.dialects.chat.openai.wire import encode, find_failure
+from apps.gateway.dialects.media.speech import never_whole, options_of, read_audio, speech_of, text_of
 from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, read_refusal
 
 FRAMING: Final = "raw"
-_FORMATS: Final[dict[SoundFormat, dict[str, str]]] = {
+_FORMATS: Final[dict[AudioFormat, dict[str, str]]] = {
     "mp3": {"encoding": "mp3"},
     "opus": {"encoding": "opus", "container": "ogg"},
     "aac": {"encoding": "aac"},

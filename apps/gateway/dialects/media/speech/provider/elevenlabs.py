@@ -8,17 +8,15 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import quote
 
-from apps.gateway.canonical.audio import SoundFormat
+from apps.gateway.canonical.audio import AudioFormat
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of, read_audio
-from apps.gateway.dialects.media.speech.provider.capabilities import speech_of, text_of
+from apps.gateway.dialects.chat.openai.wire import encode, read_failure
+from apps.gateway.dialects.media.speech import never_whole, options_of, read_audio, speech_of, text_of
 
 FRAMING: Final = "raw"
 # As OpenAI's formats: MP3 of 128 kbit/s, Opus of 128 kbit/s, samples of 16 bits at 24 kHz.
-_FORMATS: Final[dict[SoundFormat, str]] = {
+_FORMATS: Final[dict[AudioFormat, str]] = {
     "mp3": "mp3_44100_128",
     "opus": "opus_48000_128",
     "pcm": "pcm_24000",

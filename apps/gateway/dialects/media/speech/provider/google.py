@@ -14,21 +14,19 @@ from urllib.parse import quote
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import (
+    AudioBytes,
     AudioDelta,
     Event,
     Failed,
     Finished,
-    SoundDelta,
     Started,
     UsageReported,
     Waiting,
 )
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.google.provider.failures import read_failure
 from apps.gateway.dialects.chat.google.provider.read_answer import read_events as read_answers
-from apps.gateway.dialects.chat.google.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of
-from apps.gateway.dialects.media.speech.provider.capabilities import instructions_of, speech_of, text_of
+from apps.gateway.dialects.chat.google.wire import encode, read_failure
+from apps.gateway.dialects.media.speech import instructions_of, never_whole, options_of, speech_of, text_of
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer
 from apps.kernel.usage import Usage
 
@@ -62,9 +60,9 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
                 if not begun:
                     begun = True
                     yield Started()
-                yield SoundDelta(data=audio)
+                yield AudioBytes(data=audio)
         elif isinstance(event, UsageReported):
-            yield UsageReported(usage=_spoken(event.usage))
+            yield UsageReported(usage=_as_speech(event.usage))
         elif isinstance(event, Finished) and not begun:
             why = f", which says {event.native}" if event.native else ""
             yield unreadable_answer(f"The provider sent no audio{why}")
@@ -73,7 +71,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
             yield event
 
 
-def _spoken(usage: Usage) -> Usage:
+def _as_speech(usage: Usage) -> Usage:
     """Return the counts: all that such a model writes is audio, whether it says so or not."""
     return Usage(input=usage.input + usage.cache_read, audio_output=usage.audio_output + usage.output)
 

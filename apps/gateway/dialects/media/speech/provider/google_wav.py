@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from apps.gateway.canonical.events import Event, SoundDelta, Started
+from apps.gateway.canonical.events import AudioBytes, Event, Started
 from apps.gateway.dialects.media.speech.provider.google import PROVIDER as GOOGLE
 
 _RATE: Final = 24_000
@@ -29,7 +29,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     for event in GOOGLE.read_events(frames):
         yield event
         if type(event) is Started:
-            yield SoundDelta(data=WAV_HEAD)
+            yield AudioBytes(data=WAV_HEAD)
 
 
 PROVIDER: Final = replace(GOOGLE, name="google_wav", read_events=read_events)

@@ -3,6 +3,7 @@
 Source: OpenAI's API reference, and `openai` 3.52 (`types/audio/speech_create_params.py`). Nothing is counted in such an
 answer: it is paid by the character. The options of a model are facts.
 """
+# alone: a format, found by the name that data files state
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole, options_of, read_audio
-from apps.gateway.dialects.media.speech.provider.capabilities import (
+from apps.gateway.dialects.chat.openai.wire import encode, read_failure
+from apps.gateway.dialects.media.speech import (
     capabilities_of,
     instructions_of,
+    never_whole,
+    options_of,
+    read_audio,
     speech_of,
     text_of,
 )

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.canonical.events import Event, Failed, Finished, SoundDelta, Started, UsageReported, Waiting
+from apps.gateway.canonical.events import AudioBytes, Event, Failed, Finished, Started, UsageReported, Waiting
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.media.speech.provider.audio_stream import never_whole
+from apps.gateway.dialects.chat.openai.wire import encode, failed, find_failure, read_failure
+from apps.gateway.dialects.media.speech import never_whole
 from apps.gateway.dialects.media.speech.provider.openai import fields_of, path
 from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
-from apps.gateway.dialects.reading.reported_counts import read_count
+from apps.gateway.dialects.reading.usage_numbers import read_count
 from apps.kernel.usage import Usage
 
 
@@ -50,7 +49,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
                 begun = True
                 yield Started()
             if audio:
-                yield SoundDelta(data=audio)
+                yield AudioBytes(data=audio)
         elif kind == "speech.audio.done":
             if not begun:
                 yield unreadable_answer("The provider sent no audio")

@@ -13,14 +13,14 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, TranscriptTimed
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.speech.provider.deepgram import read_failure
-from apps.gateway.dialects.media.transcription.provider.capabilities import transcription_of
-from apps.gateway.dialects.media.transcription.provider.transcripts import (
+from apps.gateway.dialects.media.transcription import (
     as_whole,
     events_of,
     options_of,
     seconds_of,
     segments_of,
     timed_word,
+    transcription_of,
     usage_of_seconds,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
@@ -55,7 +55,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
         answer = read_answer(body)
         channel = answer["results"]["channels"][0]
         alternative = channel["alternatives"][0]
-        text, heard = alternative["transcript"], alternative.get("words")
+        text, timed = alternative["transcript"], alternative.get("words")
         metadata, language = answer.get("metadata"), channel.get("detected_language")
     except (ValueError, LookupError, TypeError, AttributeError):
         yield unreadable_answer("The provider sent an answer without a transcript")
@@ -64,7 +64,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
         yield unreadable_answer("The provider sent an answer without a transcript")
         return
     duration = metadata.get("duration") if isinstance(metadata, dict) else None
-    words = [word for word in map(_word, heard if isinstance(heard, list) else []) if word is not None]
+    words = [word for word in map(_word, timed if isinstance(timed, list) else []) if word is not None]
     timing = TranscriptTimed(
         segments=segments_of(words),
         words=[{name: value for name, value in word.items() if name != "speaker"} for word in words],

@@ -12,7 +12,7 @@ from typing import Any, Final
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, TranscriptTimed
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import read_failure
+from apps.gateway.dialects.chat.openai.wire import read_failure
 from apps.gateway.dialects.media.multipart_form import (
     MULTIPART,
     Field,
@@ -20,14 +20,14 @@ from apps.gateway.dialects.media.multipart_form import (
     boundary_of,
     write_form,
 )
-from apps.gateway.dialects.media.transcription.provider.capabilities import transcription_of
-from apps.gateway.dialects.media.transcription.provider.transcripts import (
+from apps.gateway.dialects.media.transcription import (
     as_whole,
     events_of,
     options_of,
     seconds_of,
     segments_of,
     timed_word,
+    transcription_of,
     usage_of_seconds,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
@@ -64,8 +64,8 @@ def read_reply(body: bytes) -> Iterator[Event]:
     if not isinstance(text, str):
         yield unreadable_answer("The provider sent an answer without a transcript")
         return
-    heard, language = answer.get("words"), answer.get("language_code")
-    words = [word for word in map(_word, heard if isinstance(heard, list) else []) if word is not None]
+    timed, language = answer.get("words"), answer.get("language_code")
+    words = [word for word in map(_word, timed if isinstance(timed, list) else []) if word is not None]
     # Not every edition of the API states the length: then the last word's end is used.
     duration = seconds_of(answer.get("audio_duration_secs")) or max((word["end"] for word in words), default=None)
     timing = TranscriptTimed(

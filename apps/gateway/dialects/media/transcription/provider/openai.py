@@ -12,8 +12,7 @@ from typing import Any, Final
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed, Logprobs, TranscriptTimed
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.chat.openai.wire import encode, failed, find_failure, read_failure
 from apps.gateway.dialects.media.multipart_form import (
     MULTIPART,
     Field,
@@ -21,22 +20,20 @@ from apps.gateway.dialects.media.multipart_form import (
     boundary_of,
     write_form,
 )
-from apps.gateway.dialects.media.transcription.provider.capabilities import (
+from apps.gateway.dialects.media.transcription import (
     TranscriptionCapabilities,
-    capabilities_of,
-    prompt_of,
-    transcription_of,
-)
-from apps.gateway.dialects.media.transcription.provider.transcripts import (
     as_whole,
+    capabilities_of,
     events_of,
     options_of,
+    prompt_of,
     seconds_of,
     timed_word,
+    transcription_of,
     usage_of_seconds,
 )
 from apps.gateway.dialects.reading.answer_errors import read_answer, unreadable_answer
-from apps.gateway.dialects.reading.reported_counts import read_count
+from apps.gateway.dialects.reading.usage_numbers import read_count
 from apps.kernel.usage import Usage
 
 FRAMING: Final = "raw"

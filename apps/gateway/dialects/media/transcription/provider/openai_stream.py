@@ -20,8 +20,9 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import read_failure
+from apps.gateway.dialects.chat.openai.wire import read_failure
 from apps.gateway.dialects.media.multipart_form import MULTIPART, Field, boundary_of, write_form
+from apps.gateway.dialects.media.transcription import options_of
 from apps.gateway.dialects.media.transcription.provider.openai import (
     failure_of,
     fields_of,
@@ -30,7 +31,6 @@ from apps.gateway.dialects.media.transcription.provider.openai import (
     read_reply,
     usage_of,
 )
-from apps.gateway.dialects.media.transcription.provider.transcripts import options_of
 from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 
 
@@ -49,7 +49,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of the answer; one that breaks off, or holds an error, ends with `Failed`."""
     pieces = iter(frames)
-    begun = said = False
+    begun = has_text = False
     for frame in pieces:
         if not frame:
             yield Waiting()
@@ -64,13 +64,13 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
             begun = True
             yield Started()
         if kind == "transcript.text.delta" and isinstance(event.get("delta"), str):
-            said = True
+            has_text = True
             yield from _logprobs_of(event)
             yield TextDelta(text=event["delta"])
         elif kind == "transcript.text.segment" and is_segment(event):
             yield TranscriptTimed(segments=[event])
         elif kind == "transcript.text.done":
-            if not said and isinstance(text := event.get("text"), str) and text:
+            if not has_text and isinstance(text := event.get("text"), str) and text:
                 yield TextDelta(text=text)
             if (usage := usage_of(event)) is not None:
                 yield UsageReported(usage=usage)

@@ -7,13 +7,12 @@ from typing import Any, Final
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
 from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Reply, Summary
-from apps.gateway.dialects.chat.openai.shared.failures import write_error
-from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.chat.openai.wire import encode, write_error
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, filled_string, integer, list_of, one_of
 from apps.gateway.dialects.reading.router_fields import take_router_fields
+from apps.gateway.dialects.values.embeddings import to_base64, to_numbers
 from apps.gateway.dialects.values.embeddings.client.openai import INPUT_TYPES, MAX_DIMENSIONS, MAX_INPUTS
-from apps.gateway.dialects.values.embeddings.provider.vectors import to_base64, to_numbers
 
 __all__ = ["read_request", "write_error", "write_reply"]
 
@@ -54,8 +53,8 @@ def _read(wire: Record) -> Chat:
     take_router_fields(unknown, chosen)
     if "model" not in chosen:
         raise Malformed("Required", "model")
-    lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "embeddings have no such option") for name in unknown]
-    unmet = [*chosen.pop("unmet", ()), *lost]
+    dropped = [DroppedField(name[: fields.MAX_QUOTED_NAME], "embeddings have no such option") for name in unknown]
+    dropped_fields = [*chosen.pop("dropped_fields", ()), *dropped]
     return Chat(
         messages=[Message(role="user", parts=[Text(text=text) for text in known["texts"]])],
         task="embeddings",
@@ -64,7 +63,7 @@ def _read(wire: Record) -> Chat:
             base64=known.get("embedding_types") == _BASE64,
             input_type=INPUT_TYPES[known["input_type"]] if "input_type" in known else None,
         ),
-        unmet=unmet or None,
+        dropped_fields=dropped_fields or None,
         **chosen,
     )
 

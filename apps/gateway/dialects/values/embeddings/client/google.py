@@ -11,12 +11,12 @@ from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
 from apps.gateway.canonical.embeddings import Embedding, InputType
 from apps.gateway.canonical.events import Reply, Summary
 from apps.gateway.dialects.chat.google.client.field_names import camel_cased
-from apps.gateway.dialects.chat.google.shared.wire import encode
+from apps.gateway.dialects.chat.google.wire import encode
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Record, integer, list_of, one_of, optional, record, required
+from apps.gateway.dialects.values.embeddings import to_numbers
 from apps.gateway.dialects.values.embeddings.client.openai import MAX_DIMENSIONS, MAX_INPUTS
 from apps.gateway.dialects.values.embeddings.provider.google import TASK_TYPES
-from apps.gateway.dialects.values.embeddings.provider.vectors import to_numbers
 
 _MAX_MODEL_LENGTH: Final = 512
 _MAX_PARTS: Final = 64
@@ -76,20 +76,22 @@ def _read(requests: dict[str, Record], model: str) -> Chat:
     for here, request in requests.items():
         try:
             texts.append(Text(text=required(request, "content", _text)))
-            said = _options(request)
+            stated = _options(request)
         except Malformed as refusal:
             raise (refusal.under(here) if here else refusal) from None
-        if options is not None and said != options:
+        if options is not None and stated != options:
             raise Malformed("must ask for the same form as the first: taskType, title, outputDimensionality", here)
-        options = said
+        options = stated
         unknown |= {name for name, value in request.items() if name not in _KNOWN and value is not None}
-    lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "embeddings have no such option") for name in sorted(unknown)]
+    dropped = [
+        DroppedField(name[: fields.MAX_QUOTED_NAME], "embeddings have no such option") for name in sorted(unknown)
+    ]
     return Chat(
         model=model,
         messages=[Message(role="user", parts=[*texts])],
         task="embeddings",
         embedding=options,
-        unmet=lost or None,
+        dropped_fields=dropped or None,
     )
 
 

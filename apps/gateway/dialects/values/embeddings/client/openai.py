@@ -8,12 +8,11 @@ from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
 from apps.gateway.canonical.embeddings import Embedding, InputType
 from apps.gateway.canonical.events import Reply, Summary
 from apps.gateway.dialects import ClientErrorWriter
-from apps.gateway.dialects.chat.openai.shared.failures import write_detailed_error
-from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.chat.openai.wire import encode, write_detailed_error
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, boolean, filled_string, integer, one_of
 from apps.gateway.dialects.reading.router_fields import take_router_fields
-from apps.gateway.dialects.values.embeddings.provider.vectors import to_base64, to_numbers
+from apps.gateway.dialects.values.embeddings import to_base64, to_numbers
 
 # Errors with a `detail` as well, which Voyage's clients read.
 ERRORS: Final = ClientErrorWriter(write_error=write_detailed_error)
@@ -92,9 +91,11 @@ def _read(wire: Record) -> Chat:
     if "model" not in chosen:
         raise Malformed("Required", "model")
     # Not sent on: an unknown field could change the cost of vectors, or their form.
-    lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "embeddings have no such option") for name in unknown]
-    lost += [DroppedField(name, why) for name, (usual, why) in _ALWAYS.items() if known.get(name, usual) is not usual]
-    unmet = [*chosen.pop("unmet", ()), *lost]
+    dropped = [DroppedField(name[: fields.MAX_QUOTED_NAME], "embeddings have no such option") for name in unknown]
+    dropped += [
+        DroppedField(name, why) for name, (usual, why) in _ALWAYS.items() if known.get(name, usual) is not usual
+    ]
+    dropped_fields = [*chosen.pop("dropped_fields", ()), *dropped]
     return Chat(
         messages=[Message(role="user", parts=[Text(text=text) for text in texts])],
         user=known.get("user"),
@@ -106,7 +107,7 @@ def _read(wire: Record) -> Chat:
             input_type=known.get("input_type") or known.get("task_type") or known.get("task"),
             title=known.get("title"),
         ),
-        unmet=unmet or None,
+        dropped_fields=dropped_fields or None,
         **chosen,
     )
 

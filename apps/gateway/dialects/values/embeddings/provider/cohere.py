@@ -14,11 +14,18 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.embeddings import InputType
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.cohere.provider.failures import read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.reading.reported_counts import count_at
-from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of, embedding_of, texts_of
-from apps.gateway.dialects.values.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
+from apps.gateway.dialects.chat.cohere.wire import read_failure
+from apps.gateway.dialects.chat.openai.wire import encode
+from apps.gateway.dialects.reading.usage_numbers import count_at
+from apps.gateway.dialects.values.embeddings import (
+    capabilities_of,
+    embedding_of,
+    events_of,
+    never_streamed,
+    note_options,
+    read_as,
+    texts_of,
+)
 
 # Cohere's words for what vectors are for; a purpose that it has no word for is the nearest that it has.
 _INPUT_TYPES: Final[dict[InputType, str]] = {
@@ -31,7 +38,7 @@ _INPUT_TYPES: Final[dict[InputType, str]] = {
     "fact_verification": "search_query",
     "code_query": "search_query",
 }
-_UNSAID: Final = "search_document"
+_DEFAULT_INPUT_TYPE: Final = "search_document"
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -46,7 +53,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     wire: dict[str, Any] = {
         "model": target.model_name,
         "texts": texts_of(chat),
-        "input_type": _UNSAID if embedding.input_type is None else _INPUT_TYPES[embedding.input_type],
+        "input_type": _DEFAULT_INPUT_TYPE if embedding.input_type is None else _INPUT_TYPES[embedding.input_type],
         "embedding_types": ["float"],
         "truncate": "NONE",
     }

@@ -14,11 +14,17 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.embeddings import InputType
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.google.provider.failures import read_failure
-from apps.gateway.dialects.chat.google.shared.wire import encode
-from apps.gateway.dialects.reading.reported_counts import count_at
-from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of, embedding_of, texts_of
-from apps.gateway.dialects.values.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
+from apps.gateway.dialects.chat.google.wire import encode, read_failure
+from apps.gateway.dialects.reading.usage_numbers import count_at
+from apps.gateway.dialects.values.embeddings import (
+    capabilities_of,
+    embedding_of,
+    events_of,
+    never_streamed,
+    note_options,
+    read_as,
+    texts_of,
+)
 
 # Google's words for what vectors are for.
 TASK_TYPES: Final[dict[InputType, str]] = {

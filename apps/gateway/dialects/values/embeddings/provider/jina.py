@@ -9,11 +9,15 @@ from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of, embedding_of, texts_of
+from apps.gateway.dialects.chat.openai.wire import encode, read_failure
+from apps.gateway.dialects.values.embeddings import (
+    capabilities_of,
+    embedding_of,
+    never_streamed,
+    note_options,
+    texts_of,
+)
 from apps.gateway.dialects.values.embeddings.provider.openai import path, read_reply
-from apps.gateway.dialects.values.embeddings.provider.vectors import never_streamed, note_options
 
 
 def write_request(chat: Chat, target: Target) -> bytes:

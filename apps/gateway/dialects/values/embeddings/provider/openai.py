@@ -14,12 +14,18 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import failed, find_failure, read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.chat.openai.wire import encode, failed, find_failure, read_failure
 from apps.gateway.dialects.reading.answer_errors import read_answer
-from apps.gateway.dialects.reading.reported_counts import count_at
-from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of, embedding_of, texts_of
-from apps.gateway.dialects.values.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
+from apps.gateway.dialects.reading.usage_numbers import count_at
+from apps.gateway.dialects.values.embeddings import (
+    capabilities_of,
+    embedding_of,
+    events_of,
+    never_streamed,
+    note_options,
+    read_as,
+    texts_of,
+)
 
 
 def path(chat: Chat, target: Target) -> str:

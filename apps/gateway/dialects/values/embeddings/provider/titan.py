@@ -14,11 +14,17 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.bedrock.provider.failures import read_failure
-from apps.gateway.dialects.chat.bedrock.shared.wire import encode
-from apps.gateway.dialects.reading.reported_counts import read_count
-from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of, embedding_of, texts_of
-from apps.gateway.dialects.values.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
+from apps.gateway.dialects.chat.bedrock.wire import encode, read_failure
+from apps.gateway.dialects.reading.usage_numbers import read_count
+from apps.gateway.dialects.values.embeddings import (
+    capabilities_of,
+    embedding_of,
+    events_of,
+    never_streamed,
+    note_options,
+    read_as,
+    texts_of,
+)
 
 
 def path(chat: Chat, target: Target) -> str:

@@ -14,13 +14,19 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.google.provider.failures import read_failure
-from apps.gateway.dialects.chat.google.shared.wire import encode
-from apps.gateway.dialects.chat.vertex_address import model_path, url_of_path
-from apps.gateway.dialects.reading.reported_counts import count_at
-from apps.gateway.dialects.values.embeddings.provider.capabilities import capabilities_of, embedding_of, texts_of
+from apps.gateway.dialects.chat.google.wire import encode, read_failure
+from apps.gateway.dialects.chat.vertex import model_path, url_of_path
+from apps.gateway.dialects.reading.usage_numbers import count_at
+from apps.gateway.dialects.values.embeddings import (
+    capabilities_of,
+    embedding_of,
+    events_of,
+    never_streamed,
+    note_options,
+    read_as,
+    texts_of,
+)
 from apps.gateway.dialects.values.embeddings.provider.google import TASK_TYPES
-from apps.gateway.dialects.values.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
 
 
 def path(chat: Chat, target: Target) -> str:

@@ -15,11 +15,9 @@ from apps.gateway.canonical.chat import Chat, Image, Part, Target, Text
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.canonical.moderation import Judgement
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.reading.whole_answers import never_streamed, read_whole
-from apps.gateway.dialects.values.moderations.provider.capabilities import moderation_of, texts_of
-from apps.gateway.dialects.values.moderations.provider.judgements import events_of
+from apps.gateway.dialects.chat.openai.wire import encode, read_failure
+from apps.gateway.dialects.reading.answer_errors import never_streamed, read_whole
+from apps.gateway.dialects.values.moderations import events_of, moderation_of, texts_of
 
 
 def path(chat: Chat, target: Target) -> str:

@@ -13,8 +13,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects.chat.bedrock.provider.failures import read_failure
-from apps.gateway.dialects.chat.bedrock.shared.wire import encode
+from apps.gateway.dialects.chat.bedrock.wire import encode, read_failure
 from apps.gateway.dialects.values.rerank.provider.cohere import PROVIDER as COHERE
 from apps.gateway.dialects.values.rerank.provider.cohere import fields_of
 

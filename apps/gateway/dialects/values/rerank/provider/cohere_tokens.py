@@ -11,10 +11,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from apps.gateway.canonical.events import Event, Failed
-from apps.gateway.dialects.reading.reported_counts import count_at
+from apps.gateway.dialects.reading.usage_numbers import count_at
+from apps.gateway.dialects.values.rerank import events_of
 from apps.gateway.dialects.values.rerank.provider.cohere import PROVIDER as COHERE
 from apps.gateway.dialects.values.rerank.provider.cohere import read_answer
-from apps.gateway.dialects.values.rerank.provider.scores import events_of
 
 
 def read_reply(body: bytes) -> Iterator[Event]:

@@ -2,6 +2,7 @@
 
 Source: api.jina.ai/redoc and jina.ai/reranker (read 2026-11-23).
 """
+# alone: a format, found by the name that data files state
 
 from __future__ import annotations
 
@@ -13,12 +14,10 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed
 from apps.gateway.dialects import ProviderDialect
-from apps.gateway.dialects.chat.openai.shared.failures import read_failure
-from apps.gateway.dialects.chat.openai.shared.wire import encode
-from apps.gateway.dialects.reading.reported_counts import count_at
-from apps.gateway.dialects.reading.whole_answers import never_streamed, read_whole
-from apps.gateway.dialects.values.rerank.provider.capabilities import documents_of, query_of, reranking_of
-from apps.gateway.dialects.values.rerank.provider.scores import Score, events_of, options_of
+from apps.gateway.dialects.chat.openai.wire import encode, read_failure
+from apps.gateway.dialects.reading.answer_errors import never_streamed, read_whole
+from apps.gateway.dialects.reading.usage_numbers import count_at
+from apps.gateway.dialects.values.rerank import Score, documents_of, events_of, options_of, query_of, reranking_of
 
 
 def path(chat: Chat, target: Target) -> str:

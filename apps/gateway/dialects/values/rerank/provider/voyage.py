@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event
-from apps.gateway.dialects.chat.openai.shared.wire import encode
+from apps.gateway.dialects.chat.openai.wire import encode
+from apps.gateway.dialects.values.rerank import Score
 from apps.gateway.dialects.values.rerank.provider.jina import PROVIDER as JINA
 from apps.gateway.dialects.values.rerank.provider.jina import Answer, fields_of, read_ranking
-from apps.gateway.dialects.values.rerank.provider.scores import Score
 
 
 def write_request(chat: Chat, target: Target) -> bytes:

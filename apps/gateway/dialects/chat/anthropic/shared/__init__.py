@@ -1,1 +1,0 @@
-"""Anthropic Messages, both sides: names on the wire, usage and errors."""

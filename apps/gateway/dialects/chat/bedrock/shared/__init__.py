@@ -1,1 +1,0 @@
-"""Bedrock Converse: names on the wire and usage."""

@@ -1,0 +1,173 @@
+"""Bedrock Converse: names on the wire, token usage, errors and exceptions in the middle of a stream."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+
+from apps.gateway.canonical.events import Failed, FinishReason
+from apps.gateway.dialects import Failure
+from apps.gateway.dialects.adapting.thought_signatures import split_signature
+from apps.gateway.dialects.reading.answer_errors import (
+    MAX_ERROR_LENGTH,
+    code_of,
+    code_of_status,
+    failure_event,
+    read_answer,
+)
+from apps.gateway.dialects.reading.fields import Record
+from apps.gateway.dialects.reading.usage_numbers import has_odd_count, read_count
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.usage import Usage
+
+NAME: Final = "bedrock"
+FRAMING: Final = "aws_eventstream"
+# Images and files come as bytes.
+MEDIA_URLS: Final = False
+# Models that are asked in this format do not think unless they are asked to, or show all of it.
+THINKS_WHEN_ASKED: Final = True
+STREAM_TYPE: Final = "application/vnd.amazon.eventstream"
+
+# Bedrock's words for why a model stopped. A word not listed is taken for `stop`.
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "guardrail_intervened": "content_filter",
+    "content_filtered": "content_filter",
+}
+# Words that say that the model's answer is of no use; asking again may help.
+FAILURE_WORDS: Final = frozenset({"malformed_model_output", "malformed_tool_use"})
+
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.:-]")
+_MAX_ID_LENGTH, _DIGITS = 64, 16
+
+encode = msgspec.json.Encoder().encode
+
+
+def without_none(**values: Any) -> Record:
+    """Return the fields that are stated: null is never sent."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def write_id(call_id: str) -> str:
+    """Return a call's id as Bedrock takes it; the same for a call and its result, and never that of another call."""
+    bare = split_signature(call_id)[0]
+    clean = _NOT_IN_IDS.sub("_", bare)
+    if clean == bare and 0 < len(bare) <= _MAX_ID_LENGTH:
+        return bare
+    digits = sha256(bare.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return f"{clean[: _MAX_ID_LENGTH - _DIGITS - 1]}-{digits}"
+
+
+def refused(message: str, param: str) -> InvalidRequest:
+    """Return the refusal of what the format has no words for; `param` is the client's field."""
+    return InvalidRequest(message, code="unsupported_feature", param=param)
+
+
+_MAIN = ("inputTokens", "outputTokens")
+
+
+def read_usage(reported: Any) -> Usage | None:
+    """Return the counts, or None when none are reported.
+
+    `cacheDetails` say how long written tokens are kept; tokens that they do not mention count as 5-minute.
+    """
+    if not isinstance(reported, dict):
+        return None
+    hour = shorter = 0
+    details = reported.get("cacheDetails")
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict):
+            count = read_count(detail.get("inputTokens"))
+            hour, shorter = (hour + count, shorter) if detail.get("ttl") == "1h" else (hour, shorter + count)
+    hour, shorter = read_count(hour), read_count(shorter)
+    usage = Usage(
+        input=read_count(reported.get("inputTokens")),
+        cache_read=read_count(reported.get("cacheReadInputTokens")),
+        cache_write=max(read_count(reported.get("cacheWriteInputTokens")) - hour, shorter),
+        cache_write_1h=hour,
+        output=read_count(reported.get("outputTokens")),
+        estimated=has_odd_count(reported, "cacheReadInputTokens", "cacheWriteInputTokens", main=_MAIN)
+        or any(has_odd_count(detail, "inputTokens") for detail in (details if isinstance(details, list) else ())),
+    )
+    return usage if usage.total_tokens else None
+
+
+# Bedrock says 400 of a model that it does not have there, as if the request were wrong.
+_NO_SUCH_MODEL = re.compile(
+    r"model identifier is invalid|on-demand throughput isn.t supported|don.t have access to the model", re.IGNORECASE
+)
+# The status for the name of an exception. A model's own failure, which Bedrock blames on the sender, is not the
+# request's fault.
+_STATUSES = {
+    "throttlingexception": 429,
+    "modelnotreadyexception": 429,
+    "servicequotaexceededexception": 429,
+    "validationexception": 400,
+    "accessdeniedexception": 403,
+    "resourcenotfoundexception": 404,
+    "modelstreamerrorexception": 502,
+    "modelerrorexception": 502,
+    "internalserverexception": 500,
+    "serviceunavailableexception": 503,
+    "modeltimeoutexception": 504,
+}
+_MODEL_FAILED = 424
+_MAX_NAME_LENGTH = 100
+
+
+def read_failure(status: int, body: bytes) -> Failure:
+    """Return what Bedrock says in an answer that is not 2xx."""
+    try:
+        answer = read_answer(body)
+    except ValueError:
+        answer = None
+    words = _words(answer)
+    if words is None:
+        return Failure(message=f"The provider answered with status {status}", code=code_of_status(status))
+    corrected = 502 if status == _MODEL_FAILED else None
+    if status == 400 and _NO_SUCH_MODEL.search(words):
+        corrected = 404
+    return Failure(message=words, code=code_of(words, _name(answer)), status=corrected)
+
+
+def exception(raised: Any) -> Failed:
+    """Return the end of a stream that an exception ends."""
+    name, content = next(iter(raised.items()), ("", None)) if isinstance(raised, dict) else ("", None)
+    status = _STATUSES.get(name.lower(), 502)
+    return failed(_words(content) or name or "The provider gave no reason", status, name or None)
+
+
+def failed(words: str, status: int = 502, name: str | None = None) -> Failed:
+    """Return the end of an answer that turns out to be a failure."""
+    words = words[:MAX_ERROR_LENGTH]
+    return failure_event(Failure(message=words, code=code_of(words, name)), status)
+
+
+def find_failure(answer: Any) -> Failed | None:
+    """Return the failure that an answer of status 200 holds instead of an output, None when it holds none."""
+    if not isinstance(answer, dict) or "output" in answer:
+        return None
+    words = _words(answer)
+    return None if words is None else failed(words, _STATUSES.get((_name(answer) or "").lower(), 502), _name(answer))
+
+
+def _words(answer: Any) -> str | None:
+    found = None
+    for field in ("message", "Message", "originalMessage"):
+        if isinstance(answer, dict) and isinstance(answer.get(field), str) and answer[field]:
+            found = found or answer[field]
+    return found[:MAX_ERROR_LENGTH] if found else None
+
+
+def _name(answer: Any) -> str | None:
+    """Return the exception's name where a body has it: without the namespace before it, and spelled as in streams."""
+    kind = answer.get("__type") if isinstance(answer, dict) else None
+    name = kind.rpartition("#")[2][:_MAX_NAME_LENGTH] if isinstance(kind, str) else ""
+    return name[:1].lower() + name[1:] or None

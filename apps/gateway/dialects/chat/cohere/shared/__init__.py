@@ -1,1 +1,0 @@
-"""Cohere Chat v2: names on the wire and usage."""

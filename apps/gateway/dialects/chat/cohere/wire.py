@@ -1,0 +1,93 @@
+"""Cohere Chat v2: names on the wire, token usage, errors of providers."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from apps.gateway.canonical.events import FinishReason
+from apps.gateway.dialects import Failure
+from apps.gateway.dialects.chat.openai.wire import find_failure as find_error_object
+from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, code_of, read_refusal
+from apps.gateway.dialects.reading.fields import Record
+from apps.gateway.dialects.reading.usage_numbers import count_at, has_odd_count
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.usage import Usage
+
+NAME: Final = "cohere"
+FRAMING: Final = "sse"
+
+# How the plan of a model that is about to call tools is marked on its way through clients: it has a field of its own.
+PLAN_FORMAT: Final = "cohere-tool-plan"
+
+# Words for why a model stopped. A word not listed is taken for `stop`.
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
+    "MAX_TOKENS": "length",
+    "TOOL_CALL": "tool_calls",
+    "ERROR_TOXIC": "content_filter",
+}
+# Words that say that the provider broke down, and the status that it means.
+FAILURE_WORDS: Final = {"ERROR": 502, "TIMEOUT": 504}
+
+encode = msgspec.json.Encoder().encode
+
+
+def new_id(prefix: str) -> str:
+    """Return a new id: the prefix and 24 characters."""
+    return prefix + secrets.token_hex(12)
+
+
+def without_none(**values: Any) -> Record:
+    """Return the fields that are stated: null is never sent."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def refused(message: str, param: str) -> InvalidRequest:
+    """Return the refusal of what cannot be said and would change what the client gets."""
+    return InvalidRequest(message, code="unsupported_feature", param=param)
+
+
+_MAIN = ("input_tokens", "output_tokens")
+
+
+def read_usage(reported: Any) -> Usage | None:
+    """Return the counts, or None when none are reported.
+
+    Tokens from a cache are counted from the beginning of the whole prompt: where the bill has fewer tokens than the
+    prompt, only as many count as cached as must be.
+    """
+    if not isinstance(reported, dict):
+        return None
+    billed, all_of_it = _inside(reported, "billed_units"), _inside(reported, "tokens")
+    counts = billed if count_at(billed, "input_tokens") or count_at(billed, "output_tokens") else all_of_it
+    prompt, written = count_at(counts, "input_tokens"), count_at(counts, "output_tokens")
+    if not prompt and not written:
+        return None
+    free = max(count_at(all_of_it, "input_tokens") - prompt, 0)
+    cached = min(max(count_at(reported, "cached_tokens") - free, 0), prompt)
+    odd = has_odd_count(counts, main=_MAIN) or has_odd_count(reported, "cached_tokens")
+    return Usage(input=prompt - cached, cache_read=cached, output=written, estimated=odd)
+
+
+def _inside(record: Record, name: str) -> Record:
+    value = record.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def read_failure(status: int, body: bytes) -> Failure:
+    """Return what Cohere says in an answer that is not 2xx."""
+    return read_refusal(status, body, find_failure)
+
+
+def find_failure(answer: Any) -> Failure | None:
+    """Return the error in an answer, or None when there is none in it: a message that is words, not an object."""
+    if not isinstance(answer, dict):
+        return None
+    words = answer.get("message")
+    failure = find_error_object(answer) if "error" in answer or "detail" in answer else None
+    if failure is None and isinstance(words, str) and words:
+        failure = Failure(message=words[:MAX_ERROR_LENGTH])
+    return failure and replace(failure, code=code_of(failure.message, failure.code))

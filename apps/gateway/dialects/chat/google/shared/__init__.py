@@ -1,1 +1,0 @@
-"""Google generateContent: names on the wire and usage."""

@@ -1,1 +1,0 @@
-"""OpenAI Chat Completions, both sides: names on the wire, usage and errors."""

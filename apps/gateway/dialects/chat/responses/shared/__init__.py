@@ -1,1 +1,0 @@
-"""OpenAI Responses: names on the wire and usage."""

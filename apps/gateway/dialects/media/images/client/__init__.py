@@ -1,1 +1,0 @@
-"""Image generation, client side: reads requests, writes replies and errors."""

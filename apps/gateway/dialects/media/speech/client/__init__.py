@@ -1,1 +1,0 @@
-"""Speech dialects, client side: reads requests, writes audio."""

@@ -1,1 +1,0 @@
-"""Transcription dialects, client side: reads forms, writes transcripts."""

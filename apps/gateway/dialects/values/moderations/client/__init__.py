@@ -1,1 +1,0 @@
-"""Client side of moderation: reads requests, writes judgements."""

@@ -1,0 +1,133 @@
+"""Each value of the cases' requests and answers, replaced in turn by one of another kind: nothing fails on it.
+
+`test_laws.py` draws such values; here is every place, so that a fault never waits for luck.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from apps.gateway import dialects
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.events import Event, Failed
+from apps.gateway.canonical.fold import fold
+from apps.kernel.errors import InvalidRequest
+from tests.gateway.dialects.test_laws import CLIENTS, DIALECTS, QUESTION, SUMMARY, WIRE, side_of
+
+# A list looks up no set and no dictionary, and a number has neither members nor a length.
+STRANGE: tuple[Any, ...] = ([], 7)
+ALL_CLIENTS = {**CLIENTS, "completions": dialects.client_dialect_of("completions")}
+# Requests that no case has, by the client's format.
+REQUESTS: dict[str, list[Any]] = {
+    "openai": [
+        {
+            "model": "m",
+            "messages": [{"role": "user", "content": "?"}],
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {
+                    "name": "form",
+                    "schema": {
+                        "type": "object",
+                        "properties": {"day": {"type": ["string", "null"], "format": "date", "enum": ["a", None]}},
+                        "required": ["day"],
+                    },
+                },
+            },
+        }
+    ],
+    "anthropic": [
+        {
+            "model": "m",
+            "max_tokens": 100,
+            "tools": [{"name": "look", "input_schema": {"type": "object"}}],
+            "messages": [
+                {"role": "user", "content": "?"},
+                {
+                    "role": "system",
+                    "output_config": {"effort": "low"},
+                    "content": [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": "look"}}],
+                },
+                {"role": "user", "content": "And now?"},
+            ],
+        }
+    ],
+}
+ANSWER = {
+    "id": "a",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "Hi"},
+            "logprobs": {
+                "content": [{"token": "Hi", "logprob": -0.1, "top_logprobs": [{"token": "Hi", "logprob": -0.1}]}]
+            },
+        }
+    ],
+}
+
+
+def replaced(value: Any) -> Iterator[Any]:
+    """Yield the JSON value with each value in it, in turn, replaced by each strange one."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, old in list(inner):
+        for new in (*STRANGE, *replaced(old)):
+            yield {**value, key: new} if isinstance(value, dict) else [*value[:key], new, *value[key + 1 :]]
+
+
+def requests_of(name: str) -> Iterator[Any]:
+    yield from REQUESTS.get(name, ())
+    for case in sorted((WIRE / name).glob("*/request.json")):
+        if side_of(case.parent) == name:
+            yield json.loads(case.read_text())
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_request_is_written_for_every_provider_or_refused(name: str) -> None:
+    # The second takes no schemas, which are sent as tools.
+    targets = [Target(model_name="m", facts=facts) for facts in ({}, {"structured_outputs": "tool"})]
+    written = 0
+    for request in requests_of(name):
+        for strange in replaced(request):
+            try:
+                chat = CLIENTS[name].read_request(msgspec.json.encode(strange))
+            except InvalidRequest:
+                continue
+            for dialect in DIALECTS.values():
+                for target in targets:
+                    written += is_written(dialect, replace(chat, source=None), target)
+    assert written > 100
+
+
+def is_written(dialect: Any, chat: Chat, target: Target) -> bool:
+    try:
+        return bool(dialect.write_request(chat, target))
+    except InvalidRequest:
+        return False
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_an_answer_is_written_for_every_client(name: str) -> None:
+    dialect = DIALECTS[name]
+    answers = [json.loads(case.read_text()) for case in sorted((WIRE / name).glob("*/reply.json"))]
+    for answer in [*answers, ANSWER]:
+        for strange in replaced(answer):
+            body = msgspec.json.encode(strange)
+            for events in (list(dialect.read_reply(body)), list(dialect.read_events([body]))):
+                write_for_clients(events)
+
+
+def write_for_clients(events: list[Event]) -> None:
+    if events and isinstance(events[-1], Failed):
+        return
+    for name, client in ALL_CLIENTS.items():
+        question = replace(QUESTION, dialect=name)
+        assert b"".join(client.write_events([*events, SUMMARY], question))
+        assert client.write_reply(fold(events), SUMMARY, question)
