@@ -131,9 +131,11 @@ def cost_of(
 
 def _cost_of_text(usage: Usage, card: PriceCard) -> Cost:
     """Return the cost of the common case: text input and output, each at one price."""
-    read, written = _paid(usage.input, card.input), _paid(usage.output + usage.reasoning, card.output)
-    read, written = exact(read) if read else ZERO, exact(written) if written else ZERO
-    return Cost(total=read + written, input=read, output=written, unpriced=card.unpriced)
+    output = usage.output + usage.reasoning
+    read = exact(usage.input * card.input / MILLION) if usage.input and card.input else ZERO
+    written = exact(output * card.output / MILLION) if output and card.output else ZERO
+    unpriced = card.input is None and card.output is None and card.unpriced
+    return Cost(total=read + written, input=read, output=written, unpriced=unpriced)
 
 
 def _parts_of_passes(usage: Usage, card: PriceCard, models: Mapping[str, PriceCard]) -> list[Decimal]:

@@ -9,14 +9,16 @@ from msgspec.structs import replace
 
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import TASKS
 
 
 def calls_of(chat: Chat, offer: Offer) -> int:
     """Return how many calls at a time it takes an offer's provider to give as many answers (`n`) as are asked for."""
     answers = chat.n
-    task = task_of(chat)
-    if answers is None or answers < 2 or not task.writes_tokens:
+    if answers is None or answers < 2:
+        return 1
+    task = TASKS[chat.task]
+    if not task.writes_tokens:
         return 1
     dialect = task.find_dialect(chat, offer)
     if dialect is None or (dialect.takes_several_answers and not _is_refused("n", offer)):

@@ -72,6 +72,8 @@ class _Admission(msgspec.Struct, frozen=True, kw_only=True):
     granted: AdmissionGrant
     # The client's preferences that are not met, whichever provider answers.
     dropped_fields: list[DroppedField]
+    # Whether nothing may be left out of the request.
+    strict: bool
 
 
 def open_chat(call: ClientRequest, route: str, token: str, read_request: Callable[[bytes], Chat]) -> ChatRun:
@@ -104,7 +106,7 @@ def _open(
     chat = read_request(body)
     if has_addresses(chat) or names_kept_files(chat):
         policy, chat = _bring_files(call, token, policy, chat, body_hold.reserve)
-    profile = offload(len(body), lambda: profile_request(call, chat))
+    profile = offload(len(body), profile_request, call, chat)
     hedge = read_hedge(call, by_default=policy.hedging)
     admission = _admit(call, route, token, policy, chat, profile, hedge)
     policy, ranking, worst = admission.policy, admission.ranking, admission.worst
@@ -118,7 +120,7 @@ def _open(
         client_disconnect=call.watch_disconnect(),
         media=RemoteMedia(policy.organization_id),
         thought_signatures=ThoughtSignatureCache(policy.project_id, CacheShare.of(policy.organization_id, policy.plan)),
-        strict=call.is_header_true("x-strict") or preferences.requires_parameters(chat),
+        strict=admission.strict,
         cdn_loop=cdn_loop,
         requested_provider=admission.requested_provider,
         probe=ranking.probe,
@@ -138,8 +140,9 @@ def _open(
         allowance=allowance,
     )
     recorder = _build_recorder(chat, admission, attempts, meter, started_at)
-    find_entry = _find_nothing if is_settled_batch_line(call) else partial(_find_entry, policy, attempts, chat)
-    cache = _prepare(recorder, body, find_entry)
+    # What a batch API has answered is paid for: it is billed, and no kept answer takes its place.
+    may_be_kept = policy.cache_seconds and not is_settled_batch_line(call)
+    cache = _prepare(recorder, body, partial(_find_entry, policy, attempts, chat) if may_be_kept else None)
     if ranking.probe:
         CIRCUIT_BREAKERS.start_probe(attempts.latest_candidate.mapping)
     return ChatRun(
@@ -239,7 +242,7 @@ def _admit(
 ) -> _Admission:
     """Rank the providers and reserve the worst case under the current policy and catalog: when either has changed since
     it was read, it is read again. Raises ApiError."""
-    identifier = call.log_id or new_id()
+    identifier, strict = call.log_id or new_id(), call.is_header_true("x-strict")
     for _ in range(_MAX_READINGS):
         catalog = catalog_cache.current()
         preferred = _resolve(policy, catalog, token, chat, profile.prompt_tokens)
@@ -251,7 +254,7 @@ def _admit(
             chat,
             profile,
             CIRCUIT_BREAKERS.stats,
-            strict=call.is_header_true("x-strict"),
+            strict=strict,
             no_fallback=call.is_header_true("x-no-fallback"),
         )
         if call.batch_exchange is not None:
@@ -282,6 +285,7 @@ def _admit(
                 entry=entry,
                 granted=granted,
                 dropped_fields=dropped_fields,
+                strict=strict or preferences.requires_parameters(chat),
             )
         policy = find_policy(token)
     raise _changing()
@@ -307,19 +311,14 @@ def is_settled_batch_line(call: ClientRequest) -> bool:
     return call.batch_exchange is not None and call.batch_exchange.is_settled
 
 
-def _find_nothing() -> None:
-    """Return no cache entry: what has been paid is billed."""
-
-
-def _prepare(recorder: Recorder, body: bytes, find_entry: Callable[[], CacheEntry | None]) -> CacheEntry | None:
-    """Scan a request with guardrails, which may mask it; keep the result for the log; return its answer's cache entry.
-    Raises ApiError; then the request is recorded and its reservation settled."""
+def _prepare(recorder: Recorder, body: bytes, find_entry: Callable[[], CacheEntry | None] | None) -> CacheEntry | None:
+    """Scan a request with guardrails, which may mask it; keep the result for the log; return its answer's cache entry,
+    where answers are kept. Raises ApiError; then the request is recorded and its reservation settled."""
     try:
         if recorder.guard is not None:
             recorder.guard.screen(recorder.chat, body)
-        keep = partial(record.keep_request, recorder.entry, recorder.chat, recorder.policy.retention)
-        offload(len(body), keep)
-        return offload(len(body), find_entry)
+        offload(len(body), record.keep_request, recorder.entry, recorder.chat, recorder.policy.retention)
+        return None if find_entry is None else offload(len(body), find_entry)
     except ApiError as error:
         recorder.fail(error)
         raise

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -74,7 +73,7 @@ class Recorder(msgspec.Struct, eq=False):
         # same.
         written = self.meter.written or usage.completion_tokens or usage.images
         empty = not written and not usage.audio_milliseconds
-        record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
+        self._note_provider()
         cost = record.set_usage_and_cost(
             self.entry, self._bill(usage, "cached" if cached else "empty" if empty else "")
         )
@@ -96,7 +95,7 @@ class Recorder(msgspec.Struct, eq=False):
         """
         if self.recorded or self.attempts.client_disconnect.is_abandoned:
             return
-        record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
+        self._note_provider()
         left = error.status == 499 and (self.meter.written or self.meter.images)
         if left or (self.chat.stream and self.meter.images):
             record.set_usage_and_cost(self.entry, self._bill(self.meter.used))
@@ -110,6 +109,12 @@ class Recorder(msgspec.Struct, eq=False):
         error = InternalError("The gateway failed to answer this request")
         self.fail(error)
         return error
+
+    def _note_provider(self) -> None:
+        """Write down who answers, where it is not the first candidate, which the record has named since it began."""
+        latest = self.attempts.latest_candidate
+        if latest is not self.ranking.candidates[0]:
+            record.set_provider(self.entry, latest, self.entry.requested_provider)
 
     @property
     def _cached_inputs(self) -> dict[str, int]:
@@ -146,15 +151,16 @@ class Recorder(msgspec.Struct, eq=False):
         )
         current, finish = self.attempts.current_call, self.transcript.finish
         filtered = finish is not None and finish.reason == "content_filter"
-        if usage is None or current is None or current.first_content_at is None or filtered:
+        begun_at = None if current is None else current.outcome.first_content_at
+        if usage is None or current is None or begun_at is None or filtered:
             return
         streamed = self.chat.stream
-        tokens = usage.completion_tokens if usage.completion_tokens >= _TOKENS_THAT_TELL_SPEED else 0
+        tokens = usage.completion_tokens
         CIRCUIT_BREAKERS.record_success(
-            current.candidate.mapping,
-            first_token_ms=round((current.first_content_at - current.started_at) * 1000) if streamed else None,
-            tokens=tokens,
-            seconds=time.monotonic() - (current.first_content_at if streamed else current.started_at),
+            current.inputs.candidate.mapping,
+            first_token_ms=round((begun_at - current.started_at) * 1000) if streamed else None,
+            tokens=tokens if tokens >= _TOKENS_THAT_TELL_SPEED else 0,
+            seconds=time.monotonic() - (begun_at if streamed else current.started_at),
         )
 
     def _settle_and_enqueue(self) -> None:
@@ -188,7 +194,7 @@ class Recorder(msgspec.Struct, eq=False):
         if self.policy.retention != "retain":
             return record.encode(self.entry)
         size = self.attempts.size + self.meter.answer_bytes
-        return offload_or_run(size, partial(record.encode_with_answer, self.entry, self.transcript.reply))
+        return offload_or_run(size, record.encode_with_answer, self.entry, self.transcript.reply)
 
 
 # Parts of a cost that are shown only where they are not zero.

@@ -20,7 +20,7 @@ from apps.gateway.metrics.buffer import add
 from apps.gateway.metrics.definitions import IN_FLIGHT
 from apps.gateway.recorder import Recorder
 from apps.gateway.response_cache import CacheEntry
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import TASKS
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ApiError, ClientGone
@@ -118,7 +118,7 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
 
     def _complete(self) -> Summary:
         """Cache and record an answer that came to its end. Raises ApiError where it lacks the requested result."""
-        missing = task_of(self.chat).find_missing_result(self.meter.images, self.transcript.finish)
+        missing = TASKS[self.chat.task].find_missing_result(self.meter.images, self.transcript.finish)
         if missing is not None:
             raise missing
         if self.cache is None:

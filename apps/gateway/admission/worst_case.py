@@ -29,10 +29,11 @@ from apps.gateway.model_passes import beside_answer
 from apps.gateway.parallel_calls import calls_of
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import Candidates
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import TASKS
 from apps.gateway.token_estimate import TOKENS_PER_MADE_IMAGE
 from apps.gateway.upstream.hedge import Hedge, losing_cost
 from apps.gateway.upstream.json_repair import PLUGIN
+from apps.kernel.concurrency.identity_cache import IdentityCache
 from apps.kernel.money import NANO, ZERO, nanos_up
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
@@ -43,6 +44,8 @@ UNSTATED_LIMIT = 131_072
 USEFUL, USEFUL_WITH_THINKING = 4_096, 16_384
 # Formats whose providers write prompts to a cache unasked.
 _CACHES_UNASKED = frozenset({"openai", "responses"})
+# The classes of a prompt's tokens beside plain text that may have a price of their own.
+_PROMPT_CLASSES: Final = ("cache_write", "cache_write_1h", "image_input", "audio_input")
 # Tokens below which asking makes no sense, and what thinking takes at least where it is asked for.
 LEAST, LEAST_THINKING = 256, 1_024
 
@@ -183,14 +186,14 @@ def allowance_of(
 
 def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> Tariff:
     """Return what a candidate charges for a chat with a prompt of about so many tokens."""
-    task = task_of(chat)
+    task = TASKS[chat.task]
     usage = task.usage_before_answer(chat, prompt, candidate.offer)
     if (calls := calls_of(chat, candidate.offer)) > 1 and (usage.web_searches or usage.tool_calls):
         made = {name: count * calls for name, count in (usage.tool_calls or {}).items()}
         usage = replace(usage, web_searches=usage.web_searches * calls, tool_calls=made or None)
     served = _ways_to_be_served(chat, candidate)
     ways = _prompt_counts(chat, candidate, usage) if task.writes_tokens else (usage,)
-    base = max(_dearest(candidate, way, served) for way in ways) + beside_answer(chat, candidate, prompt)
+    base = _dearest(candidate, ways, served) + beside_answer(chat, candidate, prompt)
     if not task.writes_tokens:
         stored = price_storage(usage.total_tokens, retention) if base else ZERO
         return Tariff(base + stored, ZERO, 0, 0, 0)
@@ -229,34 +232,40 @@ def _ways_to_be_served(chat: Chat, candidate: Candidate) -> Sequence[tuple[str, 
     return [(tier, region) for tier in tiers] if any(tiers) or region else ()
 
 
-def _dearest(candidate: Candidate, usage: Usage, served: Sequence[tuple[str, str]]) -> Decimal:
-    """Return what a candidate charges for `usage` at most, at those tiers of service and in those regions."""
-    if not served:
-        return candidate.cost_of(usage).total
-    ways = (replace(usage, service_tier=tier, region=region) for tier, region in served)
-    return max(candidate.cost_of(way).total for way in ways)
+def _dearest(candidate: Candidate, usages: Sequence[Usage], served: Sequence[tuple[str, str]]) -> Decimal:
+    """Return what a candidate charges at most for any of `usages`, at those tiers of service and in those regions."""
+    if served:
+        usages = [replace(usage, service_tier=tier, region=region) for usage in usages for tier, region in served]
+    most = ZERO
+    for usage in usages:
+        most = max(most, candidate.cost_of(usage).total)
+    return most
 
 
 def _prompt_counts(chat: Chat, candidate: Candidate, usage: Usage) -> Sequence[Usage]:
     """Return the classes in which the whole prompt may be counted: text, what a cache keeps, images or audio."""
-    card = candidate.offer.prices
+    priced = _priced_classes(candidate.offer.prices)
+    if not priced:
+        return (usage,)
     classes = []
-    if _states(card, "cache_write") and (candidate.offer.dialect in _CACHES_UNASKED or chat.cache_lifetime):
+    if "cache_write" in priced and (candidate.offer.dialect in _CACHES_UNASKED or chat.cache_lifetime):
         classes.append("cache_write")
-    if _states(card, "cache_write_1h") and chat.cache_lifetime == "1h":
+    if "cache_write_1h" in priced and chat.cache_lifetime == "1h":
         classes.append("cache_write_1h")
-    if _states(card, "image_input") and Image in chat.kinds:
+    if "image_input" in priced and Image in chat.kinds:
         classes.append("image_input")
-    if _states(card, "audio_input") and Audio in chat.kinds:
+    if "audio_input" in priced and Audio in chat.kinds:
         classes.append("audio_input")
     return (usage, *(replace(usage, input=0, **{name: usage.input}) for name in classes))
 
 
-def _states(card: PriceCard, name: str) -> bool:
-    """Return whether a card has a price of that name, at the usual tier of service or at another."""
-    return getattr(card, name) is not None or any(
-        getattr(tier, name) is not None for tier in card.service_tiers.values()
-    )
+def _find_priced_classes(card: PriceCard) -> frozenset[str]:
+    """Return the classes of a prompt's tokens that have a price of their own, at any tier of service."""
+    cards = (card, *card.service_tiers.values())
+    return frozenset(name for name in _PROMPT_CLASSES for one in cards if getattr(one, name) is not None)
+
+
+_priced_classes = IdentityCache(_find_priced_classes)
 
 
 def _per_token(chat: Chat, candidate: Candidate, prompt: int, served: Sequence[tuple[str, str]]) -> Decimal:

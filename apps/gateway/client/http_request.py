@@ -76,8 +76,11 @@ class ClientRequest:
 
     def headers(self, *names: str) -> dict[str, str]:
         """Return those of the headers that were sent."""
-        environ = self._environ
-        return {name: str(environ[sent]) for name in names if (sent := _wsgi_name(name)) in environ}
+        environ, found = self._environ, {}
+        for name in names:
+            if (value := environ.get(_wsgi_name(name))) is not None:
+                found[name] = str(value)
+        return found
 
     def query_parameter(self, name: str) -> str | None:
         """Return the first value of a parameter of the query, None where it has none, or an empty one.
@@ -90,7 +93,8 @@ class ClientRequest:
 
     def is_header_true(self, name: str) -> bool:
         """Return whether a header is `true`."""
-        return (self.header(name) or "").strip().lower() == "true"
+        value = self._environ.get(_wsgi_name(name))
+        return value is not None and str(value).strip().lower() == "true"
 
     @property
     def request_id(self) -> str:

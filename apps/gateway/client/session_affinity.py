@@ -22,7 +22,7 @@ def find_session_key(
     headers: Mapping[str, str], prompt_cache_key: str | None, metadata: Mapping[str, Any] | None
 ) -> str | None:
     """Return the key that all requests of one conversation share, None when the client sends none."""
-    if session := session_id_of(headers):
+    if headers and (session := session_id_of(headers)):
         return session
     if prompt_cache_key:
         return prompt_cache_key[:_MAX_LENGTH]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from functools import partial
 from itertools import chain
 from math import ceil
 from urllib.parse import quote
@@ -51,15 +50,15 @@ def answer_chat(
     """Run a chat and write its answer in the client's dialect. `read_request` is the dialect's own unless given."""
 
     def read(body: bytes) -> Chat:
-        return offload(len(body), partial(dialect.read_request, body))
+        return offload(len(body), dialect.read_request, body)
 
-    def run_chat(token: str) -> ClientResponse:
-        run = open_chat(request, route, token, read_request or read)
+    def run_chat() -> ClientResponse:
+        run = open_chat(request, route, request.presented_key, read_request or read)
         if run.chat.stream:
             return stream_response(run, dialect.write_events)
         return complete_response(run, dialect.write_reply)
 
-    return answer_authenticated(request, route, dialect, run_chat)
+    return answer_with_errors(request, route, dialect, run_chat)
 
 
 def answer_authenticated(
@@ -122,7 +121,7 @@ def complete_response(
     reply = run.reply()
     if change_reply is not None:
         change_reply(reply)
-    body = offload_or_run(run.answer_bytes, partial(write_reply, reply, summary, run.chat))
+    body = offload_or_run(run.answer_bytes, write_reply, reply, summary, run.chat)
     answer = whole_response(body, content_type)
     answer.headers += headers_about(run)
     return answer
@@ -152,22 +151,16 @@ def stream_response(run: ChatRun | ToolLoop, write_events: EventWriter, content_
 
 def headers_about(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
     """Return the headers for dropped fields, the client's rate limits, and whether the answer is stored."""
-    return [*_dropped_headers(run), *_state_headers(run)]
-
-
-def _dropped_headers(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
-    """Return the header that names the fields that were left out; a client's own names are made safe for a header."""
-    dropped_fields = run.attempts.dropped_fields
-    if not dropped_fields:
-        return []
-    fields = ", ".join(quote(one.param[:_MAX_PARAM], safe=_PLAIN) for one in dropped_fields[:_MAX_DROPPED])
-    return [("x-gateway-loss", fields)]
-
-
-def _state_headers(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
-    """Return the headers that tell how the client's rate stands, and whether the answer is one that was kept."""
-    cache = [] if run.cache is None else [("x-gateway-cache", _word_for(run.cache))]
-    return [*([] if run.rate is None else rate_headers(run.rate)), *cache]
+    headers: list[tuple[str, str]] = []
+    if dropped_fields := run.attempts.dropped_fields:
+        # A client's own names are made safe for a header.
+        fields = ", ".join(quote(one.param[:_MAX_PARAM], safe=_PLAIN) for one in dropped_fields[:_MAX_DROPPED])
+        headers.append(("x-gateway-loss", fields))
+    if run.rate is not None:
+        headers += rate_headers(run.rate)
+    if run.cache is not None:
+        headers.append(("x-gateway-cache", _word_for(run.cache)))
+    return headers
 
 
 def _word_for(cache: CacheEntry) -> str:

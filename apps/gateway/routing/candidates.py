@@ -23,7 +23,7 @@ from apps.gateway.routing.account_references import filter_by_account
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.custom_providers import is_custom, resolve_custom
 from apps.gateway.routing.unavailable import not_at_provider, unsupported, without_credential
-from apps.gateway.tasks import Requirement, Task, task_of
+from apps.gateway.tasks import TASKS, Requirement, Task
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
@@ -99,7 +99,7 @@ def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Dis
 
     It is the same from one request of a kind to the next, and is kept with the policy, but where discounts may expire.
     """
-    today, task = datetime.now(UTC).date(), task_of(chat)
+    today, task = datetime.now(UTC).date(), TASKS[chat.task]
     known: ReachableCandidates | None = policy.reachable_models.get(chat.model)
     if known is not None and known.catalog is catalog and known.today == today and known.task is task:
         task.check_model(known.model, chat)
@@ -133,7 +133,7 @@ def _resolve_auto(
     narrowed: Narrowing | None = None,
 ) -> Candidates:
     """Return the candidates of the cheapest model that suffices; a model for trying out only if there is no other."""
-    task = task_of(chat)
+    task = TASKS[chat.task]
     offers = [
         offer
         for model in catalog.models.values()
@@ -171,7 +171,7 @@ def _reachable(
 ) -> Sequence[Candidate]:
     """Return the offers that are live and have a credential. Raises InvalidRequest when there is none."""
     today = datetime.now(UTC).date()
-    find_dialect = task_of(chat).find_dialect
+    find_dialect = TASKS[chat.task].find_dialect
     live = [offer for offer in offers if offer.is_live(today) and find_dialect(chat, offer) is not None]
     if not live:
         raise InvalidRequest(f"No provider of {chat.model} can be reached", code="model_not_found", param="model")
@@ -213,19 +213,22 @@ def _filter_by_capabilities(
     Raises InvalidRequest when none meets them all, or the one that was named does not.
     """
     left = tuple(reachable)
-    for need in task_of(chat).requirements_of(chat):
+    for need in TASKS[chat.task].requirements_of(chat):
         meeting = tuple(one for one in left if need.is_met_by(one.offer))
         if need.optional and not any(requested in {None, one.provider_id} for one in meeting):
             continue
         left = meeting
         if not left:
             raise _unsupported(policy, catalog, chat, need)
-    if requested is None or requested in [one.provider_id for one in left]:
+    if requested is None:
         return left
+    for one in left:
+        if one.provider_id == requested:
+            return left
     # The one named is out of reach or lacks something: say so rather than answer from elsewhere unasked.
     for one in reachable:
         if one.provider_id == requested:
-            lacking = next(need for need in task_of(chat).requirements_of(chat) if not need.is_met_by(one.offer))
+            lacking = next(need for need in TASKS[chat.task].requirements_of(chat) if not need.is_met_by(one.offer))
             raise _unsupported(policy, catalog, chat, lacking)
     return ()
 
@@ -245,7 +248,7 @@ def _list_price(chat: Chat, one: Candidate) -> tuple[Decimal, str]:
 
     Discounts are taken off.
     """
-    return task_of(chat).list_price(chat, one.offer) * (1 - one.discount), one.model_id
+    return TASKS[chat.task].list_price(chat, one.offer) * (1 - one.discount), one.model_id
 
 
 def filter_by_context_window(
@@ -256,7 +259,7 @@ def filter_by_context_window(
     The prompt's tokens are estimated, so the one that the client named, and the roomiest of those that all seem too
     small, may try; a prompt twice as large as the largest context is refused.
     """
-    if not task_of(chat).fits_context:
+    if not TASKS[chat.task].fits_context:
         return tuple(fitting)
     if chat.task == "completions" and len(chat.messages) > 1:
         # Each prompt is read by itself.

@@ -11,7 +11,7 @@ from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.session_affinity import HEADERS as SESSION_HEADERS
 from apps.gateway.client.session_affinity import find_session_key
 from apps.gateway.routing.ranking import RequestProfile
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import TASKS
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.concurrency.cached_setting import CachedSetting
 
@@ -23,24 +23,21 @@ _EXPLORATION = CachedSetting("ROUTING_EXPLORATION")
 def profile_request(request: ClientRequest, chat: Chat) -> RequestProfile:
     """Return the profile of a request."""
     prompt = estimate_prompt_tokens(chat)
+    # By which the client keeps a conversation's prompts together.
+    wishes = chat.preferences
+    prompt_key = chat.prompt_cache_key if wishes is None or wishes.session is None else wishes.session
     usual = min(max(prompt // USUAL_PROMPT_SHARE, MIN_USUAL_ANSWER), MAX_USUAL_ANSWER)
     return RequestProfile(
         prompt_tokens=prompt,
         answer_tokens=min(usual, chat.max_tokens or usual),
-        images=task_of(chat).count_images(chat),
+        images=TASKS[chat.task].count_images(chat),
         service_tier=asked_service_tier(chat),
         streaming=chat.stream,
         # Anthropic's format has the user's id nowhere but in `metadata`, and it is read as the user.
         session=find_session_key(
-            request.headers(*SESSION_HEADERS), _cache_key(chat), {"user_id": chat.user, **(chat.metadata or {})}
+            request.headers(*SESSION_HEADERS), prompt_key, {"user_id": chat.user, **(chat.metadata or {})}
         ),
         random_draw=random.random(),  # noqa: S311 - a draw, not a secret
         exploration=_EXPLORATION.value,
         is_credential_usable=is_usable,
     )
-
-
-def _cache_key(chat: Chat) -> str | None:
-    """Return what the client keeps a conversation's prompts together by."""
-    wishes = chat.preferences
-    return chat.prompt_cache_key if wishes is None or wishes.session is None else wishes.session

@@ -105,11 +105,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     usage_without_counts: Callable[[Chat, int, int, int, PriceCard], Usage]
 
 
-def task_of(chat: Chat) -> Task:
-    """Return the kind of a request."""
-    return _TASKS[chat.task]
-
-
 def load_tasks(names: Iterable[str], package: str, folders: Iterable[str]) -> dict[str, Task]:
     """Return the kinds by name, each the `TASK` of the module of its name.
 
@@ -130,4 +125,5 @@ def load_tasks(names: Iterable[str], package: str, folders: Iterable[str]) -> di
     return tasks
 
 
-_TASKS: Final = load_tasks(get_args(TaskName), __name__, __path__)
+# The kinds of requests, by the name that a chat has of its own (`Chat.task`).
+TASKS: Final = load_tasks(get_args(TaskName), __name__, __path__)

@@ -12,9 +12,9 @@ import struct
 import time
 from collections import deque
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from select import POLLERR, POLLHUP, POLLIN
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from gevent.monkey import get_original
@@ -38,8 +38,7 @@ _STALE_WITHIN, _STALE_WITHIN_FAR = 0.05, 0.25
 _ROUND_TRIP = struct.Struct("68xI")
 
 
-@dataclass(frozen=True, slots=True)
-class PoolKey:
+class PoolKey(NamedTuple):
     """Under what a connection is pooled, and where to connect: the host, or the one `ip` that was found safe for it."""
 
     host: str

@@ -115,7 +115,7 @@ def open_exchange(
         sending = connection_pool.send(
             request.method, url, headers, request.body, timeouts, ip, new_connection=new_connection
         )
-        with closing(sending):
+        try:
             while True:
                 try:
                     with client_disconnect.raise_while_waiting():
@@ -124,6 +124,8 @@ def open_exchange(
                     response: UpstreamResponse = done.value
                     break
                 yield Waiting()
+        finally:
+            sending.close()
         if 200 <= response.status < 300:
             return OpenExchange(response, secret, presented, url)
         raise refusal_of(request.dialect, response)

@@ -35,6 +35,10 @@ _PDF = "application/pdf"
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 
 
+# The kinds of parts among which `_addresses` finds any.
+MAY_HAVE_ADDRESSES: Final = (Image, File, ToolResult)
+
+
 def has_addresses(chat: Chat) -> bool:
     """Return whether a chat gives an image or document by address."""
     return next(_addresses(chat), None) is not None
