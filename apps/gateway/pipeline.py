@@ -23,32 +23,27 @@ from apps.gateway.admission.admit import AdmissionGrant
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.admission.worst_case import WorstCase, allowance_of, estimate_least, estimate_worst_case
 from apps.gateway.answer_meter import AnswerMeter
-from apps.gateway.answer_transcript import AnswerTranscript
 from apps.gateway.canonical.chat import Chat, DroppedField
 from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.loop_detection import read_cdn_loop
-from apps.gateway.client.session_affinity import HEADERS as SESSION_HEADERS
-from apps.gateway.client.session_affinity import session_id_of
 from apps.gateway.embedding_cache import find_embedding_entry
 from apps.gateway.guard.request_guard import RequestGuard
-from apps.gateway.recorder import Recorder
+from apps.gateway.recorder import AnswerTranscript, Recorder
 from apps.gateway.response_cache import CacheEntry, find_cache_entry
 from apps.gateway.routing import preferences
 from apps.gateway.routing.candidates import Candidates
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.ranking import Ranking, RequestProfile
-from apps.gateway.routing.request_profile import profile_request
+from apps.gateway.routing.request_profile import SESSION_HEADERS, profile_request, session_id_of
 from apps.gateway.run import ChatRun
 from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.request_trace import RequestTrace
-from apps.gateway.upstream.failover import Failover
-from apps.gateway.upstream.hedge import Hedge, read_hedge
+from apps.gateway.upstream.failover import Failover, Hedge, read_hedge
 from apps.gateway.upstream.kept_files import inline_kept_files, names_kept_files
-from apps.gateway.upstream.remote_images import fetch_addresses, has_addresses
-from apps.gateway.upstream.remote_media import RemoteMedia
+from apps.gateway.upstream.remote_media import RemoteMedia, fetch_addresses, has_image_addresses
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import ApiError, Overloaded
@@ -104,7 +99,7 @@ def _open(
     policy = find_policy(token)
     body, body_hold = read_body(call, policy.organization_id)
     chat = read_request(body)
-    if has_addresses(chat) or names_kept_files(chat):
+    if has_image_addresses(chat) or names_kept_files(chat):
         policy, chat = _bring_files(call, token, policy, chat, body_hold.reserve)
     profile = offload(len(body), profile_request, call, chat)
     hedge = read_hedge(call, by_default=policy.hedging)
@@ -166,7 +161,7 @@ def _bring_files(
     """
     if not is_settled_batch_line(call):
         policy = _check(call, token, policy, chat)
-    if has_addresses(chat):
+    if has_image_addresses(chat):
         with closing(call.watch_disconnect()) as client_disconnect:
             chat = fetch_addresses(chat, policy.organization_id, client_disconnect)
     return policy, inline_kept_files(chat, policy, reserve)

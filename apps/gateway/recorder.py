@@ -1,6 +1,7 @@
 """Recorder: ends a request exactly once: prices it, settles its reservation, puts its record into the outbox.
 
-Also reports to the circuit breakers how the providers did.
+Also reports to the circuit breakers how the providers did. The transcript is the answer that the client gets, behind
+guardrails: how it ended, and all of it where it is needed whole.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import time
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import structlog
@@ -16,25 +18,53 @@ from apps.billing.pricing import FREE, Bill, Cost, bill_at
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
+from apps.gateway.admission.worst_case import prices_of_passes
 from apps.gateway.answer_meter import AnswerMeter
-from apps.gateway.answer_transcript import AnswerTranscript
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.events import Summary
+from apps.gateway.canonical.events import Event, Finished, Reply, Started, Summary
+from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.canonical.service_tier import USUAL
 from apps.gateway.guard.request_guard import RequestGuard
-from apps.gateway.metrics.request_metrics import record_request_metrics
-from apps.gateway.model_passes import prices_of_passes
-from apps.gateway.routing import failure_attribution
-from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
+from apps.gateway.metrics.buffer import record_request_metrics
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, record_failures
 from apps.gateway.routing.ranking import Ranking
 from apps.gateway.settlement import outbox, record
 from apps.gateway.tracing import tracer
-from apps.gateway.upstream.failover import Failover
-from apps.gateway.upstream.hedge import losing_cost
+from apps.gateway.tracing.genai_attributes import answer_of
+from apps.gateway.upstream.failover import Failover, losing_cost
 from apps.kernel.concurrency.offload import offload_or_run
 from apps.kernel.errors import ApiError, InternalError
 from apps.kernel.usage import Usage
 from apps.logs.entry import Entry
+
+
+class AnswerTranscript(msgspec.Struct, eq=False):
+    """One answer's transcript: `fold` joins its events where it is needed whole, `finish` is how it ended."""
+
+    attempts: Failover
+    prompt_estimate: int
+    fold: ReplyBuilder | None
+    log_id: UUID
+    finish: Finished | None = None
+
+    def add(self, event: Event) -> None:
+        """Add an event before it is passed on. The first one gets the model, the time and the prompt's estimate."""
+        if type(event) is Started:
+            candidate = self.attempts.latest_candidate
+            if (trace := self.attempts.trace) is not None and trace.answer is None:
+                trace.answer = answer_of(event)
+            event.model, event.provider, event.log_id = candidate.model_id, candidate.provider_id, self.log_id.hex
+            event.created = event.created or int(time.time())
+            event.prompt_estimate = self.prompt_estimate
+        elif type(event) is Finished:
+            self.finish = event
+        if self.fold is not None:
+            self.fold.add(event)
+
+    def reply(self) -> Reply:
+        """Return the whole answer so far; an empty one where it is not needed whole."""
+        return (self.fold or ReplyBuilder()).reply()
+
 
 log = structlog.get_logger(__name__)
 
@@ -146,7 +176,7 @@ class Recorder(msgspec.Struct, eq=False):
 
         An answer that a content filter ended says nothing about the provider.
         """
-        failure_attribution.record_failures(
+        record_failures(
             self.attempts.failure_evidence, answered=usage is not None, organization_id=self.policy.organization_id
         )
         current, finish = self.attempts.current_call, self.transcript.finish

@@ -11,14 +11,13 @@ import msgspec
 
 from apps.billing.reservations import RateLimitStatus
 from apps.gateway.answer_meter import AnswerMeter
-from apps.gateway.answer_transcript import AnswerTranscript
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.response_guard import ResponseGuard
 from apps.gateway.metrics.buffer import add
 from apps.gateway.metrics.definitions import IN_FLIGHT
-from apps.gateway.recorder import Recorder
+from apps.gateway.recorder import AnswerTranscript, Recorder
 from apps.gateway.response_cache import CacheEntry
 from apps.gateway.tasks import TASKS
 from apps.gateway.token_estimate import estimate_prompt_tokens

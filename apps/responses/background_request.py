@@ -10,7 +10,7 @@ from gevent.event import Event as Signal
 
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest
-from apps.gateway.client.session_affinity import HEADERS as SESSION_HEADERS
+from apps.gateway.routing.request_profile import SESSION_HEADERS
 from apps.kernel.rest.routes import route_table
 from apps.responses.cancel_switch import CancelSwitch
 from apps.responses.run_leases import RunRequest

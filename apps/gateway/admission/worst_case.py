@@ -3,40 +3,46 @@
 An answer is held whole, by the limit that the client or the model sets. Where less is granted, the tokens that it
 covers are the limit that the provider is given, for streams too: a provider may count what a stream never shows. It
 makes no query.
+
+Model passes beside the answer's own are held for too: Anthropic's compaction reads the conversation a second time and
+writes a summary; its advisor tool asks another model, which reads all of it again; a request may name models to fall
+back to. None of that is in an answer's own counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
 from apps.billing.holds import Hold
 from apps.billing.pricing import MILLION
 from apps.billing.storage import PRICE as STORAGE_PRICE
 from apps.billing.storage import price_storage
+from apps.catalog import catalog_cache
+from apps.catalog.offers import Offer
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.admission.offline_hold import OfflineHold
-from apps.gateway.canonical.chat import Audio, Chat, Image
+from apps.gateway.canonical.chat import Audio, Chat, Image, OpaqueTool
 from apps.gateway.canonical.service_tier import AUTO, asked_region, asked_service_tier
 from apps.gateway.dialects import find_dialect
-from apps.gateway.model_passes import beside_answer
-from apps.gateway.parallel_calls import calls_of
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import Candidates
 from apps.gateway.tasks import TASKS
 from apps.gateway.token_estimate import TOKENS_PER_MADE_IMAGE
-from apps.gateway.upstream.hedge import Hedge, losing_cost
+from apps.gateway.upstream.failover import Hedge, losing_cost
+from apps.gateway.upstream.fan_out import calls_of
 from apps.gateway.upstream.json_repair import PLUGIN
 from apps.kernel.concurrency.identity_cache import IdentityCache
 from apps.kernel.money import NANO, ZERO, nanos_up
 from apps.kernel.prices import PriceCard
-from apps.kernel.usage import Usage
+from apps.kernel.usage import ModelPass, Usage
 
 # Tokens that an answer is held for where the model's output limit is unknown: more than any model writes.
 UNSTATED_LIMIT = 131_072
@@ -327,3 +333,63 @@ def _asks_to_think(chat: Chat) -> bool | None:
 
 def _budget_of(chat: Chat) -> int:
     return (chat.reasoning.max_tokens if chat.reasoning is not None else None) or 0
+
+
+log = structlog.get_logger(__name__)
+
+# Tokens that a summary has at most, and the advice of one call where the client does not limit it.
+MAX_SUMMARY, USUAL_ADVICE = 16_384, 4_096
+# Calls of an advisor where the client does not say how many there may be.
+USUAL_CALLS: Final = 3
+
+
+def prices_of_passes(usage: Usage, offer: Offer) -> dict[str, PriceCard]:
+    """Return the prices of the other models that an answer took passes over, by the provider's names for them."""
+    found: dict[str, PriceCard] = {}
+    for name in {one.model for one in usage.passes} - {"", offer.model_id, *offer.own_names}:
+        if (other := find_other(offer, name)) is None:
+            log.warning("model_passes.unpriced", provider=offer.provider.id, model=name[:100])
+        else:
+            found[name] = other.prices
+    return found
+
+
+def find_other(offer: Offer, name: str) -> Offer | None:
+    """Return what the same provider offers under a name; None where nothing is known of it."""
+    return catalog_cache.current().find_offer(offer.provider.id, name)
+
+
+def beside_answer(chat: Chat, candidate: Candidate, prompt: int) -> Decimal:
+    """Return what passes beside the answer's own may cost at most, for a prompt of about so many tokens, in USD."""
+    if chat.dialect != "anthropic" or (chat.extra is None and not chat.tools):
+        return ZERO
+    cost = _cost_of(candidate, "", Usage(input=prompt, output=MAX_SUMMARY)) if _compacts(chat) else ZERO
+    for data in advisors_of(chat):
+        advice = Usage(input=prompt, output=_number(data, "max_tokens", USUAL_ADVICE))
+        cost += _cost_of(candidate, str(data.get("model")), advice) * _number(data, "max_uses", USUAL_CALLS)
+    return cost
+
+
+def _cost_of(candidate: Candidate, model: str, read: Usage) -> Decimal:
+    usage = Usage(passes=(ModelPass(model=model, usage=read),))
+    return candidate.cost_of(usage, prices_of_passes(usage, candidate.offer)).total
+
+
+def advisors_of(chat: Chat) -> Iterator[dict[str, Any]]:
+    """Yield Anthropic's advisor tools of a chat, as the client wrote them: each asks the model that it names."""
+    for tool in chat.tools or ():
+        data = tool.data if isinstance(tool, OpaqueTool) else None
+        if isinstance(data, dict) and str(data.get("type", "")).startswith("advisor_"):
+            yield data
+
+
+def _compacts(chat: Chat) -> bool:
+    management = (chat.extra or {}).get("context_management")
+    edits = management.get("edits") if isinstance(management, dict) else None
+    kinds = [edit.get("type") for edit in edits or () if isinstance(edit, dict)] if isinstance(edits, list) else []
+    return any(isinstance(kind, str) and kind.startswith("compact_") for kind in kinds)
+
+
+def _number(data: dict[str, Any], name: str, otherwise: int) -> int:
+    value = data.get(name)
+    return min(value, 100_000) if type(value) is int and value > 0 else otherwise

@@ -33,13 +33,12 @@ from apps.gateway.dialects.adapting.undo_rewrites import undo_rewrites
 from apps.gateway.dialects.adapting.unsupported_fields import client_name_of, note_dropped
 from apps.gateway.failures import UpstreamFailure, failure_from_error
 from apps.gateway.framing import LONG, BrokenFrames, frames_of
-from apps.gateway.parallel_calls import parallel_chats
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.preferences import strict_refusal
 from apps.gateway.tasks import TASKS, CallPart
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream.call_state import CallInputs, CallOutcome
-from apps.gateway.upstream.fan_out import check_fan_out, fan_out
+from apps.gateway.upstream.fan_out import check_fan_out, fan_out, parallel_chats
 from apps.gateway.upstream.http_response import default_timeouts
 from apps.gateway.upstream.image_calls import make_images
 from apps.gateway.upstream.jobs import check_made, follow_job
@@ -51,8 +50,7 @@ from apps.gateway.upstream.open_exchange import (
     ProviderResponse,
     open_exchange,
 )
-from apps.gateway.upstream.remote_images import fetch_images
-from apps.gateway.upstream.remote_media import MAY_HAVE_ADDRESSES
+from apps.gateway.upstream.remote_media import MAY_HAVE_ADDRESSES, fetch_images
 from apps.gateway.upstream.split_calls import check_results, join_parts
 from apps.kernel.concurrency.offload import LARGE, offload
 from apps.kernel.json_bounds import Bounds, OutOfBounds, check

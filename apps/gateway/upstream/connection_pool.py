@@ -21,8 +21,7 @@ from gevent.monkey import get_original
 
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.upstream import dns_cache
-from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse, network_failure
-from apps.gateway.upstream.socket_wait import SocketWaiter
+from apps.gateway.upstream.http_response import SocketWaiter, Timeouts, UpstreamResponse, network_failure
 from apps.kernel.concurrency.green_socket import send_all
 
 # Idle connections kept per address, and for how many seconds: below the 60 s after which common servers close.
