@@ -105,7 +105,7 @@ def cost_of(
     """
     if (usage.service_tier and card.service_tiers) or (usage.region and card.regions):
         card = card.at(usage.service_tier, usage.region)
-    told = usage.told_cost
+    told = usage.reported_cost
     if usage.plain and told is None and not (discount or card.tiers or card.request):
         return _cost_of_text(usage, card)
     parts = _parts_of(usage, card) if not usage.passes else _parts_of_passes(usage, card, models)
@@ -221,8 +221,8 @@ def _parts_as_told(parts: list[Decimal], told: Decimal) -> list[Decimal]:
 
 def _searched(usage: Usage, card: PriceCard) -> Decimal:
     """Return the cost of web searches; if it depends on their size, the provider's own figure takes precedence."""
-    if card.search_sizes and usage.told_search_cost is not None:
-        return usage.told_search_cost
+    if card.search_sizes and usage.reported_search_cost is not None:
+        return usage.reported_search_cost
     each = card.search_sizes.get(usage.search_size, card.web_search)
     return usage.web_searches * (each or ZERO) + (card.grounded_request or ZERO)
 

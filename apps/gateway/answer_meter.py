@@ -143,9 +143,9 @@ class AnswerMeter(msgspec.Struct, eq=False):
         if self.written == self._counted or (self._complete and self._counted):
             return usage
         since = tokens_from_weight(self.written - self._counted)
-        if usage.told_cost is not None:
+        if usage.reported_cost is not None:
             # It was what had been written before.
-            usage = replace(usage, told_cost=None)
+            usage = replace(usage, reported_cost=None)
         if usage.passes:
             usage = replace(usage, passes=(*usage.passes, ModelPass(usage=Usage(output=since))))
         if self._counted:
@@ -168,8 +168,8 @@ class AnswerMeter(msgspec.Struct, eq=False):
         A cost that the provider states counts where its data file says so; code that was run counts unless it is free.
         """
         chat = self.attempts.chat
-        if usage.told_cost is not None and not self.attempts.latest_candidate.offer.facts.get("states_cost"):
-            usage = replace(usage, told_cost=None)
+        if usage.reported_cost is not None and not self.attempts.latest_candidate.offer.facts.get("states_cost"):
+            usage = replace(usage, reported_cost=None)
         if usage.tool_calls is not None and CODE_EXECUTION in usage.tool_calls and runs_code_free(chat):
             others = {name: count for name, count in usage.tool_calls.items() if name != CODE_EXECUTION}
             usage = replace(usage, tool_calls=others or None)

@@ -41,6 +41,7 @@ from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.request_trace import RequestTrace
+from apps.gateway.upstream.batch_exchange import exchange_of
 from apps.gateway.upstream.failover import Failover, Hedge, read_hedge
 from apps.gateway.upstream.kept_files import inline_kept_files, names_kept_files
 from apps.gateway.upstream.remote_media import RemoteMedia, fetch_addresses, has_image_addresses
@@ -253,7 +254,7 @@ def _admit(
             no_fallback=call.is_header_true("x-no-fallback"),
         )
         if call.batch_exchange is not None:
-            ranking = call.batch_exchange.direct(ranking, chat)
+            ranking = exchange_of(call.batch_exchange).direct(ranking, chat)
         first, named = ranking.candidates[0], preferred.requested_provider
         worst = estimate_worst_case(chat, preferred, profile.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)

@@ -94,7 +94,7 @@ class _Asked:
         chat = offload(len(body), partial(self._read, body))
         chat.betas = [beta for beta in self._betas if not beta.startswith(_FALLBACK_BETA)] or None
         if len(chat.betas or ()) < len(self._betas) and chat.preferences is not None and chat.preferences.models:
-            chat.unmet = [*(chat.unmet or ()), _REFUSALS_STAY]
+            chat.dropped_fields = [*(chat.dropped_fields or ()), _REFUSALS_STAY]
         return chat
 
     def read_first(self, body: bytes) -> Chat:

@@ -169,7 +169,7 @@ def choose_order(
     client's preferences are not met.
     """
     skipped = preferred.dropped_fields if isinstance(preferred, PreferredCandidates) else ()
-    dropped_fields = [*(chat.unmet or ()), *skipped]
+    dropped_fields = [*(chat.dropped_fields or ()), *skipped]
     if dropped_fields and strict:
         raise strict_refusal(dropped_fields)
     ranking = _rank_preferred(preferred, profile, stats_of, chat.preferences or _NONE, no_fallback=no_fallback)

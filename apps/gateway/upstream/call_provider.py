@@ -37,6 +37,7 @@ from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.preferences import strict_refusal
 from apps.gateway.tasks import TASKS, CallPart
 from apps.gateway.token_estimate import estimate_prompt_tokens
+from apps.gateway.upstream.batch_exchange import exchange_of
 from apps.gateway.upstream.call_state import CallInputs, CallOutcome
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out, parallel_chats
 from apps.gateway.upstream.http_response import default_timeouts
@@ -146,15 +147,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         opened: OpenExchange | None = None
         try:
             request = self._write(dialect, target)
-            opened = yield from open_exchange(
-                inputs.candidate,
-                request,
-                inputs.timeouts,
-                inputs.client_disconnect,
-                cdn_loop=inputs.cdn_loop,
-                new_connection=inputs.new_connection,
-                trace_headers=self.trace_headers,
-            )
+            opened = yield from self._exchange(request)
             outcome.status = opened.response.status
             if request.chat.stream:
                 events: Iterable[Event] = self._streamed_events(request, opened.response)
@@ -188,6 +181,19 @@ class ProviderCall(msgspec.Struct, eq=False):
             if opened is not None:
                 outcome.bytes_received += opened.response.bytes_received
                 opened.response.close()
+
+    def _exchange(self, request: ProviderRequest) -> Generator[Event, None, OpenExchange]:
+        """Return what `open_exchange` does: over HTTP, or by the batch API that the candidate is asked by."""
+        inputs, by_batch = self.inputs, self.inputs.candidate.exchange
+        return (open_exchange if by_batch is None else exchange_of(by_batch).open)(
+            inputs.candidate,
+            request,
+            inputs.timeouts,
+            inputs.client_disconnect,
+            cdn_loop=inputs.cdn_loop,
+            new_connection=inputs.new_connection,
+            trace_headers=self.trace_headers,
+        )
 
     def _write(self, dialect: ProviderDialect, target: Target) -> ProviderRequest:
         """Return the request in the provider's format. Raises InvalidRequest for fields that the format lacks, or that

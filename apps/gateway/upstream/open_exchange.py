@@ -92,13 +92,7 @@ def open_exchange(
     `cdn_loop` lists the deployments that the request has passed (`loop_detection.py`); `new_connection` is for one that
     may not use an idle connection of the pool; `trace_headers` go with a traced one, unsigned. Raises UpstreamFailure
     without secrets in it, and ClientGone.
-    A candidate that has an exchange of its own is asked through that.
     """
-    if candidate.exchange is not None:
-        opened: OpenExchange = yield from candidate.exchange.open(
-            candidate, request, timeouts, client_disconnect, cdn_loop=cdn_loop, new_connection=new_connection
-        )
-        return opened
     provider, credential = candidate.offer.provider, candidate.credential
     secret, own_address = credential.secret(), credential.base_url
     presented: dict[str, str] = {}

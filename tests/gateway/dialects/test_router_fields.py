@@ -94,14 +94,14 @@ def read(form: str, **body: Any) -> Chat:
 def test_wishes_are_read_in_every_format(form: str, body: dict[str, Any], wishes: dict[str, Any]) -> None:
     chat = read(form, **body)
     assert chat.preferences == (RoutingPreferences(**wishes) if wishes else None)
-    assert (chat.unmet, chat.extra) == (None, None)
+    assert (chat.dropped_fields, chat.extra) == (None, None)
 
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize(("body", "told"), TOLD)
 def test_what_has_no_meaning_here_is_told_by_name(form: str, body: dict[str, Any], told: list[str]) -> None:
     chat = read(form, **body)
-    assert [loss.param for loss in chat.unmet or ()] == told
+    assert [loss.param for loss in chat.dropped_fields or ()] == told
     assert chat.extra is None
 
 
@@ -131,7 +131,7 @@ def test_plugins_and_switches_become_what_the_gateway_has(form: str) -> None:
 
 def test_an_own_key_in_a_body_is_told_without_its_value() -> None:
     chat = read("openai", api_key="sk-secret")
-    assert "sk-secret" not in repr(chat.unmet)
+    assert "sk-secret" not in repr(chat.dropped_fields)
 
 
 def test_a_field_that_nobody_knows_still_passes() -> None:

@@ -164,7 +164,7 @@ def written(client: ModuleType, provider: ModuleType, request: Any) -> tuple[byt
         body = provider.write_request(chat, target)
     except InvalidRequest:
         return None
-    return body, [dropped.param for dropped in (*target.dropped_fields, *(chat.unmet or ()))]
+    return body, [dropped.param for dropped in (*target.dropped_fields, *(chat.dropped_fields or ()))]
 
 
 def outcome_of(pair: Pair, client: ModuleType, provider: ModuleType) -> str:

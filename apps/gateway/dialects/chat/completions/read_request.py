@@ -68,13 +68,13 @@ def _read(wire: Record) -> Chat:
         raise _refused("echo", "no chat model reports the probabilities of the prompt's own tokens")
     # Not sent on: what a chat's format calls by that name may be something else.
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "completions have no such option here") for name in unknown]
-    unmet = [*known.pop("unmet", ()), *lost]
+    dropped_fields = [*known.pop("dropped_fields", ()), *lost]
     return Chat(
         messages=[Message(role="user", parts=[Text(text=prompt)]) for prompt in prompts],
         include_usage=known.pop("stream_options", None),
         logprobs=None if likeliest is None else True,
         top_logprobs=likeliest or None,
-        unmet=unmet or None,
+        dropped_fields=dropped_fields or None,
         dialect=NAME,
         task="completions",
         **known,

@@ -101,7 +101,7 @@ def take_router_fields(extra: Record, known: Record) -> None:
     if reading.wishes:
         known["preferences"] = RoutingPreferences(**reading.wishes)
     if reading.dropped:
-        known["unmet"] = reading.dropped
+        known["dropped_fields"] = reading.dropped
 
 
 def _name_models(reading: RouterReading) -> None:

@@ -76,7 +76,7 @@ def test_each_of_several_prompts_is_a_message() -> None:
 def test_what_chats_alone_have_is_told_and_never_taken() -> None:
     lost = ("messages", "max_completion_tokens", "tools")
     chat = read(messages=[{"role": "user", "content": "other"}], max_completion_tokens=9, tools=[])
-    assert chat == asked(unmet=[DroppedField(name, "completions have no such option here") for name in lost])
+    assert chat == asked(dropped_fields=[DroppedField(name, "completions have no such option here") for name in lost])
 
 
 @pytest.mark.parametrize(

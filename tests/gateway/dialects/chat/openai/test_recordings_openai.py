@@ -292,7 +292,7 @@ def test_recorded_requests_come_out_as_they_went_in(host: str) -> None:
         # What is said to a router is the gateway's business, and no provider's.
         assert written == {name: it for name, it in request.items() if name not in ROUTER_FIELDS}, exchange["name"]
         # The same from the canonical form, as for a chat that the gateway has changed.
-        chat = replace(chat, source=None, preferences=None, unmet=None, usage_details=False, plugins=None)
+        chat = replace(chat, source=None, preferences=None, dropped_fields=None, usage_details=False, plugins=None)
         chat = replace(chat, tools=chat.tools or None)
         again = openai.read_request(openai.write_request(chat, target))
         assert again.source is not None

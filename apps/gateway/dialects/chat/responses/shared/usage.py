@@ -61,7 +61,7 @@ def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None =
         searches = _invocations(counted, _SEARCHED)
         is_odd = any(has_odd_count(counted.get(name), "invocation") for name in (_SEARCHED, *_INVOKED))
         told = openai_usage.stated_cost(counted.get(_SEARCHED), "cost_usd")
-        usage = replace(usage, told_search_cost=told, estimated=usage.estimated or is_odd)
+        usage = replace(usage, reported_search_cost=told, estimated=usage.estimated or is_odd)
     return replace(usage, web_searches=searches, tool_calls=tool_calls)
 
 

@@ -190,7 +190,7 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
     read, written = count_at(reported, "input_tokens"), count_at(reported, "output_tokens")
     told = read_ticks(reported)
     if not read and not written:
-        return None if told is None else Usage(images=made, told_cost=told)
+        return None if told is None else Usage(images=made, reported_cost=told)
     read_parts, written_parts = reported.get("input_tokens_details"), reported.get("output_tokens_details")
     images_in = min(count_at(read_parts, "image_tokens"), read)
     cached = min(count_at(read_parts, "cached_tokens"), read - images_in)
@@ -202,7 +202,7 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
         output=text_out,
         image_output=written - text_out,
         images=made,
-        told_cost=told,
+        reported_cost=told,
     )
 
 

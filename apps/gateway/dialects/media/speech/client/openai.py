@@ -88,7 +88,7 @@ def _read(wire: Record) -> Chat:
         messages.append(Message(role="user", parts=[Text(text=known["instructions"])]))
     # Not sent on: an unknown field could change the cost of speech.
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "speech has no such option") for name in unknown]
-    unmet = [*chosen.pop("unmet", ()), *lost]
+    dropped_fields = [*chosen.pop("dropped_fields", ()), *lost]
     voice, is_custom = known["voice"]
     return Chat(
         messages=messages,
@@ -101,7 +101,7 @@ def _read(wire: Record) -> Chat:
             speed=known.get("speed"),
             events=known.get("stream_format") == "sse",
         ),
-        unmet=unmet or None,
+        dropped_fields=dropped_fields or None,
         **chosen,
     )
 

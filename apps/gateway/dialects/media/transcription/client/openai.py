@@ -81,7 +81,7 @@ def _read(form: list[FormField], *, translates: bool) -> Chat:
             logprobs="logprobs" in (known.get("include") or []),
             chunking_strategy=known.get("chunking_strategy"),
         ),
-        unmet=lost or None,
+        dropped_fields=lost or None,
     )
 
 

@@ -55,7 +55,7 @@ def _read(wire: Record) -> Chat:
     if "model" not in chosen:
         raise Malformed("Required", "model")
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "embeddings have no such option") for name in unknown]
-    unmet = [*chosen.pop("unmet", ()), *lost]
+    dropped_fields = [*chosen.pop("dropped_fields", ()), *lost]
     return Chat(
         messages=[Message(role="user", parts=[Text(text=text) for text in known["texts"]])],
         task="embeddings",
@@ -64,7 +64,7 @@ def _read(wire: Record) -> Chat:
             base64=known.get("embedding_types") == _BASE64,
             input_type=INPUT_TYPES[known["input_type"]] if "input_type" in known else None,
         ),
-        unmet=unmet or None,
+        dropped_fields=dropped_fields or None,
         **chosen,
     )
 

@@ -89,7 +89,7 @@ def _read(requests: dict[str, Record], model: str) -> Chat:
         messages=[Message(role="user", parts=[*texts])],
         task="embeddings",
         embedding=options,
-        unmet=lost or None,
+        dropped_fields=lost or None,
     )
 
 

@@ -94,7 +94,7 @@ def _read(wire: Record) -> Chat:
     # Not sent on: an unknown field could change the cost of vectors, or their form.
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "embeddings have no such option") for name in unknown]
     lost += [DroppedField(name, why) for name, (usual, why) in _ALWAYS.items() if known.get(name, usual) is not usual]
-    unmet = [*chosen.pop("unmet", ()), *lost]
+    dropped_fields = [*chosen.pop("dropped_fields", ()), *lost]
     return Chat(
         messages=[Message(role="user", parts=[Text(text=text) for text in texts])],
         user=known.get("user"),
@@ -106,7 +106,7 @@ def _read(wire: Record) -> Chat:
             input_type=known.get("input_type") or known.get("task_type") or known.get("task"),
             title=known.get("title"),
         ),
-        unmet=unmet or None,
+        dropped_fields=dropped_fields or None,
         **chosen,
     )
 

@@ -67,12 +67,12 @@ def _read(wire: Record) -> Chat:
     take_router_fields(unknown, chosen)
     chosen.setdefault("model", DEFAULT_MODEL)
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "moderation has no such option") for name in unknown]
-    unmet = [*chosen.pop("unmet", ()), *lost]
+    dropped_fields = [*chosen.pop("dropped_fields", ()), *lost]
     return Chat(
         messages=[Message(role="user", parts=judged.parts)],
         task="moderations",
         moderation=Moderation(together=judged.together),
-        unmet=unmet or None,
+        dropped_fields=dropped_fields or None,
         **chosen,
     )
 

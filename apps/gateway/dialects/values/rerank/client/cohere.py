@@ -80,7 +80,7 @@ def _read(wire: Record) -> Chat:
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "reranking has no such option") for name in unknown]
     if {"top_n", "top_k"} <= known.keys() and known["top_n"] != known["top_k"]:
         lost.append(DroppedField("top_k", "top_n says how many are wanted"))
-    unmet = [*chosen.pop("unmet", ()), *lost, *_unranked(documents)]
+    dropped_fields = [*chosen.pop("dropped_fields", ()), *lost, *_unranked(documents)]
     return Chat(
         messages=[Message(role="user", parts=[Text(text=text) for text in texts])],
         task="rerank",
@@ -91,7 +91,7 @@ def _read(wire: Record) -> Chat:
             return_documents=known.get("return_documents", False),
             as_data=not _VOYAGES.isdisjoint(wire),
         ),
-        unmet=unmet or None,
+        dropped_fields=dropped_fields or None,
         **chosen,
     )
 
