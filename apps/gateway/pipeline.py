@@ -23,7 +23,7 @@ from apps.gateway.admission.admit import AdmissionGrant
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.admission.worst_case import WorstCase, allowance_of, estimate_least, estimate_worst_case
 from apps.gateway.answer_meter import AnswerMeter
-from apps.gateway.canonical.chat import Chat, DroppedField
+from apps.gateway.canonical.chat import Chat, DroppedField, Text
 from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.loop_detection import read_cdn_loop
@@ -52,6 +52,8 @@ from apps.kernel.ids import new_id
 from apps.kernel.valkey.cache_store import CacheShare
 from apps.logs.entry import Entry
 
+# The kinds of parts of a chat that names no file.
+_TEXT = frozenset({Text})
 # Policy and catalog may change while a request is let in; more often than this in a row means something is wrong.
 _MAX_READINGS = 5
 
@@ -100,7 +102,8 @@ def _open(
     policy = find_policy(token)
     body, body_hold = read_body(call, policy.organization_id)
     chat = read_request(body)
-    if has_image_addresses(chat) or names_kept_files(chat):
+    may_name_files = chat.image_request is not None or not chat.kinds <= _TEXT
+    if may_name_files and (has_image_addresses(chat) or names_kept_files(chat)):
         policy, chat = _bring_files(call, token, policy, chat, body_hold.reserve)
     profile = offload(len(body), profile_request, call, chat)
     hedge = read_hedge(call, by_default=policy.hedging)

@@ -12,7 +12,7 @@ import msgspec
 from apps.billing.reservations import RateLimitStatus
 from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.events import Event, Failed, Reply, Summary
+from apps.gateway.canonical.events import Event, Failed, Reply, Summary, TextDelta
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.response_guard import ResponseGuard
 from apps.gateway.metrics.buffer import add
@@ -45,10 +45,12 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
         """
         begun = False
         add(IN_FLIGHT, 1)
-        add_to_transcript = self.transcript.add
+        add_to_transcript, keeps_text = self.transcript.add, self.transcript.fold is not None
         try:
             for event in self._answer():
-                add_to_transcript(event)
+                # Most events of a stream are text, of which its transcript keeps nothing.
+                if keeps_text or type(event) is not TextDelta:
+                    add_to_transcript(event)
                 begun = True
                 yield event
             summary = self._complete()

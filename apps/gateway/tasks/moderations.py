@@ -16,8 +16,7 @@ from apps.gateway.canonical.chat import Chat, Image
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.values.moderations import find_moderation_dialect
 from apps.gateway.dialects.values.moderations.provider.capabilities import capabilities_of, moderation_of
-from apps.gateway.model_modes import ModelMode
-from apps.gateway.tasks import CallPart, Requirement, Task
+from apps.gateway.tasks import CallPart, ModelMode, Requirement, Task
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.money import ZERO
 from apps.kernel.usage import Usage

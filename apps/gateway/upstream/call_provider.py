@@ -21,7 +21,6 @@ from apps.gateway.canonical.chat import Chat, DroppedField, Target
 from apps.gateway.canonical.events import Event, Failed, ReasoningDelta, Waiting, is_content
 from apps.gateway.canonical.hosted_tools import DEFAULT_CALLS
 from apps.gateway.canonical.service_tier import USUAL
-from apps.gateway.dialect_facts import facts_of
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
 from apps.gateway.dialects.adapting.signature_owner import (
@@ -35,7 +34,7 @@ from apps.gateway.failures import UpstreamFailure, failure_from_error
 from apps.gateway.framing import LONG, BrokenFrames, frames_of
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.preferences import strict_refusal
-from apps.gateway.tasks import TASKS, CallPart
+from apps.gateway.tasks import TASKS, CallPart, facts_of
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream.batch_exchange import exchange_of
 from apps.gateway.upstream.call_state import CallInputs, CallOutcome
