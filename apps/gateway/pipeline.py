@@ -139,7 +139,7 @@ def _open(
         allowance=allowance,
     )
     recorder = _build_recorder(chat, admission, attempts, meter, started_at)
-    # What a batch API has answered is paid for: it is billed, and no kept answer takes its place.
+    # The answer of a provider's batch API is paid for: it is billed, and no cached answer takes its place.
     may_be_kept = policy.cache_seconds and not is_settled_batch_line(call)
     cache = _prepare(recorder, body, partial(_find_entry, policy, attempts, chat) if may_be_kept else None)
     if ranking.probe:

@@ -110,7 +110,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def facts_of(offer: Offer) -> dict[str, Any]:
     """Return an offer's facts for its dialect, not to be changed.
 
-    What a data file states goes before what follows from the features.
+    A fact that a data file states goes before one that follows from the features.
 
     `structured_outputs`: how an answer gets the form of a schema (`native`, by a forced `tool`, by `json_object` and
     words), left out where there is no way.
