@@ -65,6 +65,10 @@ class ProviderCall(msgspec.Struct, eq=False):
     # The headers that tell the provider of the trace, where the request is traced.
     trace_headers: Mapping[str, str] = NO_HEADERS
 
+    def __repr__(self) -> str:
+        """Show the candidate, never a credential nor content."""
+        return f"ProviderCall({self.inputs.candidate.mapping})"
+
     @property
     def status(self) -> int | None:
         """The HTTP status of the provider's answer."""
