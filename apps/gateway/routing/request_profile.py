@@ -1,4 +1,4 @@
-"""Request profile: the properties of a request that matter for choosing its provider, and its conversation.
+"""Request profile: the properties of a request for choosing its provider; session affinity by its conversation.
 
 The conversation is found in headers and fields that clients already send, so that a provider's prompt cache is hit
 again. A key that comes from a field is only compared; a session that a header names is also stated in traces.

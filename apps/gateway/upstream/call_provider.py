@@ -37,7 +37,7 @@ from apps.gateway.routing.preferences import strict_refusal
 from apps.gateway.tasks import TASKS, CallPart, facts_of
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream.batch_exchange import exchange_of
-from apps.gateway.upstream.call_state import CallInputs, CallOutcome
+from apps.gateway.upstream.call_state import ProviderCallInputs, ProviderCallOutcome
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out, parallel_chats
 from apps.gateway.upstream.http_response import default_timeouts
 from apps.gateway.upstream.image_calls import make_images
@@ -59,8 +59,8 @@ from apps.kernel.json_bounds import Bounds, OutOfBounds, check
 class ProviderCall(msgspec.Struct, eq=False):
     """One call of one candidate; it began at `started_at` on the monotonic clock."""
 
-    inputs: CallInputs
-    outcome: CallOutcome = msgspec.field(default_factory=CallOutcome)
+    inputs: ProviderCallInputs
+    outcome: ProviderCallOutcome = msgspec.field(default_factory=ProviderCallOutcome)
     started_at: float = msgspec.field(default_factory=time.monotonic)
     # The headers that tell the provider of the trace, where the request is traced.
     trace_headers: Mapping[str, str] = NO_HEADERS

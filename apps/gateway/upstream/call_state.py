@@ -18,7 +18,7 @@ from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 
 
-class CallInputs(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+class ProviderCallInputs(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """The chat to send, the candidate to send it to, and the limits of the call."""
 
     chat: Chat
@@ -49,7 +49,7 @@ class CallInputs(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     def __repr__(self) -> str:
         """Show the candidate, never a credential."""
-        return f"CallInputs({self.candidate.mapping})"
+        return f"ProviderCallInputs({self.candidate.mapping})"
 
     @property
     def timeouts(self) -> Timeouts:
@@ -57,7 +57,7 @@ class CallInputs(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return timeouts_within(self.first_byte_timeout, self.timeout)
 
 
-class CallOutcome(msgspec.Struct, eq=False, kw_only=True):
+class ProviderCallOutcome(msgspec.Struct, eq=False, kw_only=True):
     """The provider's status, the time of the first content (monotonic), and the changes to the request."""
 
     status: int | None = None
@@ -76,7 +76,7 @@ class CallOutcome(msgspec.Struct, eq=False, kw_only=True):
         """Whether content has come: from then on there is no failover."""
         return self.first_content_at is not None
 
-    def begin_as(self, first: CallOutcome, calls: int = 1) -> None:
+    def begin_as(self, first: ProviderCallOutcome, calls: int = 1) -> None:
         """Begin as the first of several calls did: each was sent as much, and each has begun to answer."""
         self.dropped_fields, self.changed_fields = first.dropped_fields, first.changed_fields
         self.status, self.calls, self.first_content_at = first.status, calls, time.monotonic()

@@ -1,4 +1,4 @@
-"""Failover: call one candidate after another, with retries and backoff, until one begins to answer.
+"""Failover and hedging: call one candidate after another, with retries and backoff, until one begins to answer.
 
 Hedging, which a client (`X-Hedge`) or a project opts in to for streams, calls a second provider when the first is later
 than usual: the first to answer wins, the other is closed. The loser's prompt is paid for, so a second call is only made
@@ -36,7 +36,7 @@ from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, FailureEviden
 from apps.gateway.tasks import TASKS
 from apps.gateway.tracing.request_trace import Callee, RequestTrace
 from apps.gateway.upstream.call_provider import ProviderCall
-from apps.gateway.upstream.call_state import CallInputs
+from apps.gateway.upstream.call_state import ProviderCallInputs
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.errors import ApiError, InvalidRequest
@@ -325,7 +325,7 @@ class Failover(msgspec.Struct, eq=False):
         self, queue: deque[Candidate], first_byte_timeout: float | None = None, *, new_connection: bool = False
     ) -> ProviderCall:
         candidate = queue.popleft()
-        inputs = CallInputs(
+        inputs = ProviderCallInputs(
             span=None if self.trace is None else self.trace.begin_attempt(callee_of(candidate)),
             chat=self.chat,
             candidate=candidate,

@@ -33,7 +33,7 @@ from apps.gateway.canonical.events import (
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.tasks import TASKS, CallPart
 from apps.gateway.token_estimate import token_weight, tokens_from_weight
-from apps.gateway.upstream.call_state import CallInputs, CallOutcome
+from apps.gateway.upstream.call_state import ProviderCallInputs, ProviderCallOutcome
 from apps.gateway.upstream.http_response import default_timeouts
 from apps.gateway.upstream.split_calls import MAX_AT_ONCE
 from apps.kernel.errors import InvalidRequest
@@ -43,8 +43,8 @@ from apps.kernel.usage import Usage, total_usage
 class ImageCall(Protocol):
     """A `ProviderCall`, which several calls for images share, or one of these."""
 
-    inputs: CallInputs
-    outcome: CallOutcome
+    inputs: ProviderCallInputs
+    outcome: ProviderCallOutcome
 
     def events(self) -> Generator[Event, None, None]:
         """Return its events."""
