@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from apps.gateway.endpoints.serving import view_of
+from apps.gateway.endpoints.answering import view_of
 from apps.kernel.rest.routes import Route
 from gateway_project.routes import TABLE
 

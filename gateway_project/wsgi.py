@@ -15,7 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 require_settings()
 _django = get_wsgi_application()
 
-from apps.gateway.endpoints.serving import respond  # noqa: E402 - models need the apps above
+from apps.gateway.endpoints.answering import respond  # noqa: E402 - models need the apps above
 from apps.gateway.worker_warmup import warm_up_soon  # noqa: E402
 from apps.kernel.rest.request_headers import prefers_page  # noqa: E402
 from apps.responses import background  # noqa: E402

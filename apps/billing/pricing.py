@@ -107,7 +107,7 @@ def cost_of(
     """
     if (usage.service_tier and card.service_tiers) or (usage.region and card.regions):
         card = card.at(usage.service_tier, usage.region)
-    told = usage.told_cost
+    told = usage.reported_cost
     if usage.plain and told is None and not (discount or card.tiers or card.request):
         return _cost_of_text(usage, card)
     parts = _parts_of(usage, card) if not usage.passes else _parts_of_passes(usage, card, models)
@@ -133,9 +133,11 @@ def cost_of(
 
 def _cost_of_text(usage: Usage, card: PriceCard) -> Cost:
     """Return the cost of the common case: text input and output, each at one price."""
-    read, written = _paid(usage.input, card.input), _paid(usage.output + usage.reasoning, card.output)
-    read, written = exact(read) if read else ZERO, exact(written) if written else ZERO
-    return Cost(total=read + written, input=read, output=written, unpriced=card.unpriced)
+    output = usage.output + usage.reasoning
+    read = exact(usage.input * card.input / MILLION) if usage.input and card.input else ZERO
+    written = exact(output * card.output / MILLION) if output and card.output else ZERO
+    unpriced = card.input is None and card.output is None and card.unpriced
+    return Cost(total=read + written, input=read, output=written, unpriced=unpriced)
 
 
 def _parts_of_passes(usage: Usage, card: PriceCard, models: Mapping[str, PriceCard]) -> list[Decimal]:
@@ -221,8 +223,8 @@ def _parts_as_told(parts: list[Decimal], told: Decimal) -> list[Decimal]:
 
 def _searched(usage: Usage, card: PriceCard) -> Decimal:
     """Return the cost of web searches; if it depends on their size, the provider's own figure takes precedence."""
-    if card.search_sizes and usage.told_search_cost is not None:
-        return usage.told_search_cost
+    if card.search_sizes and usage.reported_search_cost is not None:
+        return usage.reported_search_cost
     each = card.search_sizes.get(usage.search_size, card.web_search)
     return usage.web_searches * (each or ZERO) + (card.grounded_request or ZERO)
 

@@ -43,7 +43,7 @@ from apps.gateway.canonical.hosted_tools import CODE_EXECUTION, runs_code_free
 from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.dialects.adapting.unsupported_fields import client_name_of
 from apps.gateway.metrics.definitions import UNRESERVED
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import TASKS
 from apps.gateway.token_estimate import WEIGHT_OF_BYTE, WEIGHT_OF_TOKEN, cut_to_weight, token_weight, tokens_from_weight
 from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ApiError
@@ -134,16 +134,18 @@ class AnswerMeter(msgspec.Struct, eq=False):
         if self._usage is None:
             chat, prices = self.attempts.chat, self.attempts.latest_candidate.offer.prices
             counts = (self.prompt_estimate, tokens_from_weight(self.written), self.images)
-            return self._as_asked(task_of(chat).usage_without_counts(chat, *counts, prices))
-        usage = replace(self._usage, images=max(self._usage.images, self.images))
+            return self._as_asked(TASKS[chat.task].usage_without_counts(chat, *counts, prices))
+        usage = self._usage
+        if self.images > usage.images:
+            usage = replace(usage, images=self.images)
         if usage.estimated:
             usage = self._with_estimates(usage)
         if self.written == self._counted or (self._complete and self._counted):
             return usage
         since = tokens_from_weight(self.written - self._counted)
-        if usage.told_cost is not None:
+        if usage.reported_cost is not None:
             # It was what had been written before.
-            usage = replace(usage, told_cost=None)
+            usage = replace(usage, reported_cost=None)
         if usage.passes:
             usage = replace(usage, passes=(*usage.passes, ModelPass(usage=Usage(output=since))))
         if self._counted:
@@ -166,8 +168,8 @@ class AnswerMeter(msgspec.Struct, eq=False):
         A cost that the provider states counts where its data file says so; code that was run counts unless it is free.
         """
         chat = self.attempts.chat
-        if usage.told_cost is not None and not self.attempts.latest_candidate.offer.facts.get("states_cost"):
-            usage = replace(usage, told_cost=None)
+        if usage.reported_cost is not None and not self.attempts.latest_candidate.offer.facts.get("states_cost"):
+            usage = replace(usage, reported_cost=None)
         if usage.tool_calls is not None and CODE_EXECUTION in usage.tool_calls and runs_code_free(chat):
             others = {name: count for name, count in usage.tool_calls.items() if name != CODE_EXECUTION}
             usage = replace(usage, tool_calls=others or None)
@@ -303,7 +305,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
     def _limit(self, tariff: Tariff) -> int:
         """Return the token limit that was sent to its provider, or the model's own."""
         current, answers = self.attempts.current_call, self.attempts.chat.answers
-        limit = current.token_limit if current is not None else None
+        limit = current.inputs.token_limit if current is not None else None
         return tariff.max_tokens if limit is None else min(limit * answers, tariff.max_tokens)
 
     # --- ending

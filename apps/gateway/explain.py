@@ -27,7 +27,7 @@ from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import AUTO
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.request_profile import profile_request
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import TASKS
 from apps.gateway.upstream.call_provider import target_of
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest
@@ -43,7 +43,7 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
     policy = find_policy(token)
     body, _ = read_body(request, policy.organization_id)
     chat = read_request(body)
-    profile = offload(len(body), lambda: profile_request(request, chat))
+    profile = offload(len(body), profile_request, request, chat)
     catalog = catalog_cache.current()
     if not admit.is_current(policy, catalog, token):
         policy, catalog = find_policy(token), catalog_cache.current()
@@ -73,7 +73,7 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
         ],
         "warnings": [
             *msgspec.to_builtins(dropped_fields),
-            *offload(len(body), lambda: _dropped_fields(chat, first, preferred.requested_provider)),
+            *offload(len(body), _dropped_fields, chat, first, preferred.requested_provider),
         ],
         "excluded": _excluded(
             policy, catalog.models.get(first.model_id), chat, first, {one.mapping for one in preferred.eligible}
@@ -87,7 +87,7 @@ def _dropped_fields(chat: Chat, candidate: Candidate, named: str | None) -> list
 
     Raises InvalidRequest where that is the provider that the client named.
     """
-    dialect = task_of(chat).find_dialect(chat, candidate.offer)
+    dialect = TASKS[chat.task].find_dialect(chat, candidate.offer)
     target = target_of(candidate)
     try:
         if dialect is not None:
@@ -113,7 +113,7 @@ def _excluded(
 def _reason(policy: Policy, chat: Chat, offer: Offer, edition: str) -> str:
     if not offer.is_live(datetime.now(UTC).date()):
         return "not served any more, or switched off"
-    if task_of(chat).find_dialect(chat, offer) is None:
+    if TASKS[chat.task].find_dialect(chat, offer) is None:
         return f"its format {offer.dialect} is not spoken"
     credentials = credentials_for(policy, offer.provider)
     if not credentials:
@@ -123,7 +123,7 @@ def _reason(policy: Policy, chat: Chat, offer: Offer, edition: str) -> str:
         return f"access rule {rule.id} ({rule.type})"
     if edition and edition not in offer.own_names:
         return f"does not have {edition}"
-    lacking = next((need for need in task_of(chat).requirements_of(chat) if not need.is_met_by(offer)), None)
+    lacking = next((need for need in TASKS[chat.task].requirements_of(chat) if not need.is_met_by(offer)), None)
     if lacking is not None:
         return f"does not support {lacking.name}"
     return "too small for the prompt or the answer"

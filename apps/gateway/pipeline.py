@@ -23,32 +23,28 @@ from apps.gateway.admission.admit import AdmissionGrant
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.admission.worst_case import WorstCase, allowance_of, estimate_least, estimate_worst_case
 from apps.gateway.answer_meter import AnswerMeter
-from apps.gateway.answer_transcript import AnswerTranscript
-from apps.gateway.canonical.chat import Chat, DroppedField
+from apps.gateway.canonical.chat import Chat, DroppedField, Text
 from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.loop_detection import read_cdn_loop
-from apps.gateway.client.session_affinity import HEADERS as SESSION_HEADERS
-from apps.gateway.client.session_affinity import session_id_of
 from apps.gateway.embedding_cache import find_embedding_entry
 from apps.gateway.guard.request_guard import RequestGuard
-from apps.gateway.recorder import Recorder
+from apps.gateway.recorder import AnswerTranscript, Recorder
 from apps.gateway.response_cache import CacheEntry, find_cache_entry
 from apps.gateway.routing import preferences
 from apps.gateway.routing.candidates import Candidates
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.ranking import Ranking, RequestProfile
-from apps.gateway.routing.request_profile import profile_request
+from apps.gateway.routing.request_profile import SESSION_HEADERS, profile_request, session_id_of
 from apps.gateway.run import ChatRun
 from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.request_trace import RequestTrace
-from apps.gateway.upstream.failover import Failover
-from apps.gateway.upstream.hedge import Hedge, read_hedge
+from apps.gateway.upstream.batch_exchange import exchange_of
+from apps.gateway.upstream.failover import Failover, Hedge, read_hedge
 from apps.gateway.upstream.kept_files import inline_kept_files, names_kept_files
-from apps.gateway.upstream.remote_images import fetch_addresses, has_addresses
-from apps.gateway.upstream.remote_media import RemoteMedia
+from apps.gateway.upstream.remote_media import RemoteMedia, fetch_addresses, has_image_addresses
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import ApiError, Overloaded
@@ -56,6 +52,8 @@ from apps.kernel.ids import new_id
 from apps.kernel.valkey.cache_store import CacheShare
 from apps.logs.entry import Entry
 
+# The kinds of parts of a chat that names no file.
+_TEXT = frozenset({Text})
 # Policy and catalog may change while a request is let in; more often than this in a row means something is wrong.
 _MAX_READINGS = 5
 
@@ -72,6 +70,8 @@ class _Admission(msgspec.Struct, frozen=True, kw_only=True):
     granted: AdmissionGrant
     # The client's preferences that are not met, whichever provider answers.
     dropped_fields: list[DroppedField]
+    # Whether nothing may be left out of the request.
+    strict: bool
 
 
 def open_chat(call: ClientRequest, route: str, token: str, read_request: Callable[[bytes], Chat]) -> ChatRun:
@@ -102,9 +102,10 @@ def _open(
     policy = find_policy(token)
     body, body_hold = read_body(call, policy.organization_id)
     chat = read_request(body)
-    if has_addresses(chat) or names_kept_files(chat):
+    may_name_files = chat.image_request is not None or not chat.kinds <= _TEXT
+    if may_name_files and (has_image_addresses(chat) or names_kept_files(chat)):
         policy, chat = _bring_files(call, token, policy, chat, body_hold.reserve)
-    profile = offload(len(body), lambda: profile_request(call, chat))
+    profile = offload(len(body), profile_request, call, chat)
     hedge = read_hedge(call, by_default=policy.hedging)
     admission = _admit(call, route, token, policy, chat, profile, hedge)
     policy, ranking, worst = admission.policy, admission.ranking, admission.worst
@@ -118,7 +119,7 @@ def _open(
         client_disconnect=call.watch_disconnect(),
         media=RemoteMedia(policy.organization_id),
         thought_signatures=ThoughtSignatureCache(policy.project_id, CacheShare.of(policy.organization_id, policy.plan)),
-        strict=call.is_header_true("x-strict") or preferences.requires_parameters(chat),
+        strict=admission.strict,
         cdn_loop=cdn_loop,
         requested_provider=admission.requested_provider,
         probe=ranking.probe,
@@ -138,8 +139,9 @@ def _open(
         allowance=allowance,
     )
     recorder = _build_recorder(chat, admission, attempts, meter, started_at)
-    find_entry = _find_nothing if is_settled_batch_line(call) else partial(_find_entry, policy, attempts, chat)
-    cache = _prepare(recorder, body, find_entry)
+    # The answer of a provider's batch API is paid for: it is billed, and no cached answer takes its place.
+    may_be_kept = policy.cache_seconds and not is_settled_batch_line(call)
+    cache = _prepare(recorder, body, partial(_find_entry, policy, attempts, chat) if may_be_kept else None)
     if ranking.probe:
         CIRCUIT_BREAKERS.start_probe(attempts.latest_candidate.mapping)
     return ChatRun(
@@ -163,7 +165,7 @@ def _bring_files(
     """
     if not is_settled_batch_line(call):
         policy = _check(call, token, policy, chat)
-    if has_addresses(chat):
+    if has_image_addresses(chat):
         with closing(call.watch_disconnect()) as client_disconnect:
             chat = fetch_addresses(chat, policy.organization_id, client_disconnect)
     return policy, inline_kept_files(chat, policy, reserve)
@@ -239,7 +241,7 @@ def _admit(
 ) -> _Admission:
     """Rank the providers and reserve the worst case under the current policy and catalog: when either has changed since
     it was read, it is read again. Raises ApiError."""
-    identifier = call.log_id or new_id()
+    identifier, strict = call.log_id or new_id(), call.is_header_true("x-strict")
     for _ in range(_MAX_READINGS):
         catalog = catalog_cache.current()
         preferred = _resolve(policy, catalog, token, chat, profile.prompt_tokens)
@@ -251,11 +253,11 @@ def _admit(
             chat,
             profile,
             CIRCUIT_BREAKERS.stats,
-            strict=call.is_header_true("x-strict"),
+            strict=strict,
             no_fallback=call.is_header_true("x-no-fallback"),
         )
         if call.batch_exchange is not None:
-            ranking = call.batch_exchange.direct(ranking, chat)
+            ranking = exchange_of(call.batch_exchange).direct(ranking, chat)
         first, named = ranking.candidates[0], preferred.requested_provider
         worst = estimate_worst_case(chat, preferred, profile.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
@@ -282,6 +284,7 @@ def _admit(
                 entry=entry,
                 granted=granted,
                 dropped_fields=dropped_fields,
+                strict=strict or preferences.requires_parameters(chat),
             )
         policy = find_policy(token)
     raise _changing()
@@ -307,19 +310,14 @@ def is_settled_batch_line(call: ClientRequest) -> bool:
     return call.batch_exchange is not None and call.batch_exchange.is_settled
 
 
-def _find_nothing() -> None:
-    """Return no cache entry: what has been paid is billed."""
-
-
-def _prepare(recorder: Recorder, body: bytes, find_entry: Callable[[], CacheEntry | None]) -> CacheEntry | None:
-    """Scan a request with guardrails, which may mask it; keep the result for the log; return its answer's cache entry.
-    Raises ApiError; then the request is recorded and its reservation settled."""
+def _prepare(recorder: Recorder, body: bytes, find_entry: Callable[[], CacheEntry | None] | None) -> CacheEntry | None:
+    """Scan a request with guardrails, which may mask it; keep the result for the log; return its answer's cache entry,
+    where answers are kept. Raises ApiError; then the request is recorded and its reservation settled."""
     try:
         if recorder.guard is not None:
             recorder.guard.screen(recorder.chat, body)
-        keep = partial(record.keep_request, recorder.entry, recorder.chat, recorder.policy.retention)
-        offload(len(body), keep)
-        return offload(len(body), find_entry)
+        offload(len(body), record.keep_request, recorder.entry, recorder.chat, recorder.policy.retention)
+        return None if find_entry is None else offload(len(body), find_entry)
     except ApiError as error:
         recorder.fail(error)
         raise

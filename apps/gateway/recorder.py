@@ -1,14 +1,15 @@
 """Recorder: ends a request exactly once: prices it, settles its reservation, puts its record into the outbox.
 
-Also reports to the circuit breakers how the providers did.
+Also reports to the circuit breakers how the providers did. The transcript is the answer that the client gets, behind
+guardrails: how it ended, and all of it where it is needed whole.
 """
 
 from __future__ import annotations
 
 import time
 from decimal import Decimal
-from functools import partial
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import structlog
@@ -17,25 +18,53 @@ from apps.billing.pricing import FREE, Bill, Cost, bill_at
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
+from apps.gateway.admission.worst_case import prices_of_passes
 from apps.gateway.answer_meter import AnswerMeter
-from apps.gateway.answer_transcript import AnswerTranscript
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.events import Summary
+from apps.gateway.canonical.events import Event, Finished, Reply, Started, Summary
+from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.canonical.service_tier import USUAL
 from apps.gateway.guard.request_guard import RequestGuard
-from apps.gateway.metrics.request_metrics import record_request_metrics
-from apps.gateway.model_passes import prices_of_passes
-from apps.gateway.routing import failure_attribution
-from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
+from apps.gateway.metrics.buffer import record_request_metrics
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, record_failures
 from apps.gateway.routing.ranking import Ranking
 from apps.gateway.settlement import outbox, record
 from apps.gateway.tracing import tracer
-from apps.gateway.upstream.failover import Failover
-from apps.gateway.upstream.hedge import losing_cost
+from apps.gateway.tracing.genai_attributes import answer_of
+from apps.gateway.upstream.failover import Failover, losing_cost
 from apps.kernel.concurrency.native_thread_pool import offload_or_run
 from apps.kernel.errors import ApiError, InternalError
 from apps.kernel.usage import Usage
 from apps.logs.entry import Entry
+
+
+class AnswerTranscript(msgspec.Struct, eq=False):
+    """One answer's transcript: `fold` joins its events where it is needed whole, `finish` is how it ended."""
+
+    attempts: Failover
+    prompt_estimate: int
+    fold: ReplyBuilder | None
+    log_id: UUID
+    finish: Finished | None = None
+
+    def add(self, event: Event) -> None:
+        """Add an event before it is passed on. The first one gets the model, the time and the prompt's estimate."""
+        if type(event) is Started:
+            candidate = self.attempts.latest_candidate
+            if (trace := self.attempts.trace) is not None and trace.answer is None:
+                trace.answer = answer_of(event)
+            event.model, event.provider, event.log_id = candidate.model_id, candidate.provider_id, self.log_id.hex
+            event.created = event.created or int(time.time())
+            event.prompt_estimate = self.prompt_estimate
+        elif type(event) is Finished:
+            self.finish = event
+        if self.fold is not None:
+            self.fold.add(event)
+
+    def reply(self) -> Reply:
+        """Return the whole answer so far; an empty one where it is not needed whole."""
+        return (self.fold or ReplyBuilder()).reply()
+
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +103,7 @@ class Recorder(msgspec.Struct, eq=False):
         # same.
         written = self.meter.written or usage.completion_tokens or usage.images
         empty = not written and not usage.audio_milliseconds
-        record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
+        self._note_provider()
         cost = record.set_usage_and_cost(
             self.entry, self._bill(usage, "cached" if cached else "empty" if empty else "")
         )
@@ -96,7 +125,7 @@ class Recorder(msgspec.Struct, eq=False):
         """
         if self.recorded or self.attempts.client_disconnect.is_abandoned:
             return
-        record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
+        self._note_provider()
         left = error.status == 499 and (self.meter.written or self.meter.images)
         if left or (self.chat.stream and self.meter.images):
             record.set_usage_and_cost(self.entry, self._bill(self.meter.used))
@@ -110,6 +139,12 @@ class Recorder(msgspec.Struct, eq=False):
         error = InternalError("The gateway failed to answer this request")
         self.fail(error)
         return error
+
+    def _note_provider(self) -> None:
+        """Write down who answers, where it is not the first candidate, which the record has named since it began."""
+        latest = self.attempts.latest_candidate
+        if latest is not self.ranking.candidates[0]:
+            record.set_provider(self.entry, latest, self.entry.requested_provider)
 
     @property
     def _cached_inputs(self) -> dict[str, int]:
@@ -141,20 +176,21 @@ class Recorder(msgspec.Struct, eq=False):
 
         An answer that a content filter ended says nothing about the provider.
         """
-        failure_attribution.record_failures(
+        record_failures(
             self.attempts.failure_evidence, answered=usage is not None, organization_id=self.policy.organization_id
         )
         current, finish = self.attempts.current_call, self.transcript.finish
         filtered = finish is not None and finish.reason == "content_filter"
-        if usage is None or current is None or current.first_content_at is None or filtered:
+        begun_at = None if current is None else current.outcome.first_content_at
+        if usage is None or current is None or begun_at is None or filtered:
             return
         streamed = self.chat.stream
-        tokens = usage.completion_tokens if usage.completion_tokens >= _TOKENS_THAT_TELL_SPEED else 0
+        tokens = usage.completion_tokens
         CIRCUIT_BREAKERS.record_success(
-            current.candidate.mapping,
-            first_token_ms=round((current.first_content_at - current.started_at) * 1000) if streamed else None,
-            tokens=tokens,
-            seconds=time.monotonic() - (current.first_content_at if streamed else current.started_at),
+            current.inputs.candidate.mapping,
+            first_token_ms=round((begun_at - current.started_at) * 1000) if streamed else None,
+            tokens=tokens if tokens >= _TOKENS_THAT_TELL_SPEED else 0,
+            seconds=time.monotonic() - (begun_at if streamed else current.started_at),
         )
 
     def _settle_and_enqueue(self) -> None:
@@ -188,7 +224,7 @@ class Recorder(msgspec.Struct, eq=False):
         if self.policy.retention != "retain":
             return record.encode(self.entry)
         size = self.attempts.size + self.meter.answer_bytes
-        return offload_or_run(size, partial(record.encode_with_answer, self.entry, self.transcript.reply))
+        return offload_or_run(size, record.encode_with_answer, self.entry, self.transcript.reply)
 
 
 # Parts of a cost that are shown only where they are not zero.

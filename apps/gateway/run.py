@@ -11,16 +11,15 @@ import msgspec
 
 from apps.billing.reservations import RateLimitStatus
 from apps.gateway.answer_meter import AnswerMeter
-from apps.gateway.answer_transcript import AnswerTranscript
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.events import Event, Failed, Reply, Summary
+from apps.gateway.canonical.events import Event, Failed, Reply, Summary, TextDelta
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.response_guard import ResponseGuard
 from apps.gateway.metrics.buffer import add
 from apps.gateway.metrics.definitions import IN_FLIGHT
-from apps.gateway.recorder import Recorder
+from apps.gateway.recorder import AnswerTranscript, Recorder
 from apps.gateway.response_cache import CacheEntry
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import TASKS
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ApiError, ClientGone
@@ -46,10 +45,12 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
         """
         begun = False
         add(IN_FLIGHT, 1)
-        add_to_transcript = self.transcript.add
+        add_to_transcript, keeps_text = self.transcript.add, self.transcript.fold is not None
         try:
             for event in self._answer():
-                add_to_transcript(event)
+                # Most events of a stream are text, of which its transcript keeps nothing.
+                if keeps_text or type(event) is not TextDelta:
+                    add_to_transcript(event)
                 begun = True
                 yield event
             summary = self._complete()
@@ -118,7 +119,7 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
 
     def _complete(self) -> Summary:
         """Cache and record an answer that came to its end. Raises ApiError where it lacks the requested result."""
-        missing = task_of(self.chat).find_missing_result(self.meter.images, self.transcript.finish)
+        missing = TASKS[self.chat.task].find_missing_result(self.meter.images, self.transcript.finish)
         if missing is not None:
             raise missing
         if self.cache is None:

@@ -23,8 +23,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `cache_read_audio` and `cache_read_image` are parts of `cache_read`. `tool_calls` counts calls of the provider's own
     tools by name. `service_tier` and `region` are those that computed the answer, empty if the provider does not report
     them. If an answer took several model passes, `passes` lists them: they are paid instead of the counts here.
-    `search_size` is the amount of web content searched, and `told_search_cost` the provider's reported cost of it in
-    USD. `told_cost` is the cost in USD that the provider states for the whole answer, if it decides the price.
+    `search_size` is the amount of web content searched, and `reported_search_cost` the provider's cost of it in USD.
+    `reported_cost` is the cost in USD that the provider states for the whole answer, if it decides the price.
     `estimated` is true if the provider reported nothing and the gateway counted.
     """
 
@@ -48,8 +48,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     estimated: bool = False
     tool_calls: dict[str, int] | None = None
     search_size: str = ""
-    told_search_cost: Decimal | None = None
-    told_cost: Decimal | None = None
+    # Stored under their first names.
+    reported_search_cost: Decimal | None = msgspec.field(default=None, name="told_search_cost")
+    reported_cost: Decimal | None = msgspec.field(default=None, name="told_cost")
     service_tier: str = ""
     region: str = ""
     passes: tuple[ModelPass, ...] = ()
@@ -114,8 +115,8 @@ _COUNT_OF_COUNTS = len(COUNTS)
 def total_usage(usages: Iterable[Usage]) -> Usage:
     """Return the sum of several answers' usage; it is estimated if one of them is."""
     several = list(usages)
-    told = [usage.told_search_cost for usage in several if usage.told_search_cost is not None]
-    costs = [usage.told_cost for usage in several if usage.told_cost is not None]
+    search_costs = [usage.reported_search_cost for usage in several if usage.reported_search_cost is not None]
+    costs = [usage.reported_cost for usage in several if usage.reported_cost is not None]
     calls: Counter[str] = Counter()
     for usage in several:
         calls.update(usage.tool_calls or {})
@@ -124,8 +125,8 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
         estimated=any(usage.estimated for usage in several),
         tool_calls=dict(calls) or None,
         search_size=next((usage.search_size for usage in several if usage.search_size), ""),
-        told_search_cost=sum(told, Decimal(0)) if told else None,
-        told_cost=sum(costs, Decimal(0)) if costs and len(costs) == len(several) else None,
+        reported_search_cost=sum(search_costs, Decimal(0)) if search_costs else None,
+        reported_cost=sum(costs, Decimal(0)) if costs and len(costs) == len(several) else None,
         service_tier=next((usage.service_tier for usage in several if usage.service_tier), ""),
         region=next((usage.region for usage in several if usage.region), ""),
         passes=tuple(one for usage in several for one in usage.passes),

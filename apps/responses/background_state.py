@@ -21,8 +21,8 @@ from greenlet import getcurrent
 from apps.billing.worker_leases import worker_name
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest
-from apps.gateway.client.session_affinity import HEADERS as SESSION_HEADERS
 from apps.gateway.endpoints.response_state import ResponseState
+from apps.gateway.routing.request_profile import SESSION_HEADERS
 from apps.kernel.errors import ApiError, ClientGone
 from apps.kernel.postgres import database
 from apps.kernel.rest.routes import route_table

@@ -12,7 +12,7 @@ import pytest
 
 from apps.catalog.models import Model
 from apps.gateway.access import credentials, policy
-from apps.gateway.routing import circuit_breaker, failure_attribution
+from apps.gateway.routing import circuit_breaker
 from apps.kernel.valkey import generation
 from apps.keys.models import IamRule
 from tests.support.model_routes import Answer, error_of, post
@@ -28,7 +28,7 @@ Stated = tuple[str, Any]
 def _fleet(caller: Caller, add_provider: Adding) -> None:
     add_provider("second", "1")
     add_provider("third", "2")
-    failure_attribution._counted.clear()
+    circuit_breaker._counted.clear()
 
 
 def ruled(caller: Caller, *rules: Stated, status: str = "active") -> list[IamRule]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from apps.gateway.endpoints import serving
+from apps.gateway.endpoints import answering
 from apps.organizations.actions import create_operator
 from gateway_project.wsgi import application
 from tests.support.cast import PASSWORD, Caller, World, signed_in
@@ -88,7 +88,7 @@ def test_what_is_served_ahead_of_django_says_the_same(
         told.update(headers)
         assert len(told) == len(headers), "none is said twice"
 
-    monkeypatch.setattr(serving, "_SECURITY", [*serving._SECURITY, ("Strict-Transport-Security", "max-age=1")])
+    monkeypatch.setattr(answering, "_SECURITY", [*answering._SECURITY, ("Strict-Transport-Security", "max-age=1")])
     environ = {"REQUEST_METHOD": "POST", "PATH_INFO": path, "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": "0"}
     body: Iterable[bytes] = application(environ, start)
     assert b"".join(body)

@@ -120,7 +120,7 @@ def test_a_grounded_request_is_paid_once_however_often_it_searched() -> None:
         ({"web_searches": 1, "search_size": "low"}, "0.005"),
         ({"web_searches": 2, "search_size": "high"}, "0.024"),
         ({"web_searches": 1, "search_size": "huge"}, "0.008"),
-        ({"web_searches": 1, "search_size": "high", "told_search_cost": Decimal("0.0061")}, "0.0061"),
+        ({"web_searches": 1, "search_size": "high", "reported_search_cost": Decimal("0.0061")}, "0.0061"),
         ({}, "0"),
     ],
 )
@@ -146,7 +146,7 @@ def test_who_pays_searches_by_the_request_pays_maps_so(count: int, cost: str) ->
 def test_what_the_provider_says_that_an_answer_cost_is_paid(told: str, discount: str) -> None:
     """By our prices it would be 0.0315 + 0.0025, and a tool without a price."""
     calls = {"file_search": 1, "unheard_of": 1}
-    usage = Usage(input=10_000, output=1_000, tool_calls=calls, told_cost=Decimal(told))
+    usage = Usage(input=10_000, output=1_000, tool_calls=calls, reported_cost=Decimal(told))
     bill = bill_at(GPT, used=usage, discount=Decimal(discount))
     cost = cost_by(msgspec.json.decode(msgspec.json.encode(bill), type=Bill))
     # A discount rounds each part.
@@ -158,8 +158,8 @@ def test_what_the_provider_says_that_an_answer_cost_is_paid(told: str, discount:
 
 
 def test_several_answers_have_a_cost_of_their_own_where_each_says_one() -> None:
-    one, other = Usage(input=1, told_cost=Decimal("0.1")), Usage(input=2, told_cost=Decimal("0.2"))
-    assert total_usage([one, other]) == Usage(input=3, told_cost=Decimal("0.3"))
+    one, other = Usage(input=1, reported_cost=Decimal("0.1")), Usage(input=2, reported_cost=Decimal("0.2"))
+    assert total_usage([one, other]) == Usage(input=3, reported_cost=Decimal("0.3"))
     assert total_usage([one, Usage(input=2)]) == Usage(input=3)
 
 
@@ -212,7 +212,7 @@ whole_usages = st.builds(
     cache_read_audio=counts,
     cache_read_image=counts,
     tool_calls=st.none() | st.dictionaries(st.sampled_from(["file_search", "code_interpreter"]), st.integers(0, 100)),
-    told_cost=st.none() | st.decimals(0, 100, places=10),
+    reported_cost=st.none() | st.decimals(0, 100, places=10),
     passes=st.lists(st.builds(ModelPass, model=st.sampled_from(["", "wise"]), usage=usages), max_size=3).map(tuple),
 )
 
@@ -272,9 +272,17 @@ def test_tiers_of_the_catalog_cost_what_they_say() -> None:
             assert (own <= usual) if name == "flex" else (own >= usual), f"{provider}/{model} {name} {price}"
 
 
+def test_a_reported_cost_is_stored_under_its_first_name() -> None:
+    usage = Usage(input=1, reported_search_cost=Decimal("0.006"), reported_cost=Decimal("0.5"))
+    stored = b'{"input":1,"told_search_cost":"0.006","told_cost":"0.5"}'
+    assert msgspec.json.encode(usage) == stored
+    assert msgspec.json.decode(stored, type=Usage) == usage
+
+
 def test_every_count_is_a_number_and_nothing_else_is() -> None:
     assert all(type(getattr(Usage(), name)) is int for name in COUNTS)
     beside = {name for name in Usage.__struct_fields__ if name not in COUNTS}
     assert beside == {
-        *("estimated", "tool_calls", "search_size", "told_search_cost", "told_cost", "service_tier", "region", "passes")
+        *("estimated", "tool_calls", "search_size", "reported_search_cost", "reported_cost"),
+        *("service_tier", "region", "passes"),
     }

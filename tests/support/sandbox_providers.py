@@ -12,7 +12,7 @@ import requests
 
 from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import credentials
-from apps.gateway.routing import circuit_breaker, failure_attribution
+from apps.gateway.routing import circuit_breaker
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.upstream import failover
 from apps.kernel.valkey import generation
@@ -79,11 +79,11 @@ class _Unsynced:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """A clock that the test moves; nobody really waits before a retry, and no worker syncs of its own accord."""
     clock = Clock()
-    for module in (circuit_breaker, credentials, failure_attribution):
+    for module in (circuit_breaker, credentials):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(failover, "backoff", lambda *_: 0)
     monkeypatch.setattr(circuit_breaker, "CIRCUIT_BREAKERS", _Unsynced())
-    failure_attribution._counted.clear()
+    circuit_breaker._counted.clear()
     yield clock
     CIRCUIT_BREAKERS.reset()
     credentials.reset_cooldowns()

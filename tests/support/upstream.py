@@ -25,7 +25,7 @@ from apps.gateway.access import credentials, policy
 from apps.gateway.admission import last_balances, offline_admission
 from apps.gateway.routing import circuit_breaker
 from apps.gateway.settlement import outbox, worker_lease
-from apps.gateway.settlement.retransmission_buffer import BUFFER
+from apps.gateway.settlement.outbox import BUFFER
 from apps.gateway.settlement.settle import settle
 from apps.gateway.upstream import connection_pool
 from apps.kernel.valkey.redis import client as valkey

@@ -86,9 +86,10 @@ def admit(
     except RedisError as error:
         policies.distrust(token, policy)
         answer, offline = offline_admission.decide(request, policy, error)
-    if _is_stale(answer, policy, catalog, token):
-        return None
-    _raise_refusal(answer, policy, worst)
+    if answer.outcome is not ReservationOutcome.HELD:
+        if _is_stale(answer, policy, catalog, token):
+            return None
+        _raise_refusal(answer, policy, worst)
     return AdmissionGrant(answer.rate, offline or answer.hold)
 
 
@@ -126,17 +127,18 @@ def _request_of(
 ) -> reservations.ReservationRequest:
     """Return the request for the store: amounts in nanos of a USD."""
     want = nanos_up(worst.cost)
+    limit = policy.spending_limit
     return reservations.ReservationRequest(
         id=identifier,
         worker=worker_name(),
         organization_id=policy.organization_id,
         api_key_id=policy.api_key_id,
         amount_nanos=want,
-        # The same amount where the client states a limit.
-        part_nanos=want if worst.part is worst.cost else nanos_up(worst.part),
-        least_nanos=want if worst.least is worst.cost else nanos_up(worst.least),
+        # The same amounts where the client states a limit.
+        part_nanos=want if worst.part == worst.cost else nanos_up(worst.part),
+        least_nanos=want if worst.least == worst.cost else nanos_up(worst.least),
         from_credits=worst.from_credits,
-        key_limit_nanos=None if policy.spending_limit is None else int(policy.spending_limit * NANO),
+        key_limit_nanos=None if limit is None else int(limit * NANO),
         catalog_token=catalog.generation,
         organization_token=policy.generation,
         payload=note,

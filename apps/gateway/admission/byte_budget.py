@@ -74,19 +74,20 @@ class ByteReservation:
         """Release all that is held; a second call does nothing."""
         if self.size >= _MUCH:
             _collect_soon()
-        self._add(-self.size)
+        if self.size:
+            self._add(-self.size)
 
     def __del__(self) -> None:
         """Give back what a request that ended in no foreseen way still holds."""
-        self._add(-self.size)
+        if self.size:
+            self._add(-self.size)
 
     def _add(self, size: int) -> None:
-        if size:
-            self.size += size
-            _held[self._organization_id] += size
-            if not _held[self._organization_id]:
-                del _held[self._organization_id]
-            BYTES_IN_FLIGHT.inc(size)
+        self.size += size
+        _held[self._organization_id] += size
+        if not _held[self._organization_id]:
+            del _held[self._organization_id]
+        BYTES_IN_FLIGHT.inc(size)
 
 
 def _collect_soon() -> None:

@@ -3,37 +3,44 @@
 An answer is held whole, by the limit that the client or the model sets. Where less is granted, the tokens that it
 covers are the limit that the provider is given, for streams too: a provider may count what a stream never shows. It
 makes no query.
+
+Model passes beside the answer's own are held for too: Anthropic's compaction reads the conversation a second time and
+writes a summary; its advisor tool asks another model, which reads all of it again; a request may name models to fall
+back to. None of that is in an answer's own counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
 from apps.billing.pricing import MILLION, STORAGE_PRICE, price_storage
 from apps.billing.reservations import Hold
+from apps.catalog import catalog_cache
+from apps.catalog.offers import Offer
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.admission.offline_hold import OfflineHold
-from apps.gateway.canonical.chat import Audio, Chat, Image
+from apps.gateway.canonical.chat import Audio, Chat, Image, OpaqueTool
 from apps.gateway.canonical.service_tier import AUTO, asked_region, asked_service_tier
 from apps.gateway.dialects import find_dialect
-from apps.gateway.model_passes import beside_answer
-from apps.gateway.parallel_calls import calls_of
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import Candidates
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import TASKS
 from apps.gateway.token_estimate import TOKENS_PER_MADE_IMAGE
-from apps.gateway.upstream.hedge import Hedge, losing_cost
+from apps.gateway.upstream.failover import Hedge, losing_cost
+from apps.gateway.upstream.fan_out import calls_of
 from apps.gateway.upstream.json_repair import PLUGIN
+from apps.kernel.concurrency.identity_cache import IdentityCache
 from apps.kernel.money import NANO, ZERO, nanos_up
 from apps.kernel.prices import PriceCard
-from apps.kernel.usage import Usage
+from apps.kernel.usage import ModelPass, Usage
 
 # Tokens that an answer is held for where the model's output limit is unknown: more than any model writes.
 UNSTATED_LIMIT = 131_072
@@ -41,6 +48,8 @@ UNSTATED_LIMIT = 131_072
 USEFUL, USEFUL_WITH_THINKING = 4_096, 16_384
 # Formats whose providers write prompts to a cache unasked.
 _CACHES_UNASKED = frozenset({"openai", "responses"})
+# The classes of a prompt's tokens beside plain text that may have a price of their own.
+_PROMPT_CLASSES: Final = ("cache_write", "cache_write_1h", "image_input", "audio_input")
 # Tokens below which asking makes no sense, and what thinking takes at least where it is asked for.
 LEAST, LEAST_THINKING = 256, 1_024
 
@@ -181,14 +190,14 @@ def allowance_of(
 
 def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> Tariff:
     """Return what a candidate charges for a chat with a prompt of about so many tokens."""
-    task = task_of(chat)
+    task = TASKS[chat.task]
     usage = task.usage_before_answer(chat, prompt, candidate.offer)
     if (calls := calls_of(chat, candidate.offer)) > 1 and (usage.web_searches or usage.tool_calls):
         made = {name: count * calls for name, count in (usage.tool_calls or {}).items()}
         usage = replace(usage, web_searches=usage.web_searches * calls, tool_calls=made or None)
     served = _ways_to_be_served(chat, candidate)
     ways = _prompt_counts(chat, candidate, usage) if task.writes_tokens else (usage,)
-    base = max(_dearest(candidate, way, served) for way in ways) + beside_answer(chat, candidate, prompt)
+    base = _dearest(candidate, ways, served) + beside_answer(chat, candidate, prompt)
     if not task.writes_tokens:
         stored = price_storage(usage.total_tokens, retention) if base else ZERO
         return Tariff(base + stored, ZERO, 0, 0, 0)
@@ -227,34 +236,40 @@ def _ways_to_be_served(chat: Chat, candidate: Candidate) -> Sequence[tuple[str, 
     return [(tier, region) for tier in tiers] if any(tiers) or region else ()
 
 
-def _dearest(candidate: Candidate, usage: Usage, served: Sequence[tuple[str, str]]) -> Decimal:
-    """Return what a candidate charges for `usage` at most, at those tiers of service and in those regions."""
-    if not served:
-        return candidate.cost_of(usage).total
-    ways = (replace(usage, service_tier=tier, region=region) for tier, region in served)
-    return max(candidate.cost_of(way).total for way in ways)
+def _dearest(candidate: Candidate, usages: Sequence[Usage], served: Sequence[tuple[str, str]]) -> Decimal:
+    """Return what a candidate charges at most for any of `usages`, at those tiers of service and in those regions."""
+    if served:
+        usages = [replace(usage, service_tier=tier, region=region) for usage in usages for tier, region in served]
+    most = ZERO
+    for usage in usages:
+        most = max(most, candidate.cost_of(usage).total)
+    return most
 
 
 def _prompt_counts(chat: Chat, candidate: Candidate, usage: Usage) -> Sequence[Usage]:
     """Return the classes in which the whole prompt may be counted: text, what a cache keeps, images or audio."""
-    card = candidate.offer.prices
+    priced = _priced_classes(candidate.offer.prices)
+    if not priced:
+        return (usage,)
     classes = []
-    if _states(card, "cache_write") and (candidate.offer.dialect in _CACHES_UNASKED or chat.cache_lifetime):
+    if "cache_write" in priced and (candidate.offer.dialect in _CACHES_UNASKED or chat.cache_lifetime):
         classes.append("cache_write")
-    if _states(card, "cache_write_1h") and chat.cache_lifetime == "1h":
+    if "cache_write_1h" in priced and chat.cache_lifetime == "1h":
         classes.append("cache_write_1h")
-    if _states(card, "image_input") and Image in chat.kinds:
+    if "image_input" in priced and Image in chat.kinds:
         classes.append("image_input")
-    if _states(card, "audio_input") and Audio in chat.kinds:
+    if "audio_input" in priced and Audio in chat.kinds:
         classes.append("audio_input")
     return (usage, *(replace(usage, input=0, **{name: usage.input}) for name in classes))
 
 
-def _states(card: PriceCard, name: str) -> bool:
-    """Return whether a card has a price of that name, at the usual tier of service or at another."""
-    return getattr(card, name) is not None or any(
-        getattr(tier, name) is not None for tier in card.service_tiers.values()
-    )
+def _find_priced_classes(card: PriceCard) -> frozenset[str]:
+    """Return the classes of a prompt's tokens that have a price of their own, at any tier of service."""
+    cards = (card, *card.service_tiers.values())
+    return frozenset(name for name in _PROMPT_CLASSES for one in cards if getattr(one, name) is not None)
+
+
+_priced_classes = IdentityCache(_find_priced_classes)
 
 
 def _per_token(chat: Chat, candidate: Candidate, prompt: int, served: Sequence[tuple[str, str]]) -> Decimal:
@@ -316,3 +331,63 @@ def _asks_to_think(chat: Chat) -> bool | None:
 
 def _budget_of(chat: Chat) -> int:
     return (chat.reasoning.max_tokens if chat.reasoning is not None else None) or 0
+
+
+log = structlog.get_logger(__name__)
+
+# Tokens that a summary has at most, and the advice of one call where the client does not limit it.
+MAX_SUMMARY, USUAL_ADVICE = 16_384, 4_096
+# Calls of an advisor where the client does not say how many there may be.
+USUAL_CALLS: Final = 3
+
+
+def prices_of_passes(usage: Usage, offer: Offer) -> dict[str, PriceCard]:
+    """Return the prices of the other models that an answer took passes over, by the provider's names for them."""
+    found: dict[str, PriceCard] = {}
+    for name in {one.model for one in usage.passes} - {"", offer.model_id, *offer.own_names}:
+        if (other := find_other(offer, name)) is None:
+            log.warning("model_passes.unpriced", provider=offer.provider.id, model=name[:100])
+        else:
+            found[name] = other.prices
+    return found
+
+
+def find_other(offer: Offer, name: str) -> Offer | None:
+    """Return what the same provider offers under a name; None where nothing is known of it."""
+    return catalog_cache.current().find_offer(offer.provider.id, name)
+
+
+def beside_answer(chat: Chat, candidate: Candidate, prompt: int) -> Decimal:
+    """Return what passes beside the answer's own may cost at most, for a prompt of about so many tokens, in USD."""
+    if chat.dialect != "anthropic" or (chat.extra is None and not chat.tools):
+        return ZERO
+    cost = _cost_of(candidate, "", Usage(input=prompt, output=MAX_SUMMARY)) if _compacts(chat) else ZERO
+    for data in advisors_of(chat):
+        advice = Usage(input=prompt, output=_number(data, "max_tokens", USUAL_ADVICE))
+        cost += _cost_of(candidate, str(data.get("model")), advice) * _number(data, "max_uses", USUAL_CALLS)
+    return cost
+
+
+def _cost_of(candidate: Candidate, model: str, read: Usage) -> Decimal:
+    usage = Usage(passes=(ModelPass(model=model, usage=read),))
+    return candidate.cost_of(usage, prices_of_passes(usage, candidate.offer)).total
+
+
+def advisors_of(chat: Chat) -> Iterator[dict[str, Any]]:
+    """Yield Anthropic's advisor tools of a chat, as the client wrote them: each asks the model that it names."""
+    for tool in chat.tools or ():
+        data = tool.data if isinstance(tool, OpaqueTool) else None
+        if isinstance(data, dict) and str(data.get("type", "")).startswith("advisor_"):
+            yield data
+
+
+def _compacts(chat: Chat) -> bool:
+    management = (chat.extra or {}).get("context_management")
+    edits = management.get("edits") if isinstance(management, dict) else None
+    kinds = [edit.get("type") for edit in edits or () if isinstance(edit, dict)] if isinstance(edits, list) else []
+    return any(isinstance(kind, str) and kind.startswith("compact_") for kind in kinds)
+
+
+def _number(data: dict[str, Any], name: str, otherwise: int) -> int:
+    value = data.get(name)
+    return min(value, 100_000) if type(value) is int and value > 0 else otherwise

@@ -255,8 +255,9 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     transcription: Transcription | None = None
     # Previews of `dialect` that the client switched on beside the body; not part of what it said.
     betas: list[str] | None = None
-    # The client's routing preferences, where it states any, and those of them that have no effect here.
+    # The client's routing preferences, where it states any.
     preferences: RoutingPreferences | None = None
+
     dropped_fields: list[DroppedField] | None = None
     # Whether `usage` tells what makes up the cost.
     usage_details: bool = False

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from apps.gateway.canonical.stop_emulation import StopEmulation
+
+class StopEmulation(msgspec.Struct, frozen=True):
+    """The stop sequences before which an answer is cut here. A call of a stream is ended with the last choice's cut."""
+
+    sequences: tuple[str, ...]
+    streamed: bool = False
+    choices: int = 1
 
 
 class EmulatedTool(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.content_decoding import unpack
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.concurrency.native_thread_pool import offload
-from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
+from apps.kernel.errors import ApiError, BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
 from apps.kernel.ids import request_id_of
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import DEPLOYMENT, Route
@@ -45,6 +45,39 @@ class Releasable(Protocol):
         """Release it; a second call does nothing."""
 
 
+class TrackedResponse(Protocol):
+    """The response object of a request to `/v1/responses` while it is answered (`endpoints/response_state.py`)."""
+
+    @property
+    def response_id(self) -> str:
+        """Its id."""
+
+    @property
+    def echo(self) -> dict[str, Any]:
+        """Fields that every response object of the request bears."""
+
+    @property
+    def wants_events(self) -> bool:
+        """Whether `event` is to be called for every event of a stream."""
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Take note of an event of a stream, before it goes out."""
+
+    def finished(self, response: dict[str, Any]) -> None:
+        """Take note of the final response object, once, before the last of the answer goes out."""
+
+    def failed(self, error: ApiError) -> None:
+        """Take note of an error before anything was written, once, instead of `finished`."""
+
+
+class BatchExchange(Protocol):
+    """The exchange of a batch's line by a provider's own batch API (`upstream/batch_exchange.py`)."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the provider has answered: the line was admitted, with its hold, when it was handed over."""
+
+
 class ClientRequest:
     """A client's HTTP request."""
 
@@ -52,13 +85,12 @@ class ClientRequest:
     byte_reservation: Releasable | None = None
     # The id of its record, where that was chosen before it came.
     log_id: UUID | None = None
-    # The state of a response that the gateway itself requests, on a client's behalf (`endpoints/response_state.py`).
-    response_state: Any = None
+    # The state of a response that the gateway itself requests, on a client's behalf.
+    response_state: TrackedResponse | None = None
     # The stored conversation that the request goes on with.
     conversation_id: str = ""
-    # How a line of a batch is exchanged with its provider, where that is by the provider's own batch API
-    # (`upstream/batch_exchange.py`).
-    batch_exchange: Any = None
+    # How a line of a batch is exchanged with its provider, where that is by the provider's own batch API.
+    batch_exchange: BatchExchange | None = None
 
     def __init__(self, environ: dict[str, Any], route: Route, parameters: Mapping[str, str] | None = None) -> None:
         """Take the environment, the route that the request was sent to, and what its path says beside the route's."""
@@ -76,8 +108,11 @@ class ClientRequest:
 
     def headers(self, *names: str) -> dict[str, str]:
         """Return those of the headers that were sent."""
-        environ = self._environ
-        return {name: str(environ[sent]) for name in names if (sent := _wsgi_name(name)) in environ}
+        environ, found = self._environ, {}
+        for name in names:
+            if (value := environ.get(_wsgi_name(name))) is not None:
+                found[name] = str(value)
+        return found
 
     def query_parameter(self, name: str) -> str | None:
         """Return the first value of a parameter of the query, None where it has none, or an empty one.
@@ -90,7 +125,8 @@ class ClientRequest:
 
     def is_header_true(self, name: str) -> bool:
         """Return whether a header is `true`."""
-        return (self.header(name) or "").strip().lower() == "true"
+        value = self._environ.get(_wsgi_name(name))
+        return value is not None and str(value).strip().lower() == "true"
 
     @property
     def request_id(self) -> str:

@@ -1,15 +1,24 @@
-"""Chat responses: turn an admitted chat into an HTTP response in the client's format: whole, streamed, or an error."""
+"""Chat responses: turn an admitted chat into an HTTP response in the client's format: whole, streamed, or an error.
+
+Also the WSGI and Django adapters of the model endpoints: one function serves both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from http import HTTPStatus
 from itertools import chain
 from math import ceil
 from urllib.parse import quote
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import structlog
+from django.conf import settings
 from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_http_methods
 
 from apps.gateway.access.refusal_count import count_refusal
 from apps.gateway.admission.admit import rate_headers
@@ -25,6 +34,59 @@ from apps.gateway.server_tools.loop import ToolLoop
 from apps.kernel.concurrency.native_thread_pool import offload, offload_or_run
 from apps.kernel.errors import NO_RETRY, ApiError, InternalError, Overloaded
 from apps.kernel.ids import HEADER
+from apps.kernel.rest.routes import Route
+
+# Statuses that HTTP's registry does not know.
+_REASONS = {499: "Client Closed Request", **{status.value: status.phrase for status in HTTPStatus}}
+
+# The header that Django's middleware adds to every other answer (`kernel/rest/middleware.py`).
+_NOT_KEPT = ("Cache-Control", "no-store")
+_SECURITY = [_NOT_KEPT, ("X-Content-Type-Options", "nosniff")]
+if settings.SECURE_HSTS_SECONDS:
+    _SECURITY.append(("Strict-Transport-Security", f"max-age={settings.SECURE_HSTS_SECONDS}"))
+
+
+def respond(
+    route: Route, environ: WSGIEnvironment, start_response: StartResponse, parameters: Mapping[str, str] | None = None
+) -> Iterable[bytes]:
+    """Serve a call straight from WSGI; `parameters` are what its path says beside the route's."""
+    answer: ClientResponse = route.endpoint(ClientRequest(environ, route, parameters))
+    answer.headers += _SECURITY
+    if answer.cache_control is not None:
+        answer.headers.remove(_NOT_KEPT)
+        answer.headers.append((_NOT_KEPT[0], answer.cache_control))
+    start_response(f"{answer.status} {_REASONS.get(answer.status, 'Unknown')}", answer.headers)
+    return answer.body
+
+
+def view_of(routes: Iterable[Route]) -> Callable[..., HttpResponseBase]:
+    """Return the Django view of the model endpoints of one path, for the URL map and the test client."""
+    by_method = {route.method: route for route in routes if route.method is not None}
+    if "GET" in by_method:
+        by_method["HEAD"] = by_method["GET"]
+
+    @csrf_exempt
+    @require_http_methods(list(by_method))
+    def view(request: HttpRequest, **parameters: str) -> HttpResponseBase:
+        route = by_method[request.method or ""]
+        answer: ClientResponse = route.endpoint(ClientRequest(request.META, route, parameters))
+        response: HttpResponseBase
+        if isinstance(answer.body, list):
+            response = HttpResponse(b"".join(answer.body), status=answer.status)
+        else:
+            response = StreamingHttpResponse(answer.body, status=answer.status)
+        for name, value in answer.headers:
+            response[name] = value
+        if answer.cache_control is not None:
+            response["Cache-Control"] = answer.cache_control
+        return response
+
+    # By which metrics tell views apart.
+    view.__name__ = next(iter(by_method.values())).endpoint.__name__
+    # The middleware reads this before it refuses a body.
+    view.http_methods = frozenset(by_method)  # type: ignore[attr-defined] # a function takes any attribute
+    return view
+
 
 log = structlog.get_logger(__name__)
 
@@ -51,15 +113,15 @@ def answer_chat(
     """Run a chat and write its answer in the client's dialect. `read_request` is the dialect's own unless given."""
 
     def read(body: bytes) -> Chat:
-        return offload(len(body), partial(dialect.read_request, body))
+        return offload(len(body), dialect.read_request, body)
 
-    def run_chat(token: str) -> ClientResponse:
-        run = open_chat(request, route, token, read_request or read)
+    def run_chat() -> ClientResponse:
+        run = open_chat(request, route, request.presented_key, read_request or read)
         if run.chat.stream:
             return stream_response(run, dialect.write_events)
         return complete_response(run, dialect.write_reply)
 
-    return answer_authenticated(request, route, dialect, run_chat)
+    return answer_with_errors(request, route, dialect, run_chat)
 
 
 def answer_authenticated(
@@ -122,7 +184,7 @@ def complete_response(
     reply = run.reply()
     if change_reply is not None:
         change_reply(reply)
-    body = offload_or_run(run.answer_bytes, partial(write_reply, reply, summary, run.chat))
+    body = offload_or_run(run.answer_bytes, write_reply, reply, summary, run.chat)
     answer = whole_response(body, content_type)
     answer.headers += headers_about(run)
     return answer
@@ -152,22 +214,16 @@ def stream_response(run: ChatRun | ToolLoop, write_events: EventWriter, content_
 
 def headers_about(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
     """Return the headers for dropped fields, the client's rate limits, and whether the answer is stored."""
-    return [*_dropped_headers(run), *_state_headers(run)]
-
-
-def _dropped_headers(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
-    """Return the header that names the fields that were left out; a client's own names are made safe for a header."""
-    dropped_fields = run.attempts.dropped_fields
-    if not dropped_fields:
-        return []
-    fields = ", ".join(quote(one.param[:_MAX_PARAM], safe=_PLAIN) for one in dropped_fields[:_MAX_DROPPED])
-    return [("x-gateway-loss", fields)]
-
-
-def _state_headers(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
-    """Return the headers that tell how the client's rate stands, and whether the answer is one that was kept."""
-    cache = [] if run.cache is None else [("x-gateway-cache", _word_for(run.cache))]
-    return [*([] if run.rate is None else rate_headers(run.rate)), *cache]
+    headers: list[tuple[str, str]] = []
+    if dropped_fields := run.attempts.dropped_fields:
+        # A client's own names are made safe for a header.
+        fields = ", ".join(quote(one.param[:_MAX_PARAM], safe=_PLAIN) for one in dropped_fields[:_MAX_DROPPED])
+        headers.append(("x-gateway-loss", fields))
+    if run.rate is not None:
+        headers += rate_headers(run.rate)
+    if run.cache is not None:
+        headers.append(("x-gateway-cache", _word_for(run.cache)))
+    return headers
 
 
 def _word_for(cache: CacheEntry) -> str:

@@ -22,10 +22,10 @@ def chat_completions(request: ClientRequest) -> ClientResponse:
 
 def _read(request: ClientRequest, body: bytes) -> Chat:
     """Return the chat that a body asks for. Raises InvalidRequest."""
-    chat = offload(len(body), partial(CLIENT.read_request, body))
-    chat.metadata_as_text = warns_of_structures(
-        request.header("x-stainless-lang"), request.header("x-stainless-package-version")
-    )
+    chat = offload(len(body), CLIENT.read_request, body)
+    language = request.header("x-stainless-lang")
+    if language is not None:
+        chat.metadata_as_text = warns_of_structures(language, request.header("x-stainless-package-version"))
     return chat
 
 

@@ -17,9 +17,8 @@ from apps.catalog.client_listings import build_google_entry, list_google_models
 from apps.catalog.resolve import resolve
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.google import CLIENT as GOOGLE
-from apps.gateway.endpoints.answering import answer_with_errors, json_response
+from apps.gateway.endpoints.answering import answer_with_errors, json_response, view_of
 from apps.gateway.endpoints.public import check_key
-from apps.gateway.endpoints.serving import view_of
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import Route

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import structlog
 
 from apps.gateway.access.policy import Policy
-from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.client.http_request import ClientRequest, ClientResponse, TrackedResponse
 from apps.kernel.errors import ApiError, InvalidRequest
 
 log = structlog.get_logger(__name__)
@@ -85,9 +85,9 @@ def install(states: ResponseStates) -> None:
     _installed[0] = states
 
 
-def open_state(request: ClientRequest, policy: Policy, wire: Record) -> ResponseState:
+def open_state(request: ClientRequest, policy: Policy, wire: Record) -> TrackedResponse:
     """Return the state of a request, and put the items that it refers to into its body. Raises ApiError."""
-    own: ResponseState | None = request.response_state
+    own = request.response_state
     return own if own is not None else _installed[0].open(request, policy, wire)
 
 

@@ -14,7 +14,7 @@ from apps.gateway.access.refusal_count import count_refusal
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed
-from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.client.http_request import ClientRequest, ClientResponse, TrackedResponse
 from apps.gateway.count_tokens import count_tokens
 from apps.gateway.dialects.chat.openai.wire import encode
 from apps.gateway.dialects.chat.responses import CLIENT
@@ -31,7 +31,7 @@ from apps.gateway.endpoints.answering import (
     whole_response,
 )
 from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
-from apps.gateway.endpoints.response_state import AnsweredElsewhere, ResponseState, items_of, open_state
+from apps.gateway.endpoints.response_state import AnsweredElsewhere, items_of, open_state
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
 from apps.gateway.server_tools import responses_history, responses_request
@@ -157,7 +157,7 @@ class _Teller:
     """Writes a streamed answer, and tells the response's state how it goes; what fails there spoils no answer."""
 
     def __init__(self) -> None:
-        self.state: ResponseState | None = None
+        self.state: TrackedResponse | None = None
         # The request's fields that the response repeats, and how the gateway calls tools for it; None where it does
         # not.
         self.asked: Asked | None = None

@@ -6,13 +6,18 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
 
+from apps.gateway.failures import UpstreamFailure
+
 # Chunks of bytes, the most bytes that a frame may have, and who looks at each of LONG bytes and more.
 Frames = Callable[[Iterable[bytes], int, Callable[[bytes], object]], Iterator[bytes]]
 LONG = 64 * 1024
 
 
-class BrokenFrames(Exception):
-    """Bytes that are no frames, or a frame that is too large."""
+class BrokenFrames(UpstreamFailure):
+    """Bytes that are no frames, or a frame that is too large: the connection fails."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("network", message)
 
 
 @cache

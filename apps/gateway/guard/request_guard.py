@@ -17,7 +17,7 @@ from apps.gateway.guard.client_path import UnreadableText, find_client_path
 from apps.gateway.guard.documents import AttachedDocument
 from apps.gateway.guard.json_text import Redaction
 from apps.gateway.metrics.definitions import FINDINGS, SCANNED
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import TASKS
 from apps.guardrails import rules
 from apps.guardrails.findings.redaction import merge_spans, placeholder_of
 from apps.guardrails.findings.scan_types import Finding, ScannedFile, Segment, Span, Verdict
@@ -147,8 +147,8 @@ def _client_path(body: bytes, chat_texts: ChatTexts, finding: Finding) -> str | 
 
 
 def _read(compiled: CompiledGuardrails, chat: Chat, recall: ScanRecall) -> _Read:
-    chat_texts = ChatTexts(chat, task_of(chat).files_to_screen(chat))
-    named = task_of(chat).path_for_client or str
+    chat_texts = ChatTexts(chat, TASKS[chat.task].files_to_screen(chat))
+    named = TASKS[chat.task].path_for_client or str
     segments = [Segment(ScannedText(one.text), one.role, named(one.path)) for one in chat_texts.texts]
     files = [_file_of(one) for one in chat_texts.files]
     return _Read(chat_texts, segments, files, engine.screen(compiled, segments, files, recall))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
 
 from apps.billing.pricing import Cost, cost_of
 from apps.catalog.catalog_cache import Offer
 from apps.gateway.access.credentials import Credential
+from apps.gateway.client.http_request import BatchExchange
 from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
@@ -26,10 +26,9 @@ class Candidate:
     credential: Credential
     model_name: str
     discount: Decimal = ZERO
-    # Where its batch API answers: the share of the usual prices that `offer` has, and what carries the exchange
-    # (`upstream/batch_exchange.py`).
+    # Where its batch API answers: the share of the usual prices that `offer` has, and how it is asked.
     batch_share: Decimal | None = None
-    exchange: Any = field(default=None, compare=False)
+    exchange: BatchExchange | None = field(default=None, compare=False)
     # The provider's id, the catalog's id of the model, and the name under which their standing is kept.
     provider_id: str = field(init=False, compare=False)
     model_id: str = field(init=False, compare=False)

@@ -1,6 +1,8 @@
 """Candidates: the offers that could answer this request for this caller; an error names what none can do.
 
-Pure; `ranking` orders the candidates.
+Custom providers are an organization's own OpenAI-compatible endpoints, named `custom:<providerName>/<model>`. No data
+file describes them: they can do everything, and their prices are unknown. A server at the address of a catalog's
+provider has the same demands as that provider. Pure; `ranking` orders the candidates.
 """
 
 from __future__ import annotations
@@ -8,25 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import lru_cache
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from apps.billing.discounts import NOTHING_OFF, Discounts, Shares
-from apps.catalog.catalog_cache import Catalog, CatalogModel, Offer
+from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider, Offer
 from apps.catalog.resolve import resolve as resolve_name
-from apps.gateway.access.credentials import CREDITS, Credential, credentials_for
+from apps.gateway.access.credentials import API_KEYS, CREDITS, Credential, credentials_for
 from apps.gateway.access.policy import Policy
 from apps.gateway.access.schemes import can_fill_placeholders
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.routing.account_references import filter_by_account
 from apps.gateway.routing.candidate import Candidate
-from apps.gateway.routing.custom_providers import is_custom, resolve_custom
 from apps.gateway.routing.unavailable import not_at_provider, unsupported, without_credential
-from apps.gateway.tasks import Requirement, Task, task_of
+from apps.gateway.tasks import TASKS, Requirement, Task
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
+from apps.kernel.prices import PriceCard
 from apps.keys.errors import refused_by
 from apps.keys.iam import first_refusal
 
@@ -99,7 +103,7 @@ def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Dis
 
     It is the same from one request of a kind to the next, and is kept with the policy, but where discounts may expire.
     """
-    today, task = datetime.now(UTC).date(), task_of(chat)
+    today, task = datetime.now(UTC).date(), TASKS[chat.task]
     known: ReachableCandidates | None = policy.reachable_models.get(chat.model)
     if known is not None and known.catalog is catalog and known.today == today and known.task is task:
         task.check_model(known.model, chat)
@@ -133,7 +137,7 @@ def _resolve_auto(
     narrowed: Narrowing | None = None,
 ) -> Candidates:
     """Return the candidates of the cheapest model that suffices; a model for trying out only if there is no other."""
-    task = task_of(chat)
+    task = TASKS[chat.task]
     offers = [
         offer
         for model in catalog.models.values()
@@ -171,7 +175,7 @@ def _reachable(
 ) -> Sequence[Candidate]:
     """Return the offers that are live and have a credential. Raises InvalidRequest when there is none."""
     today = datetime.now(UTC).date()
-    find_dialect = task_of(chat).find_dialect
+    find_dialect = TASKS[chat.task].find_dialect
     live = [offer for offer in offers if offer.is_live(today) and find_dialect(chat, offer) is not None]
     if not live:
         raise InvalidRequest(f"No provider of {chat.model} can be reached", code="model_not_found", param="model")
@@ -213,19 +217,22 @@ def _filter_by_capabilities(
     Raises InvalidRequest when none meets them all, or the one that was named does not.
     """
     left = tuple(reachable)
-    for need in task_of(chat).requirements_of(chat):
+    for need in TASKS[chat.task].requirements_of(chat):
         meeting = tuple(one for one in left if need.is_met_by(one.offer))
         if need.optional and not any(requested in {None, one.provider_id} for one in meeting):
             continue
         left = meeting
         if not left:
             raise _unsupported(policy, catalog, chat, need)
-    if requested is None or requested in [one.provider_id for one in left]:
+    if requested is None:
         return left
+    for one in left:
+        if one.provider_id == requested:
+            return left
     # The one named is out of reach or lacks something: say so rather than answer from elsewhere unasked.
     for one in reachable:
         if one.provider_id == requested:
-            lacking = next(need for need in task_of(chat).requirements_of(chat) if not need.is_met_by(one.offer))
+            lacking = next(need for need in TASKS[chat.task].requirements_of(chat) if not need.is_met_by(one.offer))
             raise _unsupported(policy, catalog, chat, lacking)
     return ()
 
@@ -245,7 +252,7 @@ def _list_price(chat: Chat, one: Candidate) -> tuple[Decimal, str]:
 
     Discounts are taken off.
     """
-    return task_of(chat).list_price(chat, one.offer) * (1 - one.discount), one.model_id
+    return TASKS[chat.task].list_price(chat, one.offer) * (1 - one.discount), one.model_id
 
 
 def filter_by_context_window(
@@ -256,7 +263,7 @@ def filter_by_context_window(
     The prompt's tokens are estimated, so the one that the client named, and the roomiest of those that all seem too
     small, may try; a prompt twice as large as the largest context is refused.
     """
-    if not task_of(chat).fits_context:
+    if not TASKS[chat.task].fits_context:
         return tuple(fitting)
     if chat.task == "completions" and len(chat.messages) > 1:
         # Each prompt is read by itself.
@@ -287,3 +294,118 @@ def filter_by_context_window(
 
 def _fits(limit: int | None, tokens: int) -> bool:
     return limit is None or tokens <= limit
+
+
+CUSTOM_PREFIX = "custom:"
+_MAX_NAME_LENGTH = 255
+# Every OpenAI-alike understands these; what else it takes cannot be known and is sent as the client wrote it.
+_CUSTOM_FACTS: dict[str, object] = {
+    "takes": ["reasoning_details", "images", "web_search_options", "extra_content"],
+    "reasoning_field": "any",
+    "images": {
+        "dialect": "openai",
+        "most": 10,
+        "inputs": 16,
+        "takes": [
+            *("any_size", "background", "input_fidelity", "mask", "moderation", "output_compression", "style", "user"),
+        ],
+        "qualities": ["standard", "hd", "low", "medium", "high", "xhigh", "max"],
+        "formats": ["png", "jpeg", "webp"],
+    },
+    "speech": {
+        "dialect": "openai",
+        "most_characters": 100_000,
+        "formats": ["mp3", "opus", "aac", "flac", "wav", "pcm"],
+        "takes": ["instructions", "speed", "custom_voice"],
+    },
+    # Not every one of them streams transcripts, which none is asked to.
+    "transcription": {
+        "dialect": "openai",
+        "takes": ["prompt", "response_format", "segments", "speakers", "temperature", "translation", "words"],
+    },
+}
+
+
+# Demands of a provider, without which it refuses a conversation whatever the credential.
+_CUSTOM_DEMANDS = ("reasoning_field", "reasoning_required")
+
+
+def is_custom(model: str) -> bool:
+    """Return whether a client's model name means a provider of its organization's own."""
+    return model.startswith(CUSTOM_PREFIX)
+
+
+def resolve_custom(policy: Policy, catalog: Catalog, requested: str) -> list[tuple[Offer, Credential]]:
+    """Return the offer and each credential for it. Raises InvalidRequest (400 `model_not_found`)."""
+    provider_id, slash, model_name = requested.partition("/")
+    if not slash or not model_name or len(requested) > _MAX_NAME_LENGTH:
+        raise _no_custom_model("A model of your own provider is named custom:<providerName>/<model>")
+    credentials = policy.own_credentials.get(provider_id, ())
+    if not credentials:
+        raise _no_custom_model(f"There is no active provider key named `{provider_id.removeprefix(CUSTOM_PREFIX)}`")
+    if policy.mode == CREDITS:
+        raise _no_custom_model("This project is in credits mode; your own providers need the mode api-keys or hybrid")
+    return [
+        (
+            _custom_offer(provider_id, model_name, requested, _facts_at(own.base_url, catalog)),
+            Credential(API_KEYS, own=own),
+        )
+        for own in credentials
+    ]
+
+
+@lru_cache(maxsize=1_000)
+def _host_of(address: str) -> str | None:
+    return urlsplit(address).hostname
+
+
+def _facts_at(base_url: str, catalog: Catalog) -> dict[str, object]:
+    """Return the assumed facts of a server, with the demands of the catalog's provider at the same host."""
+    host = _host_of(base_url)
+    for provider in catalog.providers.values():
+        if "reasoning_required" in provider.facts and _host_of(provider.base_url) == host:
+            return _CUSTOM_FACTS | {name: provider.facts[name] for name in _CUSTOM_DEMANDS}
+    return _CUSTOM_FACTS
+
+
+def _custom_offer(provider_id: str, model_name: str, requested: str, facts: dict[str, object]) -> Offer:
+    provider = CatalogProvider(
+        id=provider_id,
+        name=provider_id.removeprefix(CUSTOM_PREFIX),
+        dialect="openai",
+        auth="bearer",
+        base_url="",
+        api_key_env="",
+        facts=facts,
+        priority=1.0,
+    )
+    return Offer(
+        provider=provider,
+        model_id=requested,
+        model_name=model_name,
+        prices=PriceCard(),
+        context_length=None,
+        max_output=None,
+        streaming=True,
+        cancellation=True,
+        vision=True,
+        tools=True,
+        parallel_tools=True,
+        tool_choice=True,
+        reasoning=True,
+        structured_outputs=True,
+        json_output=True,
+        web_search=True,
+        prompt_cache=True,
+        temperature=True,
+        stability="stable",
+        facts=facts,
+        deprecated_at=None,
+        deactivated_at=None,
+        priority=1.0,
+        active=True,
+    )
+
+
+def _no_custom_model(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="model_not_found", param="model")

@@ -24,8 +24,7 @@ from apps.gateway.canonical.chat import Chat, DroppedField, ReasoningRequest
 from apps.gateway.canonical.preferences import MaxPrice, RoutingPreferences, SortBy
 from apps.gateway.canonical.service_tier import asked_service_tier
 from apps.gateway.routing.candidate import Candidate
-from apps.gateway.routing.candidates import AUTO, Candidates, resolve_candidates
-from apps.gateway.routing.custom_providers import is_custom
+from apps.gateway.routing.candidates import AUTO, Candidates, is_custom, resolve_candidates
 from apps.gateway.routing.ranking import Ranking, RequestProfile, StatsLookup, rank
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.errors import ApiError, InvalidRequest

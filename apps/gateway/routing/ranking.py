@@ -115,7 +115,7 @@ def _rank_single(one: Candidate, requested: str | None, profile: RequestProfile,
         "availableProviders": [one.provider_id],
         "selectedProvider": one.provider_id,
         "selectionReason": "single-provider-available" if requested is None else "direct-provider-specified",
-        "providerScores": [_explain_score(score) for score in _scores([one], profile, stats_of)],
+        "providerScores": [_explain_score(_score_single(one, profile, stats_of))],
     }
     return Ranking((one,), explanation)
 
@@ -172,13 +172,10 @@ def _prefer_up(scores: Sequence[_Score]) -> Sequence[_Score]:
 
 def _scores(mappings: Sequence[Candidate], profile: RequestProfile, stats_of: StatsLookup) -> list[_Score]:
     """Return scores from 0 to 1, lowered by the priority weights of provider and mapping."""
+    if len(mappings) == 1:
+        return [_score_single(mappings[0], profile, stats_of)]
     for_price, for_uptime, for_speed, for_latency = _WEIGHTS if profile.streaming else _UNSEEN_WEIGHTS
     known = [(one, stats_of(one.mapping), _price_of(one, profile)) for one in mappings]
-    if len(known) == 1:
-        ((one, stats, price),) = known
-        # No other candidate is cheaper or quicker.
-        plain = for_price + for_uptime * _health_of(stats) + for_speed + for_latency
-        return [_Score(one, stats, price, plain * one.offer.priority * one.offer.provider.priority)]
     cheapest = min(price for _, _, price in known)
     usual_latency = _usual([stats.latency for _, stats, _ in known], _USUAL_LATENCY)
     usual_speed = _usual([stats.throughput for _, stats, _ in known], _USUAL_THROUGHPUT)
@@ -194,6 +191,14 @@ def _scores(mappings: Sequence[Candidate], profile: RequestProfile, stats_of: St
         )
         scores.append(_Score(one, stats, price, plain * one.offer.priority * one.offer.provider.priority))
     return scores
+
+
+def _score_single(one: Candidate, profile: RequestProfile, stats_of: StatsLookup) -> _Score:
+    """Return the score of the only mapping: no other is cheaper or quicker."""
+    for_price, for_uptime, for_speed, for_latency = _WEIGHTS if profile.streaming else _UNSEEN_WEIGHTS
+    stats = stats_of(one.mapping)
+    plain = for_price + for_uptime * _health_of(stats) + for_speed + for_latency
+    return _Score(one, stats, _price_of(one, profile), plain * one.offer.priority * one.offer.provider.priority)
 
 
 def _health_of(stats: ProviderStats) -> float:

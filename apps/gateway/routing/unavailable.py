@@ -14,7 +14,7 @@ from apps.catalog.catalog_cache import Catalog, Offer
 from apps.gateway.access.credentials import API_KEYS, CREDITS, credentials_for
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.tasks import Requirement, task_of
+from apps.gateway.tasks import TASKS, Requirement
 from apps.kernel.errors import InvalidRequest
 
 
@@ -82,7 +82,7 @@ def _alternatives(
     chat: Chat, policy: Policy, catalog: Catalog, today: date, is_allowed: Callable[[Offer], bool]
 ) -> Sequence[str]:
     """Return `provider/model` of those that meet every requirement: the same model's first, then the cheapest."""
-    task = task_of(chat)
+    task = TASKS[chat.task]
     needs = task.requirements_of(chat)
     own = chat.model.rpartition("/")[2]
     usable = [
@@ -105,7 +105,7 @@ def _alternatives(
 
 
 def _offers(chat: Chat, catalog: Catalog) -> Iterator[Offer]:
-    task = task_of(chat)
+    task = TASKS[chat.task]
     for model in catalog.models.values():
         if task.is_served_by(model, chat):
             yield from model.offers

@@ -17,7 +17,7 @@ import structlog
 
 from apps.gateway.metrics.definitions import RECORDS_RETRANSMITTED
 from apps.gateway.settlement import outbox
-from apps.gateway.settlement.retransmission_buffer import BUFFER, PushedRecord
+from apps.gateway.settlement.outbox import BUFFER, PushedRecord
 from apps.kernel.postgres import database
 from apps.kernel.valkey.redis import ServerState, read_server_state
 from apps.logs import writer

@@ -1,12 +1,13 @@
 """Tasks: a request's kind (chat, images, …) as a value that says what differs from kind to kind. One module a kind.
 
 A task fills every field of `Task`, or the process does not start. Its functions are pure: they open no socket and make
-no query.
+no query. Here is also what they decide by: the modes of models, and the facts of an offer for its dialect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from importlib import import_module
 from pkgutil import iter_modules
@@ -18,7 +19,8 @@ from apps.catalog.offers import CatalogModel, Offer
 from apps.gateway.canonical.chat import Chat, Target, TaskName
 from apps.gateway.canonical.events import Finished
 from apps.gateway.dialects import ProviderDialect
-from apps.kernel.errors import ApiError
+from apps.kernel.concurrency.identity_cache import IdentityCache
+from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
@@ -105,9 +107,75 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     usage_without_counts: Callable[[Chat, int, int, int, PriceCard], Usage]
 
 
-def task_of(chat: Chat) -> Task:
-    """Return the kind of a request."""
-    return _TASKS[chat.task]
+def facts_of(offer: Offer) -> dict[str, Any]:
+    """Return an offer's facts for its dialect, not to be changed.
+
+    A fact that a data file states goes before one that follows from the features.
+
+    `structured_outputs`: how an answer gets the form of a schema (`native`, by a forced `tool`, by `json_object` and
+    words), left out where there is no way.
+    """
+    return _facts(offer)
+
+
+def _compute_facts(offer: Offer) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "prompt_cache": offer.prompt_cache,
+        "temperature": offer.temperature,
+        "web_search": offer.web_search,
+    }
+    if offer.structured_outputs:
+        facts["structured_outputs"] = "native"
+    elif offer.tools:
+        facts["structured_outputs"] = "tool"
+    elif offer.json_output:
+        facts["structured_outputs"] = "json_object"
+    return facts | dict(offer.facts)
+
+
+def supports_structured_output(offer: Offer) -> bool:
+    """Return whether an answer can be given the form of a schema, natively or in a way that the client cannot tell."""
+    return "structured_outputs" in facts_of(offer)
+
+
+_facts = IdentityCache(_compute_facts)
+
+
+_PATHS: Final = {
+    "audio_speech": "/v1/audio/speech",
+    "audio_transcription": "/v1/audio/transcriptions",
+    "chat": "/v1/chat/completions",
+    "embedding": "/v1/embeddings",
+    "image_generation": "/v1/images/generations",
+    "moderation": "/v1/moderations",
+    "rerank": "/v1/rerank",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMode:
+    """A mode of the catalog, whose models answer one kind of request alone; `adjective` goes before "model"."""
+
+    name: str
+    adjective: str
+
+    def serves(self, model: CatalogModel, chat: Chat) -> bool:
+        """Return whether a model is of this mode."""
+        return model.mode == self.name
+
+    def check(self, model: CatalogModel, chat: Chat) -> None:
+        """Raise InvalidRequest, which says where else to ask, unless a model is of this mode."""
+        if not self.serves(model, chat):
+            message = f"{model.id} is no {self.adjective} model{hint_of(model.mode)}"
+            raise InvalidRequest(message, code="unsupported_feature", param="model")
+
+
+def hint_of(mode: str) -> str:
+    """Return the end of an error's sentence that names the endpoint for models of the mode; empty where unknown."""
+    path = _PATHS.get(mode)
+    if path is None:
+        return ""
+    return f"; {'chat with it' if mode == 'chat' else 'ask for it'} at {path}"
 
 
 def load_tasks(names: Iterable[str], package: str, folders: Iterable[str]) -> dict[str, Task]:
@@ -130,4 +198,5 @@ def load_tasks(names: Iterable[str], package: str, folders: Iterable[str]) -> di
     return tasks
 
 
-_TASKS: Final = load_tasks(get_args(TaskName), __name__, __path__)
+# The kinds of requests, by the name that a chat has of its own (`Chat.task`).
+TASKS: Final = load_tasks(get_args(TaskName), __name__, __path__)

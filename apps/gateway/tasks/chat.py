@@ -12,12 +12,10 @@ from apps.catalog.offers import CatalogModel, Offer
 from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, OpaqueTool, WebSearchTool
 from apps.gateway.canonical.hosted_tools import X_SEARCH, count_searches, hosted_tools
 from apps.gateway.canonical.service_tier import FAST, asked_region, asked_service_tier
-from apps.gateway.dialect_facts import supports_structured_output
 from apps.gateway.dialects import ProviderDialect, find_dialect
 from apps.gateway.dialects.adapting.emulated_tools import is_optional_search
 from apps.gateway.dialects.adapting.unsupported_fields import client_name_of
-from apps.gateway.model_modes import hint_of
-from apps.gateway.tasks import Requirement, Task
+from apps.gateway.tasks import Requirement, Task, hint_of, supports_structured_output
 from apps.gateway.tasks.images import draws, draws_in_chat
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.errors import InvalidRequest

@@ -22,8 +22,7 @@ from apps.gateway.dialects.values.embeddings import (
     find_embedding_dialect,
     texts_of,
 )
-from apps.gateway.model_modes import ModelMode
-from apps.gateway.tasks import AttachedFile, CallPart, Requirement, Task
+from apps.gateway.tasks import AttachedFile, CallPart, ModelMode, Requirement, Task
 from apps.gateway.token_estimate import estimate_tokens, estimate_usage
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO

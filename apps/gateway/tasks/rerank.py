@@ -22,8 +22,7 @@ from apps.gateway.dialects.values.rerank import (
     query_of,
     results_of,
 )
-from apps.gateway.model_modes import ModelMode
-from apps.gateway.tasks import CallPart, Requirement, Task
+from apps.gateway.tasks import CallPart, ModelMode, Requirement, Task
 from apps.gateway.token_estimate import estimate_prompt_tokens, estimate_tokens
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage

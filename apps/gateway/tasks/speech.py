@@ -22,8 +22,7 @@ from apps.gateway.dialects.media.speech import (
     speech_of,
     text_of,
 )
-from apps.gateway.model_modes import ModelMode
-from apps.gateway.tasks import Requirement, Task
+from apps.gateway.tasks import ModelMode, Requirement, Task
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 

@@ -21,8 +21,7 @@ from apps.gateway.dialects.media.transcription import (
     find_transcription_dialect,
     transcription_of,
 )
-from apps.gateway.model_modes import ModelMode
-from apps.gateway.tasks import AttachedFile, Requirement, Task
+from apps.gateway.tasks import AttachedFile, ModelMode, Requirement, Task
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 

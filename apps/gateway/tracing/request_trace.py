@@ -7,7 +7,7 @@ noted; the rest is in the request's record, and is added when the trace is encod
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
@@ -203,7 +203,7 @@ class AttemptSpan(msgspec.Struct, eq=False):
     span: TraceSpan
     callee: Callee
 
-    def traced(self, call: TracedCall, events: Iterator[Item]) -> Iterator[Item]:
+    def traced(self, call: TracedCall, events: Iterator[Item]) -> Generator[Item, None, None]:
         """Yield the events of a call of the provider, which begins now and ends with them. Raises what they raise."""
         own = self.trace.begin_call(self.span, self.callee)
         call.trace_headers = self.trace.headers_within(own)

@@ -20,6 +20,7 @@ from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event
 from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.http_request import BatchExchange
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.ranking import Ranking
@@ -98,8 +99,7 @@ class BatchHandover:
         """
         taken = self._take(candidate, request)
         if taken is None:
-            plain = replace(candidate, exchange=None)
-            return (yield from open_exchange(plain, request, timeouts, client_disconnect, **options))
+            return (yield from open_exchange(candidate, request, timeouts, client_disconnect, **options))
         self.taken = taken
         self._switch.is_abandoned = True
         raise ClientGone("The request was handed over to the provider's batch API")
@@ -160,6 +160,13 @@ class BatchAnswer:
         if 200 <= self._status < 300:
             return OpenExchange(response, "", {}, "")
         raise refusal_of(request.dialect, response)
+
+
+def exchange_of(exchange: BatchExchange) -> BatchHandover | BatchAnswer:
+    """Return the exchange of a line or a candidate as one of the two kinds. Raises TypeError for anything else."""
+    if isinstance(exchange, BatchHandover | BatchAnswer):
+        return exchange
+    raise TypeError(f"{type(exchange).__name__} is no batch exchange")
 
 
 class KeptResponse:

@@ -12,17 +12,16 @@ import struct
 import time
 from collections import deque
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from select import POLLERR, POLLHUP, POLLIN
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from gevent.monkey import get_original
 
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.upstream import dns_cache
-from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse, network_failure
-from apps.gateway.upstream.socket_wait import SocketWaiter
+from apps.gateway.upstream.http_response import SocketWaiter, Timeouts, UpstreamResponse, network_failure
 from apps.kernel.concurrency.green_socket import send_all
 
 # Idle connections kept per address, and for how many seconds: below the 60 s after which common servers close.
@@ -38,8 +37,7 @@ _STALE_WITHIN, _STALE_WITHIN_FAR = 0.05, 0.25
 _ROUND_TRIP = struct.Struct("68xI")
 
 
-@dataclass(frozen=True, slots=True)
-class PoolKey:
+class PoolKey(NamedTuple):
     """Under what a connection is pooled, and where to connect: the host, or the one `ip` that was found safe for it."""
 
     host: str

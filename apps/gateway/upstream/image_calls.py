@@ -18,7 +18,7 @@ import msgspec
 from gevent.queue import Empty, Queue
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Chat, DroppedField
+from apps.gateway.canonical.chat import DroppedField
 from apps.gateway.canonical.events import (
     Event,
     Finished,
@@ -30,11 +30,10 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
-from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.failures import StaleConnection, UpstreamFailure
-from apps.gateway.routing.candidate import Candidate
-from apps.gateway.tasks import CallPart, task_of
+from apps.gateway.tasks import TASKS, CallPart
 from apps.gateway.token_estimate import token_weight, tokens_from_weight
+from apps.gateway.upstream.call_state import ProviderCallInputs, ProviderCallOutcome
 from apps.gateway.upstream.http_response import default_timeouts
 from apps.gateway.upstream.split_calls import MAX_AT_ONCE
 from apps.kernel.errors import InvalidRequest
@@ -42,29 +41,22 @@ from apps.kernel.usage import Usage, total_usage
 
 
 class ImageCall(Protocol):
-    """The part of a `ProviderCall` that several calls for images share."""
+    """A `ProviderCall`, which several calls for images share, or one of these."""
 
-    chat: Chat
-    candidate: Candidate
-    client_disconnect: ClientDisconnect
-    prompt_tokens: int
-    calls: int
-    status: int | None
-    first_content_at: float | None
-    bytes_received: int
-    dropped_fields: list[DroppedField]
-    changed_fields: list[DroppedField]
+    inputs: ProviderCallInputs
+    outcome: ProviderCallOutcome
 
-    @property
-    def has_content(self) -> bool:
-        """Whether content has come."""
+    def events(self) -> Generator[Event, None, None]:
+        """Return its events."""
+
+    def branch(self, **inputs: Any) -> ImageCall:
+        """Return a further call with other inputs."""
 
 
 class _Branch(msgspec.Struct, eq=False):
     """One call: the number of its first image in the whole, the number of its images, and its result so far."""
 
-    # A `ProviderCall`.
-    call: Any
+    call: ImageCall
     first: int
     images: int
     made: int = 0
@@ -74,23 +66,21 @@ class _Branch(msgspec.Struct, eq=False):
     failure: UpstreamFailure | InvalidRequest | None = None
 
 
-def make_images(call: ImageCall, calls: Sequence[Any], parts: Sequence[CallPart]) -> Iterator[Event]:
+def make_images(call: ImageCall, calls: Sequence[ImageCall], parts: Sequence[CallPart]) -> Generator[Event, None, None]:
     """Yield the answers of the provider calls to all parts as one, into `call`.
 
     Raises the first call's error where no call made an image.
     """
     firsts = accumulate((part.results for part in parts), initial=0)
     branches = [_Branch(one, first, part.results) for one, part, first in zip(calls, parts, firsts, strict=False)]
-    begun = False
+    outcome, begun = call.outcome, False
     try:
         for branch, event in _arriving(branches, call):
             if branch is None:
                 yield event
                 continue
-            if not call.has_content:
-                call.dropped_fields, call.changed_fields = branch.call.dropped_fields, branch.call.changed_fields
-                call.status, call.calls = branch.call.status, len(branches)
-                call.first_content_at = branch.call.first_content_at
+            if not outcome.has_content:
+                outcome.begin_as(branch.call.outcome, len(branches))
             for passed in _events_for_client(branch, event, begun=begun):
                 begun = True
                 yield passed
@@ -100,11 +90,11 @@ def make_images(call: ImageCall, calls: Sequence[Any], parts: Sequence[CallPart]
         if failures:
             lacking = sum(branch.images - branch.made for branch in branches if branch.failure is not None)
             words = f"{lacking} images could not be made: {failures[0]}"
-            call.changed_fields = [*call.changed_fields, DroppedField("n", words)]
+            outcome.changed_fields = [*outcome.changed_fields, DroppedField("n", words)]
             yield from _ends_of_lost(branches)
         yield UsageReported(usage=_total(branches, call))
     finally:
-        call.bytes_received += sum(branch.call.bytes_received for branch in branches)
+        outcome.bytes_received += sum(branch.call.outcome.bytes_received for branch in branches)
 
 
 def _arriving(branches: Sequence[_Branch], call: ImageCall) -> Generator[tuple[_Branch | None, Event], None, None]:
@@ -128,7 +118,7 @@ def _arriving(branches: Sequence[_Branch], call: ImageCall) -> Generator[tuple[_
     left = len(branches)
     try:
         while left:
-            with call.client_disconnect.raise_while_waiting():
+            with call.inputs.client_disconnect.raise_while_waiting():
                 try:
                     branch, event = arrived.get(timeout=default_timeouts().tick)
                 except Empty:
@@ -150,9 +140,9 @@ def _events_of(branch: _Branch) -> Iterator[Event]:
         with closing(branch.call.events()) as events:
             yield from (event for event in events if type(event) is not Waiting)
     except StaleConnection:
-        if branch.call.new_connection:
+        if branch.call.inputs.new_connection:
             raise
-        branch.call = replace(branch.call, new_connection=True)
+        branch.call = branch.call.branch(new_connection=True)
         yield from _events_of(branch)
 
 
@@ -182,9 +172,11 @@ def _ends_of_lost(branches: Sequence[_Branch]) -> Iterator[Event]:
 
 def _total(branches: Sequence[_Branch], call: ImageCall) -> Usage:
     """Return what the calls used that made anything, or failed in nothing."""
-    estimate, prices = task_of(call.chat).usage_without_counts, call.candidate.offer.prices
+    inputs = call.inputs
+    estimate, prices = TASKS[inputs.chat.task].usage_without_counts, inputs.candidate.offer.prices
     return total_usage(
-        branch.usage or estimate(call.chat, call.prompt_tokens, tokens_from_weight(branch.written), branch.made, prices)
+        branch.usage
+        or estimate(inputs.chat, inputs.prompt_tokens, tokens_from_weight(branch.written), branch.made, prices)
         for branch in branches
         if branch.made or branch.failure is None
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from json_repair import repair_json
@@ -103,11 +103,11 @@ class JsonRepair:
     _texts: dict[int, list[Event]] = field(default_factory=dict)
     _called: set[int] = field(default_factory=set)
 
-    def repair_events(self, events: Iterable[Event]) -> Iterator[Event]:
+    def repair_events(self, events: Iterable[Event]) -> Generator[Event, None, None]:
         """Return an answer's events, its text whole and put right before the answer's end."""
-        return iter(events) if self.chat.response_format is None else self._repair_stream(events)
+        return (event for event in events) if self.chat.response_format is None else self._repair_stream(events)
 
-    def _repair_stream(self, events: Iterable[Event]) -> Iterator[Event]:
+    def _repair_stream(self, events: Iterable[Event]) -> Generator[Event, None, None]:
         last_event_at = self.now()
         for event in events:
             for one in self._pass_on(event):

@@ -126,13 +126,7 @@ def open_exchange(
     `cdn_loop` lists the deployments that the request has passed (`loop_detection.py`); `new_connection` is for one that
     may not use an idle connection of the pool; `trace_headers` go with a traced one, unsigned. Raises UpstreamFailure
     without secrets in it, and ClientGone.
-    A candidate that has an exchange of its own is asked through that.
     """
-    if candidate.exchange is not None:
-        opened: OpenExchange = yield from candidate.exchange.open(
-            candidate, request, timeouts, client_disconnect, cdn_loop=cdn_loop, new_connection=new_connection
-        )
-        return opened
     provider, credential = candidate.offer.provider, candidate.credential
     secret, own_address = credential.secret(), credential.base_url
     presented: dict[str, str] = {}
@@ -149,7 +143,7 @@ def open_exchange(
         sending = connection_pool.send(
             request.method, url, headers, request.body, timeouts, ip, new_connection=new_connection
         )
-        with closing(sending):
+        try:
             while True:
                 try:
                     with client_disconnect.raise_while_waiting():
@@ -158,6 +152,8 @@ def open_exchange(
                     response: UpstreamResponse = done.value
                     break
                 yield Waiting()
+        finally:
+            sending.close()
         if 200 <= response.status < 300:
             masked = MaskedResponse(response, collect_secrets(secret, presented)) if own_address else response
             return OpenExchange(masked, secret, presented, url)

@@ -1,12 +1,14 @@
-"""Remote media: fetch images and documents given by address, for providers that accept only bytes, and inline them.
+"""Remote media: fetches images and documents given by address.
 
-It bounds the size and time of fetches, and finds a file's type by its first bytes.
+For providers that accept only bytes they are inlined; images to edit are fetched before any provider is asked, and
+those that a provider leaves at a URL before the client gets them. Fetches are bounded in size and time, and a file's
+type is found by its first bytes.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -17,10 +19,20 @@ from gevent.pool import Pool
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Part, ToolResult
+from apps.gateway.canonical.events import Event, ImageMade
+from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.reading.image_type import image_type_of
-from apps.gateway.upstream.remote_file import FetchTimeouts, UnfetchableError, fetch_file
-from apps.kernel.errors import ApiError, InvalidRequest
+from apps.gateway.failures import UpstreamFailure
+from apps.gateway.upstream.remote_file import (
+    MAX_INPUT_BYTES,
+    MAX_OUTPUT_BYTES,
+    FetchTimeouts,
+    UnfetchableError,
+    fetch_file,
+    fetch_image,
+)
+from apps.kernel.errors import ApiError, BodyTooLarge, InvalidRequest
 
 # How many addresses a request may have, and bytes of one file and of all together.
 MAX_FILES: Final = 20
@@ -33,6 +45,10 @@ _MAX_TOLD = 200
 
 _PDF = "application/pdf"
 _OFFICE = "application/vnd.openxmlformats-officedocument."
+
+
+# The kinds of parts among which `_addresses` finds any.
+MAY_HAVE_ADDRESSES: Final = (Image, File, ToolResult)
 
 
 def has_addresses(chat: Chat) -> bool:
@@ -156,3 +172,69 @@ def sniff_media_type(data: bytes, stated: str) -> str | None:
 
 def _refused(param: str, why: str) -> InvalidRequest:
     return InvalidRequest(f"{param}: {why}"[:_MAX_TOLD], code="invalid_parameters", param=param)
+
+
+# Bytes of all images of a request together, as data URLs.
+_MAX_TOGETHER = 128 * 1024 * 1024
+
+
+def has_image_addresses(chat: Chat) -> bool:
+    """Return whether a request to change images gives one of them by address."""
+    return chat.image_request is not None and any(not url.startswith("data:") for url in _urls(chat))
+
+
+def fetch_addresses(chat: Chat, owner: UUID, client_disconnect: ClientDisconnect) -> Chat:
+    """Return the chat with images instead of their URLs, fetched for an organization.
+
+    Raises InvalidRequest naming one that cannot be fetched, BodyTooLarge, RateLimited, ClientGone.
+    """
+    together = 0
+    for message in chat.messages:
+        for place, part in enumerate(message.parts):
+            if isinstance(part, Image):
+                part.url = _fetch_input(part.url, f"images[{place}]", owner, client_disconnect)
+                together += len(part.url)
+                if together > _MAX_TOGETHER:
+                    raise BodyTooLarge("The images are too large together", param="images")
+    image_request = chat.image_request
+    if image_request is None or image_request.mask is None:
+        return chat
+    return replace(
+        chat,
+        image_request=replace(image_request, mask=_fetch_input(image_request.mask, "mask", owner, client_disconnect)),
+    )
+
+
+def _urls(chat: Chat) -> Iterator[str]:
+    for message in chat.messages:
+        for part in message.parts:
+            if isinstance(part, Image):
+                yield part.url
+    if chat.image_request is not None and chat.image_request.mask is not None:
+        yield chat.image_request.mask
+
+
+def _fetch_input(url: str, place: str, owner: UUID, client_disconnect: ClientDisconnect) -> str:
+    if url.startswith("data:"):
+        return url
+    try:
+        with client_disconnect.raise_while_waiting():
+            return fetch_image(url, MAX_INPUT_BYTES, owner)
+    except UnfetchableError as error:
+        param = f"{place}.image_url"
+        raise InvalidRequest(f"{param} is invalid: {error}", param=param) from None
+
+
+def fetch_images(events: Iterable[Event], client_disconnect: ClientDisconnect, owner: UUID) -> Iterator[Event]:
+    """Yield an answer's events with images instead of their URLs, fetched for an organization.
+
+    Raises UpstreamFailure, and RateLimited where the organization has too much under way.
+    """
+    for event in events:
+        if isinstance(event, ImageMade) and not event.url.startswith("data:"):
+            try:
+                with client_disconnect.raise_while_waiting():
+                    event.url = fetch_image(event.url, MAX_OUTPUT_BYTES, owner)
+            except UnfetchableError as error:
+                raise UpstreamFailure("network", f"an image that it made cannot be fetched: {error}") from error
+        yield event

@@ -13,8 +13,8 @@ import os
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from functools import cached_property
-from typing import Any, Final, TypeVar, cast
+from functools import cached_property, partial
+from typing import Any, Final, TypeVar, TypeVarTuple, cast
 
 import gevent
 from gevent.lock import BoundedSemaphore
@@ -105,6 +105,7 @@ def _await_idleness(threads: ThreadPool) -> None:
 
 
 Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 # Bytes from which a body's work leaves the event loop: below, it takes a few milliseconds at most.
 LARGE: Final = 256 * 1024
@@ -114,23 +115,25 @@ _THREADS: Final = NativeThreadPool(2)
 PATIENCE: Final = 10.0
 
 
-def offload(size: int, work: Callable[[], Result]) -> Result:
+def offload(size: int, work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
     """Return the result of work on a body of this size; work on a large one runs on a thread while other greenlets run.
 
     The work must not wait for anything, nor use objects of the event loop. Raises its exceptions, and Overloaded if no
     thread was free for too long.
     """
     if size < LARGE:
-        return work()
-    return _THREADS.run(work, patience=PATIENCE, refusal="Too many large requests at once; try again shortly")
+        return work(*arguments)
+    return _THREADS.run(
+        partial(work, *arguments), patience=PATIENCE, refusal="Too many large requests at once; try again shortly"
+    )
 
 
-def offload_or_run(size: int, work: Callable[[], Result]) -> Result:
+def offload_or_run(size: int, work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
     """Return what the work returns, as `offload` does; work that gets no thread in time is done on the event loop.
 
     For work that must not fail: an answer that is paid for, and its record. The work never raises Overloaded.
     """
     try:
-        return offload(size, work)
+        return offload(size, work, *arguments)
     except Overloaded:
-        return work()
+        return work(*arguments)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, cast
 
 import gevent
@@ -245,7 +246,7 @@ class _SharedConnection:
                 data, leaving = b"".join(self._outgoing), len(self._leaving)
                 self._outgoing.clear()
                 now = time.monotonic()
-                self._waiting.extend((one, now) for one in self._unsent)
+                self._waiting.extend(zip(self._unsent, repeat(now), strict=False))
                 self._unsent.clear()
                 send_all(self._sock, data)
                 for _ in range(leaving):

@@ -8,8 +8,7 @@ import time
 from dataclasses import dataclass
 
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
-from apps.gateway.upstream.socket_wait import SocketWaiter
+from apps.gateway.upstream.http_response import SocketWaiter, Timeouts, UpstreamResponse
 from tests.fuzz.target import Target
 
 BUDGET = Timeouts(connect=1, first_byte=5, idle=5, total=10, tick=1)

@@ -12,7 +12,7 @@ from django.http.response import HttpResponseBase
 from django.test import RequestFactory
 
 from apps.gateway.dialects import chat, find_client_dialect, find_dialect
-from apps.gateway.endpoints.serving import view_of
+from apps.gateway.endpoints.answering import view_of
 from apps.kernel.rest.routes import Route
 from apps.logs.models import RequestLog
 from tests.gateway.dialects.plainchat import ERRORS, plain_chat

@@ -160,7 +160,7 @@ def test_what_perplexity_says_of_its_search() -> None:
     counts: dict[str, Any] = {**CHAT["usage"]}
     usage = {**counts, "search_context_size": "low", "cost": {"request_cost": 0.006, "total_cost": 0.01}}
     assert used("openai", {**CHAT, "usage": usage}) == Usage(
-        input=10, output=2, web_searches=1, search_size="low", told_search_cost=Decimal("0.006")
+        input=10, output=2, web_searches=1, search_size="low", reported_search_cost=Decimal("0.006")
     )
     for nonsense in ("0.006", -1, 1_000, True, None):
         said = {**usage, "cost": {"request_cost": nonsense}}
@@ -276,12 +276,12 @@ def test_code_is_free_beside_searches_that_run_code_and_in_a_container_that_was_
 def test_what_xai_says_that_an_answer_cost(ticks: object, cost: str | None) -> None:
     told = None if cost is None else Decimal(cost)
     said = {"cost_in_usd_ticks": ticks}
-    assert used("openai", {**CHAT, "usage": {**CHAT["usage"], **said}}) == Usage(input=10, output=2, told_cost=told)
+    assert used("openai", {**CHAT, "usage": {**CHAT["usage"], **said}}) == Usage(input=10, output=2, reported_cost=told)
     usage = {**RESPONSE["usage"], **said}
-    assert used("responses", {**RESPONSE, "usage": usage}) == Usage(input=10, output=2, told_cost=told)
+    assert used("responses", {**RESPONSE, "usage": usage}) == Usage(input=10, output=2, reported_cost=told)
     picture = {"created": 1, "data": [{"b64_json": "aGk="}], "usage": said}
     counted = [event for event in images.read_reply(msgspec.json.encode(picture)) if isinstance(event, UsageReported)]
-    assert [event.usage for event in counted] == ([] if told is None else [Usage(images=1, told_cost=told)])
+    assert [event.usage for event in counted] == ([] if told is None else [Usage(images=1, reported_cost=told)])
 
 
 def test_pages_that_anthropic_fetched_are_counted() -> None:

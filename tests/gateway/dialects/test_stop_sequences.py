@@ -19,7 +19,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
 )
-from apps.gateway.canonical.stop_emulation import StopEmulation
+from apps.gateway.canonical.rewrites import StopEmulation
 from apps.gateway.dialects.adapting.stop_sequences import MAX_CHARACTERS, cut_at_stop
 from apps.gateway.dialects.chat import anthropic, google, openai, responses
 from apps.kernel.errors import InvalidRequest

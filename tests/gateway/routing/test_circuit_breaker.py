@@ -8,15 +8,15 @@ from uuid import UUID
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from apps.gateway.routing import circuit_breaker, failure_attribution
+from apps.gateway.routing import circuit_breaker
 from apps.gateway.routing.circuit_breaker import (
     FIRST_PROBE_PAUSE,
     MAX_PROBE_PAUSE,
     OPEN_AFTER,
     WINDOW_SECONDS,
     CircuitBreakers,
+    FailureEvidence,
 )
-from apps.gateway.routing.failure_attribution import FailureEvidence
 from apps.gateway.routing.provider_stats import NO_TRAFFIC, OutcomeCounts, ProviderStats, compute_stats
 from apps.kernel.ids import new_id
 
@@ -40,7 +40,6 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(circuit_breaker, "time", clock)
-    monkeypatch.setattr(failure_attribution, "time", clock)
     return clock
 
 
@@ -251,14 +250,14 @@ class TestBlame:
             "record_failure": staticmethod(counted.append),
             "record_unproven_failure": staticmethod(lambda mapping: None),
         }
-        monkeypatch.setattr(failure_attribution, "CIRCUIT_BREAKERS", type("Board", (), board))
-        failure_attribution._counted.clear()
+        monkeypatch.setattr(circuit_breaker, "CIRCUIT_BREAKERS", type("Board", (), board))
+        circuit_breaker._counted.clear()
         return counted
 
     def test_a_request_that_another_answered_proves_the_failure(self, failures: list[str]) -> None:
         organization = new_id()
         for _ in range(10):
-            failure_attribution.record_failures(
+            circuit_breaker.record_failures(
                 [FailureEvidence(FOX, certain=False)], answered=True, organization_id=organization
             )
         assert failures == [FOX] * 10
@@ -267,7 +266,7 @@ class TestBlame:
         organization = new_id()
         for _ in range(3):
             for _ in range(10):
-                failure_attribution.record_failures(
+                circuit_breaker.record_failures(
                     [FailureEvidence(FOX, certain=False)], answered=False, organization_id=organization
                 )
             clock.now += 60
@@ -277,7 +276,7 @@ class TestBlame:
         def fail(organization: UUID) -> int:
             before = len(failures)
             for _ in range(10):
-                failure_attribution.record_failures(
+                circuit_breaker.record_failures(
                     [FailureEvidence(FOX, certain=False)], answered=False, organization_id=organization
                 )
             return len(failures) - before
@@ -290,7 +289,7 @@ class TestBlame:
     def test_a_broken_connection_is_nobody_elses_doing(self, failures: list[str]) -> None:
         organization = new_id()
         for _ in range(10):
-            failure_attribution.record_failures(
+            circuit_breaker.record_failures(
                 [FailureEvidence(FOX, certain=True)], answered=False, organization_id=organization
             )
         assert len(failures) == 10

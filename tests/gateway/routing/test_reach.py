@@ -16,7 +16,7 @@ from apps.gateway.canonical.chat import Audio, Chat, Message, Text
 from apps.gateway.canonical.images import ImageRequest
 from apps.gateway.routing import candidates
 from apps.gateway.routing.candidates import Candidates
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import TASKS
 from apps.kernel.errors import InvalidRequest
 from tests.support.upstream import Caller
 
@@ -90,6 +90,6 @@ def test_what_is_kept_for_one_kind_of_request_is_not_used_for_another(known: Pol
     for asked in (chat, images, chat):
         first, second = ask(known, asked), ask(known, asked)
         assert second.eligible[0] is first.eligible[0]
-        assert known.reachable_models["sandbox/sketcher"].task is task_of(asked)
+        assert known.reachable_models["sandbox/sketcher"].task is TASKS[asked.task]
     with pytest.raises(InvalidRequest, match="does not make images"):
         ask(known, Chat(model="sandbox/echo", messages=CHAT.messages, task="images", image_request=ImageRequest()))

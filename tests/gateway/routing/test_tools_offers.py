@@ -12,7 +12,7 @@ from apps.gateway.access.credentials import CREDITS, Credential
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects.chat import anthropic, google, openai
 from apps.gateway.routing.candidate import Candidate
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import TASKS
 from apps.gateway.upstream.call_provider import target_of
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -56,7 +56,7 @@ CHATS, RESPONSES = "/chat/completions", "/responses"
 def path_and_body(chat: Chat, model: str, provider: str) -> tuple[str, dict[str, Any]]:
     offer = next(one for one in catalog_cache.current().models[model].offers if one.provider.id == provider)
     candidate = Candidate(offer, Credential(CREDITS, service_secret="x"), offer.model_name)
-    dialect, target = task_of(chat).find_dialect(chat, offer), target_of(candidate)
+    dialect, target = TASKS[chat.task].find_dialect(chat, offer), target_of(candidate)
     assert dialect is not None
     return dialect.url_of("", chat, target), json.loads(dialect.write_request(chat, target))
 

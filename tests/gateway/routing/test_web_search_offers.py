@@ -13,7 +13,7 @@ from apps.gateway.access.credentials import CREDITS, Credential
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects.chat import anthropic, openai
 from apps.gateway.routing.candidate import Candidate
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import TASKS
 from apps.gateway.upstream.call_provider import target_of
 
 QUESTION = {"model": "m", "max_tokens": 999, "messages": [{"role": "user", "content": "What is new?"}]}
@@ -34,7 +34,7 @@ def written(chat: Chat, model: str, provider: str) -> tuple[str, dict[str, Any]]
     """Return where a chat would be sent, and the body."""
     offer = next(one for one in catalog_cache.current().models[model].offers if one.provider.id == provider)
     candidate = Candidate(offer, Credential(CREDITS, service_secret="x"), offer.model_name)
-    dialect, target = task_of(chat).find_dialect(chat, offer), target_of(candidate)
+    dialect, target = TASKS[chat.task].find_dialect(chat, offer), target_of(candidate)
     assert dialect is not None
     return dialect.url_of("", chat, target), json.loads(dialect.write_request(chat, target))
 

@@ -9,9 +9,9 @@ from django.db import OperationalError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gateway.settlement import outbox, retransmission, retransmission_buffer
+from apps.gateway.settlement import outbox, retransmission
+from apps.gateway.settlement.outbox import RetransmissionBuffer
 from apps.gateway.settlement.retransmission import Retransmission
-from apps.gateway.settlement.retransmission_buffer import RetransmissionBuffer
 from apps.kernel.postgres import database
 from apps.kernel.valkey.redis import ServerState, client
 from tests.support.upstream import Caller, nothing_happened, settle_all
@@ -83,7 +83,7 @@ def test_what_a_store_has_lost_that_was_started_with_older_data_is_pushed_again(
 def test_a_record_is_kept_while_it_waits_and_forgotten_once_it_is_settled(
     caller: Caller, looks: Retransmission, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    buffer = retransmission_buffer.BUFFER
+    buffer = outbox.BUFFER
     assert caller.chat("waits").status_code == 200
     now = time.monotonic()
     # A minute later it is the oldest that waits.

@@ -28,7 +28,7 @@ from apps.gateway.canonical.reranking import Ranked, Reranking
 from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.media.images import client as images_client
 from apps.gateway.dialects.media.images import find_image_dialect
-from apps.gateway.tasks import Task, load_tasks, task_of
+from apps.gateway.tasks import TASKS, Task, load_tasks
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.prices import PriceCard
@@ -71,8 +71,8 @@ DRAWS_IN_CHAT = {"images": {"dialect": "chat"}}
 @pytest.mark.parametrize("name", get_args(TaskName))
 def test_each_kind_answers_each_question(name: TaskName) -> None:
     chat = CHATS[name]
-    kind = task_of(chat)
-    assert (kind.name, task_of(Chat(model="m", messages=[], task=name))) == (name, kind)
+    kind = TASKS[chat.task]
+    assert (kind.name, TASKS[Chat(model="m", messages=[], task=name).task]) == (name, kind)
     one = offer("painter", "m", facts=DRAWS | HEARS_AND_SPEAKS)
     target = Target(model_name="m", facts=DRAWS)
     assert all(need.name and isinstance(need.is_met_by(one), bool) for need in kind.requirements_of(chat))
@@ -90,7 +90,7 @@ def test_each_kind_answers_each_question(name: TaskName) -> None:
 
 
 def test_what_a_chat_and_a_request_for_pictures_answer_differently() -> None:
-    chat, images = task_of(CHAT), task_of(IMAGES)
+    chat, images = TASKS[CHAT.task], TASKS[IMAGES.task]
     painter = offer("painter", "m", facts=DRAWS, prices=PriceCard(image=Decimal("0.04")))
     talker = offer("talker", "m")
     assert chat.find_dialect(CHAT, painter) is find_dialect("openai")
@@ -117,9 +117,9 @@ def test_what_a_chat_and_a_request_for_pictures_answer_differently() -> None:
 
 def test_an_answer_without_the_pictures_asked_for_is_an_error_and_an_empty_chat_is_not() -> None:
     finish = Finished(reason="stop", native="SAFETY")
-    assert task_of(CHAT).find_missing_result(0, finish) is None
-    assert task_of(IMAGES).find_missing_result(1, finish) is None
-    error = task_of(IMAGES).find_missing_result(0, finish)
+    assert TASKS[CHAT.task].find_missing_result(0, finish) is None
+    assert TASKS[IMAGES.task].find_missing_result(1, finish) is None
+    error = TASKS[IMAGES.task].find_missing_result(0, finish)
     assert error is not None
     assert (error.status, error.message, error.from_provider) == (500, "The model generated no images (SAFETY)", True)
 
@@ -127,19 +127,22 @@ def test_an_answer_without_the_pictures_asked_for_is_an_error_and_an_empty_chat_
 def test_a_model_of_another_kind_is_refused_with_the_place_to_ask() -> None:
     talker, painter = model("talker", offer("one", "talker")), model("painter", offer("one", "painter", facts=DRAWS))
     with pytest.raises(InvalidRequest, match="talker does not make images"):
-        task_of(IMAGES).check_model(talker, IMAGES)
+        TASKS[IMAGES.task].check_model(talker, IMAGES)
     painting = model("painter", offer("one", "painter", facts=DRAWS), mode="image_generation")
     with pytest.raises(InvalidRequest, match="not a chat model; ask for it at /v1/images/generations"):
-        task_of(CHAT).check_model(painting, CHAT)
-    task_of(CHAT).check_model(talker, CHAT)
-    task_of(IMAGES).check_model(painter, IMAGES)
-    assert (task_of(CHAT).is_served_by(painting, CHAT), task_of(IMAGES).is_served_by(painting, IMAGES)) == (False, True)
+        TASKS[CHAT.task].check_model(painting, CHAT)
+    TASKS[CHAT.task].check_model(talker, CHAT)
+    TASKS[IMAGES.task].check_model(painter, IMAGES)
+    assert (TASKS[CHAT.task].is_served_by(painting, CHAT), TASKS[IMAGES.task].is_served_by(painting, IMAGES)) == (
+        False,
+        True,
+    )
 
 
 def test_a_model_that_draws_in_chats_is_asked_as_a_chat() -> None:
-    asked = task_of(IMAGES).adapt_request(IMAGES, Target(model_name="m", facts=DRAWS_IN_CHAT))
+    asked = TASKS[IMAGES.task].adapt_request(IMAGES, Target(model_name="m", facts=DRAWS_IN_CHAT))
     assert (asked.task, asked.image_request, asked.modalities) == ("chat", None, ["text", "image"])
-    assert task_of(IMAGES).adapt_request(IMAGES, Target(model_name="m", facts=DRAWS)) is IMAGES
+    assert TASKS[IMAGES.task].adapt_request(IMAGES, Target(model_name="m", facts=DRAWS)) is IMAGES
 
 
 def test_a_request_says_of_which_kind_it_is() -> None:
@@ -148,7 +151,7 @@ def test_a_request_says_of_which_kind_it_is() -> None:
 
 
 def test_what_speech_and_transcripts_use_before_they_are_answered_and_where_nobody_counts() -> None:
-    speech, transcript = task_of(SPEECH), task_of(TRANSCRIPT)
+    speech, transcript = TASKS[SPEECH.task], TASKS[TRANSCRIPT.task]
     by_character, by_minute = PriceCard(characters=Decimal(15)), PriceCard(audio_minute=Decimal(1))
     tokens = PriceCard(input=Decimal(1), audio_input=Decimal(1), output=Decimal(1))
     aloud, timed = offer("a", "m", prices=by_character), offer("b", "m", prices=by_minute)
@@ -221,7 +224,7 @@ def test_a_kind_that_leaves_a_question_open_stops_the_start() -> None:
 
 def lengths(facts: dict[str, object], chat: Chat) -> list[int]:
     """Return how many inputs each call has."""
-    split = task_of(chat).split
+    split = TASKS[chat.task].split
     assert split is not None
     return [part.results for part in split(chat, offer("one", "m", facts={"embeddings": facts}))]
 
@@ -246,7 +249,7 @@ def test_parts_have_no_more_inputs_and_tokens_than_a_provider_takes() -> None:
 
 
 def test_a_ranking_is_one_call_and_its_places_are_those_of_the_request() -> None:
-    split = task_of(RERANK).split
+    split = TASKS[RERANK.task].split
     assert split is not None
     [part] = split(RERANK, offer("one", "m"))
     assert (part.chat, part.results) == (RERANK, 1)
@@ -262,7 +265,7 @@ def test_a_search_unit_is_a_query_over_a_hundred_documents_and_a_long_document_i
         texts = [Text(text="q" * 400), *(Text(text=document) for document in documents)]
         asked = replace(RERANK, messages=[Message(role="user", parts=texts)])
         card = PriceCard(search_unit=Decimal("0.002"))
-        return task_of(asked).usage_before_answer(asked, 7, offer("one", "m", prices=card)).search_units
+        return TASKS[asked.task].usage_before_answer(asked, 7, offer("one", "m", prices=card)).search_units
 
     assert (units("a"), units(*["a"] * 100), units(*["a"] * 101)) == (1, 1, 2)
     # 400 tokens of a document go with a query of 100.
@@ -278,7 +281,7 @@ def test_a_query_is_read_with_each_document() -> None:
 
 
 def test_tools_and_reasoning_choose_the_dialect_that_an_offer_states_for_them() -> None:
-    chat = task_of(CHAT)
+    chat = TASKS[CHAT.task]
     tools = replace(CHAT, tools=[FunctionTool(name="look")])
     thinks = offer("thinks", "m", facts={"tools_dialect": "responses"})
     chooses = offer("chooses", "m", facts={"reasoning_tools_dialect": "responses"})
@@ -314,4 +317,4 @@ def test_a_search_of_x_is_asked_for_where_searches_are(dialect: str) -> None:
     searches = offer("searches", "m", facts={"search_dialect": "responses"})
     for kind, found in (("x_search", "responses"), ("code_interpreter", "openai")):
         asked = replace(CHAT, tools=[OpaqueTool(dialect=dialect, data={"type": kind})])
-        assert task_of(CHAT).find_dialect(asked, searches) is find_dialect(found)
+        assert TASKS[CHAT.task].find_dialect(asked, searches) is find_dialect(found)

@@ -24,8 +24,7 @@ from cryptography.x509.oid import NameOID
 
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.upstream import connection_pool
-from apps.gateway.upstream.http_response import Timeouts
-from apps.gateway.upstream.socket_wait import SocketWaiter
+from apps.gateway.upstream.http_response import SocketWaiter, Timeouts
 from gateway_project.configuration.data_directory import PROJECT
 
 # More than a record of TLS, and than what sockets take at once.
@@ -126,7 +125,7 @@ import json
 from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.upstream.socket_wait import SocketWaiter
+from apps.gateway.upstream.http_response import SocketWaiter
 
 def post(path, body=b"{}", **budget):
     sending = connection_pool.send("POST", sys.argv[2] + path, {}, body, Timeouts(**{

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import gevent
 import pytest
 
-from apps.gateway.upstream.socket_wait import SocketWaiter
+from apps.gateway.upstream.http_response import SocketWaiter
 
 
 @pytest.fixture

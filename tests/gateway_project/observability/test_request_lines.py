@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from apps.gateway.metrics import request_metrics
+from apps.gateway.metrics import buffer
 from gateway_project.observability.request_lines import RequestLines
 
 
@@ -29,14 +29,14 @@ class Body:
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was written; whoever listens to requests stops with the test."""
-    monkeypatch.setattr(request_metrics, "_listeners", [])
+    monkeypatch.setattr(buffer, "_listeners", [])
     return []
 
 
 def serve(lines: list[str], path: str, recorded: Any = None, body: Any = None) -> Iterable[bytes]:
     def application(environ: Any, start_response: Any) -> Any:
         if recorded is not None:
-            for listener in request_metrics._listeners:
+            for listener in buffer._listeners:
                 listener(recorded)
         start_response("200 OK", [("x-request-id", "one")])
         return [b"whole"] if body is None else body

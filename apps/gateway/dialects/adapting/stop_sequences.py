@@ -22,7 +22,7 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
-from apps.gateway.canonical.stop_emulation import StopEmulation
+from apps.gateway.canonical.rewrites import StopEmulation
 from apps.gateway.dialects.adapting.unsupported_fields import unsupported_feature
 
 # Characters of all sequences together: more is no sequence that a model is stopped by.

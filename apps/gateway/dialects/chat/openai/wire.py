@@ -144,8 +144,8 @@ def read_usage(reported: Any) -> Usage | None:
         web_searches=_searches(reported),
         search_size=size if isinstance(size := reported.get("search_context_size"), str) and len(size) < 20 else "",
         estimated=_has_odd_counts(reported, read, written),
-        told_search_cost=stated_cost(reported.get("cost"), "request_cost"),
-        told_cost=read_ticks(reported),
+        reported_search_cost=stated_cost(reported.get("cost"), "request_cost"),
+        reported_cost=read_ticks(reported),
     )
 
 

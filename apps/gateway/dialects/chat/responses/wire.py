@@ -153,7 +153,7 @@ def read_usage(reported: Any, searches: int, tool_calls: dict[str, int] | None =
         searches = _invocations(counted, _SEARCHED)
         is_odd = any(has_odd_count(counted.get(name), "invocation") for name in (_SEARCHED, *_INVOKED))
         stated = openai_wire.stated_cost(counted.get(_SEARCHED), "cost_usd")
-        usage = replace(usage, told_search_cost=stated, estimated=usage.estimated or is_odd)
+        usage = replace(usage, reported_search_cost=stated, estimated=usage.estimated or is_odd)
     return replace(usage, web_searches=searches, tool_calls=tool_calls)
 
 

@@ -10,9 +10,9 @@ import pytest
 from apps.catalog import catalog_cache
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.chat import anthropic, google, openai, responses
-from apps.gateway.routing.custom_providers import _FACTS, _facts_at
+from apps.gateway.routing.candidates import _CUSTOM_FACTS, _facts_at
 
-OWN: dict[str, Any] = dict(_FACTS)
+OWN: dict[str, Any] = dict(_CUSTOM_FACTS)
 ASKED = {"role": "user", "content": "Rain?"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "rain"}

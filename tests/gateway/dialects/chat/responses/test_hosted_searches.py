@@ -217,7 +217,7 @@ def test_pages_that_a_search_found_are_citations_and_its_call_is_none_of_the_cli
     ]
     [reported] = [event.usage for event in events if isinstance(event, UsageReported)]
     assert (reported.input, reported.cache_read, reported.cache_write, reported.output) == (3, 1780, 1224, 36)
-    assert (reported.web_searches, reported.told_search_cost) == (1, Decimal("0.001"))
+    assert (reported.web_searches, reported.reported_search_cost) == (1, Decimal("0.001"))
     assert reported.tool_calls == {"fetch_url": 2}
     assert events[-1] == Finished(reason="stop", native="completed")
 

@@ -188,7 +188,7 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
     read, written = count_at(reported, "input_tokens"), count_at(reported, "output_tokens")
     stated = read_ticks(reported)
     if not read and not written:
-        return None if stated is None else Usage(images=made, told_cost=stated)
+        return None if stated is None else Usage(images=made, reported_cost=stated)
     read_parts, written_parts = reported.get("input_tokens_details"), reported.get("output_tokens_details")
     images_in = min(count_at(read_parts, "image_tokens"), read)
     cached = min(count_at(read_parts, "cached_tokens"), read - images_in)
@@ -200,7 +200,7 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
         output=text_out,
         image_output=written - text_out,
         images=made,
-        told_cost=stated,
+        reported_cost=stated,
     )
 
 

@@ -31,12 +31,12 @@ def counted(one: AnswerMeter, *events: Event) -> Usage:
     return one.used
 
 
-TOLD = Usage(input=10, output=2, told_cost=Decimal("0.5"))
+TOLD = Usage(input=10, output=2, reported_cost=Decimal("0.5"))
 
 
 @pytest.mark.parametrize(("facts", "told"), [({"states_cost": True}, Decimal("0.5")), ({"states_cost": False}, None)])
 def test_a_cost_that_is_told_counts_where_the_data_file_says_so(facts: dict[str, Any], told: Decimal | None) -> None:
-    assert counted(meter(facts), TextDelta(text="Hi"), UsageReported(usage=TOLD)).told_cost == told
+    assert counted(meter(facts), TextDelta(text="Hi"), UsageReported(usage=TOLD)).reported_cost == told
     assert counted(meter({}), TextDelta(text="Hi"), UsageReported(usage=TOLD)) == Usage(input=10, output=2)
 
 
