@@ -21,7 +21,6 @@ from apps.billing import payment_views as payments
 from apps.billing import views as billing
 from apps.billing import webhooks
 from apps.catalog import views as catalog
-from apps.catalog.provider_lookup import find_provider
 from apps.console import urls as console
 from apps.console.pages import consent
 from apps.console.pages import models as model_pages
@@ -213,7 +212,7 @@ _MANAGEMENT_ROUTES = [
     _management("keys/api/<str:key_id>/rotate", keys.RotateApiKey.as_view()),
     _management("keys/api/<str:key_id>/iam", keys.IamRules.as_view()),
     _management("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
-    _management("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=find_provider)),
+    _management("keys/provider", provider_keys.ProviderKeys.as_view()),
     _management("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
     _management("log-sinks", log_sinks.LogSinks.as_view()),
     _management("log-sinks/<str:sink_id>", log_sinks.OneLogSink.as_view()),

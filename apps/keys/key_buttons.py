@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from apps.kernel.postgres import database
 from apps.keys import actions, provider_keys
+from apps.keys.access import PROVIDER_KEYS
 from apps.keys.models import ApiKey, ProviderKey
-from apps.organizations.app_hooks import find_hook_modules
 from apps.organizations.journal import audit
 from apps.organizations.operators.admin_buttons import ButtonQuestion, Done, button, is_living
-
-_Find = Callable[[str], Any]
 
 
 class RevokeQuestion(ButtonQuestion):
@@ -72,7 +69,7 @@ def revoke(page: Any, key: ApiKey, fields: Mapping[str, Any]) -> Done:
 def _ask_provider(key: ProviderKey, done: Done) -> Done:
     """Test the credential at its provider and show a refusal."""
     database.release_connection()
-    provider_keys.recheck_provider_key(key=key, find_provider=_find_provider())
+    provider_keys.recheck_provider_key(key=key)
     return done
 
 
@@ -100,10 +97,5 @@ def check_credential(page: Any, key: ProviderKey, fields: Mapping[str, Any]) -> 
 )
 def delete_credential(page: Any, key: ProviderKey, fields: Mapping[str, Any]) -> Done:
     """Erase a credential."""
-    provider_keys.delete_provider_key(key=key)
+    PROVIDER_KEYS.delete(key)
     return Done(f"The credential at {key} was erased")
-
-
-def _find_provider() -> _Find:
-    [name] = find_hook_modules("provider_lookup", __name__)
-    return cast(_Find, import_module(name).find_provider)

@@ -15,7 +15,6 @@ from apps.kernel.rest.serializers import (
     ChoiceField,
     DecimalTextField,
     IntegerField,
-    QueryBooleanField,
     TextField,
 )
 from apps.keys.actions import CreatedKey
@@ -117,20 +116,6 @@ class NewProviderKeyShape(CamelSerializer):
         if findings:
             raise serializers.ValidationError(findings)
         return attrs
-
-
-class NewProviderKeyQuery(CamelSerializer):
-    """The query of `POST /keys/provider`; `validate=false` stores a credential without a test."""
-
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the field `validate`, whose name would clash with a serializer's method."""
-        return {"validate": QueryBooleanField(default=True, source="live")}
-
-
-class ProviderKeysQuery(CamelSerializer):
-    """The query of `GET /keys/provider`."""
-
-    organization_id = TextField(max_length=100)
 
 
 class ProviderKeyChangesShape(CamelSerializer):

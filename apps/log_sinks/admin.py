@@ -9,6 +9,7 @@ from django.contrib import admin
 
 from apps.kernel.pages.admin import LongTableAdmin, MadeElsewhereAdmin
 from apps.log_sinks import actions
+from apps.log_sinks.access import SINKS
 from apps.log_sinks.models import LogSink, WaitingRow
 from apps.log_sinks.sink_buttons import delete_sink
 from apps.organizations.operators.admin_buttons import ButtonsAdmin
@@ -56,7 +57,7 @@ class LogSinkAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdm
     def change_row(self, row: LogSink, changes: Mapping[str, Any]) -> None:
         """Switch a sink on or off; a deleted one loses its credentials."""
         if changes.get("status") == LogSink.Status.DELETED:
-            actions.delete_sink(sink=row)
+            SINKS.delete(row)
         else:
             actions.change_sink(sink=row, changes=changes)
 

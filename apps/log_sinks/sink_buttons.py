@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from apps.log_sinks import actions
+from apps.log_sinks.access import SINKS
 from apps.log_sinks.models import LogSink
 from apps.organizations.operators.admin_buttons import ButtonQuestion, Done, button, is_living
 
@@ -26,5 +26,5 @@ class DeleteSinkQuestion(ButtonQuestion):
 )
 def delete_sink(page: Any, sink: LogSink, fields: Mapping[str, Any]) -> Done:
     """Remove a sink, and erase its credentials."""
-    actions.delete_sink(sink=sink)
+    SINKS.delete(sink)
     return Done(f"{sink} was removed")

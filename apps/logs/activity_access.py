@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from apps.kernel.errors import NotFound
+from apps.kernel.postgres.row_lookup import find_row
 from apps.keys.access import NO_KEY
 from apps.keys.models import ApiKey
 from apps.logs.activity import ActivityScope
-from apps.organizations.access import access_organization, access_project, identify, roles_of
+from apps.organizations.access import access_organization, access_project, roles_of
 from apps.organizations.models import User
 
 
@@ -25,9 +25,7 @@ def access_activity(
         organizations &= {named.organization_id}
         project = named.id
     if api_key_id is not None:
-        row = ApiKey.objects.select_related("project").filter(pk=identify(api_key_id, NO_KEY)).first()
-        if row is None:
-            raise NotFound(NO_KEY)
+        row = find_row(ApiKey.objects.select_related("project"), api_key_id, NO_KEY)
         organizations &= {access_organization(user, row.project.organization_id).organization.id}
         if project not in {None, row.project_id}:
             # If the key belongs to a project other than the named one, nothing matches.

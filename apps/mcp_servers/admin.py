@@ -9,6 +9,7 @@ from django.contrib import admin
 
 from apps.kernel.pages.admin import MadeElsewhereAdmin
 from apps.mcp_servers import actions
+from apps.mcp_servers.access import SERVERS
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.server_buttons import delete_server
 from apps.organizations.operators.admin_buttons import ButtonsAdmin
@@ -49,6 +50,6 @@ class McpServerAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingA
     def change_row(self, row: McpServer, changes: Mapping[str, Any]) -> None:
         """Switch a server on or off; a deleted one loses its credentials."""
         if changes.get("status") == McpServer.Status.DELETED:
-            actions.delete_server(server=row)
+            SERVERS.delete(row)
         else:
             actions.change_server(server=row, changes=changes)

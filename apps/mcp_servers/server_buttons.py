@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from apps.mcp_servers import actions
+from apps.mcp_servers.access import SERVERS
 from apps.mcp_servers.models import McpServer
 from apps.organizations.operators.admin_buttons import ButtonQuestion, Done, button, is_living
 
@@ -26,5 +26,5 @@ class DeleteServerQuestion(ButtonQuestion):
 )
 def delete_server(page: Any, server: McpServer, fields: Mapping[str, Any]) -> Done:
     """Remove a server, and erase its credentials."""
-    actions.delete_server(server=server)
+    SERVERS.delete(server)
     return Done(f"{server} was removed")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
-from apps.kernel.errors import NotFound
+from apps.kernel.postgres.row_lookup import find_row
 from apps.organizations.models import DELETED
 
 _Row = TypeVar("_Row", bound=Model)
@@ -18,8 +18,5 @@ def lock_row(row: _Row, missing: str) -> _Row:
     Raises NotFound if its `status` is deleted.
     """
     rows: Any = type(row)._default_manager
-    living = rows.select_for_update(no_key=True).exclude(status=DELETED)
-    found: _Row | None = living.filter(pk=row.pk).first()
-    if found is None:
-        raise NotFound(missing)
-    return found
+    living: QuerySet[_Row] = rows.select_for_update(no_key=True).exclude(status=DELETED)
+    return find_row(living, row.pk, missing)

@@ -11,8 +11,8 @@ from typing import Any, Final
 from django.http import HttpRequest
 
 from apps.catalog import catalog_cache
-from apps.kernel.errors import InvalidRequest, NotFound
-from apps.kernel.ids import find_id
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.postgres.row_lookup import find_row
 from apps.keys import actions
 from apps.keys.access import NO_RULE
 from apps.keys.iam import EVERY_MCP_SERVER, MCP_FIELD, MCP_SUBJECT
@@ -104,8 +104,4 @@ def _value_of(request: HttpRequest, kind: str) -> dict[str, Any]:
 
 
 def _rule_of(request: HttpRequest, key: ApiKey) -> IamRule:
-    identifier = find_id(request.POST.get("rule", ""))
-    rule = IamRule.objects.filter(api_key=key, pk=identifier).first() if identifier else None
-    if rule is None:
-        raise NotFound(NO_RULE)
-    return rule
+    return find_row(IamRule.objects.filter(api_key=key), request.POST.get("rule", ""), NO_RULE)

@@ -24,8 +24,8 @@ from webauthn.helpers.structs import (
     UserVerificationRequirement,
 )
 
-from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
-from apps.kernel.ids import find_id
+from apps.kernel.errors import Forbidden, InvalidRequest, Unauthenticated
+from apps.kernel.postgres.row_lookup import find_row
 from apps.organizations.access import is_verified
 from apps.organizations.credentials import ceremonies, two_factor
 from apps.organizations.credentials.ceremonies import Holder, Purpose
@@ -161,10 +161,7 @@ def prove(holder: Holder, answered: Answered) -> None:
 
 def access(user: User, identifier: str) -> Passkey:
     """Return a passkey of the user. Raises NotFound; Forbidden for other users' passkeys."""
-    found = find_id(identifier)
-    row = Passkey.objects.filter(pk=found).first() if found else None
-    if row is None:
-        raise NotFound("Passkey not found")
+    row = find_row(Passkey.objects.all(), identifier, "Passkey not found")
     if row.user_id != user.pk:
         raise Forbidden("This passkey belongs to another user")
     return row
