@@ -23,11 +23,11 @@ def test_a_row_is_found_by_its_id_or_the_text_of_it() -> None:
 @pytest.mark.parametrize("identifier", ["", "x", "0", "../..", f"{UUID(int=0)}g", new_id()])
 def test_an_unknown_id_is_not_found(identifier: UUID | str) -> None:
     Organization.objects.create(name="Acme")
-    with pytest.raises(NotFound, match="^No such organization$"):
+    with pytest.raises(NotFound, match=r"^No such organization$"):
         find_row(Organization.objects.all(), identifier, "No such organization")
 
 
 def test_a_row_outside_of_the_query_is_not_found() -> None:
     made = Organization.objects.create(name="Acme")
-    with pytest.raises(NotFound, match="^No such organization$"):
+    with pytest.raises(NotFound, match=r"^No such organization$"):
         find_row(Organization.objects.exclude(name="Acme"), made.pk, "No such organization")
