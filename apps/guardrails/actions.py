@@ -19,12 +19,11 @@ from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_r
 from apps.guardrails.rule_thread import loaded_rules
 from apps.guardrails.rules import PII_RULE
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.row_lookup import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization
-from apps.organizations.row_locks import lock_row
 
 # The columns of a configuration that people choose; a reset gives each its default.
 _CHOSEN = ("enabled", "system_rules", "max_file_size_mb", "allowed_file_types", "pii_action", "scan_output")

@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 
 from apps.kernel.errors import Forbidden
 from apps.kernel.postgres.row_lookup import find_row
+from apps.keys.iam import AccessRule
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.organizations.access import (
     access_organization,
@@ -84,3 +85,8 @@ def access_key(user: User, identifier: str) -> ApiKey:
 def access_rule(user: User, key_id: str, identifier: str) -> IamRule:
     """Return a rule of a key that the user may manage. Raises NotFound, also for a rule of another key; Forbidden."""
     return find_row(IamRule.objects.filter(api_key=access_key(user, key_id)), identifier, NO_RULE)
+
+
+def refused_by(rule: AccessRule) -> Forbidden:
+    """Return the refusal that names the rule, so that its owner can find it."""
+    return Forbidden(f"Access denied by IAM rule {rule.id} ({rule.type}) of this API key", param="model")

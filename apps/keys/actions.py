@@ -15,7 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.kernel.errors import Forbidden, Gone, InvalidRequest
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.row_lookup import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields
 from apps.keys.access import NO_KEY, NO_RULE
 from apps.keys.models import ApiKey, IamRule
@@ -25,7 +25,6 @@ from apps.organizations.access import access_project, require_verified
 from apps.organizations.journal import audit
 from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
-from apps.organizations.row_locks import lock_row
 
 # Shown as the prefix of a playground key, which has no token.
 PLAYGROUND = "playground"

@@ -81,7 +81,7 @@ SCORE_COLUMNS: Final = ("Provider", "Score", "USD per million", "Uptime", "Laten
 
 
 class Reader(Enum):
-    """Who reads the page."""
+    """The audience of the page."""
 
     TENANT = "tenant"
     OPERATOR = "operator"
@@ -89,7 +89,7 @@ class Reader(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a page shows of an id: a name, and the address of its page; empty without one."""
+    """The name of a row, instead of its id, and the address of its page; empty without one."""
 
     text: str
     href: str = ""
@@ -121,7 +121,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class CostLine:
     """A part of the cost, with its tokens where it has some."""
 
     title: str
@@ -140,7 +140,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class RequestPage:
-    """What the page shows. `left_out` is the number of messages that are too many for it."""
+    """The content of the page. `left_out` is the number of messages that are too many for it."""
 
     is_failed: bool
     headline: list[Fact]
@@ -151,7 +151,7 @@ class RequestPage:
     first_reason: str
     scores: list[list[str]]
     dropped_fields: list[str]
-    costs: list[Cost]
+    costs: list[CostLine]
     total_cost: str
     extras: list[Fact]
     tokens: list[Fact]
@@ -170,7 +170,7 @@ def row_of(log: RequestLog) -> LogRow:
 
 
 def page_of(row: LogRow, reader: Reader, links: Mapping[str, Link], *, with_content: bool) -> RequestPage:
-    """Return a row's page. `links` are what is known of its ids, by their columns."""
+    """Return a row's page. `links` have the names of the rows behind its ids, by their columns."""
     routing = _object(row["routing_metadata"])
     reason = str(routing.get("selectionReason") or "")
     said = list(_said(row)) if with_content else []
@@ -185,11 +185,7 @@ def page_of(row: LogRow, reader: Reader, links: Mapping[str, Link], *, with_cont
         first_reason=_REASONS.get(reason, reason.replace("-", " ")),
         scores=_scores(routing),
         dropped_fields=[str(one.get("param") or "") for one in _objects(routing.get("warnings"))],
-        costs=[
-            Cost(title, as_text.count(row[counted]) if counted and row[counted] is not None else "", _usd(row[column]))
-            for column, title, counted in _COSTS
-            if row[column]
-        ],
+        costs=_costs(row),
         total_cost=_usd(row["cost"]),
         extras=[Fact(title, _usd(row[column])) for column, title in _NOT_IN_THE_TOTAL if row[column]],
         tokens=[Fact(title, as_text.count(row[column])) for column, title in _TOKENS if row[column] is not None],
@@ -199,6 +195,16 @@ def page_of(row: LogRow, reader: Reader, links: Mapping[str, Link], *, with_cont
         said=shown + (list(_answers(row)) if with_content else []),
         left_out=len(said) - len(shown),
     )
+
+
+def _costs(row: LogRow) -> list[CostLine]:
+    return [
+        CostLine(title, _tokens(row, counted), _usd(row[column])) for column, title, counted in _COSTS if row[column]
+    ]
+
+
+def _tokens(row: LogRow, column: str) -> str:
+    return as_text.count(row[column]) if column and row[column] is not None else ""
 
 
 def keeps_content(row: LogRow) -> bool:

@@ -30,8 +30,7 @@ from apps.keys.models import ApiKey
 from apps.oauth.access import NO_CONSENT
 from apps.oauth.models import Consent, KeyCode, OAuthClient
 from apps.oauth.redirects import shown_host
-from apps.oauth.token_families import end_consents
-from apps.oauth.token_formats import new_key_code
+from apps.oauth.tokens import end_consents, new_key_code
 from apps.organizations.journal import audit
 from apps.organizations.models import User
 from apps.organizations.plans import limits_of

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.ids import find_id
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.row_lookup import find_row, lock_row
 from apps.organizations import invitations, revocation
 from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT, is_verified, require_verified
 from apps.organizations.credentials import passwords
@@ -24,7 +24,6 @@ from apps.organizations.credentials.sessions import end_browser_sessions, end_se
 from apps.organizations.journal import audit
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
 from apps.organizations.plans import limits_of
-from apps.organizations.row_locks import lock_row
 
 _WRONG = "Wrong e-mail address or password"
 _OR_NOT_CONFIRMED = f"{_WRONG}, or the address is not confirmed yet: open the link that was sent to it"

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from apps.logs.models import RequestLog
-from apps.logs.request_page import MAX_CHARACTERS, MAX_MESSAGES, Cost, Link, Reader, RequestPage, page_of, row_of
+from apps.logs.request_page import MAX_CHARACTERS, MAX_MESSAGES, CostLine, Link, Reader, RequestPage, page_of, row_of
 
 
 def made(reader: Reader = Reader.TENANT, *, with_content: bool = True, **columns: Any) -> RequestPage:
@@ -78,7 +78,7 @@ def test_costs_have_every_digit_and_their_tokens() -> None:
         data_storage_cost=Decimal("0.01"),
         discount_savings=Decimal("1234.5"),
     )
-    assert page.costs == [Cost("Input", "12,345", "$0.000000125"), Cost("Per request", "", "$0.20")]
+    assert page.costs == [CostLine("Input", "12,345", "$0.000000125"), CostLine("Per request", "", "$0.20")]
     assert (page.total_cost, made().total_cost) == ("$0.50", "\N{EN DASH}")
     assert [(fact.title, fact.value) for fact in page.extras] == [
         ("Saved by discounts", "$1,234.50"),

@@ -1,8 +1,8 @@
-"""Row lookup by id: an id that no row has, and text that is no id, raise NotFound."""
+"""Row lookup by id, also with a lock: an id that no row has, and text that is no id, raise NotFound."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from django.db.models import Model, QuerySet
@@ -11,6 +11,8 @@ from apps.kernel.errors import NotFound
 from apps.kernel.ids import find_id
 
 Row = TypeVar("Row", bound=Model)
+# The `status` of rows that are deleted, but kept.
+_DELETED: Final = "deleted"
 
 
 def identify(identifier: UUID | str, missing: str) -> UUID:
@@ -27,3 +29,13 @@ def find_row(rows: QuerySet[Row], identifier: UUID | str, missing: str) -> Row:
     if row is None:
         raise NotFound(missing)
     return row
+
+
+def lock_row(row: Row, missing: str) -> Row:
+    """Return the current row, locked until the transaction ends, so that concurrent changes wait for each other.
+
+    Raises NotFound, with the message `missing`, if its `status` is deleted.
+    """
+    rows: Any = type(row)._default_manager
+    living: QuerySet[Row] = rows.select_for_update(no_key=True).exclude(status=_DELETED)
+    return find_row(living, row.pk, missing)

@@ -13,14 +13,13 @@ from django.db import IntegrityError, transaction
 from django.db.models import Model, QuerySet
 
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.postgres.row_lookup import find_row
+from apps.kernel.postgres.row_lookup import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.serializers import camel
 from apps.kernel.secrets.reencryption import Rotated, reencrypt_rows
 from apps.organizations.access import NO_ORGANIZATION, access_organization
 from apps.organizations.journal import audit
 from apps.organizations.models import DELETED, Organization, Role, User
-from apps.organizations.row_locks import lock_row
 
 Row = TypeVar("Row", bound=Model)
 
