@@ -112,7 +112,7 @@ def one_log(request: HttpRequest, workspace: Workspace, log_id: str) -> HttpResp
         workspace,
         entry="logs",
         row=_with_end(row),
-        told=page_of_request(row, Reader.TENANT, links, with_content=True),
+        details=page_of_request(row, Reader.TENANT, links, with_content=True),
         score_columns=SCORE_COLUMNS,
     )
 
