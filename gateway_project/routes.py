@@ -21,7 +21,6 @@ from apps.billing import views as billing
 from apps.billing import views as payments
 from apps.billing import webhooks
 from apps.catalog import views as catalog
-from apps.catalog.provider_lookup import find_provider
 from apps.console import urls as console
 from apps.console.pages import consent
 from apps.console.pages import models as model_pages
@@ -46,14 +45,12 @@ from apps.keys import views as keys
 from apps.log_sinks import views as log_sinks
 from apps.logs import views as logs
 from apps.mcp import endpoints as mcp
-from apps.mcp import server_endpoints as mcp_server
 from apps.mcp_servers import views as mcp_servers
 from apps.oauth import views as oauth
 from apps.organizations import views as organizations
 from apps.organizations.accounts import account_views as accounts
 from apps.organizations.accounts import mail_pages
-from apps.organizations.accounts import passkey_views as passkeys
-from apps.organizations.accounts import two_factor_views as two_factor
+from apps.organizations.accounts import sign_in_method_views as sign_in_methods
 from apps.organizations.journal import audit_views as audit_logs
 from apps.responses import conversation_endpoints as conversations
 from apps.responses.compact_endpoint import compact_response
@@ -155,9 +152,9 @@ _MODEL_ROUTES = [
     Route("mcp", mcp.post_message, Family.MCP, method="POST"),
     Route("mcp", mcp.resume_stream, Family.MCP, method="GET"),
     Route("mcp", mcp.end_session, Family.MCP, method="DELETE"),
-    Route("mcp/<str:server>", mcp_server.post_to_server, Family.MCP, method="POST"),
-    Route("mcp/<str:server>", mcp_server.resume_stream_of_server, Family.MCP, method="GET"),
-    Route("mcp/<str:server>", mcp_server.end_session_of_server, Family.MCP, method="DELETE"),
+    Route("mcp/<str:server>", mcp.post_to_server, Family.MCP, method="POST"),
+    Route("mcp/<str:server>", mcp.resume_stream_of_server, Family.MCP, method="GET"),
+    Route("mcp/<str:server>", mcp.end_session_of_server, Family.MCP, method="DELETE"),
 ]
 _MANAGEMENT_ROUTES = [
     _management("auth/sign-up/email", organizations.SignUp.as_view()),
@@ -169,16 +166,16 @@ _MANAGEMENT_ROUTES = [
     _management("auth/change-password", accounts.ChangePassword.as_view()),
     _management("auth/change-email", accounts.ChangeEmail.as_view()),
     _management("auth/change-email/confirm", accounts.ConfirmEmailChange.as_view()),
-    _management("auth/two-factor", two_factor.TwoFactorEndpoint.as_view()),
-    _management("auth/two-factor/confirm", two_factor.ConfirmTwoFactor.as_view()),
-    _management("auth/two-factor/disable", two_factor.DisableTwoFactor.as_view()),
-    _management("auth/sign-in/passkey/options", passkeys.PasskeySignInOptions.as_view()),
-    _management("auth/sign-in/passkey", passkeys.PasskeySignIn.as_view()),
-    _management("auth/passkeys", passkeys.Passkeys.as_view()),
-    _management("auth/passkeys/options", passkeys.PasskeyOptions.as_view()),
-    _management("auth/passkeys/proof/options", passkeys.PasskeyProofOptions.as_view()),
-    _management("auth/passkeys/<str:passkey_id>", passkeys.OnePasskey.as_view()),
-    _management("auth/passkeys/<str:passkey_id>/remove", passkeys.RemovePasskey.as_view()),
+    _management("auth/two-factor", sign_in_methods.TwoFactorEndpoint.as_view()),
+    _management("auth/two-factor/confirm", sign_in_methods.ConfirmTwoFactor.as_view()),
+    _management("auth/two-factor/disable", sign_in_methods.DisableTwoFactor.as_view()),
+    _management("auth/sign-in/passkey/options", sign_in_methods.PasskeySignInOptions.as_view()),
+    _management("auth/sign-in/passkey", sign_in_methods.PasskeySignIn.as_view()),
+    _management("auth/passkeys", sign_in_methods.Passkeys.as_view()),
+    _management("auth/passkeys/options", sign_in_methods.PasskeyOptions.as_view()),
+    _management("auth/passkeys/proof/options", sign_in_methods.PasskeyProofOptions.as_view()),
+    _management("auth/passkeys/<str:passkey_id>", sign_in_methods.OnePasskey.as_view()),
+    _management("auth/passkeys/<str:passkey_id>/remove", sign_in_methods.RemovePasskey.as_view()),
     _management("auth/sign-out", organizations.SignOut.as_view()),
     _management("auth/get-session", organizations.GetSession.as_view()),
     _management("organization", organizations.Organizations.as_view()),
@@ -213,7 +210,7 @@ _MANAGEMENT_ROUTES = [
     _management("keys/api/<str:key_id>/rotate", keys.RotateApiKey.as_view()),
     _management("keys/api/<str:key_id>/iam", keys.IamRules.as_view()),
     _management("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
-    _management("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=find_provider)),
+    _management("keys/provider", provider_keys.ProviderKeys.as_view()),
     _management("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
     _management("log-sinks", log_sinks.LogSinks.as_view()),
     _management("log-sinks/<str:sink_id>", log_sinks.OneLogSink.as_view()),

@@ -284,11 +284,11 @@ OAUTH_CLIENT_DOCUMENTS = env.boolean("OAUTH_CLIENT_DOCUMENTS", default=True)
 OAUTH2_PROVIDER = {
     # Authorization codes and refresh tokens; the library's own class takes passwords, devices and more.
     "OAUTH2_SERVER_CLASS": "oauthlib.oauth2.WebApplicationServer",
-    "OAUTH2_VALIDATOR_CLASS": "apps.oauth.validator.Validator",
-    "OAUTH2_BACKEND_CLASS": "apps.oauth.validator.RequestReader",
-    "ACCESS_TOKEN_GENERATOR": "apps.oauth.token_formats.new_access_token",
-    "REFRESH_TOKEN_GENERATOR": "apps.oauth.token_formats.new_refresh_token",
-    "CIMD_METADATA_FETCHER": "apps.oauth.client_documents.GuardedFetcher",
+    "OAUTH2_VALIDATOR_CLASS": "apps.oauth.authorization.Validator",
+    "OAUTH2_BACKEND_CLASS": "apps.oauth.authorization.RequestReader",
+    "ACCESS_TOKEN_GENERATOR": "apps.oauth.tokens.new_access_token",
+    "REFRESH_TOKEN_GENERATOR": "apps.oauth.tokens.new_refresh_token",
+    "CIMD_METADATA_FETCHER": "apps.oauth.registration.GuardedFetcher",
     "CIMD_ENABLED": OAUTH_CLIENT_DOCUMENTS,
     "SCOPES": resources.SCOPES,
     # Seconds: of a code, of an access token, and of a refresh token beyond its access token's end.

@@ -14,7 +14,8 @@ from apps.billing import payment_processor
 from apps.billing.accounts import account_of, customer_of, find_account, locked_account
 from apps.billing.models import PaymentMethod, Transaction
 from apps.billing.payment_processor_types import Card, Missing
-from apps.kernel.errors import InvalidRequest, NotFound, RateLimited
+from apps.kernel.errors import InvalidRequest, RateLimited
+from apps.kernel.postgres.row_lookup import find_row
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization
 
@@ -97,9 +98,7 @@ def make_default(row: PaymentMethod) -> PaymentMethod:
     with transaction.atomic():
         account = locked_account(row.organization_id)
         rows = PaymentMethod.objects.filter(organization=row.organization_id)
-        kept = rows.filter(pk=row.pk).first()
-        if kept is None:
-            raise NotFound(NO_CARD)
+        kept = find_row(rows, row.pk, NO_CARD)
         if not kept.is_default:
             rows.filter(is_default=True).update(is_default=False)
             kept.is_default = True

@@ -11,7 +11,7 @@ import structlog
 from django.core.mail import EmailMessage
 
 from apps.billing.models import BillingAccount
-from apps.organizations.owners import owner_addresses
+from apps.organizations.organization_lookup import owner_addresses
 
 log = structlog.get_logger(__name__)
 _Notice = BillingAccount.Notice

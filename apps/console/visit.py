@@ -1,4 +1,8 @@
-"""Decorators of pages: session, workspace, and content security policy."""
+"""Decorators of pages: session, workspace, and content security policy.
+
+A path that accepts only forms leads to the nearest page above it: visitors open such a path from the address bar, or
+when they sign in again after their session ended.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,11 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from django.urls import reverse
+from django.urls import Resolver404, resolve, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 
 from apps.console.browser_session import BrowserSession, find_browser_session
-from apps.console.nearest_page import OPENS, nearest_page
 from apps.console.workspace import Workspace, open_workspace
 from apps.organizations.journal import audit
 from apps.organizations.models import Role
@@ -156,3 +159,26 @@ def next_path(request: HttpRequest, otherwise: str) -> str:
     if len(wanted) <= MAX_NEXT and wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, None):
         return wanted
     return otherwise
+
+
+# Attribute of views that can be opened by address.
+OPENS: Final = "opens_by_address"
+
+
+def nearest_page(path: str) -> str:
+    """Return the path of the nearest page above a path; the console's home if there is none."""
+    home = reverse("console:home")
+    parts = path.rstrip("/").split("/")
+    for length in range(len(parts) - 1, len(home.rstrip("/").split("/")), -1):
+        above = "/".join(parts[:length])
+        for candidate in (above, f"{above}/"):
+            if _opens(candidate):
+                return candidate
+    return home
+
+
+def _opens(path: str) -> bool:
+    try:
+        return bool(getattr(resolve(path).func, OPENS, False))
+    except Resolver404:
+        return False

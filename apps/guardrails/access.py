@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from apps.guardrails.models import CustomRule
-from apps.kernel.errors import Forbidden, NotFound
-from apps.organizations.access import access_organization, identify
+from apps.kernel.errors import Forbidden
+from apps.kernel.postgres.row_lookup import find_row
+from apps.organizations.access import access_organization
 from apps.organizations.models import Organization, Role, User
 from apps.organizations.plans import limits_of
 
@@ -23,7 +24,4 @@ def access_guarded(user: User, organization_id: str) -> Organization:
 def access_custom_rule(user: User, organization_id: str, identifier: str) -> CustomRule:
     """Return a rule of an organization. Raises NotFound, also for a rule of another organization; Forbidden."""
     organization = access_guarded(user, organization_id)
-    rule = CustomRule.objects.filter(organization=organization, pk=identify(identifier, NO_RULE)).first()
-    if rule is None:
-        raise NotFound(NO_RULE)
-    return rule
+    return find_row(CustomRule.objects.filter(organization=organization), identifier, NO_RULE)

@@ -18,12 +18,12 @@ from apps.guardrails.custom import MAX_RULES
 from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_rules
 from apps.guardrails.rule_thread import loaded_rules
 from apps.guardrails.rules import PII_RULE
-from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.postgres.row_lookup import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization
-from apps.organizations.row_locks import lock_row
 
 # The columns of a configuration that people choose; a reset gives each its default.
 _CHOSEN = ("enabled", "system_rules", "max_file_size_mb", "allowed_file_types", "pii_action", "scan_output")
@@ -93,9 +93,7 @@ def change_rule(*, rule: CustomRule, changes: Mapping[str, Any]) -> CustomRule:
     if "config" in given:
         given["config"] = validate_config(rule.type, given["config"])
         lock_row(rule.organization, NO_ORGANIZATION)
-    row = CustomRule.objects.select_for_update().filter(pk=rule.pk).first()
-    if row is None:
-        raise NotFound(NO_RULE)
+    row = find_row(CustomRule.objects.select_for_update(), rule.pk, NO_RULE)
     before, after = ({name: getattr(row, name) for name in given}, given)
     _record("guardrail_rule.update", row, _changes(before, after))
     for name, value in given.items():
@@ -109,9 +107,7 @@ def change_rule(*, rule: CustomRule, changes: Mapping[str, Any]) -> CustomRule:
 @transaction.atomic
 def delete_rule(*, rule: CustomRule) -> None:
     """Remove a rule; what it found stays. Raises NotFound when it is gone."""
-    row = CustomRule.objects.select_for_update().filter(pk=rule.pk).first()
-    if row is None:
-        raise NotFound(NO_RULE)
+    row = find_row(CustomRule.objects.select_for_update(), rule.pk, NO_RULE)
     _record("guardrail_rule.delete", row, {"name": row.name, "type": row.type})
     row.delete()
 

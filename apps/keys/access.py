@@ -6,21 +6,32 @@ from typing import NamedTuple
 
 from django.db.models import QuerySet
 
-from apps.kernel.errors import Forbidden, NotFound
+from apps.kernel.errors import Forbidden
+from apps.kernel.postgres.row_lookup import find_row
+from apps.keys.iam import AccessRule
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.organizations.access import (
     access_organization,
     access_project,
-    access_row_as_admin,
-    access_rows_as_admin,
     highest,
-    identify,
     reaches,
     roles_of,
 )
+from apps.organizations.integrations.table import IntegrationTable
 from apps.organizations.models import Organization, Project, Role, User
 
-NO_KEY, NO_RULE, NO_PROVIDER_KEY = "API key not found", "IAM rule not found", "Provider key not found"
+NO_KEY, NO_RULE = "API key not found", "IAM rule not found"
+PROVIDER_KEYS = IntegrationTable(
+    model=ProviderKey,
+    thing="provider_key",
+    noun="provider key",
+    order=("created_at", "id"),
+    encrypted="encrypted_token",
+    masks=(),
+    unique="providerName",
+    noted_new=("provider", "provider_name", "base_url"),
+    noted_deleted=(),
+)
 
 
 class VisibleKeys(NamedTuple):
@@ -58,16 +69,13 @@ def access_keys(user: User, *, project_id: str | None, everyones: bool) -> Visib
 
 def access_key(user: User, identifier: str) -> ApiKey:
     """Return a key that the user may manage: one they created, any as an admin. Raises NotFound, Forbidden."""
-    key = (
-        ApiKey.objects.filter(pk=identify(identifier, NO_KEY))
-        .exclude(status=ApiKey.Status.DELETED)
+    living = (
+        ApiKey.objects.exclude(status=ApiKey.Status.DELETED)
         .exclude(project__status=Project.Status.DELETED)
         .exclude(project__organization__status=Organization.Status.DELETED)
         .select_related("project", "created_by")
-        .first()
     )
-    if key is None:
-        raise NotFound(NO_KEY)
+    key = find_row(living, identifier, NO_KEY)
     _, role = access_organization(user, key.project.organization_id)
     if key.created_by_id != user.id and not reaches(role, Role.ADMIN):
         raise Forbidden("Developers may manage only the API keys they created")
@@ -76,18 +84,9 @@ def access_key(user: User, identifier: str) -> ApiKey:
 
 def access_rule(user: User, key_id: str, identifier: str) -> IamRule:
     """Return a rule of a key that the user may manage. Raises NotFound, also for a rule of another key; Forbidden."""
-    rule = IamRule.objects.filter(api_key=access_key(user, key_id), pk=identify(identifier, NO_RULE)).first()
-    if rule is None:
-        raise NotFound(NO_RULE)
-    return rule
+    return find_row(IamRule.objects.filter(api_key=access_key(user, key_id)), identifier, NO_RULE)
 
 
-def access_provider_keys(user: User, organization_id: str) -> QuerySet[ProviderKey]:
-    """Return the provider keys of an organization that the user administers, oldest first. Raises NotFound,
-    Forbidden."""
-    return access_rows_as_admin(ProviderKey, user, organization_id).order_by("created_at", "id")
-
-
-def access_provider_key(user: User, identifier: str) -> ProviderKey:
-    """Return a provider key of an organization that the user administers. Raises NotFound, Forbidden."""
-    return access_row_as_admin(ProviderKey, user, identifier, NO_PROVIDER_KEY)
+def refused_by(rule: AccessRule) -> Forbidden:
+    """Return the refusal that names the rule, so that its owner can find it."""
+    return Forbidden(f"Access denied by IAM rule {rule.id} ({rule.type}) of this API key", param="model")

@@ -14,7 +14,8 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from apps.kernel.errors import Forbidden, Gone, InvalidRequest, NotFound
+from apps.kernel.errors import Forbidden, Gone, InvalidRequest
+from apps.kernel.postgres.row_lookup import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields
 from apps.keys.access import NO_KEY, NO_RULE
 from apps.keys.models import ApiKey, IamRule
@@ -24,7 +25,6 @@ from apps.organizations.access import access_project, require_verified
 from apps.organizations.journal import audit
 from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
-from apps.organizations.row_locks import lock_row
 
 # Shown as the prefix of a playground key, which has no token.
 PLAYGROUND = "playground"
@@ -190,9 +190,7 @@ def create_rule(*, key: ApiKey, rule_type: str, rule_value: Mapping[str, Any], s
 @transaction.atomic
 def change_rule(*, rule: IamRule, changes: Mapping[str, Any]) -> IamRule:
     """Set columns of a rule. Raises InvalidRequest if type and value do not fit, NotFound if it is gone."""
-    row = IamRule.objects.select_for_update().filter(pk=rule.pk).first()
-    if row is None:
-        raise NotFound(NO_RULE)
+    row = find_row(IamRule.objects.select_for_update(), rule.pk, NO_RULE)
     details = {"apiKeyId": row.api_key_id, **audit.changes_of(row, changes)}
     for name, value in changes.items():
         setattr(row, name, value)

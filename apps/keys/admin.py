@@ -1,4 +1,7 @@
-"""API keys, access rules and provider credentials in the admin; rotating a key shows its new secret once."""
+"""API keys, access rules and provider credentials in the admin; with their forms and buttons.
+
+Rotating a key shows its new secret once.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +13,184 @@ from django.contrib import admin
 from django.db.models import Field, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
+from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidget
 
-from apps.kernel.pages.admin import LinesField, MadeElsewhereAdmin
-from apps.keys import actions, key_buttons, provider_keys
-from apps.keys.key_lookup import quoted_key
+from apps.kernel.money import plain
+from apps.kernel.pages.admin import LinesField, MadeElsewhereAdmin, PlainDecimalField
+from apps.kernel.postgres import database
+from apps.keys import actions, provider_keys
+from apps.keys.access import PROVIDER_KEYS
+from apps.keys.iam import MCP_FIELD, MCP_SUBJECT
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.origins import MAX_ORIGINS, WRITTEN_AS, is_origin
-from apps.keys.rule_form import FIELDS, SHOWN_WHEN, IamRuleForm
-from apps.organizations.operators.admin_buttons import ButtonsAdmin
+from apps.keys.rule_values import MAX_IDS, issues_of
+from apps.keys.secrets import quoted_key
+from apps.organizations.integrations.integration_admin import IntegrationAdmin, delete_button
+from apps.organizations.journal import audit
+from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button, is_living
 from apps.organizations.operators.audited_admin import ActingAdmin
-from apps.organizations.operators.organization_tabs import OrganizationLink, link_to
+from apps.organizations.operators.organization_tabs import link_to
 
 if TYPE_CHECKING:
-    _KeyForm = forms.ModelForm[Any]
+    _Form = forms.ModelForm[Any]
 else:
-    _KeyForm = forms.ModelForm
+    _Form = forms.ModelForm
+
+# The form's field for each member of `ruleValue`, and the members for each subject.
+FIELDS = {
+    "models": "models",
+    "providers": "providers",
+    MCP_FIELD: "mcp_servers",
+    "pricingType": "pricing_type",
+    "maxInputPrice": "max_input_price",
+    "maxOutputPrice": "max_output_price",
+}
+_MEMBERS = {
+    "models": ("models",),
+    "providers": ("providers",),
+    MCP_SUBJECT: (MCP_FIELD,),
+    "pricing": ("pricingType", "maxInputPrice", "maxOutputPrice"),
+}
+# Which fields are shown for which type: expressions of the admin's script.
+SHOWN_WHEN = {
+    FIELDS[member]: f"rule_type == 'allow_{subject}' || rule_type == 'deny_{subject}'"
+    for subject, members in _MEMBERS.items()
+    for member in members
+}
+
+
+def _price(what: str) -> PlainDecimalField:
+    return PlainDecimalField(
+        required=False,
+        label=f"Dearest {what} price",
+        widget=UnfoldAdminDecimalFieldWidget,
+        help_text="Maximum in USD per million tokens. Empty: any price.",
+    )
+
+
+class IamRuleForm(_Form):
+    """A rule, validated as in the API."""
+
+    models = LinesField(
+        required=False,
+        help_text=f"Model ids of the catalog, such as gpt-5; one per line, at most {MAX_IDS}.",
+    )
+    providers = LinesField(required=False, help_text=f"Provider ids, such as openai; one per line, at most {MAX_IDS}.")
+    mcp_servers = LinesField(
+        required=False,
+        label="MCP servers",
+        help_text="MCP servers by name, such as tickets, or tools of them, such as tickets/search; "
+        f"all means every server; one per line, at most {MAX_IDS}.",
+    )
+    pricing_type = forms.ChoiceField(
+        required=False,
+        choices=[("free", "Free models"), ("paid", "Paid models")],
+        widget=UnfoldAdminSelectWidget,
+        label="Price class",
+    )
+    max_input_price = _price("input")
+    max_output_price = _price("output")
+
+    class Meta:
+        model = IamRule
+        fields = ("api_key", "rule_type", "status")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        value = kwargs["instance"].rule_value if kwargs.get("instance") else {}
+        stated = {FIELDS[name]: one for name, one in value.items() if name in FIELDS}
+        kwargs["initial"] = {**stated, **(kwargs.get("initial") or {})}
+        super().__init__(*args, **kwargs)
+
+    def clean(self) -> dict[str, Any]:
+        """Build the value and validate it for the rule's type. Raises ValidationError."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        subject = str(cleaned.get("rule_type", "")).partition("_")[2]
+        value = {}
+        for member in _MEMBERS.get(subject, ()):
+            given = cleaned.get(FIELDS[member])
+            if given not in (None, "") and FIELDS[member] not in self.errors:
+                value[member] = given if isinstance(given, str | list) else plain(given)
+        if subject and not self.errors:
+            for issue in issues_of(cleaned["rule_type"], value):
+                member = issue.path.removeprefix("ruleValue.").partition("[")[0]
+                self.add_error(FIELDS[member], issue.message)
+        cleaned["rule_value"] = value
+        return cleaned
+
+
+class RevokeQuestion(ButtonQuestion):
+    """Asks whether to revoke a key."""
+
+    text = (
+        "Requests with {row.masked_token} ({row.description}) are refused from now on. This cannot be undone: to pause "
+        "a key, set it to inactive instead. Its log and costs stay."
+    )
+
+
+class RotateQuestion(ButtonQuestion):
+    """Asks whether to give a key a new secret."""
+
+    text = (
+        "{row.masked_token} ({row.description}) gets a new secret, which the next page shows once. The old one "
+        "stops working. Limits, usage and access rules stay."
+    )
+
+
+class CheckQuestion(ButtonQuestion):
+    """Asks whether to test a credential at its provider."""
+
+    text = "Requests the list of models from {row} with the credential {row.masked_token}. Nothing is charged."
+
+
+@button(
+    "Rotate",
+    permission="keys.change_apikey",
+    icon="autorenew",
+    danger=True,
+    question=RotateQuestion,
+    offered=is_living,
+)
+def rotate(page: Any, key: ApiKey, fields: Mapping[str, Any]) -> Done:
+    """Give a key a new secret, and show it once."""
+    created = actions.rotate_api_key(key=key)
+    return Done(f"{key.description} has a new secret now.", secret=created.token)
+
+
+@button(
+    "Revoke", permission="keys.delete_apikey", icon="block", danger=True, question=RevokeQuestion, offered=is_living
+)
+def revoke(page: Any, key: ApiKey, fields: Mapping[str, Any]) -> Done:
+    """Revoke a key permanently."""
+    actions.delete_api_key(key=key)
+    return Done(f"{key} was revoked")
+
+
+def _ask_provider(key: ProviderKey, done: Done) -> Done:
+    """Test the credential at its provider and show a refusal."""
+    database.release_connection()
+    provider_keys.recheck_provider_key(key=key)
+    return done
+
+
+@button(
+    "Test",
+    permission="keys.change_providerkey",
+    icon="network_check",
+    question=CheckQuestion,
+    offered=is_living,
+    finish=_ask_provider,
+)
+def check_credential(page: Any, key: ProviderKey, fields: Mapping[str, Any]) -> Done:
+    """Record the test; `_ask_provider` runs it."""
+    audit.record("provider_key.test", organization_id=key.organization_id, resource=key)
+    return Done(f"{key} accepts the credential, or did not refuse it")
 
 
 # The API's minimums of limits; see `serializers.py`.
 _LEAST = {"usage_limit": 0, "period_limit": 0, "requests_per_minute": 1}
 
 
-class ApiKeyForm(_KeyForm):
+class ApiKeyForm(_Form):
     """Limits of a key, validated as in the API."""
 
     allowed_origins = LinesField(
@@ -71,7 +230,7 @@ class ApiKeyAdmin(ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
     thing = "api_key"
     form = ApiKeyForm
     actions_detail = ("rotate", "revoke")
-    rotate, revoke = key_buttons.rotate, key_buttons.revoke
+    rotate, revoke = rotate, revoke
     list_display = (
         *("masked_token", "description", "organization", "project_link", "creator", "status"),
         *("usage", "usage_limit", "created_at"),
@@ -212,18 +371,21 @@ class IamRuleAdmin(ActingAdmin):
 
 
 @admin.register(ProviderKey)
-class ProviderKeyAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
+class ProviderKeyAdmin(IntegrationAdmin):
     """Organizations' own credentials at providers."""
 
-    thing = "provider_key"
+    thing = PROVIDER_KEYS.thing
     actions_detail = ("check_credential", "delete_credential")
-    check_credential, delete_credential = key_buttons.check_credential, key_buttons.delete_credential
+    check_credential = check_credential
+    delete_credential = delete_button(
+        PROVIDER_KEYS,
+        "delete_credential",
+        text="The credential {row.masked_token} at {row} is erased. This cannot be undone.",
+        done="The credential at {row} was erased",
+    )
     list_display = ("provider", "provider_name", "masked_token", "organization_link", "status", "created_at")
     list_filter = ("status", "provider")
-    list_select_related = ("organization",)
     search_fields = ("id__exact", "provider", "provider_name", "organization__name")
-    sortable_by = ()
-    ordering = ("-id",)
     # The credential is sent to this address, so changing it would reveal the credential.
     readonly_fields = (
         *("id", "organization", "provider", "provider_name", "base_url", "masked_token", "created_at", "updated_at"),

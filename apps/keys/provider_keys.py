@@ -1,22 +1,27 @@
 """Provider keys (BYOK): actions on an organization's own credentials at providers, each in one transaction.
 
-A credential is tested before it is stored, encrypted, and sent only to allowed addresses.
+A credential is tested before it is stored: one cheap call, the provider's list of models, shows whether it works. It is
+stored encrypted, sent only to allowed addresses, never along a redirect, and never appears in messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from dataclasses import dataclass, field, replace
-from typing import Any
+from importlib import import_module
+from typing import Any, Protocol
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+import gevent
+import requests
+from django.db import transaction
+from urllib3.exceptions import HTTPError
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.kernel.secrets.encryption import Rotated, reencrypt_rows
-from apps.keys import credential_check
-from apps.keys.access import NO_PROVIDER_KEY
+from apps.kernel.secrets.encryption import Rotated
+from apps.kernel.secrets.redaction import redact
+from apps.keys.access import PROVIDER_KEYS
 from apps.keys.models import ProviderKey
 from apps.keys.secrets import (
     UnreadableSecretError,
@@ -26,17 +31,15 @@ from apps.keys.secrets import (
     reencrypt_credential,
 )
 from apps.keys.ssrf_guard import SafeAddress, check_url_field
-from apps.organizations.access import NO_ORGANIZATION
+from apps.organizations.app_hooks import find_hook_modules
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization
 from apps.organizations.outside_calls import outside_call
 from apps.organizations.plans import limits_of
-from apps.organizations.row_locks import lock_row
 
 CUSTOM = "custom"
 # Keys of one organization; a policy carries them all.
 MAX_KEYS = 100
-FindProvider = Callable[[str], credential_check.ProviderEndpoint | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,47 +52,27 @@ class NewProviderKey:
     base_url: str = ""
 
 
-def check_provider_key(
-    *, organization: Organization, given: NewProviderKey, find_provider: FindProvider, live: bool
-) -> NewProviderKey:
+def check_provider_key(*, organization: Organization, given: NewProviderKey, live: bool) -> NewProviderKey:
     """Validate a new credential, with a test at its provider if `live`, and return it for storing.
 
     Raises Forbidden if the plan has no provider keys, InvalidRequest for an unknown provider, a forbidden address, and
     with the provider's error if it refuses the credential. Takes as long as the provider does.
     """
     _require_plan(organization)
-    address = _checked(organization.id, given, find_provider, live=live)
+    address = _checked(organization.id, given, live=live)
     return replace(given, base_url=address.url if address else "")
 
 
 def create_provider_key(*, organization: Organization, checked: NewProviderKey) -> ProviderKey:
     """Store a validated credential, encrypted.
 
-    Raises InvalidRequest for a name in use, or at the limit of keys; NotFound if the organization was deleted
-    meanwhile.
+    Raises InvalidFields for a name in use, InvalidRequest at the limit of keys; NotFound if the organization was
+    deleted meanwhile.
     """
-    try:
-        with transaction.atomic():
-            # The lock serializes concurrent creation and deletion of the organization.
-            lock_row(organization, NO_ORGANIZATION)
-            living = ProviderKey.objects.filter(organization=organization).exclude(status=ProviderKey.Status.DELETED)
-            if living.count() >= MAX_KEYS:
-                raise InvalidRequest(f"Maximum {MAX_KEYS} provider keys per organization", code="provider_key_limit")
-            token = checked.token
-            key = ProviderKey.objects.create(
-                organization=organization,
-                provider=checked.provider,
-                provider_name=checked.provider_name,
-                base_url=checked.base_url,
-                encrypted_token=encrypt_credential(token),
-                last_four=last_four_of(token),
-            )
-            _record(
-                "create", key, {"provider": key.provider, "providerName": key.provider_name, "baseUrl": key.base_url}
-            )
-            return key
-    except IntegrityError as error:
-        raise InvalidFields([Issue("providerName", "Another provider key has this name")]) from error
+    columns: dict[str, Any] = {"provider": checked.provider, "provider_name": checked.provider_name}
+    columns |= {"base_url": checked.base_url, "last_four": last_four_of(checked.token)}
+    columns["encrypted_token"] = encrypt_credential(checked.token)
+    return PROVIDER_KEYS.create(organization, columns, max_rows=MAX_KEYS)
 
 
 @transaction.atomic
@@ -97,46 +80,32 @@ def change_provider_key(*, key: ProviderKey, status: str) -> ProviderKey:
     """Switch a provider key on or off. Raises Forbidden as creating does, NotFound if it was deleted meanwhile."""
     if status == ProviderKey.Status.ACTIVE:
         _require_plan(key.organization)
-    row = lock_row(key, NO_PROVIDER_KEY)
-    _record("update", row, audit.changes_of(row, {"status": status}))
-    row.status = status
-    row.save(update_fields=["status", "updated_at"])
+    row = PROVIDER_KEYS.lock(key)
+    PROVIDER_KEYS.update(row, {"status": status}, audit.changes_of(row, {"status": status}))
     return row
 
 
-@transaction.atomic
-def delete_provider_key(*, key: ProviderKey) -> None:
-    """Delete a provider key and erase the credential. Raises NotFound if it already is deleted."""
-    row = lock_row(key, NO_PROVIDER_KEY)
-    _record("delete", row)
-    row.status, row.encrypted_token = ProviderKey.Status.DELETED, b""
-    row.save(update_fields=["status", "encrypted_token", "updated_at"])
-
-
-def recheck_provider_key(*, key: ProviderKey, find_provider: FindProvider) -> None:
+def recheck_provider_key(*, key: ProviderKey) -> None:
     """Test a key's credential at its provider; nothing changes, and nothing is charged.
 
     Raises InvalidRequest with the provider's error if it refuses, NotFound for a deleted key.
     """
     if key.status == ProviderKey.Status.DELETED:
-        raise NotFound(NO_PROVIDER_KEY)
+        raise NotFound(PROVIDER_KEYS.missing)
     try:
         token = decrypt_credential(bytes(key.encrypted_token))
     except UnreadableSecretError as error:
         raise InvalidRequest("No key in ENCRYPTION_KEYS decrypts this credential") from error
     given = NewProviderKey(key.provider, token, key.provider_name, key.base_url)
-    _checked(key.organization_id, given, find_provider, live=True)
+    _checked(key.organization_id, given, live=True)
 
 
 def rotate() -> Rotated:
     """Encrypt every credential with the newest encryption key, so that older ones can be removed."""
-    living = ProviderKey.objects.exclude(status=ProviderKey.Status.DELETED)
-    return reencrypt_rows(living, "encrypted_token", reencrypt_credential)
+    return PROVIDER_KEYS.rotate(reencrypt_credential)
 
 
-def _checked(
-    organization_id: UUID, given: NewProviderKey, find_provider: FindProvider, *, live: bool
-) -> SafeAddress | None:
+def _checked(organization_id: UUID, given: NewProviderKey, *, live: bool) -> SafeAddress | None:
     """Return the address of a custom provider; None for one of the catalog. Raises InvalidRequest."""
     if given.provider == CUSTOM:
         if {"?", "#"} & set(given.base_url):
@@ -144,15 +113,22 @@ def _checked(
         with outside_call(organization_id):
             address = check_url_field(given.base_url.rstrip("/"), "baseUrl", organization_id)
             if live:
-                credential_check.check_at_address(address, given.token)
+                check_at_address(address, given.token)
         return address
-    provider = find_provider(given.provider)
+    provider = _find_provider(given.provider)
     if provider is None:
         raise InvalidFields([Issue("provider", "There is no such provider")])
     if live:
         with outside_call(organization_id):
-            credential_check.check_at_provider(provider, given.token)
+            check_at_provider(provider, given.token)
     return None
+
+
+def _find_provider(provider_id: str) -> ProviderEndpoint | None:
+    """Return a provider of the catalog, which this app cannot import; None if it does not exist."""
+    [name] = find_hook_modules("provider_lookup", __name__)
+    found: ProviderEndpoint | None = import_module(name).find_provider(provider_id)
+    return found
 
 
 def _require_plan(organization: Organization) -> None:
@@ -160,5 +136,79 @@ def _require_plan(organization: Organization) -> None:
         raise Forbidden("Provider keys require a pro or enterprise plan")
 
 
-def _record(verb: str, key: ProviderKey, details: dict[str, Any] | None = None) -> None:
-    audit.record(f"provider_key.{verb}", organization_id=key.organization_id, resource=key, details=details)
+# Timeouts in seconds: to connect, between two bytes, and in total.
+TIMEOUT, TOTAL_TIMEOUT = (5.0, 10.0), 15.0
+# Bytes of an answer that are read, and characters of it that are shown.
+MAX_READ, MAX_TOLD = 8_192, 300
+# Formats with a list of models at `/models`.
+_LISTING = frozenset({"openai", "anthropic", "google"})
+# No list of models, or not now: neither says anything about the credential.
+_SAYS_NOTHING = frozenset({404, 405, 429})
+
+
+class ProviderEndpoint(Protocol):
+    """A provider of the catalog to check at; `auth` is `bearer`, or the name of the credential's header."""
+
+    @property
+    def dialect(self) -> str:
+        """Its wire format."""
+
+    @property
+    def auth(self) -> str:
+        """How a credential is sent."""
+
+    @property
+    def base_url(self) -> str:
+        """The provider's address without a trailing slash."""
+
+
+def check_at_provider(provider: ProviderEndpoint, token: str) -> None:
+    """Check a credential at a provider of the catalog, if it lists models. Raises InvalidRequest with its error."""
+    if provider.dialect not in _LISTING or "{" in provider.base_url:
+        return
+    headers = {"Authorization": f"Bearer {token}"} if provider.auth == "bearer" else {provider.auth: token}
+    if provider.dialect == "anthropic":
+        headers["anthropic-version"] = "2023-06-01"
+    with requests.Session() as session:
+        _ask(session, provider.base_url, headers, token)
+
+
+def check_at_address(address: SafeAddress, token: str) -> None:
+    """Check a credential at a tenant's own OpenAI-compatible address. Raises InvalidRequest with its error."""
+    with address.session() as session:
+        _ask(session, address.url, {"Authorization": f"Bearer {token}"}, token)
+
+
+def _ask(session: requests.Session, base_url: str, headers: dict[str, str], token: str) -> None:
+    try:
+        with (
+            gevent.Timeout(TOTAL_TIMEOUT, requests.Timeout()),
+            session.get(
+                f"{base_url}/models", headers=headers, timeout=TIMEOUT, allow_redirects=False, stream=True
+            ) as response,
+        ):
+            status, words = response.status_code, _words_of(response, token)
+    except (requests.RequestException, HTTPError) as error:
+        raise _refused("the provider could not be reached") from error
+    if status < 300 or status in _SAYS_NOTHING:
+        return
+    raise _refused(f"the provider answered {status}{f': {words}' if words else ''}")
+
+
+def _words_of(response: requests.Response, token: str) -> str:
+    """Return an answer's error message without the credential, shortened for display."""
+    body = response.raw.read(MAX_READ, decode_content=True)
+    try:
+        said: Any = json.loads(body)
+    except ValueError:
+        said = body.decode("utf-8", "replace")
+    if isinstance(said, dict):
+        said = said.get("error", said.get("message", ""))
+    if isinstance(said, dict):
+        said = said.get("message", "")
+    # Redact first: truncating could leave half of the credential.
+    return " ".join(redact(str(said), [token]).split())[:MAX_TOLD]
+
+
+def _refused(reason: str) -> InvalidRequest:
+    return InvalidRequest(f"The provider key was not accepted: {reason}", code="provider_key_refused", param="token")

@@ -1,4 +1,4 @@
-"""Secrets: creating and hashing API keys, and encrypting provider credentials.
+"""Secrets: creating, hashing and finding API keys, and encrypting provider credentials.
 
 Secrets never appear in logs or exceptions.
 """
@@ -6,10 +6,12 @@ Secrets never appear in logs or exceptions.
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 import string
 
 from django.conf import settings
+from django.db.models import Q
 
 from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt, encrypt
 
@@ -70,3 +72,14 @@ def decrypt_credential(encrypted: bytes) -> str:
 def reencrypt_credential(encrypted: bytes) -> bytes:
     """Return the same secret encrypted with the newest encryption key. Raises UnreadableSecretError."""
     return encrypt_credential(decrypt_credential(encrypted))
+
+
+_MASKED = re.compile(rf"({LIVE_PREFIX}|{DEVELOPMENT_PREFIX})(?:\.\.\.|\N{{HORIZONTAL ELLIPSIS}})([0-9A-Za-z]{{4}})")
+
+
+def quoted_key(text: str) -> Q | None:
+    """Return a query for the keys in a text, whole or masked; None if it is not a key."""
+    masked = _MASKED.fullmatch(text)
+    if masked is not None:
+        return Q(prefix=masked[1], last_four=masked[2])
+    return Q(digest=digest_of(text)) if is_api_key(text) else None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, time
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -13,16 +15,73 @@ from apps.kernel.rest.serializers import (
     CamelModelSerializer,
     CamelSerializer,
     ChoiceField,
+    DateTimeField,
     DecimalTextField,
     IntegerField,
-    QueryBooleanField,
     TextField,
 )
 from apps.keys.actions import CreatedKey
-from apps.keys.limit_shapes import LimitsShape, PeriodLimitShape
 from apps.keys.models import ApiKey, IamRule, ProviderKey
+from apps.keys.origins import MAX_LENGTH, MAX_ORIGINS, WRITTEN_AS, is_origin
 from apps.keys.provider_keys import CUSTOM
 from apps.organizations.models import Plan, User
+
+
+class FutureMoment(DateTimeField):
+    """A moment in the future; a date alone means its end (UTC)."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(of_a_day=time.max, **options)
+
+    def to_internal_value(self, data: Any) -> datetime:
+        """Return the moment. Raises ValidationError."""
+        moment = super().to_internal_value(data)
+        if moment <= timezone.now():
+            raise serializers.ValidationError("Must be in the future")
+        return moment
+
+
+class PeriodLimitShape(CamelSerializer):
+    """Maximum spending of an API key in a calendar hour, day, week (from Monday) or month, in UTC."""
+
+    amount = DecimalTextField()
+    period = ChoiceField(ApiKey.Period.choices)
+
+
+class OriginField(TextField):
+    """An origin of web pages, such as `https://app.example.com`: scheme, host, and optionally a port."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(max_length=MAX_LENGTH, **options)
+
+    def to_internal_value(self, data: Any) -> str:
+        """Return the origin in lower case. Raises ValidationError."""
+        origin = super().to_internal_value(data).lower()
+        if not is_origin(origin):
+            raise serializers.ValidationError(WRITTEN_AS)
+        return origin
+
+
+class LimitsShape(CamelSerializer):
+    """Expiry, spending limit per period, request rate and allowed origins of a key."""
+
+    expires_at = FutureMoment(required=False, allow_null=True)
+    period_limit = PeriodLimitShape(required=False, allow_null=True)
+    requests_per_minute = IntegerField(low=1, high=1_000_000, required=False, allow_null=True)
+    allowed_origins = serializers.ListField(
+        child=OriginField(),
+        max_length=MAX_ORIGINS,
+        required=False,
+        help_text="Origins of web pages that may use the key from a browser; empty: those that the deployment allows",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns."""
+        if "period_limit" in attrs:
+            given = attrs["period_limit"]
+            attrs["period_limit"], attrs["period"] = (given["amount"], given["period"]) if given else (None, "")
+        return attrs
+
 
 REQUIRED = "Required"
 _PROVIDER_NAME = re.compile(r"[a-z0-9-]{1,40}")
@@ -117,20 +176,6 @@ class NewProviderKeyShape(CamelSerializer):
         if findings:
             raise serializers.ValidationError(findings)
         return attrs
-
-
-class NewProviderKeyQuery(CamelSerializer):
-    """The query of `POST /keys/provider`; `validate=false` stores a credential without a test."""
-
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the field `validate`, whose name would clash with a serializer's method."""
-        return {"validate": QueryBooleanField(default=True, source="live")}
-
-
-class ProviderKeysQuery(CamelSerializer):
-    """The query of `GET /keys/provider`."""
-
-    organization_id = TextField(max_length=100)
 
 
 class ProviderKeyChangesShape(CamelSerializer):

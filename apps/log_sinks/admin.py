@@ -1,4 +1,4 @@
-"""Log sinks in the admin: delivery state, switching and removing; only organizations register sinks."""
+"""Log sinks in the admin: delivery state, switching, and a button to delete one; only organizations register sinks."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from typing import Any
 
 from django.contrib import admin
 
-from apps.kernel.pages.admin import LongTableAdmin, MadeElsewhereAdmin
+from apps.kernel.pages.admin import LongTableAdmin
 from apps.log_sinks import actions
+from apps.log_sinks.access import SINKS
 from apps.log_sinks.models import LogSink, WaitingRow
-from apps.log_sinks.sink_buttons import delete_sink
-from apps.organizations.operators.admin_buttons import ButtonsAdmin
-from apps.organizations.operators.audited_admin import ActingAdmin
-from apps.organizations.operators.organization_tabs import OrganizationLink
+from apps.organizations.integrations.integration_admin import IntegrationAdmin, delete_button
 
 
 @admin.register(LogSink)
-class LogSinkAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
+class LogSinkAdmin(IntegrationAdmin):
     """Log sinks of organizations."""
 
-    thing = "log_sink"
+    thing = SINKS.thing
     actions_detail = ("delete_sink",)
-    delete_sink = delete_sink
+    delete_sink = delete_button(
+        SINKS,
+        "delete_sink",
+        text="{row} gets nothing any more, and its credentials are erased. This cannot be undone.",
+    )
     list_display = ("name", "kind", "url", "organization_link", "status", "failures", "last_delivered_at")
     list_filter = ("kind", "status")
-    list_select_related = ("organization",)
     search_fields = ("id__exact", "name", "organization__name")
-    sortable_by = ()
-    ordering = ("-id",)
     # Changing the address would redirect the log.
     readonly_fields = (
         *("id", "organization", "name", "kind", "url", "options", "include_content", "masked_credentials"),
@@ -54,11 +53,8 @@ class LogSinkAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdm
     }
 
     def change_row(self, row: LogSink, changes: Mapping[str, Any]) -> None:
-        """Switch a sink on or off; a deleted one loses its credentials."""
-        if changes.get("status") == LogSink.Status.DELETED:
-            actions.delete_sink(sink=row)
-        else:
-            actions.change_sink(sink=row, changes=changes)
+        """Switch a sink on or off."""
+        actions.change_sink(sink=row, changes=changes)
 
 
 @admin.register(WaitingRow)

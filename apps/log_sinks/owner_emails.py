@@ -13,7 +13,7 @@ from django.core.mail import EmailMessage
 
 from apps.log_sinks.models import LogSink
 from apps.organizations.models import Organization
-from apps.organizations.owners import owner_addresses
+from apps.organizations.organization_lookup import owner_addresses
 
 log = structlog.get_logger(__name__)
 

@@ -2,24 +2,29 @@
 
 A row waits from the transaction that writes it until the transaction that records its delivery, so the order of ids or
 commits does not matter: a row that is committed late is sent late. A batch keeps its rows and number until it is
-delivered, even after a crash.
+delivered, even after a crash. Rows are read from PostgreSQL only: they are sent long before they are archived.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import F, Min
+from django.db.models import F, Min, TextField
+from django.db.models.functions import Cast
 
+from apps.kernel.ids import time_of
 from apps.kernel.postgres.postgres_arrays import write_array
 from apps.log_sinks.models import LogSink, WaitingRow
-from apps.log_sinks.rows import find_rows
-from apps.logs.query import LogRow
+from apps.logs.models import RequestLog
+from apps.logs.query import COLUMNS, JSON_COLUMNS, LogRow
+from apps.logs.retention import FORBIDDEN, visible_to
 from apps.logs.serializers import encode, entry_of
+from apps.organizations.models import RetentionLevel
 
 # Rows and JSON bytes of a batch; a single row may be larger. Rows that are read at once.
 MAX_ROWS, MAX_BYTES, _AT_ONCE = 500, 4 * 1024 * 1024, 25
@@ -138,3 +143,40 @@ def _page(sink: LogSink, after: int) -> list[tuple[int, UUID]]:
 
 def _sizes(sink: LogSink, ids: list[UUID]) -> dict[UUID, int]:
     return {row["id"]: len(encode(entry_of(row))) for row in find_rows(sink, ids)} if ids else {}
+
+
+_TEXTS = {f"{name}_text": Cast(name, TextField()) for name in JSON_COLUMNS}
+_SELECTED = tuple(f"{name}_text" if name in JSON_COLUMNS else name for name in COLUMNS)
+_ORDER = [RetentionLevel.NONE, RetentionLevel.METADATA, RetentionLevel.RETAIN]
+
+
+def find_rows(sink: LogSink, ids: Collection[UUID]) -> list[LogRow]:
+    """Return those rows that the sink's organization still has, oldest first."""
+    since = visible_to([sink.organization_id], datetime.now(UTC))[sink.organization_id]
+    found = RequestLog.objects.filter(
+        organization_id=sink.organization_id,
+        created_at__in={time_of(one) for one in ids},
+        id__in=list(ids),
+        created_at__gte=since,
+    )
+    level = _level_of(sink)
+    selected = found.annotate(**_TEXTS).order_by("created_at", "id").values_list(*_SELECTED)
+    return [_limited(dict(zip(COLUMNS, row, strict=True)), level) for row in selected]
+
+
+def _level_of(sink: LogSink) -> RetentionLevel:
+    """Return the retention level of sent rows: the organization's current level, without content unless included. The
+    row's content was already limited when it was written."""
+    kept = RetentionLevel(sink.organization.retention_level)
+    return kept if sink.include_content else min(kept, RetentionLevel.METADATA, key=_ORDER.index)
+
+
+def _limited(row: LogRow, level: RetentionLevel) -> LogRow:
+    if level in FORBIDDEN:
+        row |= dict.fromkeys(FORBIDDEN[level])
+        if row["error_details"] is not None:
+            details = json.loads(row["error_details"])
+            if isinstance(details, dict):
+                details.pop("message", None)
+            row["error_details"] = json.dumps(details)
+    return row

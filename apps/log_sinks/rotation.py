@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from apps.kernel.secrets.encryption import Rotated, reencrypt_rows
+from apps.kernel.secrets.encryption import Rotated
+from apps.log_sinks.access import SINKS
 from apps.log_sinks.credentials import decrypt_credentials, encrypt_credentials
-from apps.log_sinks.models import LogSink
 
 # Name of the secrets for the operator.
 WORDS = "credentials of log sinks"
@@ -12,8 +12,7 @@ WORDS = "credentials of log sinks"
 
 def rotate() -> Rotated:
     """Encrypt every sink's credentials with the newest encryption key, so that older ones can be removed."""
-    living = LogSink.objects.exclude(status=LogSink.Status.DELETED)
-    return reencrypt_rows(living, "encrypted_credentials", _reencrypt)
+    return SINKS.rotate(_reencrypt)
 
 
 def _reencrypt(encrypted: bytes) -> bytes:

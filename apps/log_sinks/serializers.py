@@ -141,12 +141,6 @@ class NewSinkShape(_CredentialsShape):
         return attrs
 
 
-class SinksQuery(CamelSerializer):
-    """The query of `GET /log-sinks`."""
-
-    organization_id = TextField(max_length=100)
-
-
 class SinkChangesShape(_CredentialsShape):
     """Body of `PATCH /log-sinks/{id}`; absent fields keep their values, credentials are replaced as a whole."""
 

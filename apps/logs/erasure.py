@@ -6,8 +6,7 @@ from uuid import UUID
 
 from apps.kernel.postgres.deletion import delete_in_pieces
 from apps.logs import archiving, traffic
-from apps.logs.models import ActivityDay, ActivityDelta, RequestLog
-from apps.logs.refusal_model import RefusedHour
+from apps.logs.models import ActivityDay, ActivityDelta, RefusedHour, RequestLog
 
 # Rows removed by one statement: small enough not to block others.
 BATCH = 5_000

@@ -1,4 +1,4 @@
-"""Tables of the log: requests, daily totals, traffic, agreed retention.
+"""Tables of the log: requests, daily totals, traffic, refused requests, agreed retention.
 
 Rows have plain ids, not foreign keys, so that retention can drop whole days. `request_log` is partitioned by day of
 `created_at`, which is the time in the UUIDv7 `id`: the id alone finds its partition.
@@ -17,8 +17,6 @@ from django.db.models import Q
 
 from apps.kernel.ids import new_id, time_of
 from apps.kernel.money import MoneyField
-from apps.logs.refusal_model import RefusedHour
-from apps.logs.traffic_model import TrafficCounts, TrafficDelta, TrafficSlot
 from apps.organizations.models import Organization, RetentionLevel
 
 __all__ = [
@@ -276,3 +274,87 @@ class LogRetention(models.Model):
 
     def __str__(self) -> str:
         return f"{self.days} days"
+
+
+class RefusedHour(models.Model):
+    """The requests of one key that were refused for one reason within one hour (UTC)."""
+
+    id = models.BigAutoField(primary_key=True)
+    organization_id = models.UUIDField()
+    api_key_id = models.UUIDField()
+    hour = models.DateTimeField()
+    # HTTP status and error code of the answer.
+    status = models.PositiveSmallIntegerField()
+    code = models.CharField(max_length=64)
+    count = models.BigIntegerField()
+    last_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization_id", "hour", "api_key_id", "status", "code"], name="refused_hour_once"
+            )
+        ]
+        indexes = [models.Index(fields=["hour"], name="refused_hour_age")]
+
+    def __str__(self) -> str:
+        return f"{self.hour:%Y-%m-%d %H}:00 {self.status} {self.code} x {self.count}"
+
+
+class TrafficCounts(models.Model):
+    """Sums of all organizations' requests in five minutes, in one of several groupings.
+
+    A request counts once in each grouping: everything, model, provider, organization, finish reason
+    (`unified_finish_reason`), and the steps (`traffic.STEPS_PER_DOUBLING`) of its duration and time to first token.
+    """
+
+    class Aspect(models.TextChoices):
+        """The groupings."""
+
+        EVERYTHING = "everything"
+        MODEL = "model"
+        PROVIDER = "provider"
+        ORGANIZATION = "organization"
+        END = "end"
+        DURATION = "duration"
+        FIRST_TOKEN = "first_token"  # noqa: S105 - the name of a grouping
+
+    starts_at = models.DateTimeField()
+    aspect = models.CharField(max_length=16, choices=Aspect.choices)
+    # The model, the provider, the organization's id, …; empty for everything.
+    name = models.CharField(max_length=255)
+    requests = models.BigIntegerField(default=0)
+    errors = models.BigIntegerField(default=0)
+    # Answered from the response cache.
+    cache_hits = models.BigIntegerField(default=0)
+    input_tokens = models.BigIntegerField(default=0)
+    output_tokens = models.BigIntegerField(default=0)
+    # The part of the input that was read from a provider's prompt cache.
+    cached_tokens = models.BigIntegerField(default=0)
+    cost = MoneyField(default=0)
+    # The part of the cost that was paid with credits.
+    credits_cost = MoneyField(default=0)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.starts_at:%Y-%m-%d %H:%M} {self.aspect} {self.name}".strip()
+
+
+class TrafficSlot(TrafficCounts):
+    """Sums of five minutes or an hour, without the rows that still wait as `TrafficDelta`."""
+
+    # The slot's length: 5 or 60.
+    minutes = models.PositiveSmallIntegerField()
+
+    class Meta:
+        verbose_name_plural = "traffic"
+        constraints = [
+            models.UniqueConstraint(fields=["minutes", "starts_at", "aspect", "name"], name="traffic_slot_once")
+        ]
+
+
+class TrafficDelta(TrafficCounts):
+    """The change of a slot by one batch of rows: written with the rows, folded soon after. Negative if a row was
+    replaced."""

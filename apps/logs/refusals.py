@@ -23,7 +23,7 @@ from apps.kernel.ids import find_id
 from apps.kernel.postgres.replica import PRIMARY
 from apps.kernel.valkey.redis import LuaScript
 from apps.kernel.valkey.store_keys import tagged_key
-from apps.logs.refusal_model import RefusedHour
+from apps.logs.models import RefusedHour
 
 # Statuses of refusals; 401 has no key. Guardrails answer 400, distinguished from bad requests by their code.
 STATUSES: Final = frozenset({402, 403, 410, 429})

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
 from rest_framework.request import Request
 
 from apps.kernel.errors import NotFound
 from apps.kernel.ids import find_id
 from apps.kernel.postgres import replica
-from apps.kernel.rest.describe import described
+from apps.kernel.rest.describe import REFUSES, Method, described
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.pages import page_of
 from apps.keys.authenticate import ApiKeyOrSession, Recognized
 from apps.keys.models import ApiKey
-from apps.logs.access import LogScope, access_logs, scope_of_key, scope_of_user
+from apps.logs.access import LogScope, access_activity, access_logs, scope_of_key, scope_of_user
 from apps.logs.activity import ActivityTotals, find_days, window_of
-from apps.logs.activity_access import access_activity
-from apps.logs.activity_serializers import DAY_FIELDS, ActivityDayShape, ActivityExportQuery, ActivityQuery, day_of
 from apps.logs.export import FORMATS, ExportRecord, find_pages, write_file
-from apps.logs.export_schema import describe_export
 from apps.logs.search import find_page, find_row, find_used_models
 from apps.logs.serializers import (
+    DAY_FIELDS,
     LOG_FIELDS,
+    ActivityDayShape,
+    ActivityExportQuery,
+    ActivityQuery,
     LogsExportQuery,
     LogsQuery,
     UsedModelsQuery,
+    day_of,
     encode,
     entry_of,
     filters_of,
@@ -38,6 +43,25 @@ from apps.logs.serializers import (
 )
 from apps.organizations.credentials.sessions import MemberEndpoint
 from apps.organizations.models import User
+
+
+def describe_export(
+    query: type[serializers.Serializer[Any]], *, refuses: tuple[int, ...]
+) -> Callable[[Method], Method]:
+    """Declare that a method answers a file in the requested format, and its refusals."""
+
+    def describe(method: Method) -> Method:
+        owner, verb = method.__qualname__.split(".")
+        media_types = (form.content_type.partition(";")[0] for form in FORMATS.values())
+        described_method: Method = extend_schema(
+            operation_id=f"{verb}{owner}",
+            parameters=[query],
+            responses={(200, media_type): OpenApiTypes.STR for media_type in media_types},
+            extensions={REFUSES: list(refuses)},
+        )(method)
+        return described_method
+
+    return describe
 
 
 class LogsEndpoint(Endpoint):

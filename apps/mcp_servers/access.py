@@ -6,23 +6,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from django.db.models import QuerySet
-
 from apps.mcp_servers.models import McpServer
-from apps.organizations.access import access_row_as_admin, access_rows_as_admin
-from apps.organizations.models import User
+from apps.organizations.integrations.table import IntegrationTable
 
-NO_SERVER = "MCP server not found"
-
-
-def access_servers(user: User, organization_id: str) -> QuerySet[McpServer]:
-    """Return the servers of an organization that the user administers, by name. Raises NotFound, Forbidden."""
-    return access_rows_as_admin(McpServer, user, organization_id).order_by("name")
-
-
-def access_server(user: User, identifier: str) -> McpServer:
-    """Return a server of an organization that the user administers. Raises NotFound, Forbidden."""
-    return access_row_as_admin(McpServer, user, identifier, NO_SERVER)
+SERVERS = IntegrationTable(
+    model=McpServer,
+    thing="mcp_server",
+    noun="MCP server",
+    order=("name",),
+    masks=("last_four",),
+    noted_new=("name", "url", "masked_token", "header_names", "allowed_tools", "project_ids", "timeout_seconds"),
+)
+NO_SERVER = SERVERS.missing
 
 
 def usable_servers(organization_id: UUID, project_id: UUID, names: Collection[str] | None = None) -> list[McpServer]:

@@ -1,4 +1,4 @@
-"""Actions on MCP servers: register, change, remove, each in one transaction; and listing a server's tools.
+"""Actions on MCP servers: register, change, each in one transaction; and listing a server's tools.
 
 A server is tested before it is stored. Its address cannot be changed, because that would redirect the credentials,
 which are stored encrypted.
@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.keys.secrets import last_four_of
 from apps.keys.ssrf_guard import check_url_field
-from apps.mcp_servers.access import NO_SERVER
+from apps.mcp_servers.access import SERVERS
 from apps.mcp_servers.credentials import Credentials, decrypt_credentials, encrypt_credentials, header_fault
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.tool_pins import MAX_PINS, accept, changed_of, forget_others, pins_of
@@ -27,11 +27,9 @@ from apps.mcp_servers.upstream.client import McpClient
 from apps.mcp_servers.upstream.failures import McpServerFailed
 from apps.mcp_servers.upstream.http_exchange import McpTarget
 from apps.mcp_servers.upstream.tools import Tool
-from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization, Project
 from apps.organizations.outside_calls import outside_call
-from apps.organizations.row_locks import lock_row
 
 # Servers of one organization: a joined list calls them all.
 MAX_SERVERS = 20
@@ -72,34 +70,14 @@ def check_server(*, organization: Organization, given: NewServer, live: bool) ->
 def create_server(*, organization: Organization, checked: NewServer, pins: Mapping[str, str]) -> McpServer:
     """Store a validated server with encrypted credentials and the digests of its tools.
 
-    Raises InvalidRequest for a name in use, or at the limit of servers; NotFound if the organization was deleted
-    meanwhile.
+    Raises InvalidFields for a name in use, InvalidRequest at the limit of servers; NotFound if the organization was
+    deleted meanwhile.
     """
-    token = checked.credentials.token
-    try:
-        with transaction.atomic():
-            # The lock serializes concurrent registration and deletion of the organization.
-            lock_row(organization, NO_ORGANIZATION)
-            living = McpServer.objects.filter(organization=organization).exclude(status=McpServer.Status.DELETED)
-            if living.count() >= MAX_SERVERS:
-                raise InvalidRequest(f"Maximum {MAX_SERVERS} MCP servers per organization", code="mcp_server_limit")
-            server = McpServer.objects.create(
-                organization=organization,
-                name=checked.name,
-                url=checked.url,
-                allowed_tools=checked.allowed_tools,
-                tool_pins=dict(pins),
-                project_ids=checked.project_ids,
-                timeout_seconds=checked.timeout_seconds,
-                **_sealed(checked.credentials),
-            )
-            details: dict[str, Any] = {"name": server.name, "url": server.url, "maskedToken": server.masked_token}
-            details |= {"headerNames": server.header_names, "allowedTools": server.allowed_tools}
-            details |= {"projectIds": server.project_ids, "timeoutSeconds": server.timeout_seconds}
-            _record("create", server, {**details, "hasToken": bool(token)})
-            return server
-    except IntegrityError as error:
-        raise InvalidFields([Issue("name", "Another MCP server has this name")]) from error
+    columns: dict[str, Any] = {"name": checked.name, "url": checked.url, "allowed_tools": checked.allowed_tools}
+    columns |= {"project_ids": checked.project_ids, "timeout_seconds": checked.timeout_seconds}
+    columns |= {"tool_pins": dict(pins), **_sealed(checked.credentials)}
+    has_token = bool(checked.credentials.token)
+    return SERVERS.create(organization, columns, max_rows=MAX_SERVERS, hasToken=has_token)
 
 
 @transaction.atomic
@@ -110,7 +88,7 @@ def change_server(*, server: McpServer, changes: Mapping[str, Any]) -> McpServer
 
     Raises InvalidFields, NotFound if it was deleted meanwhile.
     """
-    row = lock_row(server, NO_SERVER)
+    row = SERVERS.lock(server)
     columns = {name: value for name, value in changes.items() if name not in {*_CREDENTIALS, "accepted_tools"}}
     _require_projects(row.organization_id, columns.get("project_ids"))
     details = audit.changes_of(row, columns)
@@ -119,27 +97,16 @@ def change_server(*, server: McpServer, changes: Mapping[str, Any]) -> McpServer
         _require_headers(credentials)
         columns |= _sealed(credentials)
         details["credentials"] = "replaced"
-    for name, value in columns.items():
-        setattr(row, name, value)
-    if row.allowed_tools is not None:
-        forget_others(row, row.allowed_tools)
+    allowed = columns.get("allowed_tools", row.allowed_tools)
+    if allowed is not None:
+        forget_others(row, allowed)
     if accepted := changes.get("accepted_tools"):
         accept(row, accepted)
         details["acceptedTools"] = sorted(accepted)
         if len(row.tool_pins) > MAX_PINS:
             raise InvalidFields([Issue("acceptedTools", f"Maximum {MAX_PINS} tools are known; allow tools by name")])
-    _record("update", row, details)
-    row.save(update_fields=[*columns, "tool_pins", "changed_tools", "updated_at"])
+    SERVERS.update(row, columns, details, changed=("tool_pins", "changed_tools"))
     return row
-
-
-@transaction.atomic
-def delete_server(*, server: McpServer) -> None:
-    """Delete a server and erase its credentials. Raises NotFound if it already is deleted."""
-    row = lock_row(server, NO_SERVER)
-    _record("delete", row, {"name": row.name})
-    row.status, row.encrypted_credentials, row.last_four = McpServer.Status.DELETED, b"", ""
-    row.save(update_fields=["status", "encrypted_credentials", "last_four", "updated_at"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +143,7 @@ def look_at_tools(*, server: McpServer) -> list[ListedTool]:
     Raises InvalidRequest with the server's error if it does not answer correctly, NotFound for a deleted server.
     """
     if server.status == McpServer.Status.DELETED:
-        raise NotFound(NO_SERVER)
+        raise NotFound(SERVERS.missing)
     try:
         target = target_of(server, at_most=PATIENCE)
     except McpServerFailed as error:
@@ -254,7 +221,3 @@ def _require_projects(organization_id: UUID, project_ids: list[str] | None) -> N
     known = set(map(str, own.filter(pk__in=[UUID(one) for one in project_ids]).values_list("id", flat=True)))
     if strange := [one for one in project_ids if one not in known]:
         raise InvalidFields([Issue("projectIds", f"{strange[0]}: There is no such project in the organization")])
-
-
-def _record(verb: str, server: McpServer, details: dict[str, Any]) -> None:
-    audit.record(f"mcp_server.{verb}", organization_id=server.organization_id, resource=server, details=details)

@@ -1,4 +1,4 @@
-"""MCP servers in the admin: view, switch on and off, remove; only organizations register servers."""
+"""MCP servers in the admin: view, switch on and off, delete with a button; only organizations register servers."""
 
 from __future__ import annotations
 
@@ -7,28 +7,26 @@ from typing import Any
 
 from django.contrib import admin
 
-from apps.kernel.pages.admin import MadeElsewhereAdmin
 from apps.mcp_servers import actions
+from apps.mcp_servers.access import SERVERS
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.server_buttons import delete_server
-from apps.organizations.operators.admin_buttons import ButtonsAdmin
-from apps.organizations.operators.audited_admin import ActingAdmin
-from apps.organizations.operators.organization_tabs import OrganizationLink
+from apps.organizations.integrations.integration_admin import IntegrationAdmin, delete_button
 
 
 @admin.register(McpServer)
-class McpServerAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
+class McpServerAdmin(IntegrationAdmin):
     """MCP servers of organizations."""
 
-    thing = "mcp_server"
+    thing = SERVERS.thing
     actions_detail = ("delete_server",)
-    delete_server = delete_server
+    delete_server = delete_button(
+        SERVERS,
+        "delete_server",
+        text="{row} can no longer be used, and its credentials are erased. This cannot be undone.",
+    )
     list_display = ("name", "url", "masked_token", "organization_link", "status", "created_at")
     list_filter = ("status",)
-    list_select_related = ("organization",)
     search_fields = ("id__exact", "name", "organization__name")
-    sortable_by = ()
-    ordering = ("-id",)
     # The credentials are sent to this address, so changing it would reveal them.
     readonly_fields = (
         *("id", "organization", "name", "url", "masked_token", "header_names", "allowed_tools", "project_ids"),
@@ -47,8 +45,5 @@ class McpServerAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingA
     }
 
     def change_row(self, row: McpServer, changes: Mapping[str, Any]) -> None:
-        """Switch a server on or off; a deleted one loses its credentials."""
-        if changes.get("status") == McpServer.Status.DELETED:
-            actions.delete_server(server=row)
-        else:
-            actions.change_server(server=row, changes=changes)
+        """Switch a server on or off."""
+        actions.change_server(server=row, changes=changes)

@@ -13,7 +13,6 @@ from apps.kernel.rest.serializers import (
     CamelSerializer,
     ChoiceField,
     IntegerField,
-    QueryBooleanField,
     TextField,
 )
 from apps.mcp_servers.actions import NewServer
@@ -96,20 +95,6 @@ class NewServerShape(_SettingsShape):
         if value == ALL:
             raise serializers.ValidationError(f"{ALL} is reserved for all servers together")
         return value
-
-
-class NewServerQuery(CamelSerializer):
-    """The query of `POST /mcp-servers`; `validate=false` stores a server without a test."""
-
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the field `validate`, whose name would clash with a serializer's method."""
-        return {"validate": QueryBooleanField(default=True, source="live")}
-
-
-class ServersQuery(CamelSerializer):
-    """The query of `GET /mcp-servers`."""
-
-    organization_id = TextField(max_length=100)
 
 
 class ServerChangesShape(_SettingsShape):

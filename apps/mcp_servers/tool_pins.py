@@ -16,8 +16,8 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from apps.kernel.errors import NotFound
 from apps.kernel.postgres import database
+from apps.kernel.postgres.row_lookup import find_row
 from apps.mcp_servers.access import NO_SERVER
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.upstream.tools import Tool
@@ -74,9 +74,7 @@ def forget_others(row: McpServer, names: Collection[str]) -> None:
 
 def _write(server_id: UUID, digests: Mapping[str, str]) -> Mapping[str, str]:
     """Pin new tools and record changed ones; return the pins. Pins of concurrent writers win."""
-    row = McpServer.objects.select_for_update(no_key=True).filter(pk=server_id).first()
-    if row is None:
-        raise NotFound(NO_SERVER)
+    row = find_row(McpServer.objects.select_for_update(no_key=True), server_id, NO_SERVER)
     unknown = [name for name in digests if name not in row.tool_pins]
     first = {name: digests[name] for name in unknown[: max(MAX_PINS - len(row.tool_pins), 0)]}
     changed = sorted(changed_of(row, digests) - set(row.changed_tools))

@@ -9,11 +9,11 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from apps.kernel.errors import NotFound
+from apps.kernel.postgres.row_lookup import find_row
 from apps.keys.models import ApiKey
 from apps.oauth.models import AccessToken, Consent
 from apps.oauth.resources import read_resource
-from apps.organizations.access import access_organization, identify, reaches
+from apps.organizations.access import access_organization, reaches
 from apps.organizations.models import Organization, Project, Role, User
 
 NO_CONSENT = "There is no such program"
@@ -79,12 +79,7 @@ def access_consents(user: User, organization_id: UUID | str) -> QuerySet[Consent
 
 def access_consent(user: User, identifier: str) -> Consent:
     """Return a consent that a user may revoke: their own, or any of an organization as its admin. Raises NotFound."""
-    row = living_consents().filter(pk=identify(identifier, NO_CONSENT)).first()
-    if row is None:
-        raise NotFound(NO_CONSENT)
+    row = find_row(living_consents(), identifier, NO_CONSENT)
     if row.user_id == user.id:
         return row
-    found = access_consents(user, row.project.organization_id).filter(pk=row.pk).first()
-    if found is None:
-        raise NotFound(NO_CONSENT)
-    return found
+    return find_row(access_consents(user, row.project.organization_id), row.pk, NO_CONSENT)

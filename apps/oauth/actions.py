@@ -14,7 +14,8 @@ from django.db import transaction
 from django.utils import timezone
 from oauthlib.oauth2.rfc6749.grant_types.authorization_code import code_challenge_method_s256
 
-from apps.kernel.errors import Forbidden, InvalidRequest, NotFound
+from apps.kernel.errors import Forbidden, InvalidRequest
+from apps.kernel.postgres.row_lookup import find_row
 from apps.keys.actions import (
     CreatedKey,
     change_api_key,
@@ -29,8 +30,7 @@ from apps.keys.models import ApiKey
 from apps.oauth.access import NO_CONSENT
 from apps.oauth.models import Consent, KeyCode, OAuthClient
 from apps.oauth.redirects import shown_host
-from apps.oauth.token_families import end_consents
-from apps.oauth.token_formats import new_key_code
+from apps.oauth.tokens import end_consents, new_key_code
 from apps.organizations.journal import audit
 from apps.organizations.models import User
 from apps.organizations.plans import limits_of
@@ -89,9 +89,7 @@ def give_consent(
 @transaction.atomic
 def revoke_consent(*, consent: Consent) -> None:
     """End a consent with its tokens and its API key. Raises NotFound if it already has ended."""
-    row = Consent.objects.select_for_update(of=("self",)).filter(pk=consent.pk, revoked_at=None).first()
-    if row is None:
-        raise NotFound(NO_CONSENT)
+    row = find_row(Consent.objects.select_for_update(of=("self",)).filter(revoked_at=None), consent.pk, NO_CONSENT)
     end_consents([row])
     if row.api_key.status != ApiKey.Status.DELETED:
         delete_api_key(key=row.api_key)

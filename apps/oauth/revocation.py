@@ -7,7 +7,7 @@ from uuid import UUID
 from apps.keys.actions import end_api_key
 from apps.keys.models import ApiKey
 from apps.oauth.models import Consent, KeyCode
-from apps.oauth.token_families import end_consents
+from apps.oauth.tokens import end_consents
 
 
 def revoke(organization_id: UUID, user_id: UUID) -> int:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Model, QuerySet
 
-from apps.kernel.errors import Forbidden, NotFound
-from apps.kernel.ids import find_id
-from apps.organizations.models import DELETED, Membership, Organization, Project, Role, User
+from apps.kernel.errors import Forbidden
+from apps.kernel.postgres.row_lookup import find_row
+from apps.organizations.models import Membership, Organization, Project, Role, User
 
 NO_ORGANIZATION, NO_PROJECT, NO_MEMBER = "Organization not found", "Project not found", "Member not found"
-_Row = TypeVar("_Row", bound=Model)
 # Columns of an organization that admins may change; the others are billing and policy.
 _FOR_ADMINS = frozenset({"name"})
 # Each role includes the rights of the ones before it.
@@ -41,14 +39,6 @@ class MembershipAccess(NamedTuple):
     membership: Membership
     organization: Organization
     role: Role
-
-
-def identify(identifier: UUID | str, missing: str) -> UUID:
-    """Return the id. Raises NotFound for text that is not one."""
-    found = identifier if isinstance(identifier, UUID) else find_id(identifier)
-    if found is None:
-        raise NotFound(missing)
-    return found
 
 
 def reaches(role: Role, needed: Role) -> bool:
@@ -83,27 +73,16 @@ def needed_to_change(fields: Collection[str]) -> Role:
 
 def access_organization(user: User, identifier: UUID | str, needs: Role = Role.DEVELOPER) -> OrganizationAccess:
     """Return the organization. Raises NotFound; Forbidden for non-members and insufficient roles."""
-    organization = (
-        Organization.objects.filter(pk=identify(identifier, NO_ORGANIZATION))
-        .exclude(status=Organization.Status.DELETED)
-        .first()
-    )
-    if organization is None:
-        raise NotFound(NO_ORGANIZATION)
+    living = Organization.objects.exclude(status=Organization.Status.DELETED)
+    organization = find_row(living, identifier, NO_ORGANIZATION)
     return OrganizationAccess(organization, _role_in(user, organization.id, needs))
 
 
 def access_project(user: User, identifier: UUID | str, needs: Role = Role.DEVELOPER) -> ProjectAccess:
     """Return the project, also an archived one. Raises NotFound; Forbidden as in `access_organization`."""
-    project = (
-        Project.objects.select_related("organization")
-        .filter(pk=identify(identifier, NO_PROJECT))
-        .exclude(status=Project.Status.DELETED)
-        .exclude(organization__status=Organization.Status.DELETED)
-        .first()
-    )
-    if project is None:
-        raise NotFound(NO_PROJECT)
+    living = Project.objects.exclude(status=Project.Status.DELETED)
+    living = living.exclude(organization__status=Organization.Status.DELETED).select_related("organization")
+    project = find_row(living, identifier, NO_PROJECT)
     return ProjectAccess(project, _role_in(user, project.organization_id, needs))
 
 
@@ -113,41 +92,12 @@ def access_membership(user: User, organization_id: UUID | str, identifier: UUID 
     Only owners may change owners. Raises NotFound, Forbidden.
     """
     organization, role = access_organization(user, organization_id)
-    membership = (
-        Membership.objects.select_related("user")
-        .filter(organization=organization, pk=identify(identifier, NO_MEMBER))
-        .first()
-    )
-    if membership is None:
-        raise NotFound(NO_MEMBER)
+    members = Membership.objects.select_related("user").filter(organization=organization)
+    membership = find_row(members, identifier, NO_MEMBER)
     if membership.user_id != user.id:
         require(role, Role.ADMIN)
         require(role, Role(membership.role))
     return MembershipAccess(membership, organization, role)
-
-
-def access_rows_as_admin(kind: type[_Row], user: User, organization_id: UUID | str) -> QuerySet[_Row]:
-    """Return the rows of a model, without deleted ones, in an organization that the user administers.
-
-    Raises NotFound, Forbidden as in `access_organization`.
-    """
-    organization, _ = access_organization(user, organization_id, Role.ADMIN)
-    return kind._default_manager.filter(organization=organization).exclude(status=DELETED)
-
-
-def access_row_as_admin(kind: type[_Row], user: User, identifier: UUID | str, missing: str) -> _Row:
-    """Return a row of an organization that the user administers, with the organization. Raises NotFound, Forbidden."""
-    row: Any = (
-        kind._default_manager.filter(pk=identify(identifier, missing))
-        .exclude(status=DELETED)
-        .exclude(organization__status=DELETED)
-        .select_related("organization")
-        .first()
-    )
-    if row is None:
-        raise NotFound(missing)
-    access_organization(user, row.organization_id, Role.ADMIN)
-    return cast(_Row, row)
 
 
 def roles_of(user: User) -> dict[UUID, Role]:

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.ids import find_id
+from apps.kernel.postgres.row_lookup import find_row, lock_row
 from apps.organizations import invitations, revocation
 from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT, is_verified, require_verified
 from apps.organizations.credentials import passwords
@@ -23,7 +24,6 @@ from apps.organizations.credentials.sessions import end_browser_sessions, end_se
 from apps.organizations.journal import audit
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
 from apps.organizations.plans import limits_of
-from apps.organizations.row_locks import lock_row
 
 _WRONG = "Wrong e-mail address or password"
 _OR_NOT_CONFIRMED = f"{_WRONG}, or the address is not confirmed yet: open the link that was sent to it"
@@ -305,9 +305,7 @@ def _find_referrer(ref: str | None) -> Organization | None:
 def _locked_member(membership: Membership, *, remains_owner: bool) -> Membership:
     """Return the current membership, locked within its organization; `remains_owner` false refuses the last owner."""
     members = Membership.objects.filter(organization=lock_row(membership.organization, NO_ORGANIZATION))
-    row = members.filter(pk=membership.pk).select_related("user").first()
-    if row is None:
-        raise NotFound(NO_MEMBER)
+    row = find_row(members.select_related("user"), membership.pk, NO_MEMBER)
     others = members.filter(role=Role.OWNER).exclude(pk=row.pk)
     if row.role == Role.OWNER and not remains_owner and not others.exists():
         raise InvalidRequest("The last owner of an organization stays its owner", code="last_owner")

@@ -1,9 +1,11 @@
-"""Organization lookup for commands: by id or exact name, as an operator typed it."""
+"""Organization lookup for commands, by id or exact name as an operator typed it; and the addresses of its owners."""
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from apps.kernel.ids import find_id
-from apps.organizations.models import Organization
+from apps.organizations.models import Membership, Organization, Role
 
 
 class UnclearOrganizationError(ValueError):
@@ -22,3 +24,9 @@ def find_organization(text: str) -> Organization:
         case several:
             ids = ", ".join(str(one.id) for one in several)
             raise UnclearOrganizationError(f"{len(several)} organizations are called {text!r}; say which by id: {ids}")
+
+
+def owner_addresses(organization_id: UUID) -> set[str]:
+    """Return the e-mail addresses of the owners who may still sign in."""
+    owners = Membership.objects.filter(organization=organization_id, role=Role.OWNER, user__is_active=True)
+    return set(owners.values_list("user__email", flat=True))

@@ -255,6 +255,15 @@ class TestKeys:
         key.refresh_from_db()
         assert (key.status, bytes(key.encrypted_token)) == ("deleted", b"")
 
+    def test_a_credential_is_not_deleted_by_its_status(self, operator: Client, world: World) -> None:
+        key = ProviderKey.objects.create(
+            organization=world.acme, provider="acme-ai", encrypted_token=encrypt_credential("sk-good")
+        )
+        page = reverse("admin:keys_providerkey_change", args=[key.pk])
+        assert operator.post(page, {"status": "deleted"}).status_code == 200
+        key.refresh_from_db()
+        assert (key.status, bytes(key.encrypted_token) == b"") == ("active", False)
+
 
 class TestCatalog:
     @pytest.fixture

@@ -14,7 +14,7 @@ from apps.billing import gifts
 from apps.kernel.ids import new_id
 from apps.kernel.pages.number_formats import mark_numbers
 from apps.keys.models import ApiKey, IamRule
-from apps.logs.refusal_model import RefusedHour
+from apps.logs.models import RefusedHour
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry, Membership, Organization, Role
 from tests.support.cast import PASSWORD, World, make_key

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from apps.guardrails.models import Violation
-from apps.logs.refusal_model import RefusedHour
+from apps.logs.models import RefusedHour
 from apps.organizations.models import Plan, RetentionLevel
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import World, make_key

@@ -10,7 +10,7 @@ from django.db import connection
 from pytest_django import Settings
 
 from apps.billing.models import Invoice, PaymentMethod, Transaction
-from apps.console.pages.billing.months import months_of
+from apps.console.pages.billing.documents import months_of
 from apps.organizations.models import Plan
 from tests.logs.entries import entry, write
 from tests.support.cast import World, make_key

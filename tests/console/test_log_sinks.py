@@ -105,3 +105,16 @@ def test_it_is_for_admins(world: World, receiver: Receiver) -> None:
         assert Visitor(world.dana).send(page(world.acme, path), {"status": "inactive"}).status_code == 403
     assert Visitor(world.sam).send(page(world.elsewhere, f"{PATH}/{sink.id}/remove")).status_code in {403, 404}
     assert (LogSink.objects.get().status, receiver.taken) == ("active", [])
+
+
+def test_a_switch_form_without_a_status_changes_what_it_states(world: World) -> None:
+    sink = make_sink(world, "webhook", "https://93.184.215.14/")
+    switch = page(world.acme, f"{PATH}/{sink.id}/switch")
+    adam = Visitor(world.adam)
+    assert adam.send(switch, {"name": "archive"}).status_code == 303
+    sink.refresh_from_db()
+    assert (sink.name, sink.status) == ("archive", "active")
+    refused = adam.send(switch, {"name": "other", "secret": "short"})
+    assert (refused.status_code, "Must be whsec_ followed by" in words(refused)) == (400, True)
+    sink.refresh_from_db()
+    assert (sink.name, sink.status) == ("archive", "active")

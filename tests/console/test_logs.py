@@ -145,7 +145,7 @@ def test_one_request_is_shown_whole_and_nothing_in_it_is_markup(world: World, ke
     assert HOSTILE not in shown.content.decode()
     assert HOSTILE not in visitor.open(page(world.acme, "logs")).content.decode()
     text = words(shown)
-    assert "azure m 503 overloaded openai m answered 200" in text
+    assert "azure m failed, HTTP 503, overloaded openai m answered, HTTP 200" in text
     assert "First provider: openai (the best score)" in text
     assert "answer <script>alert(1)</script>" in text
     assert "crawler" in text

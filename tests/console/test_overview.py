@@ -10,8 +10,7 @@ from apps.billing import gifts
 from apps.console.first_requests import first_requests
 from apps.keys.models import ApiKey
 from apps.keys.secrets import digest_of
-from apps.logs.models import ActivityDelta
-from apps.logs.refusal_model import RefusedHour
+from apps.logs.models import ActivityDelta, RefusedHour
 from apps.organizations.models import Project
 from tests.logs.entries import entry, write
 from tests.support.cast import World, make_key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from apps.logs.refusal_model import RefusedHour
+from apps.logs.models import RefusedHour
 from tests.support.cast import World, make_key
 from tests.support.console_client import Visitor, page, words
 

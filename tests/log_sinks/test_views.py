@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from apps.kernel.secrets.encryption import decrypt
 from apps.log_sinks import actions, metrics
+from apps.log_sinks.access import SINKS
 from apps.log_sinks.credentials import BucketKeys, decrypt_credentials
 from apps.log_sinks.models import LogSink
 from apps.log_sinks.rotation import rotate
@@ -176,7 +177,7 @@ def test_metrics_tell_what_waits(world: World, receiver: Receiver) -> None:
     ):
         assert line in told.splitlines()
     assert 'gateway_log_sink_lag_seconds{kind="webhook"}' in told
-    actions.delete_sink(sink=sink)
+    SINKS.delete(sink)
     LogSink.objects.all().delete()
     metrics.take_down(now)
     assert "{kind=" not in metrics.exposition().decode()

@@ -14,7 +14,7 @@ from apps.gateway.access.refusal_count import count_refusal
 from apps.kernel.errors import ApiError, InvalidRequest, PaymentRequired, RateLimited, UpstreamRefused
 from apps.kernel.valkey.redis import client
 from apps.logs import erasure, refusals
-from apps.logs.refusal_model import RefusedHour
+from apps.logs.models import RefusedHour
 from tests.support.cast import Caller, World, make_key
 
 NOW = datetime.now(UTC)

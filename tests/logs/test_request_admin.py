@@ -12,7 +12,7 @@ from django.db import OperationalError
 from django.test import Client
 
 from apps.kernel.pages import admin as kernel_admin
-from apps.keys.models import ApiKey
+from apps.keys.models import ApiKey, ProviderKey
 from apps.logs import traffic
 from apps.logs.entry import Entry
 from apps.logs.models import TrafficSlot
@@ -185,7 +185,8 @@ class TestOneRequest:
             ("azure", "failed, HTTP 503, overloaded", "0.93"),
             ("openai", "answered, HTTP 200", "0.50"),
         ]
-        assert page.costs == [["Input", "1,000", "$0.0025"], ["Output", "375", "$0.00375"]]
+        costs = [(one.title, one.tokens, one.amount) for one in page.costs]
+        assert costs == [("Input", "1,000", "$0.0025"), ("Output", "375", "$0.00375")]
         assert page.total_cost == "$0.00625"
         assert {fact.title: fact.value for fact in page.failure} == {
             "Class": "upstream_error",
@@ -241,3 +242,20 @@ class TestOneRequest:
     def test_a_request_that_is_gone_is_nowhere(self, operator: Client) -> None:
         assert operator.get(f"{LIST}{id_at(ago(days=1))}/change/").status_code == 302
         assert operator.get(f"{LIST}no-id/change/").status_code == 302
+
+    def test_a_request_paid_with_a_provider_key_links_to_the_key(
+        self, operator: Client, key: ApiKey, world: World
+    ) -> None:
+        provider_key = ProviderKey.objects.create(
+            organization=world.acme, provider="openai", encrypted_token=b"", last_four="1234"
+        )
+        [identifier] = write(entry(key, provider_key_id=provider_key.id, used_mode="api-keys"))
+        page = operator.get(f"{LIST}{identifier}/change/").context["page"]
+        [fact] = [fact for fact in page.facts if fact.title == "Provider key"]
+        assert fact.value == f"openai ({provider_key.id})"
+        assert fact.href == f"/admin/keys/providerkey/{provider_key.id}/change/"
+
+    def test_values_that_customers_chose_are_not_shown(self, operator: Client, key: ApiKey) -> None:
+        [identifier] = write(entry(key, source="their-web-site", custom_headers={"team": "their-team"}))
+        text = operator.get(f"{LIST}{identifier}/change/").content.decode()
+        assert [words for words in ("their-web-site", "their-team") if words in text] == []

@@ -18,7 +18,7 @@ from apps.kernel.money import LARGEST
 from apps.logs import partitions, writer
 from apps.logs.entry import Entry
 from apps.logs.models import RequestLog
-from apps.logs.row_encoding import COLUMNS
+from apps.logs.writer import COLUMNS
 from tests.logs.entries import FULL, entry, id_at, write
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ import pytest
 
 from apps.kernel.ids import new_id
 from apps.logs.models import RequestLog
-from apps.mcp import callers
+from apps.mcp import endpoints
 from apps.oauth.access import AccessGrant
 from tests.mcp.conftest import LATER, McpClient, chat_of, error_of
 from tests.support.upstream import Caller, nothing_happened, settle_all
@@ -38,7 +38,7 @@ class Grants:
 def grants(monkeypatch: pytest.MonkeyPatch) -> Grants:
     """No grants yet."""
     grants = Grants()
-    monkeypatch.setattr(callers, "authenticate_access_token", grants)
+    monkeypatch.setattr(endpoints, "authenticate_access_token", grants)
     return grants
 
 

@@ -13,7 +13,7 @@ from django.test import Client as Web
 from django.utils import timezone
 
 from apps.keys import ssrf_guard
-from apps.oauth import client_documents
+from apps.oauth import registration
 from apps.oauth.models import Consent, OAuthClient
 from apps.organizations.credentials.attempt_rate_limiter import AttemptLimit
 from tests.support.cast import World
@@ -158,7 +158,7 @@ def test_where_descriptions_are_off_programs_are_told_to_register(world: World, 
 def test_a_flood_of_new_descriptions_is_told_when_to_come_back(
     world: World, web: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_documents, "DESCRIBED_PER_ADDRESS", AttemptLimit("oauth-describe:address", 2, 600))
+    monkeypatch.setattr(registration, "DESCRIBED_PER_ADDRESS", AttemptLimit("oauth-describe:address", 2, 600))
     web.get(URL, json=described())
     for address in (URL, "https://client.example.com/2.json", "https://client.example.com/3.json"):
         last = open_page(world, address)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,43 +11,54 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
-from apps.console.forms import Form, attempt, do_once, is_unticked, read_form
+from apps.console.forms import Form, attempt, is_unticked, read_form
+from apps.console.integration_pages import TEST, IntegrationPages
 from apps.console.rendering import show
 from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.mcp_servers import actions
-from apps.mcp_servers.access import NO_SERVER, access_server, access_servers
 from apps.mcp_servers.actions import ListedTool
 from apps.mcp_servers.models import TIMEOUT, McpServer
-from apps.mcp_servers.serializers import NewServerShape, ServerChangesShape, new_server
+from apps.mcp_servers.serializers import ServerChangesShape
+from apps.mcp_servers.views import KIND
 from apps.organizations.models import Role
 
-# Unticked, the server is saved without a connection test.
-TEST = "test"
 # List fields of the form with their "all" checkbox: an empty list means none, never all.
 _RETYPE = "Type it again: secrets are not shown again"
 _RETYPE_VALUES = "Type the values again: secrets are not shown again"
 _LISTS = {"allowedTools": "everyTool", "projectIds": "everyProject"}
 
 
-@workspace_page("GET", "POST", needs=Role.ADMIN)
-def mcp_servers(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """List the organization's servers, and register one."""
-    if request.method != "POST":
-        return _page(request, workspace, Form({"timeoutSeconds": TIMEOUT, **dict.fromkeys(_LISTS.values(), True)}))
-    added, form = attempt(request, lambda: _add(request, workspace))
-    if added is None:
-        return _page(request, workspace, _without_secrets(request, form))
-    words = "it was not tested" if is_unticked(request, TEST) else "it lists its tools"
-    messages.success(request, f"The MCP server {added['name']} was registered; {words}.")
-    return back_to("mcp_servers", workspace)
+class _McpServerPages(IntegrationPages[McpServer]):
+    kind = KIND
+    route, one, parameter = "mcp_servers", "mcp_server", "server_id"
+    noun = "MCP server"
+
+    def blank(self) -> Form:
+        return Form({"timeoutSeconds": TIMEOUT, **dict.fromkeys(_LISTS.values(), True)})
+
+    def read(self, request: HttpRequest, **given: Any) -> dict[str, Any]:
+        return read_form(request, self.kind.new, **given, **_lists(request))
+
+    def refused(self, request: HttpRequest, form: Form) -> Form:
+        return _without_secrets(request, form)
+
+    def added(self, request: HttpRequest, name: str) -> str:
+        words = "it was not tested" if is_unticked(request, TEST) else "it lists its tools"
+        return f"The MCP server {name} was registered; {words}."
+
+    def context(self, request: HttpRequest, workspace: Workspace, form: Form) -> Mapping[str, Any]:
+        return {"picked": _picked(request, form)}
+
+
+_PAGES = _McpServerPages()
 
 
 @workspace_page("GET", "POST", needs=Role.ADMIN)
 def mcp_server(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
     """Show a server, and change its access."""
-    server = _access(workspace, server_id)
+    server = _PAGES.access(workspace, server_id)
     if request.method != "POST":
         return _show_server(request, workspace, server, _form_of(server))
     changed, form = attempt(request, lambda: actions.change_server(server=server, changes=_changes(request)))
@@ -60,13 +71,13 @@ def mcp_server(request: HttpRequest, workspace: Workspace, server_id: str) -> Ht
 @workspace_page("POST", needs=Role.ADMIN)
 def look(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
     """List a server's tools and show them."""
-    return _show_tools(request, workspace, _access(workspace, server_id))
+    return _show_tools(request, workspace, _PAGES.access(workspace, server_id))
 
 
 @workspace_page("POST", needs=Role.ADMIN)
 def accept(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
     """Accept a changed tool in the version that was shown."""
-    server = _access(workspace, server_id)
+    server = _PAGES.access(workspace, server_id)
     tool = request.POST.get("tool", "")
     accepted = {tool: request.POST.get("digest", "")}
     changes, form = attempt(request, lambda: read_form(request, ServerChangesShape, acceptedTools=accepted))
@@ -77,43 +88,9 @@ def accept(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpRe
     return _show_tools(request, workspace, changed)
 
 
-@workspace_page("POST", needs=Role.ADMIN)
-def switch(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
-    """Switch a server on or off."""
-    server = _access(workspace, server_id)
-    changes, form = attempt(request, lambda: read_form(request, ServerChangesShape))
-    if changes is None:
-        return _page(request, workspace, form)
-    changed = actions.change_server(server=server, changes=changes)
-    messages.success(request, f"The MCP server {changed} is {changed.status} now.")
-    return back_to("mcp_servers", workspace)
-
-
-@workspace_page("POST", needs=Role.ADMIN)
-def remove(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
-    """Remove a server; its credentials are erased."""
-    server = _access(workspace, server_id)
-    actions.delete_server(server=server)
-    messages.success(request, f"The MCP server {server} was removed, and its credentials erased.")
-    return back_to("mcp_servers", workspace)
-
-
 def _show_tools(request: HttpRequest, workspace: Workspace, server: McpServer) -> HttpResponse:
     tools, problem = attempt(request, lambda: actions.look_at_tools(server=server))
     return _show_server(request, workspace, server, _form_of(server), tools, problem)
-
-
-def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
-    fields = read_form(request, NewServerShape, organizationId=str(workspace.organization.id), **_lists(request))
-    given = new_server(fields)
-    # The server is called first, outside any transaction.
-    organization = workspace.organization
-    pins = actions.check_server(organization=organization, given=given, live=not is_unticked(request, TEST))
-
-    def create() -> dict[str, str]:
-        return {"name": actions.create_server(organization=organization, checked=given, pins=pins).name}
-
-    return do_once(request, workspace.user, create)
 
 
 def _changes(request: HttpRequest) -> dict[str, object]:
@@ -167,26 +144,6 @@ def _form_of(server: McpServer) -> Form:
     return Form({**lines, **ticks, "timeoutSeconds": server.timeout_seconds})
 
 
-def _access(workspace: Workspace, server_id: str) -> McpServer:
-    """Return a server of this organization. Raises NotFound, also for servers of the visitor's other organizations."""
-    server = access_server(workspace.user, server_id)
-    workspace.require_own(server.organization_id, NO_SERVER)
-    return server
-
-
-def _page(request: HttpRequest, workspace: Workspace, form: Form) -> HttpResponse:
-    return show(
-        request,
-        "mcp_servers",
-        workspace,
-        entry="mcp_servers",
-        status=form.status,
-        form=form,
-        picked=_picked(request, form),
-        servers=access_servers(workspace.user, str(workspace.organization.id)),
-    )
-
-
 def _show_server(
     request: HttpRequest,
     workspace: Workspace,
@@ -211,12 +168,9 @@ def _show_server(
     )
 
 
-_HERE = "o/<str:organization_id>/mcp-servers"
 PATHS = [
-    path(_HERE, mcp_servers, name="mcp_servers"),
-    path(f"{_HERE}/<str:server_id>", mcp_server, name="mcp_server"),
-    path(f"{_HERE}/<str:server_id>/look", look, name="look_at_mcp_server"),
-    path(f"{_HERE}/<str:server_id>/accept", accept, name="accept_mcp_tool"),
-    path(f"{_HERE}/<str:server_id>/switch", switch, name="switch_mcp_server"),
-    path(f"{_HERE}/<str:server_id>/remove", remove, name="remove_mcp_server"),
+    *_PAGES.paths(),
+    path(_PAGES.row, mcp_server, name="mcp_server"),
+    path(f"{_PAGES.row}/look", look, name="look_at_mcp_server"),
+    path(f"{_PAGES.row}/accept", accept, name="accept_mcp_tool"),
 ]

@@ -22,11 +22,9 @@ from apps.kernel.money import plain
 from apps.kernel.postgres import replica
 from apps.kernel.rest.serializers import ChoiceField, QueryIntegerField
 from apps.keys.models import ApiKey
-from apps.logs.access import access_logs, scope_of_user
+from apps.logs.access import access_activity, access_logs, scope_of_user
 from apps.logs.activity import KEPT_DAYS, ActivityWindow, kept_since, window_of
-from apps.logs.activity_access import access_activity
-from apps.logs.activity_serializers import ActivityQuery
-from apps.logs.serializers import requested_ids_of
+from apps.logs.serializers import ActivityQuery, requested_ids_of
 from apps.logs.usage import UsageSum, find_tag_usage, find_usage
 from apps.logs.views import download
 

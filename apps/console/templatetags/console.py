@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from apps.billing.models import Transaction
 from apps.console.forms import ONCE, Form
 from apps.kernel.money import plain
+from apps.kernel.pages import number_formats as as_text
 from apps.kernel.pages.number_formats import mark_numbers
 
 register = template.Library()
@@ -56,13 +57,7 @@ def field(form: Form | None, name: str, label: str, **options: Any) -> dict[str,
 @register.filter
 def usd(value: Decimal | None) -> str:
     """Format USD with at least two decimals, and all digits that it has."""
-    return _NOTHING if value is None else mark_numbers(_usd_text(value))
-
-
-def _usd_text(value: Decimal) -> str:
-    whole, _, fraction = plain(abs(value)).partition(".")
-    sign = "-" if value < 0 else ""
-    return f"{sign}${int(whole):,}.{fraction.ljust(2, '0')}"
+    return _NOTHING if value is None else mark_numbers(as_text.exact_usd(value))
 
 
 @register.filter

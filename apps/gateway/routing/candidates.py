@@ -31,7 +31,7 @@ from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard
-from apps.keys.errors import refused_by
+from apps.keys.access import refused_by
 from apps.keys.iam import first_refusal
 
 AUTO = "auto"

@@ -35,6 +35,13 @@ def usd(amount: Decimal) -> str:
     return f"-${text}" if amount < 0 else f"${text}"
 
 
+def exact_usd(amount: Decimal) -> str:
+    """Return an amount in USD with all its digits, cents at least: `$1,234.50`, `$0.0000125`."""
+    whole, _, fraction = f"{abs(amount):f}".partition(".")
+    text = f"${int(whole):,}.{fraction.rstrip('0').ljust(2, '0')}"
+    return f"-{text}" if amount < 0 else text
+
+
 def share(part: float, whole: float) -> str:
     """Return a share in percent: `1.25%`; of nothing, a dash."""
     return percent(100 * part / whole) if whole else NOTHING

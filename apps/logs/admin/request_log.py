@@ -35,8 +35,8 @@ from apps.logs.admin.request_filters import (
     TimeFilter,
     within_hours,
 )
-from apps.logs.admin.request_page import keeps_content, page_of
 from apps.logs.models import RequestLog, TrafficCounts, TrafficDelta, TrafficSlot
+from apps.logs.request_page import SCORE_COLUMNS, Link, Reader, keeps_content, page_of, row_of
 from apps.organizations.journal import audit
 from apps.organizations.models import AuditEntry, Organization, Project, User
 
@@ -136,7 +136,7 @@ class RequestLogAdmin(ReplicaListAdmin):
     def _show_content(self, request: HttpRequest, log_id: Any) -> HttpResponse:
         """Show the content, and record in the organization's audit log who saw it."""
         row = RequestLog.objects.filter(id=log_id).first()
-        if row is None or not keeps_content(row):
+        if row is None or not keeps_content(row_of(row)):
             raise Http404
         if not (self.has_view_permission(request, row) and request.user.has_perm(MAY_SEE_CONTENT)):
             raise PermissionDenied
@@ -151,7 +151,8 @@ class RequestLogAdmin(ReplicaListAdmin):
             "title": f"{row.used_model or row.requested_model}, {row.created_at:%Y-%m-%d %H:%M:%S} UTC",
             "opts": self.opts,
             "original": row,
-            "page": page_of(row, _names_of(row), with_content=with_content),
+            "page": page_of(row_of(row), Reader.OPERATOR, _links_of(row), with_content=with_content),
+            "score_columns": SCORE_COLUMNS,
             "with_content": with_content,
             "may_see_content": request.user.has_perm(MAY_SEE_CONTENT),
             "has_view_permission": True,
@@ -233,17 +234,19 @@ def _names_like(aspect: TrafficCounts.Aspect, words: str) -> list[str]:
     return sorted({*slots[:_ALIKE], *notes[:_ALIKE]})
 
 
-def _names_of(row: RequestLog) -> dict[str, str]:
-    """Return the names of a row's ids, without removed ones."""
-    tables: tuple[tuple[Any, Any, str], ...] = (
-        (Organization, row.organization_id, "name"),
-        (Project, row.project_id, "name"),
-        (ApiKey, row.api_key_id, "description"),
-        (ProviderKey, row.provider_key_id, "provider_id"),
+def _links_of(row: RequestLog) -> dict[str, Link]:
+    """Return names and pages of a row's ids, without removed ones."""
+    tables: tuple[tuple[str, Any, str], ...] = (
+        ("organization_id", Organization, "name"),
+        ("project_id", Project, "name"),
+        ("api_key_id", ApiKey, "description"),
+        ("provider_key_id", ProviderKey, "provider"),
     )
-    names = {}
-    for table, identifier, column in tables:
-        found = table.objects.filter(pk=identifier).values_list(column, flat=True).first() if identifier else None
+    links = {}
+    for column, table, name in tables:
+        identifier = getattr(row, column)
+        found = table.objects.filter(pk=identifier).values_list(name, flat=True).first() if identifier else None
         if found is not None:
-            names[str(identifier)] = str(found)
-    return names
+            page = reverse(f"admin:{table._meta.label_lower.replace('.', '_')}_change", args=[identifier])
+            links[column] = Link(f"{found} ({identifier})", page)
+    return links

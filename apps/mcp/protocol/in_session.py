@@ -17,9 +17,8 @@ from apps.mcp.protocol import jsonrpc, revisions, stream_log
 from apps.mcp.protocol.answers import resumed_answer, streamed_answer, whole, whole_answer, without_body
 from apps.mcp.protocol.calls import Call, cancel_here
 from apps.mcp.protocol.jsonrpc import Message, RpcError, RpcNotification, RpcRequest
-from apps.mcp.protocol.methods import CAPABILITIES, list_tools, no_method, server_info
 from apps.mcp.protocol.sessions import Session, end_session, find_session, open_session
-from apps.mcp.protocol.toolbox import Caller, Toolbox
+from apps.mcp.protocol.toolbox import CAPABILITIES, Caller, Toolbox, list_tools, no_method, server_info
 
 SESSION_HEADER: Final = "mcp-session-id"
 

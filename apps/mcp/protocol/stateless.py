@@ -14,8 +14,7 @@ from apps.mcp.protocol import jsonrpc, revisions
 from apps.mcp.protocol.answers import streamed_answer, whole, whole_answer, without_body
 from apps.mcp.protocol.calls import Call
 from apps.mcp.protocol.jsonrpc import Message, RpcError, RpcReply, RpcRequest
-from apps.mcp.protocol.methods import CAPABILITIES, list_tools, no_method, server_info
-from apps.mcp.protocol.toolbox import Caller, Toolbox
+from apps.mcp.protocol.toolbox import CAPABILITIES, Caller, Toolbox, list_tools, no_method, server_info
 
 # Milliseconds for which a client may cache a list of tools, or the server's description.
 _LIST_LASTS, _DISCOVERY_LASTS = 60_000, 3_600_000

@@ -1,4 +1,4 @@
-"""Toolbox: the interface between the protocol and the tools of an endpoint."""
+"""Toolbox: the interface between the protocol and the tools of an endpoint; methods common to both eras."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
+from django.conf import settings
 
 from apps.gateway.access.policy import Policy
+from apps.mcp.protocol import jsonrpc
+from apps.mcp.protocol.jsonrpc import RpcError, RpcRequest
 from apps.responses.background_state import CancelSwitch
 
 # Characters of a tool's name.
@@ -88,3 +91,24 @@ class Toolbox(Protocol):
 def text_block(text: str) -> dict[str, Any]:
     """Return a block of text."""
     return {"type": "text", "text": text}
+
+
+# The server's capabilities; it does not notify of changed lists.
+CAPABILITIES: Final[dict[str, Any]] = {"tools": {"listChanged": False}}
+
+
+def server_info() -> dict[str, str]:
+    """Return the server's name and version."""
+    return {"name": "model-gateway", "title": "Model gateway", "version": settings.VERSION}
+
+
+def list_tools(toolbox: Toolbox, caller: Caller, request: RpcRequest) -> dict[str, Any]:
+    """Return the result of `tools/list`: one page. Raises RpcError for a cursor, because none is issued; ApiError."""
+    if request.params.get("cursor") is not None:
+        raise RpcError(jsonrpc.INVALID_PARAMS, "cursor: there is only one page", status=400)
+    return {"tools": toolbox.list_tools(caller)}
+
+
+def no_method(request: RpcRequest, status: int) -> RpcError:
+    """Return the error for an unsupported method."""
+    return RpcError(jsonrpc.METHOD_NOT_FOUND, f"Method not found: {request.method}", status=status)

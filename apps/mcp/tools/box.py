@@ -1,13 +1,43 @@
-"""The gateway's own toolbox: `chat`, `list-models`, `generate-image` and `list-image-models`."""
+"""The gateway's own toolbox: `chat`, `list-models`, `generate-image` and `list-image-models`.
+
+One struct for each tool's arguments or results is both parser and JSON schema.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import msgspec
+
+from apps.kernel.errors import InvalidRequest
 from apps.mcp.protocol.toolbox import Caller, CallResult, Progress, UnknownTool
 from apps.mcp.tools import chat, generate_image, list_models
-from apps.mcp.tools.schemas import read_arguments, schema_of
 from apps.responses.background_state import CancelSwitch
+
+Shape = TypeVar("Shape", bound=msgspec.Struct)
+
+
+def schema_of(shape: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the JSON schema (2020-12) of a struct."""
+    (reference,), parts = msgspec.json.schema_components([shape])
+    name = reference["$ref"].rpartition("/")[2]
+    whole: dict[str, Any] = parts.pop(name)
+    whole.pop("title", None)
+    if parts:
+        whole["$defs"] = parts
+    return whole
+
+
+def read_arguments(shape: type[Shape], arguments: dict[str, Any]) -> Shape:
+    """Return a tool's arguments. Raises InvalidRequest naming the invalid one."""
+    try:
+        return msgspec.convert(arguments, shape)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `$")
+        param = place.removesuffix("`").lstrip(".") or None
+        words = f"{param}: {problem}" if param else problem
+        raise InvalidRequest(f"Invalid arguments: {words}", code="invalid_parameters", param=param) from None
+
 
 # Hints of a tool that calls a model: costs money, changes nothing, is not repeatable, and reaches external services.
 _ASKS: Final = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False, "openWorldHint": True}

@@ -14,8 +14,7 @@ from apps.gateway.pipeline import open_chat
 from apps.kernel.errors import InternalError
 from apps.kernel.money import plain
 from apps.mcp.protocol.toolbox import Caller, CallResult, Progress, text_block
-from apps.mcp.tools.pictures import picture_block
-from apps.mcp.tools.tool_request import ToolRequest
+from apps.mcp.tools.tool_request import ToolRequest, picture_block
 from apps.responses.background_state import CancelSwitch
 
 NAME: Final = "generate-image"

@@ -1,4 +1,4 @@
-"""Tool request: the model request of a tool, in the form of a client's HTTP request.
+"""Tool request: the model request of a tool, in the form of a client's HTTP request; and pictures in its result.
 
 It passes the pipeline like any other request of its API key, with the same limits, rules, guardrails, billing and log.
 """
@@ -48,3 +48,14 @@ class ToolRequest(ClientRequest):
     def watch_disconnect(self) -> ClientDisconnect:
         """Return the signal that ends the request: the call's cancellation."""
         return self._cancelled
+
+
+_UNKNOWN: Final = "image/png"
+
+
+def picture_block(url: str) -> dict[str, Any]:
+    """Return the block of content for a picture, a `data:` or an `https:` URL."""
+    if not url.startswith("data:"):
+        return {"type": "resource_link", "uri": url, "name": "image"}
+    head, _, data = url.removeprefix("data:").partition(",")
+    return {"type": "image", "data": data, "mimeType": head.partition(";")[0] or _UNKNOWN}

@@ -6,7 +6,7 @@ The address is resolved and checked once and called exactly so; redirects are re
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
@@ -20,7 +20,6 @@ from apps.kernel.json_bounds import Bounds, OutOfBounds, decode_within
 from apps.kernel.secrets.redaction import SecretMask
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.mcp_servers.credentials import Credentials
-from apps.mcp_servers.upstream.event_stream import events
 from apps.mcp_servers.upstream.failures import (
     McpServerFailed,
     McpServerRefused,
@@ -217,3 +216,44 @@ def _decoded(data: bytes) -> Iterator[Message]:
         if not isinstance(message, dict):
             raise McpServerFailed("The MCP server's answer is not a JSON-RPC message")
         yield message
+
+
+def events(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the data of each event with data; the caller limits the number of bytes.
+
+    A resumable stream begins with an event that has an id and no data.
+    """
+    data: list[bytes] = []
+    for line in _lines(chunks):
+        if not line:
+            if any(data):
+                yield b"\n".join(data)
+            data.clear()
+        elif line.startswith(b"data:"):
+            data.append(line[5:].removeprefix(b" "))
+    if any(data):
+        # Some servers omit the blank line at the end.
+        yield b"\n".join(data)
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines without their endings: LF, CR or CRLF."""
+    parts: list[bytes] = []
+    after_cr = False
+    for chunk in chunks:
+        if after_cr and chunk[:1] == b"\n":
+            # The second half of a CRLF.
+            chunk = chunk[1:]
+        if not chunk:
+            after_cr = False
+            continue
+        after_cr = chunk[-1:] == b"\r"
+        lines = chunk.splitlines(keepends=True)
+        for line in lines:
+            bare = line.rstrip(b"\r\n")
+            parts.append(bare)
+            if len(bare) < len(line):
+                yield b"".join(parts)
+                parts.clear()
+    if parts:
+        yield b"".join(parts)

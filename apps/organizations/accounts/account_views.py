@@ -22,7 +22,7 @@ from apps.organizations.accounts.account_serializers import (
     VerificationShape,
 )
 from apps.organizations.accounts.passkey_shapes import EmailChangeShape, PasswordChangeShape, proof
-from apps.organizations.accounts.passkey_views import holder_of
+from apps.organizations.accounts.sign_in_method_views import holder_of
 from apps.organizations.credentials import attempt_rate_limiter
 from apps.organizations.credentials.email_tokens import find_unverified
 from apps.organizations.credentials.sessions import MemberEndpoint, start_session

@@ -11,9 +11,10 @@ from typing import Any, Final
 from django.conf import settings
 from django.core import signing
 
-from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
+from apps.kernel.errors import InvalidRequest, Unauthenticated
+from apps.kernel.postgres.row_lookup import find_row, identify
 from apps.organizations import actions, invitations
-from apps.organizations.access import identify, require, require_verified
+from apps.organizations.access import require, require_verified
 from apps.organizations.accounts import account_actions, step_up
 from apps.organizations.credentials import attempt_rate_limiter
 from apps.organizations.credentials.passkeys import Answered
@@ -123,19 +124,13 @@ def add_member(*, own_role: Role, organization: Organization, email: str, role: 
 
 def find_invitation(organization: Organization, identifier: str) -> Invitation:
     """Return an open invitation of an organization. Raises NotFound."""
-    wanted = identify(identifier, invitations.NO_INVITATION)
-    found = invitations.waiting(organization).filter(pk=wanted).first()
-    if found is None:
-        raise NotFound(invitations.NO_INVITATION)
-    return found
+    return find_row(invitations.waiting(organization), identifier, invitations.NO_INVITATION)
 
 
 def accept_invitation(*, user: User, organization_id: str, identifier: str) -> Membership | None:
     """Accept an invitation to the user's own, confirmed address. Raises NotFound, Forbidden."""
     require_verified(user)
-    wanted = identify(identifier, invitations.NO_INVITATION)
     owner = identify(organization_id, invitations.NO_INVITATION)
-    found = invitations.waiting().filter(pk=wanted, organization_id=owner).first()
-    if found is None:
-        raise NotFound(invitations.NO_INVITATION)
+    of_owner = invitations.waiting().filter(organization_id=owner)
+    found = find_row(of_owner, identifier, invitations.NO_INVITATION)
     return invitations.accept(invitation=found, user=user)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MethodType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
@@ -21,18 +21,109 @@ from apps.kernel.pages.admin import KeptAdmin, LongTableAdmin, usd
 from apps.kernel.pages.number_formats import mark_numbers
 from apps.organizations import actions
 from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Project, Role
-from apps.organizations.operators import organization_buttons, organization_page
+from apps.organizations.operators import organization_buttons
 from apps.organizations.operators.admin_buttons import ButtonsAdmin
-from apps.organizations.operators.audited_admin import ActingAdmin
-from apps.organizations.operators.field_help import AUDIT_ENTRY, ORGANIZATION
+from apps.organizations.operators.audited_admin import ActingAdmin, cells_of
 from apps.organizations.operators.organization_tabs import (
     OrganizationLink,
     Tab,
     found_buttons,
     found_tabs,
     link_to,
+    list_of,
     moment,
 )
+
+
+def _members(organization: Organization) -> Any:
+    return Membership.objects.filter(organization=organization).select_related("user").order_by("-id")
+
+
+def _projects(organization: Organization) -> Any:
+    return Project.objects.filter(organization=organization).order_by("-id")
+
+
+def _entries(organization: Organization) -> Any:
+    return AuditEntry.objects.filter(organization_id=organization.pk).order_by("-id")
+
+
+MEMBERS = Tab(
+    "members",
+    "Members",
+    "organizations.view_membership",
+    lambda row: list_of("organizations_membership", organization__id__exact=row.pk),
+    ("Member", "Role", "Since", ""),
+    _members,
+    lambda row: (link_to(row.user), row.role, moment(row.created_at), link_to(row, "Change role or remove")),
+)
+PROJECTS = Tab(
+    "projects",
+    "Projects",
+    "organizations.view_project",
+    lambda row: list_of("organizations_project", organization__id__exact=row.pk),
+    ("Project", "Status", "Mode", "Caching", "Created"),
+    _projects,
+    lambda row: (
+        link_to(row),
+        row.status,
+        row.get_mode_display(),
+        f"{row.cache_duration_seconds} s" if row.caching_enabled else "off",
+        moment(row.created_at),
+    ),
+)
+AUDIT = Tab(
+    "audit",
+    "Audit",
+    "organizations.view_auditentry",
+    lambda row: list_of("organizations_auditentry", q=row.pk),
+    ("When", "What", "Details", "Who"),
+    _entries,
+    cells_of,
+)
+
+
+ORGANIZATION: Final = {
+    "billing_email": "Receives invoices and payment notices; empty: the owners do.",
+    "billing_company": "Printed on invoices; empty: the organization's name.",
+    "billing_address": "Stands on invoices.",
+    "billing_tax_id": "VAT or other tax number; printed on invoices.",
+    "billing_notes": "Printed on invoices, such as an order number.",
+    "referred_by": "The organization whose referral link was used; empty: none.",
+    "dev_plan": "The personal development subscription.",
+    "dev_plan_credits_used": "USD of the allowance used in this cycle.",
+    "dev_plan_billing_cycle_start": "When this cycle began (UTC); empty without the plan.",
+    "dev_plan_expires_at": "When the plan ends (UTC); empty: no end is set.",
+    "retention_level": "Stored data: no content, metadata only, or everything.",
+    "outage_policy": "Whether requests are served (open, within a small allowance) or refused (closed) while the "
+    "credit counter is unavailable.",
+    "requests_per_minute": "Overrides the plan's limit; 0 is no limit, empty is the plan's.",
+    "is_personal": "Belongs to one person, for the development plan.",
+    "plan": "Change it with the button above.",
+    "plan_expires_at": "When the paid term ends; empty without one.",
+    "status": "Suspend, reactivate or delete with the buttons above.",
+    "credits": "The balance: the sum of the ledger. Grant credits with the button above.",
+    "auto_top_up_enabled": "Charges the default card when the balance falls under the threshold.",
+    "auto_top_up_threshold": "USD, at least 5.",
+    "auto_top_up_amount": "USD for each automatic top-up, at least 10.",
+    "referral_earnings": "Total USD earned from referred organizations.",
+    "dev_plan_credits_limit": "The plan's allowance per cycle in USD.",
+    "dev_plan_allow_all_models": "Allows models that the development plan does not include.",
+    "credits_version": "Counter of balance changes, so that an older copy never replaces a newer one.",
+}
+
+AUDIT_ENTRY: Final = {
+    "actor_type": "A signed-in user, an operator in this admin, or the gateway itself.",
+    "actor_id": "The user's id; empty: the gateway itself.",
+    "actor_email": "The user's address at that time.",
+    "action": "The action, as <thing>.<verb>.",
+    "resource_type": "The type of the changed resource.",
+    "resource_id": "The id of the changed resource.",
+    "details": "The changes, without secrets.",
+    "ip_address": "Where the request came from; empty: not from a request.",
+    "user_agent": "The client's User-Agent header; empty: none.",
+    "request_id": "The id of the request, as in its X-Request-Id header; empty: no request.",
+}
+
 
 # The API's minimums; see `serializers.py`.
 _LEAST = {"auto_top_up_threshold": 5, "auto_top_up_amount": 10}
@@ -88,10 +179,10 @@ class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
             setattr(self, one.__name__, MethodType(one, self))
         self.actions_detail = tuple(one.__name__ for one in buttons)
         self._tabs = [
-            organization_page.MEMBERS,
-            organization_page.PROJECTS,
+            MEMBERS,
+            PROJECTS,
             *found_tabs(),
-            organization_page.AUDIT,
+            AUDIT,
         ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Organization]:

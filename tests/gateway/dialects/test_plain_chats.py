@@ -21,8 +21,7 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.canonical.rewrites import EmulatedTool
-from apps.gateway.canonical.stop_emulation import StopEmulation
+from apps.gateway.canonical.rewrites import EmulatedTool, StopEmulation
 from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
 from apps.gateway.dialects.adapting.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.adapting.structured_output import emulate_structured_output

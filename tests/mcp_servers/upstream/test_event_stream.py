@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.mcp_servers.upstream.event_stream import events
+from apps.mcp_servers.upstream.http_exchange import events
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])

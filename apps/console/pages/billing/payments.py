@@ -24,7 +24,7 @@ from apps.billing.models import BillingAccount, PaymentMethod, Transaction
 from apps.billing.payment_processor_types import worded
 from apps.billing.serializers import NewTopUpShape, TransactionsQuery
 from apps.console.forms import Form, attempt, once_key, read_form, read_query
-from apps.console.pages.billing.months import months_of
+from apps.console.pages.billing.documents import months_of
 from apps.console.rendering import show
 from apps.console.templatetags.console import usd
 from apps.console.visit import back_to, workspace_page

@@ -8,11 +8,10 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
-from django.urls import path
+from django.urls import path, reverse
 from django.utils import timezone
 
 from apps.console.forms import Form, read_query, refused
-from apps.console.pages.logs.one_request import describe_request
 from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
@@ -24,22 +23,12 @@ from apps.keys.models import ApiKey
 from apps.logs.access import LogScope, access_logs, scope_of_user
 from apps.logs.export import find_pages
 from apps.logs.query import LogRow
+from apps.logs.request_page import ENDS, SCORE_COLUMNS, Link, Reader, end_of
+from apps.logs.request_page import page_of as page_of_request
 from apps.logs.search import find_page, find_row, find_used_models
 from apps.logs.serializers import LOG_FIELDS, LogsExportQuery, LogsQuery, entry_of, filters_of, requested_ids_of
 from apps.logs.views import download
 
-# Finish reasons, as stored and as shown.
-ENDS = (
-    ("completed", "Completed"),
-    ("tool_calls", "Asked for tools"),
-    ("length_limit", "Cut off at its limit"),
-    ("content_filter", "Content filter"),
-    ("client_error", "Request refused"),
-    ("upstream_error", "Provider failed"),
-    ("gateway_error", "Gateway failed"),
-    ("canceled", "Client left"),
-    ("unknown", "Unknown"),
-)
 # Keys in the filter's list; others are reached by a link from their page.
 MAX_KEYS = 200
 # Prefix of answer ids.
@@ -112,22 +101,25 @@ def one_log(request: HttpRequest, workspace: Workspace, log_id: str) -> HttpResp
         raise NotFound("There is no such request in the log; it may be past its retention")
     key = ApiKey.objects.filter(pk=row["api_key_id"]).first()
     project = next((one for one in workspace.projects if one.id == row["project_id"]), None)
+    requests = reverse("console:logs", kwargs={"organization_id": workspace.organization.id})
+    name = f"{key.description} ({key.masked_token})" if key else str(row["api_key_id"])
+    links = {"api_key_id": Link(name, f"{requests}?apiKeyId={row['api_key_id']}")}
+    if project is not None:
+        links["project_id"] = Link(project.name)
     return show(
         request,
         "logs/one",
         workspace,
         entry="logs",
         row=_with_end(row),
-        key=key,
-        project=project,
-        told=describe_request(row),
+        details=page_of_request(row, Reader.TENANT, links, with_content=True),
+        score_columns=SCORE_COLUMNS,
     )
 
 
 def _with_end(row: LogRow) -> LogRow:
     """Return a row with its finish reason as text."""
-    end = row["unified_finish_reason"] or "unknown"
-    return {**row, "end": dict(ENDS).get(end, end)}
+    return {**row, "end": end_of(row)}
 
 
 def _scope(workspace: Workspace) -> LogScope:

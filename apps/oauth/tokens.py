@@ -1,11 +1,13 @@
-"""Token family: all tokens that came of one authorization code.
+"""Token family: all tokens that came of one authorization code; and the formats of tokens and codes.
 
 They end together: when the code or a refresh token comes twice, and when the consent behind them ends.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
+from typing import Any, Final
 from uuid import UUID
 
 from django.utils import timezone
@@ -27,3 +29,25 @@ def end_consents(consents: Iterable[Consent]) -> None:
     AuthorizationCode.objects.filter(consent__in=ids).delete()
     RefreshToken.objects.filter(consent__in=ids, revoked=None).update(revoked=now)
     AccessToken.objects.filter(consent__in=ids).delete()
+
+
+ACCESS: Final = "gw_oauth_"
+REFRESH: Final = "gw_refresh_"
+KEY_CODE: Final = "gw_code_"
+# Bytes of randomness.
+_RANDOM: Final = 32
+
+
+def new_access_token(_request: Any) -> str:
+    """Return a new access token, 256 random bits."""
+    return ACCESS + secrets.token_urlsafe(_RANDOM)
+
+
+def new_refresh_token(_request: Any) -> str:
+    """Return a new refresh token, 256 random bits."""
+    return REFRESH + secrets.token_urlsafe(_RANDOM)
+
+
+def new_key_code() -> str:
+    """Return a new code for an API key, 256 random bits."""
+    return KEY_CODE + secrets.token_urlsafe(_RANDOM)

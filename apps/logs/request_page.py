@@ -1,0 +1,430 @@
+"""The page of one request: which of its fields are shown, to whom, and how. Pure.
+
+The console and the admin show the same page, each in its own layout. Content of customers (messages, answers, a
+provider's error message) is on it only if it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final
+
+from apps.kernel.pages import number_formats as as_text
+from apps.logs.models import RequestLog
+from apps.logs.query import COLUMNS, JSON_COLUMNS, LogRow
+
+# Characters of one text, and messages, on the page; the export has all of them.
+MAX_CHARACTERS, MAX_MESSAGES = 20_000, 100
+# Finish reasons, as stored and as shown.
+ENDS: Final = (
+    ("completed", "Completed"),
+    ("tool_calls", "Asked for tools"),
+    ("length_limit", "Cut off at its limit"),
+    ("content_filter", "Content filter"),
+    ("client_error", "Request refused"),
+    ("upstream_error", "Provider failed"),
+    ("gateway_error", "Gateway failed"),
+    ("canceled", "Client left"),
+    ("unknown", "Unknown"),
+)
+# Column of a cost, its label, and the column with its tokens.
+_COSTS: Final = (
+    ("input_cost", "Input", "prompt_tokens"),
+    ("cached_input_cost", "Cached input", "cached_tokens"),
+    ("cache_write_cost", "Written to the cache", "cache_write_tokens"),
+    ("output_cost", "Output", "completion_tokens"),
+    ("image_input_cost", "Images in", "image_input_tokens"),
+    ("image_output_cost", "Images out", "image_output_tokens"),
+    ("request_cost", "Per request", ""),
+    ("web_search_cost", "Web search", ""),
+)
+_NOT_IN_THE_TOTAL: Final = (
+    ("discount_savings", "Saved by discounts"),
+    ("data_storage_cost", "Log storage (not in the total)"),
+)
+_TOKENS: Final = (
+    ("prompt_tokens", "Prompt"),
+    ("cached_tokens", "of which read from the cache"),
+    ("cache_write_tokens", "of which written to the cache"),
+    ("image_input_tokens", "of which images"),
+    ("completion_tokens", "Completion"),
+    ("reasoning_tokens", "of which reasoning"),
+    ("image_output_tokens", "of which generated images"),
+    ("total_tokens", "Total"),
+)
+_PARAMETERS: Final = (
+    ("temperature", "Temperature"),
+    ("top_p", "Top p"),
+    ("max_tokens", "Most tokens"),
+    ("frequency_penalty", "Frequency penalty"),
+    ("presence_penalty", "Presence penalty"),
+    ("reasoning_effort", "Reasoning effort"),
+    ("reasoning_max_tokens", "Most reasoning tokens"),
+)
+_ERROR: Final = (("status", "Status"), ("type", "Class"), ("code", "Code"), ("reason", "Reason"))
+_REASONS: Final = {
+    "single-provider-available": "the only provider that could answer",
+    "direct-provider-specified": "the request named it",
+    "weighted-score": "the best score",
+    "price-only-no-metrics": "the best price; no speed was measured yet",
+    "session-affinity": "the conversation's prompt is cached there",
+    "random-exploration": "a trial, to measure it",
+    "circuit-probe": "a trial, to see whether it has recovered",
+    "low-uptime-fallback": "the named provider's uptime was below 90 %",
+}
+_STORED: Final = {"none": "no content", "metadata": "metadata", "retain": "content"}
+SCORE_COLUMNS: Final = ("Provider", "Score", "USD per million", "Uptime", "Latency", "Speed", "Circuit")
+
+
+class Reader(Enum):
+    """The audience of the page."""
+
+    TENANT = "tenant"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The name of a row, instead of its id, and the address of its page; empty without one."""
+
+    text: str
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A label and a value; `note` is smaller beside it, `href` links to the value's page.
+
+    `is_number`: the page writes the value's numbers in the reader's locale.
+    """
+
+    title: str
+    value: str
+    note: str = ""
+    href: str = ""
+    is_number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One call of a provider, in chronological order. `state` is `ok`, `bad`, or `slower`: closed, another won."""
+
+    provider: str
+    model: str
+    state: str
+    outcome: str
+    score: str
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """A part of the cost, with its tokens where it has some."""
+
+    title: str
+    tokens: str
+    amount: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message of the conversation; `pieces` are (kind, text), where kind is `text` or the name of another part."""
+
+    title: str
+    pieces: list[tuple[str, str]]
+    is_answer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPage:
+    """The content of the page. `left_out` is the number of messages that are too many for it."""
+
+    is_failed: bool
+    headline: list[Fact]
+    failure: list[Fact]
+    failure_message: str
+    attempts: list[Attempt]
+    first_choice: str
+    first_reason: str
+    scores: list[list[str]]
+    dropped_fields: list[str]
+    costs: list[CostLine]
+    total_cost: str
+    extras: list[Fact]
+    tokens: list[Fact]
+    facts: list[Fact]
+    parameters: list[Fact]
+    keeps_content: bool
+    said: list[Said]
+    left_out: int
+
+
+def row_of(log: RequestLog) -> LogRow:
+    """Return a model's row as log queries return rows, with its retention level."""
+    row = {name: getattr(log, name) for name in (*COLUMNS, "retention_level")}
+    texts = {name: json.dumps(row[name]) for name in JSON_COLUMNS if row[name] is not None}
+    return {**row, **texts}
+
+
+def page_of(row: LogRow, reader: Reader, links: Mapping[str, Link], *, with_content: bool) -> RequestPage:
+    """Return a row's page. `links` have the names of the rows behind its ids, by their columns."""
+    routing = _object(row["routing_metadata"])
+    reason = str(routing.get("selectionReason") or "")
+    said = list(_said(row)) if with_content else []
+    shown = said[:MAX_MESSAGES]
+    return RequestPage(
+        is_failed=bool(row["has_error"]),
+        headline=_headline(row),
+        failure=_failure(row),
+        failure_message=_text(_object(row["error_details"]).get("message") or "") if with_content else "",
+        attempts=_attempts(routing),
+        first_choice=str(routing.get("selectedProvider") or ""),
+        first_reason=_REASONS.get(reason, reason.replace("-", " ")),
+        scores=_scores(routing),
+        dropped_fields=[str(one.get("param") or "") for one in _objects(routing.get("warnings"))],
+        costs=_costs(row),
+        total_cost=_usd(row["cost"]),
+        extras=[Fact(title, _usd(row[column])) for column, title in _NOT_IN_THE_TOTAL if row[column]],
+        tokens=[Fact(title, as_text.count(row[column])) for column, title in _TOKENS if row[column] is not None],
+        facts=list(_facts(row, reader, links)),
+        parameters=[Fact(title, _figure(row[column])) for column, title in _PARAMETERS if row[column] is not None],
+        keeps_content=keeps_content(row),
+        said=shown + (list(_answers(row)) if with_content else []),
+        left_out=len(said) - len(shown),
+    )
+
+
+def _costs(row: LogRow) -> list[CostLine]:
+    return [
+        CostLine(title, _tokens(row, counted), _usd(row[column])) for column, title, counted in _COSTS if row[column]
+    ]
+
+
+def _tokens(row: LogRow, column: str) -> str:
+    return as_text.count(row[column]) if column and row[column] is not None else ""
+
+
+def keeps_content(row: LogRow) -> bool:
+    """Return whether the row has content of the customer, the model or the provider."""
+    columns = ("messages", "content", "reasoning_content", "tool_results")
+    return any(_json(row[name]) for name in columns) or bool(_object(row["error_details"]).get("message"))
+
+
+def end_of(row: LogRow) -> str:
+    """Return the finish reason as text."""
+    end = row["unified_finish_reason"] or "unknown"
+    return dict(ENDS).get(end, end)
+
+
+def _headline(row: LogRow) -> list[Fact]:
+    counts = f"{_count(row['prompt_tokens'])} in, {_count(row['completion_tokens'])} out"
+    first = row["time_to_first_token"]
+    return [
+        Fact("Status", str(row["status_code"] or as_text.NOTHING), end_of(row)),
+        Fact("Cost", _usd(row["cost"]), "estimated" if row["estimated_cost"] else ""),
+        Fact("Tokens", _count(row["total_tokens"]), counts),
+        Fact(
+            "Duration",
+            as_text.milliseconds(row["duration"]),
+            "" if first is None else f"first token after {as_text.milliseconds(first)}",
+        ),
+        Fact("Provider", row["used_provider"] or "none", _payment(row)),
+    ]
+
+
+def _payment(row: LogRow) -> str:
+    mode = row["used_mode"] or row["mode"]
+    return "paid from credits" if mode == "credits" else "paid with a provider key"
+
+
+def _failure(row: LogRow) -> list[Fact]:
+    details = _object(row["error_details"]) if row["has_error"] else {}
+    return [Fact(title, str(details[name])) for name, title in _ERROR if details.get(name) is not None]
+
+
+def _attempts(routing: Mapping[str, Any]) -> list[Attempt]:
+    scores = {str(line.get("providerId")): line.get("score") for line in _objects(routing.get("providerScores"))}
+    return [_attempt(line, scores) for line in _objects(routing.get("routing"))]
+
+
+def _attempt(line: Mapping[str, Any], scores: Mapping[str, Any]) -> Attempt:
+    provider, error = str(line.get("provider", "")), str(line.get("error_type", "failed"))
+    state = "ok" if line.get("succeeded") is True else "slower" if error == "hedge_lost" else "bad"
+    status = [] if line.get("status_code") is None else [f"HTTP {line['status_code']}"]
+    words = {"ok": ["answered", *status], "slower": ["slower, closed"]}
+    outcome = words.get(state, ["failed", *status, error.replace("_", " ")])
+    score = _number(scores.get(provider), "{:.2f}")
+    return Attempt(provider, str(line.get("model", "")), state, ", ".join(outcome), score)
+
+
+def _scores(routing: Mapping[str, Any]) -> list[list[str]]:
+    """Return the cells of the table, as in `SCORE_COLUMNS`."""
+    return [
+        [
+            str(line.get("providerId", "")),
+            _number(line.get("score"), "{:.2f}"),
+            _number(line.get("price"), "${:g}"),
+            _number(line.get("uptime"), "{:g}%"),
+            as_text.milliseconds(line["latency"]) if _is_number(line.get("latency")) else as_text.NOTHING,
+            _number(line.get("throughput"), "{:g} tokens/s"),
+            "open" if line.get("circuit") == "open" else "closed",
+        ]
+        for line in _objects(routing.get("providerScores"))
+    ]
+
+
+def _facts(row: LogRow, reader: Reader, links: Mapping[str, Link]) -> Iterator[Fact]:
+    """Yield the facts for a reader; those without a value are left out."""
+    for field in _FACTS:
+        if reader in field.readers and (link := _value(field.read, row, links)).text:
+            yield Fact(field.title, link.text, href=link.href, is_number=field.is_number)
+    tags = _object(row["custom_headers"]) if reader is Reader.TENANT else {}
+    for name, value in sorted((str(name), str(value)) for name, value in tags.items()):
+        yield Fact(f"Tag {name}", value)
+
+
+def _value(read: str | Callable[[LogRow], str], row: LogRow, links: Mapping[str, Link]) -> Link:
+    if not isinstance(read, str):
+        return Link(read(row))
+    return links.get(read) or Link(str(row[read] or ""))
+
+
+def _requested(row: LogRow) -> str:
+    model, provider = row["requested_model"], row["requested_provider"]
+    # Clients may write the provider before the model.
+    return f"{provider}/{model}" if provider and not model.startswith(f"{provider}/") else str(model)
+
+
+def _answered(row: LogRow) -> str:
+    return f"{row['used_provider']}/{row['used_model']}" if row["used_provider"] else "no provider"
+
+
+def _ended(row: LogRow) -> str:
+    return f"{end_of(row)} ({row['finish_reason']})" if row["finish_reason"] else end_of(row)
+
+
+def _yes(column: str) -> Callable[[LogRow], str]:
+    return lambda row: "" if row[column] is None else "yes" if row[column] else "no"
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A fact of the page: its label, the column or the function of the row with its value, and its readers."""
+
+    title: str
+    read: str | Callable[[LogRow], str]
+    readers: frozenset[Reader] = frozenset(Reader)
+    is_number: bool = False
+
+
+_TENANTS, _OPERATORS = frozenset({Reader.TENANT}), frozenset({Reader.OPERATOR})
+# Operators do not see values that the customer chose freely.
+_FACTS: Final = (
+    _Field("Sent", lambda row: f"{row['created_at']:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC", _OPERATORS),
+    _Field("Organization", "organization_id", _OPERATORS),
+    _Field("Project", "project_id"),
+    _Field("API key", "api_key_id"),
+    _Field("Provider key", "provider_key_id", _OPERATORS),
+    _Field("Requested model", _requested),
+    _Field("Answered by", _answered),
+    _Field("Provider's name of the model", "underlying_model"),
+    _Field("Finish reason", _ended),
+    _Field("Endpoint", lambda row: row["route"].replace("_", " ")),
+    _Field("Streamed", _yes("streamed")),
+    _Field("From the response cache", _yes("cached")),
+    _Field("Client left", _yes("canceled")),
+    _Field("Source", "source", _TENANTS),
+    _Field("Response size", lambda row: f"{as_text.count(row['response_size'])} bytes", is_number=True),
+    _Field("Stored", lambda row: _STORED[row["retention_level"]], _OPERATORS),
+    _Field("Request id", "request_id"),
+    _Field("Log id", "id"),
+)
+
+
+def _said(row: LogRow) -> Iterator[Said]:
+    """Yield messages in OpenAI's, Anthropic's or Gemini's format; other values as JSON."""
+    messages = _json(row["messages"])
+    if isinstance(messages, str):
+        yield Said("user", [("text", _short(messages))])
+    elif isinstance(messages, list):
+        for one in messages:
+            if isinstance(one, dict):
+                content = next((one[name] for name in ("content", "parts", "output", "arguments") if name in one), None)
+                pieces = list(_pieces(content))
+                pieces += [("tool call", _text(call)) for call in _objects(one.get("tool_calls"))]
+                yield Said(str(one.get("role") or one.get("type") or "input"), pieces)
+            else:
+                yield Said("input", [("text", _text(one))])
+    elif messages is not None:
+        yield Said("input", [("JSON", _text(messages))])
+
+
+def _answers(row: LogRow) -> Iterator[Said]:
+    """Yield what came back."""
+    if row["reasoning_content"]:
+        yield Said("reasoning", [("text", _short(row["reasoning_content"]))])
+    if row["content"]:
+        yield Said("answer", [("text", _short(row["content"]))], is_answer=True)
+    if results := _json(row["tool_results"]):
+        yield Said("results of tools", [("JSON", _text(results))])
+
+
+def _pieces(content: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(content, str):
+        yield "text", _short(content)
+    elif isinstance(content, list):
+        for part in content:
+            if isinstance(part, dict) and isinstance(part.get("text"), str):
+                yield "text", _short(part["text"])
+            else:
+                kind = part.get("type") if isinstance(part, dict) else None
+                yield str(kind or "part"), _text(part)
+    elif content is not None:
+        yield "JSON", _text(content)
+
+
+def _text(value: Any) -> str:
+    return _short(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _short(text: str) -> str:
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    return f"{text[:MAX_CHARACTERS]}\n… {len(text) - MAX_CHARACTERS:,} more characters; the export has them"
+
+
+def _json(text: Any) -> Any:
+    """Return a JSON column, which rows carry as its text."""
+    return json.loads(text) if isinstance(text, str) else text
+
+
+def _object(text: Any) -> Mapping[str, Any]:
+    value = _json(text)
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _usd(amount: Any) -> str:
+    return as_text.NOTHING if amount is None else as_text.exact_usd(amount)
+
+
+def _count(number: int | None) -> str:
+    return as_text.NOTHING if number is None else as_text.count(number)
+
+
+def _figure(value: Any) -> str:
+    return f"{Decimal(str(value)):,f}" if _is_number(value) else str(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
+
+
+def _number(value: Any, form: str) -> str:
+    return form.format(value) if _is_number(value) else as_text.NOTHING

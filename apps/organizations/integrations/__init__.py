@@ -1,0 +1,1 @@
+"""Integrations: services that an organization registers with a credential: log sinks, MCP servers, provider keys."""

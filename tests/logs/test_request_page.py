@@ -1,0 +1,140 @@
+"""The page of a request: the same facts for tenants and operators, except for what only one of them may see."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from apps.logs.models import RequestLog
+from apps.logs.request_page import MAX_CHARACTERS, MAX_MESSAGES, CostLine, Link, Reader, RequestPage, page_of, row_of
+
+
+def made(reader: Reader = Reader.TENANT, *, with_content: bool = True, **columns: Any) -> RequestPage:
+    log = RequestLog(
+        **{
+            "id": UUID(int=1),
+            "created_at": datetime(2026, 3, 4, 5, 6, 7, 89_000, tzinfo=UTC),
+            "request_id": "12345",
+            "organization_id": UUID(int=2),
+            "project_id": UUID(int=3),
+            "api_key_id": UUID(int=4),
+            "route": "chat_completions",
+            "duration": 1_250,
+            "requested_model": "gpt-5",
+            "used_model": "gpt-5",
+            "used_provider": "openai",
+            "mode": "credits",
+            "used_mode": "credits",
+            "status_code": 200,
+            "unified_finish_reason": "completed",
+            **columns,
+        }
+    )
+    links = {"project_id": Link("web", "/projects/web")}
+    return page_of(row_of(log), reader, links, with_content=with_content)
+
+
+def facts_of(page: RequestPage) -> dict[str, str]:
+    return {fact.title: fact.value for fact in page.facts}
+
+
+def test_tenants_and_operators_see_the_same_except_for_their_own() -> None:
+    columns = {"source": "site", "custom_headers": {"team": "red"}, "provider_key_id": UUID(int=5)}
+    tenant, operator = (facts_of(made(reader, **columns)) for reader in Reader)
+    assert set(tenant) - set(operator) == {"Source", "Tag team"}
+    assert set(operator) - set(tenant) == {"Sent", "Organization", "Provider key", "Stored"}
+    assert {title: tenant[title] for title in tenant if title in operator} == {
+        "Project": "web",
+        "API key": str(UUID(int=4)),
+        "Requested model": "gpt-5",
+        "Answered by": "openai/gpt-5",
+        "Finish reason": "Completed",
+        "Endpoint": "chat completions",
+        "Response size": "0 bytes",
+        "Request id": "12345",
+        "Log id": str(UUID(int=1)),
+    }
+    assert operator["Sent"] == "2026-03-04 05:06:07.089 UTC"
+    assert operator["Stored"] == "no content"
+
+
+def test_only_counts_are_numbers_and_only_known_ids_are_links() -> None:
+    page = made()
+    assert [fact.title for fact in page.facts if fact.is_number] == ["Response size"]
+    assert [(fact.title, fact.href) for fact in page.facts if fact.href] == [("Project", "/projects/web")]
+
+
+def test_costs_have_every_digit_and_their_tokens() -> None:
+    page = made(
+        cost=Decimal("0.5"),
+        input_cost=Decimal("0.000000125000"),
+        prompt_tokens=12_345,
+        request_cost=Decimal("0.2"),
+        data_storage_cost=Decimal("0.01"),
+        discount_savings=Decimal("1234.5"),
+    )
+    assert page.costs == [CostLine("Input", "12,345", "$0.000000125"), CostLine("Per request", "", "$0.20")]
+    assert (page.total_cost, made().total_cost) == ("$0.50", "\N{EN DASH}")
+    assert [(fact.title, fact.value) for fact in page.extras] == [
+        ("Saved by discounts", "$1,234.50"),
+        ("Log storage (not in the total)", "$0.01"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "state", "outcome"),
+    [
+        ({"succeeded": True, "status_code": 200, "error_type": "none"}, "ok", "answered, HTTP 200"),
+        ({"succeeded": False, "error_type": "hedge_lost"}, "slower", "slower, closed"),
+        (
+            {"succeeded": False, "status_code": 503, "error_type": "rate_limited"},
+            "bad",
+            "failed, HTTP 503, rate limited",
+        ),
+        ({}, "bad", "failed, failed"),
+    ],
+)
+def test_an_attempt_states_its_outcome(line: dict[str, Any], state: str, outcome: str) -> None:
+    scores = [{"providerId": "openai", "score": 0.934}, "odd"]
+    routing = {"routing": [{"provider": "openai", "model": "m", **line}, "odd"], "providerScores": scores}
+    [attempt] = made(routing_metadata=routing).attempts
+    assert (attempt.state, attempt.outcome, attempt.score) == (state, outcome, "0.93")
+
+
+def test_content_is_there_only_if_asked_for() -> None:
+    content: dict[str, Any] = {
+        "messages": [{"role": "user", "content": "hello"}],
+        "content": "hi",
+        "tool_results": [{"name": "search"}],
+        "has_error": True,
+        "error_details": {"type": "upstream_error", "message": "it quotes hello"},
+    }
+    bare, whole = (made(Reader.OPERATOR, with_content=asked, **content) for asked in (False, True))
+    assert (bare.said, bare.failure_message, bare.keeps_content) == ([], "", True)
+    assert whole.failure_message == "it quotes hello"
+    assert [(one.title, one.pieces) for one in whole.said] == [
+        ("user", [("text", "hello")]),
+        ("answer", [("text", "hi")]),
+        ("results of tools", [("JSON", json.dumps([{"name": "search"}], indent=2))]),
+    ]
+    assert [(fact.title, fact.value) for fact in bare.failure] == [("Class", "upstream_error")]
+
+
+@pytest.mark.parametrize("odd", [["odd"], "odd", 7, {"routing": {}, "providerScores": 7, "warnings": "x"}])
+def test_stored_json_of_any_shape_is_shown(odd: Any) -> None:
+    page = made(messages=odd, routing_metadata=odd, error_details=odd, custom_headers=odd, has_error=True)
+    assert (page.attempts, page.scores, page.failure, page.dropped_fields) == ([], [], [], [])
+    assert len(page.said) == 1
+
+
+def test_a_long_conversation_is_cut() -> None:
+    messages = [{"role": "user", "content": "x" * (MAX_CHARACTERS + 1)}] * (MAX_MESSAGES + 2)
+    page = made(messages=messages, content="the answer")
+    assert (len(page.said), page.left_out, page.said[-1].is_answer) == (MAX_MESSAGES + 1, 2, True)
+    [(_, text)] = page.said[0].pieces
+    assert text == "x" * MAX_CHARACTERS + "\n… 1 more characters; the export has them"
