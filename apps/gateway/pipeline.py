@@ -32,6 +32,7 @@ from apps.gateway.client.session_affinity import HEADERS as SESSION_HEADERS
 from apps.gateway.client.session_affinity import session_id_of
 from apps.gateway.embedding_cache import find_embedding_entry
 from apps.gateway.guard.request_guard import RequestGuard
+from apps.gateway.guard.restoration import AnswerRestoration
 from apps.gateway.recorder import Recorder
 from apps.gateway.response_cache import CacheEntry, find_cache_entry
 from apps.gateway.routing import preferences
@@ -137,7 +138,8 @@ def _open(
         hold=admission.granted.hold,
         allowance=allowance,
     )
-    recorder = _build_recorder(chat, admission, attempts, meter, started_at)
+    guard = _find_guard(call, policy, profile)
+    recorder = _build_recorder(chat, admission, attempts, meter, guard, started_at)
     find_entry = _find_nothing if is_settled_batch_line(call) else partial(_find_entry, policy, attempts, chat)
     cache = _prepare(recorder, body, find_entry)
     if ranking.probe:
@@ -148,7 +150,8 @@ def _open(
         meter=meter,
         transcript=recorder.transcript,
         recorder=recorder,
-        guard=recorder.guard,
+        guard=guard,
+        restoration=AnswerRestoration(guard.masked_values, chat) if guard is not None and guard.masked_values else None,
         cache=cache,
         rate=admission.granted.rate,
     )
@@ -203,10 +206,25 @@ def _changing() -> Overloaded:
     return Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
 
 
+def _find_guard(call: ClientRequest, policy: Policy, profile: RequestProfile) -> RequestGuard | None:
+    """Return the guardrails of a request, None without any."""
+    if policy.guardrails is None:
+        return None
+    # A provider's batch is answered hours later: the placeholders must follow from the line alone.
+    share = None if call.batch_exchange is not None else CacheShare.of(policy.organization_id, policy.plan)
+    session = profile.session or call.conversation_id
+    return RequestGuard(policy.guardrails, policy.retention, share, session)
+
+
 def _build_recorder(
-    chat: Chat, admission: _Admission, attempts: Failover, meter: AnswerMeter, started_at: float
+    chat: Chat,
+    admission: _Admission,
+    attempts: Failover,
+    meter: AnswerMeter,
+    guard: RequestGuard | None,
+    started_at: float,
 ) -> Recorder:
-    """Return what records the request, with the transcript and the guardrails that it is recorded by."""
+    """Return what records the request, with the transcript that it is recorded by."""
     policy, entry = admission.policy, admission.entry
     is_needed_whole = not chat.stream or policy.retention == "retain"
     transcript = AnswerTranscript(
@@ -223,7 +241,7 @@ def _build_recorder(
         attempts=attempts,
         meter=meter,
         transcript=transcript,
-        guard=None if policy.guardrails is None else RequestGuard(policy.guardrails, policy.retention),
+        guard=guard,
         started_at=started_at,
     )
 

@@ -62,7 +62,11 @@ class TestWhatIsTakenDown:
     def test_of_a_rule(self, world: World) -> None:
         rule = new_rule(world, priority=5)
         told = {"name": "Tickets", "type": "custom_regex", "config": KEPT, "priority": 5, "enabled": True}
-        assert newest() == ("guardrail_rule.create", str(rule.id), {**told, "action": "block", "observe_only": False})
+        assert newest() == (
+            "guardrail_rule.create",
+            str(rule.id),
+            {**told, "action": "block", "observe_only": False, "restore": True},
+        )
         actions.change_rule(rule=rule, changes={"config": {"pattern": "other"}, "priority": 5, "enabled": False})
         changed = {
             "config": {"from": KEPT, "to": {"type": "custom_regex", "pattern": "other"}},
