@@ -146,6 +146,7 @@ class CustomRuleShape(CamelModelSerializer):
             "enabled",
             "action",
             "observe",
+            "restore",
             "created_at",
             "updated_at",
         ]
