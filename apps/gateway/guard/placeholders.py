@@ -16,6 +16,8 @@ from apps.gateway.guard.json_text import Redaction, Shape
 from apps.guardrails.findings.redaction import numbered_placeholder
 
 PLACEHOLDER: Final = re.compile(r"\[[A-Z][A-Z0-9_]*_[1-9][0-9]*\]", re.ASCII)
+# Characters of a longer value, which does not come back: the rest of a text that could not be scanned in time, say.
+MAX_VALUE_LENGTH: Final = 16_384
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 # A value's digest by label: the value numbered n is at n - 1. Empty for a number that is never used.
 Numbers = dict[str, list[str]]
@@ -54,7 +56,7 @@ class Placeholders:
 
     def write(self, redaction: Redaction, value: str, shape: Shape) -> str:
         """Return the placeholder of a value, which is numbered if it comes back."""
-        if redaction.label is None:
+        if redaction.label is None or len(value) > MAX_VALUE_LENGTH:
             return redaction.replacement
         key = redaction.label, value
         word = self._words.get(key)

@@ -47,13 +47,35 @@ _LOOK_BACK: Final = 256
 # Blocks of thinking, as formats call them: signed, so never changed.
 _THINKING: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _MAX_SCHEMA_DEPTH: Final = 20
+# Characters of values that an answer gets back: a model may repeat a placeholder of a long value without end.
+MAX_RESTORED: Final = 4_000_000
+
+
+class RestoredValues:
+    """The values of a request's placeholders, as far as they fit into one answer."""
+
+    def __init__(self, values: Mapping[str, MaskedValue]) -> None:
+        self._values = values
+        self._left = MAX_RESTORED
+
+    def __iter__(self) -> Iterator[tuple[str, MaskedValue]]:
+        """Yield all placeholders with their values."""
+        yield from self._values.items()
+
+    def take(self, word: str) -> MaskedValue | None:
+        """Return the value of a placeholder; None for another word, or where the answer has no room for it."""
+        value = self._values.get(word)
+        if value is None or len(value.text) > self._left:
+            return None
+        self._left -= len(value.text)
+        return value
 
 
 class AnswerRestoration:
     """The way back of one answer: `restore` its events; `reply` then has it whole, unless it is streamed."""
 
     def __init__(self, values: Mapping[str, MaskedValue], chat: Chat) -> None:
-        self._values = values
+        self._values = RestoredValues(values)
         self._schemas = {tool.name: tool.parameters for tool in chat.tools or () if isinstance(tool, FunctionTool)}
         form = chat.response_format
         self._is_json = form is not None and form.kind != "text"
@@ -175,14 +197,14 @@ class TextRestoration:
 
     def __init__(
         self,
-        values: Mapping[str, MaskedValue],
+        values: RestoredValues,
         *,
         is_json: bool = False,
         types: Mapping[str, str] | None = None,
         shifts: _Shifts | None = None,
     ) -> None:
         self._values, self._is_json, self._types, self._shifts = values, is_json, types or {}, shifts
-        numeric = any(one.is_number or (self._types and one.is_numeric) for one in values.values())
+        numeric = any(one.is_number or (self._types and one.is_numeric) for _, one in values)
         self._open_end = _OPEN_QUOTED_END if numeric else _OPEN_END
         self._held = ""
         # The end of the text so far, as the model wrote it.
@@ -209,14 +231,14 @@ class TextRestoration:
         if bracket < 0:
             return found.start()
         beginning = "".join(text[bracket:].partition("]")[:2])
-        return found.start() if any(word.startswith(beginning) for word in self._values) else len(text)
+        return found.start() if any(word.startswith(beginning) for word, _ in self._values) else len(text)
 
     def _write(self, text: str) -> str:
         if not text:
             return ""
         pieces, at = [], 0
         for found in _QUOTED.finditer(text):
-            value = self._values.get(found["word"])
+            value = self._values.take(found["word"])
             if value is not None:
                 written = self._value_of(value, found, text)
                 pieces += [text[at : found.start()], written]
@@ -251,18 +273,23 @@ class TextRestoration:
         return value.is_number
 
 
-def restore_text(text: str, values: Mapping[str, MaskedValue]) -> str:
+def restore_text(text: str, values: RestoredValues) -> str:
     """Return a whole text with the values in it."""
-    return PLACEHOLDER.sub(lambda found: values[found[0]].text if found[0] in values else found[0], text)
+
+    def value_of(found: re.Match[str]) -> str:
+        masked = values.take(found[0])
+        return found[0] if masked is None else masked.text
+
+    return PLACEHOLDER.sub(value_of, text)
 
 
-def restore_json(value: Any, values: Mapping[str, MaskedValue]) -> Any:
+def restore_json(value: Any, values: RestoredValues) -> Any:
     """Return a JSON value with the values in it, which is a new one; blocks of thinking stay as they are."""
     if isinstance(value, str):
-        masked = values.get(value)
-        if masked is not None and masked.is_number:
-            return msgspec.json.decode(masked.text)
-        return restore_text(value, values)
+        masked = values.take(value)
+        if masked is None:
+            return restore_text(value, values)
+        return msgspec.json.decode(masked.text) if masked.is_number else masked.text
     if isinstance(value, list):
         return [restore_json(one, values) for one in value]
     if isinstance(value, dict):

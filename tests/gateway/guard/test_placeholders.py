@@ -13,7 +13,7 @@ from apps.gateway.canonical.chat import Chat, FunctionTool, Message, Reasoning, 
 from apps.gateway.guard import conversation_numbers
 from apps.gateway.guard.conversation_numbers import MAX_VALUES, RENEW_AFTER, ConversationNumbers
 from apps.gateway.guard.json_text import Redaction, apply_redactions
-from apps.gateway.guard.placeholders import MaskedValue
+from apps.gateway.guard.placeholders import MAX_VALUE_LENGTH, MaskedValue, Placeholders
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
@@ -93,6 +93,14 @@ def test_nothing_comes_back_where_one_of_two_rules_does_not_restore() -> None:
     guard = masked(chat, rules(custom=(numbers_rule("ann@", restore=False),)))
     assert texts(chat) == ["[EMAIL_REDACTED], [EMAIL_1]"]
     assert {word: value.text for word, value in guard.masked_values.items()} == {"[EMAIL_1]": BEN}
+
+
+def test_a_value_that_is_too_long_does_not_come_back() -> None:
+    text = "x" * (MAX_VALUE_LENGTH + 1)
+    placeholders = Placeholders({}, lambda label, value: value)
+    cut = Redaction(0, len(text), "[X]", "A")
+    assert [placeholders.write(cut, one, "text") for one in (text, text[1:])] == ["[X]", "[A_1]"]
+    assert placeholders.values == {"[A_1]": MaskedValue(text[1:])}
 
 
 @pytest.mark.parametrize("task", ["embeddings", "moderations", "rerank"])

@@ -28,6 +28,7 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.canonical.fold import fold
+from apps.gateway.guard import restoration
 from apps.gateway.guard.placeholders import MaskedValue
 from apps.gateway.guard.restoration import AnswerRestoration
 from apps.kernel.errors import InternalError
@@ -226,6 +227,12 @@ def test_citations_are_of_the_same_words() -> None:
 @pytest.mark.parametrize("last", [Failed(error=InternalError("broken")), Summary(usage=Usage(), cost={}, metadata={})])
 def test_what_waits_is_not_lost_at_the_end(last: Event) -> None:
     assert restored([TextDelta(text="a [EMAIL"), last]) == [TextDelta(text="a "), TextDelta(text="[EMAIL"), last]
+
+
+def test_an_answer_has_room_for_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoration, "MAX_RESTORED", 20)
+    out = restored([TextDelta(text="[EMAIL_1] [EMAIL_1] [PHONE_1] [PHONE_1]"), END])
+    assert text_of(out) == "ann@post.org [EMAIL_1] 5550002 [PHONE_1]"
 
 
 def test_closing_it_closes_the_answer() -> None:
