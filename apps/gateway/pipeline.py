@@ -32,7 +32,7 @@ from apps.gateway.client.session_affinity import HEADERS as SESSION_HEADERS
 from apps.gateway.client.session_affinity import session_id_of
 from apps.gateway.embedding_cache import find_embedding_entry
 from apps.gateway.guard.request_guard import RequestGuard
-from apps.gateway.guard.restoration import AnswerRestoration
+from apps.gateway.guard.restoration import AnswerRestoration, restore_prompts
 from apps.gateway.recorder import Recorder
 from apps.gateway.response_cache import CacheEntry, find_cache_entry
 from apps.gateway.routing import preferences
@@ -144,6 +144,10 @@ def _open(
     cache = _prepare(recorder, body, find_entry)
     if ranking.probe:
         CIRCUIT_BREAKERS.start_probe(attempts.latest_candidate.mapping)
+    restoration = None
+    if guard is not None and guard.masked_values:
+        restoration = AnswerRestoration(guard.masked_values, chat)
+        chat = restore_prompts(chat, guard.masked_values) if chat.echo else chat
     return ChatRun(
         chat=chat,
         attempts=attempts,
@@ -151,7 +155,7 @@ def _open(
         transcript=recorder.transcript,
         recorder=recorder,
         guard=guard,
-        restoration=AnswerRestoration(guard.masked_values, chat) if guard is not None and guard.masked_values else None,
+        restoration=restoration,
         cache=cache,
         rate=admission.granted.rate,
     )

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Chat, FunctionTool
+from apps.gateway.canonical.chat import Chat, FunctionTool, Text
 from apps.gateway.canonical.events import (
     Annotated,
     Event,
@@ -271,6 +271,22 @@ class TextRestoration:
             if kind is not None:
                 return kind == "number"
         return value.is_number
+
+
+def restore_prompts(chat: Chat, values: Mapping[str, MaskedValue]) -> Chat:
+    """Return the chat that a client reads its own prompts of, in front of the answers (`echo`)."""
+    restored = RestoredValues(values)
+    messages = [
+        replace(
+            message,
+            parts=[
+                replace(part, text=restore_text(part.text, restored)) if isinstance(part, Text) else part
+                for part in message.parts
+            ],
+        )
+        for message in chat.messages
+    ]
+    return replace(chat, messages=messages)
 
 
 def restore_text(text: str, values: RestoredValues) -> str:
