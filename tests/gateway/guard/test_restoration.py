@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Chat, FunctionTool, ResponseFormat
 from apps.gateway.canonical.events import (
@@ -227,6 +230,40 @@ def test_citations_are_of_the_same_words() -> None:
 @pytest.mark.parametrize("last", [Failed(error=InternalError("broken")), Summary(usage=Usage(), cost={}, metadata={})])
 def test_what_waits_is_not_lost_at_the_end(last: Event) -> None:
     assert restored([TextDelta(text="a [EMAIL"), last]) == [TextDelta(text="a "), TextDelta(text="[EMAIL"), last]
+
+
+PIECES = st.sampled_from(
+    [
+        "[EMAIL_1]",
+        "[ACCOUNT_1]",
+        "[PHONE_1]",
+        "[EMAIL_",
+        "1]",
+        "[",
+        "]",
+        '"',
+        "\\",
+        '\\"',
+        ":",
+        ", ",
+        "{",
+        "\n",
+        "n",
+        "é",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=20).map("".join), st.lists(st.integers(0, 200), max_size=12), st.booleans())
+def test_no_cut_changes_an_answer(text: str, cuts: list[int], is_json: bool) -> None:
+    places = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})
+    pieces = [text[start:end] for start, end in pairwise(places)]
+    if is_json:
+        tools = [FunctionTool(name="f", parameters=SCHEMA)]
+        assert arguments_of(pieces, tools=tools) == arguments_of([text], tools=tools)
+    else:
+        out = [text_of(restored([*(TextDelta(text=one) for one in parts), END])) for parts in (pieces, [text])]
+        assert out[0] == out[1]
 
 
 def test_an_answer_has_room_for_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
