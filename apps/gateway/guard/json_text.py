@@ -40,7 +40,7 @@ class Redaction(NamedTuple):
     label: str | None = None
 
 
-# Returns what is written in place of a value.
+# Returns the placeholder to write for a value.
 WritePlaceholder = Callable[[Redaction, str, Shape], str]
 
 
@@ -194,7 +194,7 @@ def parse_json_text(text: str) -> Any:
         return None
 
 
-# What is before and after a number that is a value of JSON within a text: the quote of its name, perhaps escaped, or
+# The text before and after a number that is a value of JSON within a text: the quote of its name, perhaps escaped, or
 # the numbers of its list.
 _DIGITS: Final = re.compile(r"(?:0|[1-9]\d*)(?:\.\d+)?", re.ASCII)
 _BEFORE_NUMBER: Final = re.compile(r'(?:(\\*")\s*:\s*|\[\s*(?:-?\d[\d.]*\s*,\s*)*)\Z', re.ASCII)

@@ -1,7 +1,7 @@
 """Placeholders of a request: numbered words in place of masked values, the same word for the same value. Pure.
 
 Numbers follow the order of first appearance, so that a conversation that is sent again with every turn gets the same
-ones. A placeholder that the client wrote itself is never used: in the answer it could not be told from a masked value.
+ones. A placeholder that the client wrote itself is never used: an answer would give it another meaning.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class RequestGuard:
         placeholders = Placeholders(
             {} if numbers is None else numbers.read(),
             _pair if numbers is None else numbers.digest_of,
-            # What a model wrote may be a placeholder from here.
+            # A placeholder in a model's own words may come from here.
             offload(size, lambda: find_placeholders(one.text for one in chat_texts.texts if one.role != "assistant")),
         )
         offload(size, partial(_write_into, chat_texts, redactions, placeholders.write))

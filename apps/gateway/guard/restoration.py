@@ -157,7 +157,7 @@ class AnswerRestoration:
             yield event if text == event.text else replace(event, text=text)
 
     def _close(self, choice: int) -> Iterator[Event]:
-        """Yield what was held back of a choice: its text or arguments go on no more."""
+        """Yield the held-back end of a choice's text and arguments."""
         running = self._texts.pop(choice, None)
         if running is not None and (rest := running[1].close()):
             yield replace(running[0], text=rest)

@@ -80,7 +80,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     `rule_id` is `system:<name>` or a custom rule's id. Exactly one of `segment` and `file` (indexes into the
     screened ones) is set. `spans` is empty for a file; `reason` then states the fault. If `observed`, `action` was not
-    taken. `restore` says whether what is masked comes back in the answer.
+    taken. `restore` says whether masked values come back in the answer.
     """
 
     rule_id: str
