@@ -18,7 +18,7 @@ _STAND_IN = compile_re2(
     r"(?i)example|sample|placeholder|dummy|change[-_]?(?:me|this|it)|replace|redacted|your[-_]|[-_]here\b|insert|"
     r"not[-_]?a[-_]?real|fake"
     r"|x{4}|\*{3}|\.{3}|…|•{3}|#{4}|0{8}|1{8}|a{6}|_{4}|\$\{|\$\(|\{\{|\}\}|^&lt;|^\$[A-Za-z_]|<[A-Za-z][^>]*>|"
-    r"^%[A-Za-z(]|^@|\[REDACTED|_REDACTED|\[[A-Z_]+_\d+\]"
+    r"^%[A-Za-z(]|^@|\[REDACTED|_REDACTED"
     r"|(?:0123456|1234567|9876543|abcdefg|abcd1234|abc123|qwerty|asdfasdf|foobar|deadbeef|loremipsum|my[-_]?(?:secret|token|"
     r"key|password))"
 )

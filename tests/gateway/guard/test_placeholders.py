@@ -160,6 +160,14 @@ def test_a_number_of_json_within_a_text_becomes_a_string(text: str, expected: st
     assert apply_redactions(text, [Redaction(start, start + 3, "[X]")]) == expected
 
 
+def test_no_rule_takes_a_placeholder_for_a_finding() -> None:
+    states = {name: SystemRuleState(action="redact") for name in ("secrets", "pii_detection")}
+    text = 'password: [PASSWORD_1], "api_key": "[SECRET_12]", postgres://u:[PASSWORD_2]@h/db, tel [PHONE_1234567]'
+    chat = chat_of(said(text), said(f"my password is [PASSWORD_1] {text}", "assistant"))
+    assert masked(chat, engine.compile_guardrails(EngineConfig(system_rules=states))).violations == []
+    assert texts(chat)[0] == text
+
+
 class TestConversation:
     def test_numbers_are_kept_though_the_beginning_is_dropped(self) -> None:
         masked(chat_of(said(f"{ANN} and {BEN}")), share=SHARE, session="s")
