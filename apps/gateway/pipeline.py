@@ -29,6 +29,7 @@ from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.loop_detection import read_cdn_loop
 from apps.gateway.embedding_cache import find_embedding_entry
 from apps.gateway.guard.request_guard import RequestGuard
+from apps.gateway.guard.restoration import AnswerRestoration, restore_prompts
 from apps.gateway.recorder import AnswerTranscript, Recorder
 from apps.gateway.response_cache import CacheEntry, find_cache_entry
 from apps.gateway.routing import preferences
@@ -138,19 +139,25 @@ def _open(
         hold=admission.granted.hold,
         allowance=allowance,
     )
-    recorder = _build_recorder(chat, admission, attempts, meter, started_at)
+    guard = _find_guard(call, policy, profile)
+    recorder = _build_recorder(chat, admission, attempts, meter, guard, started_at)
     # The answer of a provider's batch API is paid for: it is billed, and no cached answer takes its place.
     may_be_kept = policy.cache_seconds and not is_settled_batch_line(call)
     cache = _prepare(recorder, body, partial(_find_entry, policy, attempts, chat) if may_be_kept else None)
     if ranking.probe:
         CIRCUIT_BREAKERS.start_probe(attempts.latest_candidate.mapping)
+    restoration = None
+    if guard is not None and guard.masked_values:
+        restoration = AnswerRestoration(guard.masked_values, chat)
+        chat = restore_prompts(chat, guard.masked_values) if chat.echo else chat
     return ChatRun(
         chat=chat,
         attempts=attempts,
         meter=meter,
         transcript=recorder.transcript,
         recorder=recorder,
-        guard=recorder.guard,
+        guard=guard,
+        restoration=restoration,
         cache=cache,
         rate=admission.granted.rate,
     )
@@ -205,10 +212,25 @@ def _changing() -> Overloaded:
     return Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
 
 
+def _find_guard(call: ClientRequest, policy: Policy, profile: RequestProfile) -> RequestGuard | None:
+    """Return the guardrails of a request, None without any."""
+    if policy.guardrails is None:
+        return None
+    # A provider's batch is answered hours later: the placeholders must follow from the line alone.
+    share = None if call.batch_exchange is not None else CacheShare.of(policy.organization_id, policy.plan)
+    session = profile.session or call.conversation_id
+    return RequestGuard(policy.guardrails, policy.retention, share, session)
+
+
 def _build_recorder(
-    chat: Chat, admission: _Admission, attempts: Failover, meter: AnswerMeter, started_at: float
+    chat: Chat,
+    admission: _Admission,
+    attempts: Failover,
+    meter: AnswerMeter,
+    guard: RequestGuard | None,
+    started_at: float,
 ) -> Recorder:
-    """Return what records the request, with the transcript and the guardrails that it is recorded by."""
+    """Return what records the request, with the transcript that it is recorded by."""
     policy, entry = admission.policy, admission.entry
     is_needed_whole = not chat.stream or policy.retention == "retain"
     transcript = AnswerTranscript(
@@ -225,7 +247,7 @@ def _build_recorder(
         attempts=attempts,
         meter=meter,
         transcript=transcript,
-        guard=None if policy.guardrails is None else RequestGuard(policy.guardrails, policy.retention),
+        guard=guard,
         started_at=started_at,
     )
 

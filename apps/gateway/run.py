@@ -15,6 +15,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary, TextDelta
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.response_guard import ResponseGuard
+from apps.gateway.guard.restoration import AnswerRestoration
 from apps.gateway.metrics.buffer import add
 from apps.gateway.metrics.definitions import IN_FLIGHT
 from apps.gateway.recorder import AnswerTranscript, Recorder
@@ -33,16 +34,22 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
     meter: AnswerMeter
     transcript: AnswerTranscript
     recorder: Recorder
-    # None without guardrails, without a response cache, and without a rate limit.
+    # None without guardrails, where nothing was masked that comes back, without a response cache, without a rate limit.
     guard: RequestGuard | None
+    restoration: AnswerRestoration | None
     cache: CacheEntry | None
     rate: RateLimitStatus | None
 
     def events(self) -> Generator[Event, None, None]:
-        """Yield the answer's events and, last, the summary. The record is made before the summary is yielded.
+        """Return the answer's events and, last, the summary. The record is made before the summary is yielded.
 
         Raises ApiError as long as nothing was yielded; after that an error is the last event (`Failed`).
         """
+        events = self._recorded_events()
+        return events if self.restoration is None else self.restoration.restore(events)
+
+    def _recorded_events(self) -> Generator[Event, None, None]:
+        """Yield the events as they are recorded: with placeholders for masked values."""
         begun = False
         add(IN_FLIGHT, 1)
         add_to_transcript, keeps_text = self.transcript.add, self.transcript.fold is not None
@@ -87,7 +94,7 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
 
     def reply(self) -> Reply:
         """Return the whole answer, for requests that do not stream."""
-        return self.transcript.reply()
+        return self.transcript.reply() if self.restoration is None else self.restoration.reply()
 
     def _answer(self) -> Iterator[Event]:
         """Return the kept answer to the same question, else a provider's."""

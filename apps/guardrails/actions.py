@@ -28,6 +28,9 @@ from apps.organizations.models import Organization
 # The columns of a configuration that people choose; a reset gives each its default.
 _CHOSEN = ("enabled", "system_rules", "max_file_size_mb", "allowed_file_types", "pii_action", "scan_output")
 
+# The columns of a rule that its creation records.
+_RULE_COLUMNS = ("name", "type", "config", "priority", "enabled", "action", "observe_only", "restore")
+
 
 @transaction.atomic
 def change_config(*, organization: Organization, changes: Mapping[str, Any]) -> GuardrailConfig:
@@ -75,8 +78,7 @@ def create_rule(*, organization: Organization, type: str, config: Mapping[str, A
         raise InvalidRequest(f"Maximum {MAX_RULES} guardrail rules per organization", code="guardrail_rule_limit")
     _require_room(rule)
     rule.save(force_insert=True)
-    created = {name: getattr(rule, name) for name in ("name", "type", "config", "priority", "enabled", "action")}
-    _record("guardrail_rule.create", rule, _brief({**created, "observe_only": rule.observe_only}))
+    _record("guardrail_rule.create", rule, _brief({name: getattr(rule, name) for name in _RULE_COLUMNS}))
     return rule
 
 

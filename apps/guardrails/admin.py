@@ -20,8 +20,11 @@ from apps.organizations.operators.organization_tabs import OrganizationLink, lin
 
 _SYSTEM_RULES = (
     "Enabled: texts are scanned for it. Action: block refuses the request, redact masks the match, warn notes "
-    "it, allow lets it pass. Only observe: findings are recorded, and no action is taken."
+    "it, allow lets it pass. Only observe: findings are recorded, and no action is taken. Restore in answers: masked "
+    "values come back in answers and tool calls."
 )
+# How a custom rule acts.
+_ACTING = ("action", "restore", "priority", "enabled", "observe_only")
 
 
 @admin.register(GuardrailConfig)
@@ -121,7 +124,7 @@ class CustomRuleAdmin(OrganizationLink, ButtonsAdmin, ActingAdmin):
         types = MEMBERS if obj is None else {obj.type: MEMBERS[obj.type]}
         looked_for = [field for members in types.values() for field in members.values()]
         return (
-            (None, {"fields": ("organization", "name", "type", "action", "priority", "enabled", "observe_only")}),
+            (None, {"fields": ("organization", "name", "type", *_ACTING)}),
             ("Content to find", {"fields": looked_for}),
             ("Record", {"fields": self.readonly_fields}),
         )
@@ -133,7 +136,7 @@ class CustomRuleAdmin(OrganizationLink, ButtonsAdmin, ActingAdmin):
 
     def create_row(self, row: CustomRule, fields: Mapping[str, Any]) -> CustomRule:
         """Add a rule to an organization."""
-        columns = ("organization", "name", "type", "config", "priority", "enabled", "observe_only", "action")
+        columns = ("organization", "name", "type", "config", "priority", "enabled", "observe_only", "action", "restore")
         return actions.create_rule(**{name: fields[name] for name in columns})
 
     def change_row(self, row: CustomRule, changes: Mapping[str, Any]) -> None:

@@ -32,12 +32,12 @@ else:
     _Form = forms.ModelForm
 
 # Settings of a system rule.
-_PARTS = ("enabled", "action", "observe")
+_PARTS = ("enabled", "action", "observe", "restore")
 
 
-def rule_fields() -> list[tuple[str, str, str]]:
-    """Return the names of each system rule's three fields: enabled, action, observe."""
-    return [(f"{name}_enabled", f"{name}_action", f"{name}_observe") for name in loaded_rules()]
+def rule_fields() -> list[tuple[str, ...]]:
+    """Return the names of each system rule's fields: enabled, action, observe, restore."""
+    return [tuple(f"{name}_{part}" for part in _PARTS) for name in loaded_rules()]
 
 
 class GuardrailConfigForm(_Form):
@@ -58,7 +58,7 @@ class GuardrailConfigForm(_Form):
         self.initial.setdefault("allowed_file_types", self.instance.allowed_file_types)
         for name, state in system_rule_states(self.instance).items():
             for part in _PARTS:
-                self.initial.setdefault(f"{name}_{part}", state.get(part, False))
+                self.initial.setdefault(f"{name}_{part}", state.get(part, part == "restore"))
 
     def clean_max_file_size_mb(self) -> Decimal:
         """Return the size in megabytes. Raises ValidationError."""
@@ -103,6 +103,12 @@ def config_form() -> type[GuardrailConfigForm]:
         fields[f"{name}_observe"] = forms.BooleanField(
             required=False,
             label=f"{rule.name}: only observe",
+            widget=UnfoldBooleanWidget,
+        )
+        fields[f"{name}_restore"] = forms.BooleanField(
+            required=False,
+            initial=True,
+            label=f"{rule.name}: restore in answers",
             widget=UnfoldBooleanWidget,
         )
     return cast(type[GuardrailConfigForm], ModelFormMetaclass("RulesForm", (GuardrailConfigForm,), fields))

@@ -81,6 +81,10 @@ class CustomRule(PolicySource):
     enabled = models.BooleanField(default=True)
     observe_only = models.BooleanField(default=False, help_text="Record what it would have done, and do nothing")
     action = models.CharField(max_length=8, choices=Action.choices, default=Action.BLOCK)
+    # `db_default`: the release before this one inserts rows without it.
+    restore = models.BooleanField(
+        default=True, db_default=True, help_text="Put masked values back into the model's answer"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -93,7 +93,7 @@ class CustomRuleForm(_Form):
 
     class Meta:
         model = CustomRule
-        fields = ("organization", "name", "type", "priority", "enabled", "observe_only", "action")
+        fields = ("organization", "name", "type", "priority", "enabled", "observe_only", "action", "restore")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         rule = kwargs.get("instance")

@@ -98,7 +98,7 @@ class GuardrailConfigShape(CamelModelSerializer):
         ]
 
     def system_rules_of(self, row: GuardrailConfig) -> dict[str, dict[str, Any]]:
-        """Return every system rule; `observe` where it is so, or would be by default."""
+        """Return every system rule; `observe` where it is so, or would be by default; `restore` where it is off."""
         return merge_system_rules(system_rule_states(row), {}, default_system_rules())
 
 
@@ -112,6 +112,7 @@ class NewCustomRuleShape(CamelSerializer):
     enabled = BooleanField(required=False)
     action = ChoiceField(Action.choices, required=False)
     observe = BooleanField(required=False, source="observe_only")
+    restore = BooleanField(required=False)
 
 
 class CustomRuleChangesShape(CamelSerializer):
@@ -124,6 +125,7 @@ class CustomRuleChangesShape(CamelSerializer):
     enabled = BooleanField(required=False)
     action = ChoiceField(Action.choices, required=False)
     observe = BooleanField(required=False, source="observe_only")
+    restore = BooleanField(required=False)
 
 
 class CustomRuleShape(CamelModelSerializer):
@@ -144,6 +146,7 @@ class CustomRuleShape(CamelModelSerializer):
             "enabled",
             "action",
             "observe",
+            "restore",
             "created_at",
             "updated_at",
         ]

@@ -160,14 +160,18 @@ def test_what_cannot_be_served_is_told_or_refused_by_name_and_changes_nothing(ca
     assert (told.status_code, told["x-gateway-loss"]) == (200, "min_p")
 
 
-def test_a_rule_names_the_prompt_and_an_echo_is_masked_as_the_prompt_was(caller: Caller) -> None:
+@pytest.mark.parametrize(("restore", "said"), [(True, "project pemba"), (False, "[TERM_REDACTED]")])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_rule_names_the_prompt_and_an_echo_is_masked_as_the_answer_is(
+    caller: Caller, restore: bool, said: str, stream: bool
+) -> None:
     guard(caller)
     forbid(caller, "project zanzibar")
-    forbid(caller, "project pemba", action="redact", name="Others")
+    forbid(caller, "project pemba", action="redact", name="Others", restore=restore)
     blocked = complete(caller, "tell me of project zanzibar").json()["error"]
     assert (blocked["code"], blocked["param"]) == ("guardrail_blocked", "prompt")
     assert "in prompt:" in blocked["message"]
-    text = complete(caller, "tell me of project pemba", echo=True).json()["choices"][0]["text"]
-    assert text.startswith("tell me of ")
-    assert "You said: tell me of " in text
-    assert "pemba" not in text
+    answer = complete(caller, "tell me of project pemba", echo=True, stream=stream)
+    answers = [chunk for chunk in chunks_of(answer) if chunk != "[DONE]"] if stream else [answer.json()]
+    text = "".join(one["choices"][0]["text"] for one in answers if one["choices"])
+    assert text == f"tell me of {said}You said: tell me of {said}"

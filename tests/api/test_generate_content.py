@@ -227,7 +227,8 @@ def test_guardrails_read_what_is_asked_and_what_is_answered(caller: Caller) -> N
     tag = uuid4().hex
     response = ask(caller, f"tell of zanzibar [[sandbox tag={tag}]]")
     assert response.status_code == 200, response.content
-    assert "zanzibar" not in json.dumps(caller.sent(tag)) + text_of(response)
+    assert "zanzibar" not in json.dumps(caller.sent(tag))
+    assert text_of(response) == "You said: tell of zanzibar"
     forbid(caller, "project omega")
     status, word, _ = error_of(ask(caller, [{"functionResponse": {"name": "f", "response": {"a": "project omega"}}}]))
     assert (status, word) == (400, "INVALID_ARGUMENT")

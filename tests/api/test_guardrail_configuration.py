@@ -130,6 +130,11 @@ class TestChanging:
         acting = put(adam, acme, {"systemRules": {"jailbreak": {"observe": False}}}).json()["systemRules"]
         assert acting == DEFAULT_RULES
 
+    def test_masked_values_come_back_unless_a_rule_says_otherwise(self, adam: Caller, acme: Organization) -> None:
+        lasting = put(adam, acme, {"systemRules": {"secrets": {"restore": False}}}).json()["systemRules"]
+        assert lasting == {**DEFAULT_RULES, "secrets": {"enabled": True, "action": "block", "restore": False}}
+        assert put(adam, acme, {"systemRules": {"secrets": {"restore": True}}}).json()["systemRules"] == DEFAULT_RULES
+
     def test_a_rule_that_observes_by_itself_may_act(self, adam: Caller, acme: Organization) -> None:
         acting = put(adam, acme, {"systemRules": {"attack_model": {"enabled": True, "observe": False}}}).json()[
             "systemRules"
@@ -191,6 +196,7 @@ class TestChanging:
                     ("active", True, "Not a field of a system rule"),
                     ("enabled", "true", "Must be true or false"),
                     ("observe", None, "Must be true or false"),
+                    ("restore", 0, "Must be true or false"),
                     *(("action", one, "Must be one of block, redact, warn, allow") for one in ("BLOCK", None, [], {})),
                 ]
             ),

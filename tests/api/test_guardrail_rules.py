@@ -62,6 +62,7 @@ class TestAdding:
             "enabled": True,
             "action": "block",
             "observe": False,
+            "restore": True,
             "createdAt": row.created_at.isoformat().replace("+00:00", "Z"),
             "updatedAt": row.updated_at.isoformat().replace("+00:00", "Z"),
         }
@@ -86,6 +87,7 @@ class TestAdding:
             {"action": "allow"},
             {"enabled": False},
             {"observe": True},
+            {"restore": False},
             {"name": "n" * 255},
         ],
         ids=lambda chosen: str(chosen)[:30],

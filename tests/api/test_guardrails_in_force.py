@@ -84,7 +84,7 @@ def test_counting_tokens_is_held_against_the_rules_as_well(caller: Caller) -> No
     forbid(caller, "secret plan", action="redact")
     assert ask(caller, asked(tag, "a secret plan"), path=path, max_tokens=None).status_code == 200
     [sent] = caller.sent(tag)
-    assert "[TERM_REDACTED]" in json.dumps(sent["body"])
+    assert "[TERM_1]" in json.dumps(sent["body"])
     assert (settle_all(), RequestLog.objects.count()) == (0, 0)
 
 

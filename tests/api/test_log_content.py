@@ -142,7 +142,7 @@ def test_what_a_guardrail_masked_is_logged_masked_and_in_the_clients_format(call
     guard(caller)
     forbid(caller, "hushhush", action="redact")
     described = {"type": "object", "properties": {"city": {"type": "string", "description": "not hushhush"}}}
-    masked = {"type": "object", "properties": {"city": {"type": "string", "description": "not [TERM_REDACTED]"}}}
+    masked = {"type": "object", "properties": {"city": {"type": "string", "description": "not [TERM_1]"}}}
     if path == "/v1/messages":
         tool = {**FIND, "input_schema": described}
         choice: Any = {"type": "auto", "disable_parallel_tool_use": True}
@@ -156,7 +156,7 @@ def test_what_a_guardrail_masked_is_logged_masked_and_in_the_clients_format(call
     assert answer.status_code == 200, answer.content
     entry = logged(caller)
     assert "hushhush" not in str(entry)
-    assert entry["messages"] == [*first, {"role": "user", "content": "say [TERM_REDACTED]"}]
+    assert entry["messages"] == [*first, {"role": "user", "content": "say [TERM_1]"}]
     assert (entry["tools"], entry["toolChoice"]) == ([told], choice)
     assert entry["responseFormat"] == (None if path == "/v1/messages" else FORM)
 

@@ -33,6 +33,8 @@ def test_what_is_in_force_is_set_and_reset(world: World, adam: Visitor) -> None:
         "rule.secrets.enabled": ["false", "true"],
         "rule.secrets.action": "redact",
         "rule.secrets.observe": "false",
+        "rule.secrets.restore": "false",
+        "rule.pii_detection.restore": ["false", "true"],
         "rule.jailbreak.enabled": "false",
         "maxFileSizeMb": "2.5",
         "allowedFileTypes": "image/png\napplication/pdf",
@@ -41,7 +43,12 @@ def test_what_is_in_force_is_set_and_reset(world: World, adam: Visitor) -> None:
     row = GuardrailConfig.objects.get()
     assert (row.enabled, row.scan_output, f"{row.max_file_size_mb}") == (True, True, "2.50")
     assert row.allowed_file_types == ["image/png", "application/pdf"]
-    assert row.system_rules["secrets"] == {"enabled": True, "action": "redact"}
+    assert row.system_rules["secrets"] == {"enabled": True, "action": "redact", "restore": False}
+    assert row.system_rules["pii_detection"] == {"enabled": True, "action": "redact"}
+    settings = adam.open(page(world.acme, "guardrails")).content.decode()
+    shown = {name: f'name="rule.{name}.restore" value="true"' for name in ("secrets", "pii_detection")}
+    boxes = {name: settings.partition(start)[2].partition("</td>")[0] for name, start in shown.items()}
+    assert {name: " checked" in box for name, box in boxes.items()} == {"secrets": False, "pii_detection": True}
     assert row.system_rules["jailbreak"]["enabled"] is False
 
     for wrong in (
@@ -66,9 +73,12 @@ def test_rules_of_ones_own_are_added_once_changed_and_removed(world: World, adam
 
     one = page(world.acme, f"guardrails/rules/{rule.id}")
     assert "Project Falcon\nmoonshot" in adam.open(one).content.decode()
-    adam.send(one, {**TERMS, "name": HOSTILE, "terms": "eagle", "enabled": "false", "priority": "7"})
+    assert rule.restore is True
+    changed = {"name": HOSTILE, "terms": "eagle", "enabled": "false", "restore": "false", "priority": "7"}
+    adam.send(one, {**TERMS, **changed})
     rule.refresh_from_db()
     assert (rule.name, rule.config["terms"], rule.enabled, rule.priority) == (HOSTILE, ["eagle"], False, 7)
+    assert rule.restore is False
     assert HOSTILE not in adam.open(page(world.acme, "guardrails/rules")).content.decode()
     adam.send(f"{one}/delete")
     assert CustomRule.objects.count() == 0

@@ -62,7 +62,11 @@ class TestWhatIsTakenDown:
     def test_of_a_rule(self, world: World) -> None:
         rule = new_rule(world, priority=5)
         told = {"name": "Tickets", "type": "custom_regex", "config": KEPT, "priority": 5, "enabled": True}
-        assert newest() == ("guardrail_rule.create", str(rule.id), {**told, "action": "block", "observe_only": False})
+        assert newest() == (
+            "guardrail_rule.create",
+            str(rule.id),
+            {**told, "action": "block", "observe_only": False, "restore": True},
+        )
         actions.change_rule(rule=rule, changes={"config": {"pattern": "other"}, "priority": 5, "enabled": False})
         changed = {
             "config": {"from": KEPT, "to": {"type": "custom_regex", "pattern": "other"}},
@@ -171,14 +175,17 @@ class TestWhatTheEngineIsTold:
 
     def test_is_what_the_rows_say(self, world: World) -> None:
         changes = {
-            "system_rules": {"jailbreak": {"enabled": False}, "secrets": {"action": "warn", "observe": True}},
+            "system_rules": {
+                "jailbreak": {"enabled": False, "restore": False},
+                "secrets": {"action": "warn", "observe": True},
+            },
             "max_file_size_mb": 2.5,
             "allowed_file_types": ["application/pdf"],
             "pii_action": "block",
             "scan_output": True,
         }
         actions.change_config(organization=world.acme, changes=changes)
-        first = new_rule(world, priority=7, observe_only=True, action="redact")
+        first = new_rule(world, priority=7, observe_only=True, action="redact", restore=False)
         second = new_rule(world, priority=9, enabled=False)
         CustomRule.objects.create(organization=world.elsewhere, name="not ours", type="custom_regex", config=KEPT)
         told = load_engine_config(world.acme.id)
@@ -197,10 +204,11 @@ class TestWhatTheEngineIsTold:
             "file_types": (True, "block", False),
             "document_leakage": (False, "warn", False),
         }
+        assert [name for name, rule in told.system_rules.items() if not rule.restore] == ["jailbreak"]
         assert [
-            (one.id, one.type, one.config, one.priority, one.action, one.observe_only, one.enabled)
+            (one.id, one.type, one.config, one.priority, one.action, one.observe_only, one.enabled, one.restore)
             for one in told.custom_rules
         ] == [
-            (str(second.id), "custom_regex", KEPT, 9, "block", False, False),
-            (str(first.id), "custom_regex", KEPT, 7, "redact", True, True),
+            (str(second.id), "custom_regex", KEPT, 9, "block", False, False, True),
+            (str(first.id), "custom_regex", KEPT, 7, "redact", True, True, False),
         ]

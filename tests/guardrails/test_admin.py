@@ -86,12 +86,13 @@ class TestConfigurations:
     ) -> None:
         scope = generation.organization_scope(config.organization_id)
         before = generation.read_generation_token(scope)
-        fields = {"secrets_action": "warn", "secrets_observe": "on", "allowed_file_types": "Image/PNG\nimage/png\n"}
+        fields = {"secrets_action": "warn", "secrets_observe": "on", "secrets_restore": None}
+        fields |= {"allowed_file_types": "Image/PNG\nimage/png\n"}
         form = config_form_of(operator, config, **fields)
         with django_capture_on_commit_callbacks(execute=True):
             assert operator.post(page(config), form).status_code == 302
         config.refresh_from_db()
-        secrets = {**default_system_rules()["secrets"], "action": "warn", "observe": True}
+        secrets = {**default_system_rules()["secrets"], "action": "warn", "observe": True, "restore": False}
         assert config.system_rules == {**default_system_rules(), "secrets": secrets}
         assert config.allowed_file_types == ["image/png"]
         assert generation.read_generation_token(scope) != before

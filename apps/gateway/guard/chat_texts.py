@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -34,10 +34,12 @@ from apps.gateway.guard.json_text import (
     EmbeddedFile,
     JsonText,
     Redaction,
+    WritePlaceholder,
     apply_redactions,
     encode_json,
     iterate_strings,
     parse_json_text,
+    write_fixed,
 )
 from apps.guardrails.findings.scan_types import DOCUMENT, TOOL_RESULT
 from apps.kernel.json_bounds import OutOfBounds
@@ -49,7 +51,13 @@ _WORD_OF_FORMAT: Final = re.compile("[a-z_/-]{1,24}")
 _TOOLS: Final = "tool"
 # Names, strings and numbers of JSON in all of a request: some 300 bytes each while they are looked at.
 MAX_VALUES: Final = 300_000
-RedactText = Callable[[Iterable[Redaction]], None]
+
+
+class RedactText(Protocol):
+    """Changes the chat where a text is cut."""
+
+    def __call__(self, redactions: Iterable[Redaction], write: WritePlaceholder = write_fixed) -> None:
+        """Write placeholders into the chat."""
 
 
 class ChatText(msgspec.Struct, frozen=True):
@@ -152,9 +160,11 @@ class ChatTexts:
         text = getattr(owner, name)
         if text is not None:
             self._seen_strings.add(text)
-            self._add(
-                path, role, text, lambda redactions: setattr(owner, name, apply_redactions(text, redactions)), text
-            )
+
+            def redact(redactions: Iterable[Redaction], write: WritePlaceholder = write_fixed) -> None:
+                setattr(owner, name, apply_redactions(text, redactions, write))
+
+            self._add(path, role, text, redact, text)
 
     def _text(self, owner: Any, name: str, path: str, role: str) -> None:
         """Take in a text that may be JSON, and stays JSON then."""
@@ -168,15 +178,12 @@ class ChatTexts:
             return
         read = self._within(JsonText(value), path, said, value)
         self._seen_strings.update((said, *read.strings))
+
+        def redact(redactions: Iterable[Redaction], write: WritePlaceholder = write_fixed) -> None:
+            setattr(owner, name, encode_json(read.redact(redactions, write)))
+
         # Some formats have the value itself where others have it as a text.
-        self._add(
-            path,
-            role,
-            read.text,
-            lambda redactions: setattr(owner, name, encode_json(read.redact(redactions))),
-            said,
-            value,
-        )
+        self._add(path, role, read.text, redact, said, value)
         self._enclosed(read.embedded_files, path, role)
 
     def _json(self, value: Any, path: str, role: str) -> None:
@@ -208,8 +215,8 @@ class ChatTexts:
     def _reasoning(self, part: Reasoning, path: str, role: str) -> None:
         """Take in thinking: changed, it has lost its maker's seal."""
 
-        def redact(redactions: Iterable[Redaction]) -> None:
-            part.text = apply_redactions(part.text, redactions)
+        def redact(redactions: Iterable[Redaction], write: WritePlaceholder = write_fixed) -> None:
+            part.text = apply_redactions(part.text, redactions, write)
             part.signature = None
 
         self._seen_strings.update((part.text, part.signature, part.data, part.id, part.format))
@@ -263,13 +270,14 @@ class ChatTexts:
             value = None
         read = None if value is None else self._within(JsonText(value), path, *said)
 
-        def redact(redactions: Iterable[Redaction]) -> None:
+        def redact(redactions: Iterable[Redaction], write: WritePlaceholder = write_fixed) -> None:
             if change is not None:
-                change(
-                    document.written(
-                        apply_redactions(text, redactions) if read is None else encode_json(read.redact(redactions))
-                    )
+                masked = (
+                    apply_redactions(text, redactions, write)
+                    if read is None
+                    else encode_json(read.redact(redactions, write))
                 )
+                change(document.written(masked))
 
         # The user need not have written the text of a file.
         said_by = DOCUMENT if role == "user" else role

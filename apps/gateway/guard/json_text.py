@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -23,12 +23,30 @@ _HEAD = 1024
 _STEP = 256 * 1024
 
 
+# The JSON value that a masked part is: a whole string, a whole number, or only a part of a text.
+Shape = Literal["string", "number", "text"]
+
+
 class Redaction(NamedTuple):
-    """A part of a text, `text[start:end]`, never empty, and what takes its place."""
+    """A part of a text, `text[start:end]`, never empty, and what takes its place.
+
+    `label` is that of the numbered placeholder that is written instead where the value comes back in the answer; None
+    where it does not.
+    """
 
     start: int
     end: int
     replacement: str
+    label: str | None = None
+
+
+# Returns the placeholder to write for a value.
+WritePlaceholder = Callable[[Redaction, str, Shape], str]
+
+
+def write_fixed(redaction: Redaction, _value: str, _shape: Shape) -> str:
+    """Return the placeholder of a value that does not come back."""
+    return redaction.replacement
 
 
 class EmbeddedFile(NamedTuple):
@@ -48,12 +66,17 @@ class _Leaf(NamedTuple):
     is_name: bool
 
 
-def apply_redactions(text: str, redactions: Iterable[Redaction]) -> str:
-    """Return the text with the redactions applied, from left to right, each place once."""
+def apply_redactions(text: str, redactions: Iterable[Redaction], write: WritePlaceholder = write_fixed) -> str:
+    """Return the text with the redactions applied, from left to right, each place once.
+
+    A number of JSON within the text becomes a string, with the quotes that the JSON around it has.
+    """
     pieces, at = [], 0
     for redaction in redactions:
-        pieces += [text[at : redaction.start], redaction.replacement]
-        at = redaction.end
+        start, end = redaction.start, redaction.end
+        quote, shape = _read_shape(text, start, end)
+        pieces += [text[at:start], quote, write(redaction, text[start:end], shape), quote]
+        at = end
     return "".join([*pieces, text[at:]])
 
 
@@ -93,8 +116,8 @@ class JsonText:
         # Names, strings and numbers of the value.
         self.leaf_count = len(self._leaves)
 
-    def redact(self, redactions: Iterable[Redaction]) -> Any:
-        """Change the value itself where the text is cut, and return it; a number that is cut becomes its word."""
+    def redact(self, redactions: Iterable[Redaction], write: WritePlaceholder = write_fixed) -> Any:
+        """Change the value itself where the text is cut, and return it; a number that is cut becomes a string."""
         wanted = list(redactions)
         names: list[tuple[_Leaf, str]] = []
         at = 0
@@ -105,10 +128,14 @@ class JsonText:
             if not within:
                 continue
             if leaf.is_name:
-                names.append((leaf, apply_redactions(leaf.key, within)))
+                names.append((leaf, apply_redactions(leaf.key, within, write)))
                 continue
             old = leaf.container[leaf.key]
-            leaf.container[leaf.key] = apply_redactions(old, within) if isinstance(old, str) else within[0].replacement
+            if isinstance(old, str) and (within[0].start, within[0].end) != (0, len(old)):
+                leaf.container[leaf.key] = apply_redactions(old, within, write)
+            else:
+                shape: Shape = "string" if isinstance(old, str) else "number"
+                leaf.container[leaf.key] = write(within[0], str(old), shape)
         for leaf, name in names:
             _rename(leaf.container, leaf.key, name)
         return self._root[0]
@@ -167,12 +194,36 @@ def parse_json_text(text: str) -> Any:
         return None
 
 
+# The text before and after a number that is a value of JSON within a text: the quote of its name, perhaps escaped, or
+# the numbers of its list.
+_DIGITS: Final = re.compile(r"(?:0|[1-9]\d*)(?:\.\d+)?", re.ASCII)
+_BEFORE_NUMBER: Final = re.compile(r'(?:(\\*")\s*:\s*|\[\s*(?:-?\d[\d.]*\s*,\s*)*)\Z', re.ASCII)
+_AFTER_NUMBER: Final = re.compile(r"[ \t]*(?:[,}\]\r\n]|\\+[rn]|\Z)")
+_QUOTE_BEFORE: Final = re.compile(r'\\*"\Z')
+_LOOK_BACK: Final = 200
+
+
+def _read_shape(text: str, start: int, end: int) -> tuple[str, Shape]:
+    """Return the JSON value that a part of a text is, and the quotes that its placeholder needs to be one."""
+    before = text[max(0, start - _LOOK_BACK) : start]
+    if before.endswith('"'):
+        quote = _QUOTE_BEFORE.search(before)
+        return "", "string" if quote is not None and text.startswith(quote[0], end) else "text"
+    if not _DIGITS.fullmatch(text, start, end) or _AFTER_NUMBER.match(text, end) is None:
+        return "", "text"
+    found = _BEFORE_NUMBER.search(before)
+    if found is None or (found[1] is None and '\\"' in before):
+        return "", "text"
+    return found[1] or '"', "number"
+
+
 def _within(leaf: _Leaf, wanted: list[Redaction], at: int) -> list[Redaction]:
     """Return the parts of the cuts, from one on, that fall into a leaf."""
     found = []
     while at < len(wanted) and wanted[at].start < leaf.end:
-        start, end, word = wanted[at]
-        found.append(Redaction(max(start, leaf.start) - leaf.start, min(end, leaf.end) - leaf.start, word))
+        start, end = wanted[at].start, wanted[at].end
+        start, end = max(start, leaf.start) - leaf.start, min(end, leaf.end) - leaf.start
+        found.append(wanted[at]._replace(start=start, end=end))
         at += 1
     return found
 

@@ -5,7 +5,7 @@ It connects the chat, which guardrails do not know, with the rules, which the re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.guard.chat_texts import ChatText, ChatTexts
 from apps.gateway.guard.client_path import UnreadableText, find_client_path
+from apps.gateway.guard.conversation_numbers import ConversationNumbers
 from apps.gateway.guard.documents import AttachedDocument
-from apps.gateway.guard.json_text import Redaction
+from apps.gateway.guard.json_text import Redaction, WritePlaceholder, write_fixed
+from apps.gateway.guard.placeholders import MaskedValue, Placeholders, find_placeholders
 from apps.gateway.metrics.definitions import FINDINGS, SCANNED
 from apps.gateway.tasks import TASKS
 from apps.guardrails import rules
@@ -34,12 +36,18 @@ from apps.guardrails.scanning.violations import (
 from apps.guardrails.text.scanned_text import ScannedText
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.valkey.cache_store import CacheShare
 from apps.kernel.zero_series import begin_at_zero
 from apps.keys.secrets import digest_of
 
 BLOCKED: Final = "guardrail_blocked"
 # The findings in texts of recent requests of this process.
 _MEMORY: Final = ScanMemory()
+# Tasks whose answers are texts that a client reads: there masked values are restored. In others placeholders have no
+# numbers, so that a text has the same vector or rank beside every other text.
+_RESTORED: Final = frozenset({"chat", "completions"})
+# Characters of the first message that tell a conversation from others.
+_MAX_BEGINNING: Final = 10_000
 
 
 class _Read(NamedTuple):
@@ -52,10 +60,19 @@ class _Read(NamedTuple):
 
 
 class RequestGuard:
-    """The guardrails of one request: the rules in force, and the findings so far, which are recorded with it."""
+    """The guardrails of one request: the rules in force, and the findings so far, which are recorded with it.
 
-    def __init__(self, compiled: CompiledGuardrails, retention: str) -> None:
+    `masked_values` maps the request's placeholders to the values that come back in the answer in their place.
+    """
+
+    def __init__(
+        self, compiled: CompiledGuardrails, retention: str, share: CacheShare | None = None, session: str | None = None
+    ) -> None:
+        """`share` keeps the numbers of a conversation's placeholders; without one they follow from the request alone.
+        `session` names the conversation; without one its first message does."""
         self.compiled = compiled
+        self.masked_values: dict[str, MaskedValue] = {}
+        self._share, self._session = share, session
         self.violations: list[ViolationDraft] = []
         self._with_content = retention == "retain"
         self._reported: dict[tuple[str, str], None] = {}
@@ -83,9 +100,28 @@ class RequestGuard:
             place = offload(size, partial(_client_path, body, chat_texts, verdict.blocked))
             raise blocked_error(verdict.blocked, segments, files, place=place)
         if redactions:
-            offload(size, partial(_redact, chat_texts, redactions))
+            self._redact(chat, chat_texts, redactions, size)
         # The client's bytes may say more than the chat, or repeat it: after a redaction only the chat may be sent.
         chat.source = None if redactions else chat_texts.source
+
+    def _redact(self, chat: Chat, chat_texts: ChatTexts, redactions: Mapping[int, list[Redaction]], size: int) -> None:
+        """Write placeholders into the chat; note those that come back, under their numbers in the conversation."""
+        if chat.task not in _RESTORED or all(one.label is None for cuts in redactions.values() for one in cuts):
+            offload(size, partial(_write_into, chat_texts, redactions, write_fixed))
+            return
+        numbers = None
+        if self._share is not None:
+            numbers = ConversationNumbers(self._share, _conversation_name(chat_texts.texts, self._session))
+        placeholders = Placeholders(
+            {} if numbers is None else numbers.read(),
+            _pair if numbers is None else numbers.digest_of,
+            # A placeholder in a model's own words may come from here.
+            offload(size, lambda: find_placeholders(one.text for one in chat_texts.texts if one.role != "assistant")),
+        )
+        offload(size, partial(_write_into, chat_texts, redactions, placeholders.write))
+        self.masked_values = placeholders.values
+        if numbers is not None:
+            numbers.keep(placeholders.numbers, is_changed=placeholders.is_changed)
 
     def screen_answer(self, segments: Sequence[Segment]) -> Verdict:
         """Return what becomes of whole texts of an answer."""
@@ -105,15 +141,29 @@ class RequestGuard:
 
 
 def redactions_of(verdict: Verdict) -> dict[int, list[Redaction]]:
-    """Return the redactions by the index of their segment."""
+    """Return the redactions by the index of their segment.
+
+    Nothing comes back of a place where a rule matched that does not restore.
+    """
     spans: dict[int, list[Span]] = {}
+    lasting: dict[int, list[Span]] = {}
     for finding in filter(is_masked, verdict.findings):
         if finding.segment is not None:
             spans.setdefault(finding.segment, []).extend(finding.spans)
-    return {
-        index: [Redaction(span.start, span.end, placeholder_of(span.label)) for span in merge_spans(found)]
-        for index, found in spans.items()
-    }
+            if not finding.restore:
+                lasting.setdefault(finding.segment, []).extend(finding.spans)
+    return {index: list(_redactions(found, lasting.get(index, ()))) for index, found in spans.items()}
+
+
+def _redactions(spans: Iterable[Span], lasting: Iterable[Span]) -> Iterator[Redaction]:
+    """Yield a redaction for each place; it has a label unless one of the `lasting` spans is part of it."""
+    ends = iter(merge_spans(lasting))
+    last = next(ends, None)
+    for span in merge_spans(spans):
+        while last is not None and last.end <= span.start:
+            last = next(ends, None)
+        is_lasting = last is not None and last.start < span.end
+        yield Redaction(span.start, span.end, placeholder_of(span.label), None if is_lasting else span.label)
 
 
 def blocked_error(
@@ -154,10 +204,27 @@ def _read(compiled: CompiledGuardrails, chat: Chat, recall: ScanRecall) -> _Read
     return _Read(chat_texts, segments, files, engine.screen(compiled, segments, files, recall))
 
 
-def _redact(chat_texts: ChatTexts, redactions: Mapping[int, list[Redaction]]) -> None:
-    for index, wanted in redactions.items():
+def _write_into(chat_texts: ChatTexts, redactions: Mapping[int, list[Redaction]], write: WritePlaceholder) -> None:
+    # Messages come last: a further one changes no number.
+    for index in sorted(redactions, key=lambda index: (_is_message(chat_texts.texts[index]), index)):
         if (redact := chat_texts.texts[index].redact) is not None:
-            redact(wanted)
+            redact(redactions[index], write)
+
+
+def _is_message(text: ChatText) -> bool:
+    return text.path.startswith("messages[")
+
+
+def _conversation_name(texts: Sequence[ChatText], session: str | None) -> str:
+    """Return what all requests of a conversation share."""
+    if session:
+        return f"session:{session}"
+    first = next((one.text for one in texts if one.role == "user" and _is_message(one)), "")
+    return f"beginning:{first[:_MAX_BEGINNING]}"
+
+
+def _pair(label: str, value: str) -> str:
+    return f"{label}:{value}"
 
 
 def _blocked_where_fixed(verdict: Verdict, chat_texts: Sequence[ChatText]) -> Verdict:

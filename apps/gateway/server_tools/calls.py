@@ -73,7 +73,9 @@ def call(caller: ToolCaller, asked: ServerCall, watch: ClientDisconnect) -> Gene
         try:
             offered = asked.offered
             return CallOutcome(
-                answer=call_tool(caller, offered.server, offered.tool.name, arguments, interruption=watch)
+                answer=call_tool(
+                    caller, offered.server, offered.tool.name, arguments, interruption=watch, for_model=True
+                )
             )
         except ClientGone as error:
             return error

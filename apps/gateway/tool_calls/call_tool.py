@@ -53,10 +53,12 @@ def call_tool(
     interruption: Interruption | None = None,
     *,
     joined: bool = False,
+    for_model: bool = False,
 ) -> ToolAnswer:
     """Call a tool of a registered server on behalf of an API key; return what it says, its own errors included.
 
-    With `joined` the tool's name is that among the tools of all servers.
+    With `joined` the tool's name is that among the tools of all servers. With `for_model` a model of the gateway called
+    it and reads the result: values that guardrails restore are masked for the model only, not for the tool.
 
     Raises ApiError: Unauthenticated, Gone; NotFound for a server or tool that the key may not use; RateLimited,
     PaymentRequired, Overloaded; InvalidRequest (`guardrail_blocked`); McpServerFailed; ClientGone.
@@ -67,16 +69,16 @@ def call_tool(
     server = listings.find_server(policy, server_name)
     tool = listings.find_tool(policy, server, tool_name, caller, joined=joined)
     policy, entry, granted = _admit(policy, server, tool.name, caller)
-    guard = ToolGuard(policy)
+    guard = ToolGuard(policy, for_model=for_model)
     try:
-        arguments = guard.screen_arguments(arguments)
-        tool_record.keep_arguments(entry, policy, tool.name, arguments)
+        arguments, recorded = guard.screen_arguments(arguments)
+        tool_record.keep_arguments(entry, policy, tool.name, recorded)
         tell = on_progress if on_progress is None or policy.guardrails is None else _without_words(on_progress)
         work = partial(McpClient.call_tool, name=tool.name, arguments=arguments, on_progress=tell)
         with nullcontext() if interruption is None else interruption.raise_while_waiting():
             answer = _ask(policy, server, caller, work)
         result = guard.screen_result(answer)
-        tool_record.complete(entry, policy, result)
+        tool_record.complete(entry, policy, result.recorded)
     except ApiError as error:
         tool_record.fail(entry, policy, error)
         raise
@@ -87,7 +89,7 @@ def call_tool(
         raise defect from error
     finally:
         tool_record.enqueue(entry, granted, guard.violations, started_at)
-    return result
+    return result.passed
 
 
 def _without_words(on_progress: OnProgress) -> OnProgress:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from apps.gateway.access.policy import Policy
 from apps.gateway.guard.documents import read_document
@@ -27,11 +29,26 @@ _MODEL, _TOOL = "assistant", TOOL_RESULT
 _BYTES: Final = ("data", "blob")
 
 
-class ToolGuard:
-    """The guardrails of one piece of work with tools, and what they found, to be recorded with it."""
+Kept = TypeVar("Kept")
 
-    def __init__(self, policy: Policy) -> None:
+
+class Screened(NamedTuple, Generic[Kept]):
+    """A value behind guardrails: as it goes on, and as it is recorded, which is masked whole."""
+
+    passed: Kept
+    recorded: Kept
+
+
+class ToolGuard:
+    """The guardrails of one piece of work with tools, and what they found, to be recorded with it.
+
+    With `for_model` the gateway calls a tool for a model of its own: what rules restore passes, as the tool needs the
+    values, and the model's next request masks them.
+    """
+
+    def __init__(self, policy: Policy, *, for_model: bool = False) -> None:
         compiled = policy.guardrails
+        self._for_model = for_model
         self._guard = None if compiled is None else RequestGuard(compiled, policy.retention)
 
     @property
@@ -60,21 +77,25 @@ class ToolGuard:
                     shown.append(Tool(tool.name, definition))
         return shown
 
-    def screen_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def screen_arguments(self, arguments: dict[str, Any]) -> Screened[dict[str, Any]]:
         """Return arguments, which may be changed, masked where rules say so. Raises InvalidRequest when one blocks."""
         return self._screened(arguments, _MODEL, "arguments", [])
 
-    def screen_result(self, result: ToolAnswer) -> ToolAnswer:
+    def screen_result(self, result: ToolAnswer) -> Screened[ToolAnswer]:
         """Return a result, which may be changed, masked where rules say so. Raises InvalidRequest when one blocks."""
         whole: dict[str, Any] = {"content": result.content}
         if result.structured is not None:
             whole["structuredContent"] = result.structured
         screened = self._screened(whole, _TOOL, "result", _files_in(result.content) if self._guard else [])
-        return ToolAnswer(screened["content"], screened.get("structuredContent"), result.is_error)
+        return Screened(
+            *(ToolAnswer(one["content"], one.get("structuredContent"), result.is_error) for one in screened)
+        )
 
-    def _screened(self, value: dict[str, Any], role: str, place: str, files: Sequence[ScannedFile]) -> dict[str, Any]:
+    def _screened(
+        self, value: dict[str, Any], role: str, place: str, files: Sequence[ScannedFile]
+    ) -> Screened[dict[str, Any]]:
         if self._guard is None:
-            return value
+            return Screened(value, value)
         read = JsonText(value)
         segments = [Segment(ScannedText(read.text), role, place)]
         verdict = self._screen(segments, files)
@@ -82,8 +103,11 @@ class ToolGuard:
         if verdict.blocked is not None:
             raise blocked_error(verdict.blocked, segments, files)
         redactions = redactions_of(verdict).get(0, [])
+        passed = msgspec.json.decode(msgspec.json.encode(value)) if self._for_model and redactions else None
         masked: dict[str, Any] = read.redact(redactions)
-        return masked
+        if passed is None:
+            return Screened(masked, masked)
+        return Screened(JsonText(passed).redact([one for one in redactions if one.label is None]), masked)
 
     def _screen(self, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> Verdict:
         if self._guard is None:

@@ -16,7 +16,7 @@ SMALLEST_FILE, LARGEST_FILE = Decimal("0.01"), Decimal(1000)
 MAX_TYPES = 100
 # RFC 6838: a type and a subtype of "restricted" names.
 MIME_TYPE = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
-_FLAGS = ("enabled", "observe")
+_FLAGS = ("enabled", "observe", "restore")
 
 
 def find_rule_issues(given: Any, known: Collection[str], path: str = "systemRules") -> list[Issue]:
@@ -41,12 +41,14 @@ def merge_system_rules(
 ) -> dict[str, dict[str, Any]]:
     """Return the system rules with the changes made to them.
 
-    `observe` is there only where it is so, or where it is the rule's default.
+    `observe` is there only where it is so, or where it is the rule's default; `restore` only where it is off.
     """
     whole = {name: {**stored.get(name, {}), **given.get(name, {})} for name in (*stored, *given)}
     for name, rule in whole.items():
         if not (rule.get("observe") or "observe" in defaults.get(name, {})):
             rule.pop("observe", None)
+        if rule.get("restore"):
+            del rule["restore"]
     return whole
 
 

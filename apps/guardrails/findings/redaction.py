@@ -8,8 +8,13 @@ from apps.guardrails.findings.scan_types import MAX_SPANS, Span
 
 
 def placeholder_of(label: str) -> str:
-    """Return the placeholder of a finding: `[EMAIL_REDACTED]`."""
+    """Return the placeholder of a finding that is not restored: `[EMAIL_REDACTED]`."""
     return f"[{label}_REDACTED]" if label else "[REDACTED]"
+
+
+def numbered_placeholder(label: str, number: int) -> str:
+    """Return the placeholder of the label's n-th value, counted from 1: `[EMAIL_1]`."""
+    return f"[{label or 'REDACTED'}_{number}]"
 
 
 def mask(raw: str, spans: Iterable[Span]) -> str:

@@ -43,7 +43,8 @@ class Span(msgspec.Struct, frozen=True):
     """A match of a rule in a text: `raw[start:end]`, never empty.
 
     `pattern` is the short, stable name of what matched ("credit_card"); `label` the word of the placeholder that takes
-    its place ("EMAIL" gives `[EMAIL_REDACTED]`; an empty one gives `[REDACTED]`).
+    its place ("EMAIL" gives `[EMAIL_1]`, or `[EMAIL_REDACTED]` where nothing is restored; an empty one gives
+    `[REDACTED_1]` or `[REDACTED]`).
     """
 
     start: int
@@ -79,7 +80,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     `rule_id` is `system:<name>` or a custom rule's id. Exactly one of `segment` and `file` (indexes into the
     screened ones) is set. `spans` is empty for a file; `reason` then states the fault. If `observed`, `action` was not
-    taken.
+    taken. `restore` says whether masked values come back in the answer.
     """
 
     rule_id: str
@@ -91,6 +92,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     file: int | None = None
     reason: str = ""
     observed: bool = False
+    restore: bool = True
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

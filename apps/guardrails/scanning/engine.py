@@ -40,6 +40,7 @@ class SystemRuleState(msgspec.Struct, frozen=True):
     enabled: bool = True
     action: RuleAction | None = None
     observe: bool = False
+    restore: bool = True
 
 
 class RuleSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,7 @@ class RuleSource(msgspec.Struct, frozen=True, kw_only=True):
     action: RuleAction = "block"
     observe_only: bool = False
     enabled: bool = True
+    restore: bool = True
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +79,7 @@ class ActiveRule(NamedTuple):
     category: str
     action: RuleAction
     observed: bool
+    restore: bool = True
 
     def is_overridden_by(self, other: ActiveRule) -> bool:
         """Tell whether a matching rule with `allow` keeps this one from acting."""
@@ -213,6 +216,7 @@ def to_finding(match: RuleMatch) -> Finding:
         spans=match.spans,
         segment=match.segment,
         observed=rule.observed,
+        restore=rule.restore,
     )
 
 
@@ -261,7 +265,10 @@ def _system_rules_of(config: EngineConfig) -> Iterator[tuple[ActiveRule, SystemR
             if rule.load is not None:
                 rule.load()
             rank = (-DEFAULT_PRIORITY, 1, place)
-            yield ActiveRule(rank, rule.rule_id, rule.name, rule.category, action, state.observe), rule
+            yield (
+                ActiveRule(rank, rule.rule_id, rule.name, rule.category, action, state.observe, state.restore),
+                rule,
+            )
 
 
 def _custom_rules_of(config: EngineConfig) -> Iterator[tuple[Matcher, tuple[ActiveRule, ...]]]:
@@ -280,7 +287,13 @@ def _custom_rules_of(config: EngineConfig) -> Iterator[tuple[Matcher, tuple[Acti
             matcher,
             tuple(
                 ActiveRule(
-                    (-source.priority, 0, place), source.id, source.name, name, source.action, source.observe_only
+                    (-source.priority, 0, place),
+                    source.id,
+                    source.name,
+                    name,
+                    source.action,
+                    source.observe_only,
+                    source.restore,
                 )
                 for place, source in sources
             ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from uuid import uuid4
 
 import gevent
 import pytest
@@ -15,6 +17,7 @@ from apps.kernel.errors import ApiError, ClientGone, PaymentRequired
 from apps.logs.models import RequestLog
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.upstream.tools import Tool
+from apps.organizations.models import Organization
 from tests.support.guardrails_in_force import forbid, guard
 from tests.support.mcp_stand_in import StandIn
 from tests.support.responses_calls import ask, events_of, text_of
@@ -138,3 +141,31 @@ def test_an_error_before_anything_was_told_is_raised() -> None:
     answering = loop.ToolLoop(run, form, whoever, ClientDisconnect(None), whoever)
     with pytest.raises(ApiError):
         assert not [event for event in answering.events() if isinstance(event, Failed)]
+
+
+ADDRESSES = ("ann@zanzibar-post.com", "ben@zanzibar-post.com")
+
+
+@pytest.mark.parametrize("restore", [True, False])
+@pytest.mark.parametrize("stream", [False, True])
+def test_tools_get_masked_values_and_models_do_not(
+    caller: Caller, mcp_server: StandIn, tickets: McpServer, restore: bool, stream: bool
+) -> None:
+    Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
+    guard(caller, rules={"pii_detection": "redact"}, pii_detection={"restore": restore})
+    (ann, ben), tag = ADDRESSES, uuid4().hex
+    mcp_server.result = {"content": [{"type": "text", "text": f"sent to {ann}, copy to {ben}"}]}
+    response = told(caller, f'[[sandbox tag={tag}]] tickets__echo({{"to": "{ann}", "n": 1}})', stream=stream)
+    answer = events_of(response)[-1]["response"] if stream else response.json()
+    words = [ann, ben] if restore else ["[EMAIL_REDACTED]"] * 2
+    assert mcp_server.params_of("tools/call")["arguments"] == {"to": words[0], "n": 1}
+    assert text_of(answer) == f"tickets__echo answered: sent to {words[0]}, copy to {words[1]}"
+    call = next(item for item in answer["output"] if item["type"] == "mcp_call")
+    assert json.loads(call["arguments"])["to"] == words[0]
+    assert call["output"] == f"sent to {words[0]}, copy to {words[1]}"
+    seen = ["[EMAIL_1]", "[EMAIL_2]"] if restore else words
+    _, last = (json.dumps(request["body"]) for request in caller.sent(tag))
+    assert f"sent to {seen[0]}, copy to {seen[1]}" in last
+    assert settle_all() == 3
+    rows = json.dumps(list(RequestLog.objects.values()), default=str)
+    assert ("zanzibar" in rows + last, "EMAIL_REDACTED" in rows) == (False, True)

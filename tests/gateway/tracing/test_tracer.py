@@ -16,6 +16,7 @@ from apps.gateway.tracing.span_exporter import SpanExporter
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from gateway_project.configuration.telemetry_settings import TelemetrySettings
+from tests.support.guardrails_in_force import guard
 from tests.support.otlp_collector import Collector, ReceivedSpan, collector
 from tests.support.upstream import Caller, chunks_of, settle_all
 
@@ -214,6 +215,21 @@ def test_content_is_told_where_it_is_kept_and_asked_for(
     assert (answer[0]["role"], answer[0]["finish_reason"]) == ("assistant", "stop")
     assert answer[0]["parts"][0]["type"] == "text"
     assert json.loads(answered.attributes["gen_ai.tool.definitions"]) == [{"type": "function", **function}]
+
+
+def test_traces_have_placeholders_of_what_comes_back_to_the_client(
+    caller: Caller, collected: Collector, settings: Any
+) -> None:
+    settings.TELEMETRY = TelemetrySettings(endpoint=collected.url, traces=True, content=True)
+    Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
+    guard(caller, rules={"pii_detection": "redact"})
+    answer = caller.chat("ask ann@zanzibar-post.com")
+    assert answer.json()["choices"][0]["message"]["content"] == "You said: ask ann@zanzibar-post.com"
+    [answered] = spans_of(collected)["chat echo"]
+    asked, said = (json.loads(answered.attributes[f"gen_ai.{name}.messages"]) for name in ("input", "output"))
+    assert asked[0]["parts"] == [{"type": "text", "content": "ask [EMAIL_1]"}]
+    assert said[0]["parts"] == [{"type": "text", "content": "You said: ask [EMAIL_1]"}]
+    assert "zanzibar" not in repr([span.attributes for span in collected.spans])
 
 
 def test_a_trace_that_waits_for_others_keeps_nothing_of_what_was_said(

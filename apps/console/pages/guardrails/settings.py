@@ -89,7 +89,7 @@ def _number(text: str) -> float | str:
 
 
 def _rules_said(request: HttpRequest) -> dict[str, dict[str, Any]]:
-    """Return the form's values for each rule by id: `rule.<id>.<enabled, action or observe>`."""
+    """Return the form's values for each rule by id: `rule.<id>.<enabled, action, restore or observe>`."""
     rules: dict[str, dict[str, Any]] = {}
     for name, values in request.POST.lists():
         prefix, _, rest = name.partition(".")

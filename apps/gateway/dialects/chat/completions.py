@@ -79,7 +79,7 @@ def _end(reason: str) -> str:
 
 
 def _echo_of(chat: Chat, index: int) -> str:
-    """Return an answer's prompt, as guardrails left it, where the client wants it before the answer."""
+    """Return an answer's prompt, as the client may read it, where it wants it before the answer."""
     if not chat.echo:
         return ""
     prompt = chat.messages[min(index // (chat.n or 1), len(chat.messages) - 1)]
