@@ -31,6 +31,7 @@ from apps.gateway.client.loop_detection import read_cdn_loop
 from apps.gateway.client.session_affinity import HEADERS as SESSION_HEADERS
 from apps.gateway.client.session_affinity import session_id_of
 from apps.gateway.embedding_cache import find_embedding_entry
+from apps.gateway.guard import outside_guard
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.recorder import Recorder
 from apps.gateway.response_cache import CacheEntry, find_cache_entry
@@ -50,6 +51,7 @@ from apps.gateway.upstream.kept_files import inline_kept_files, names_kept_files
 from apps.gateway.upstream.remote_images import fetch_addresses, has_addresses
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
+from apps.guardrails.outside import RequestFacts
 from apps.kernel.concurrency.offload import offload
 from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
@@ -137,7 +139,7 @@ def _open(
         hold=admission.granted.hold,
         allowance=allowance,
     )
-    recorder = _build_recorder(chat, admission, attempts, meter, started_at)
+    recorder = _build_recorder(chat, admission, attempts, meter, started_at, profile.session or "")
     find_entry = _find_nothing if is_settled_batch_line(call) else partial(_find_entry, policy, attempts, chat)
     cache = _prepare(recorder, body, find_entry)
     if ranking.probe:
@@ -204,10 +206,11 @@ def _changing() -> Overloaded:
 
 
 def _build_recorder(
-    chat: Chat, admission: _Admission, attempts: Failover, meter: AnswerMeter, started_at: float
+    chat: Chat, admission: _Admission, attempts: Failover, meter: AnswerMeter, started_at: float, session: str
 ) -> Recorder:
     """Return what records the request, with the transcript and the guardrails that it is recorded by."""
     policy, entry = admission.policy, admission.entry
+    facts = RequestFacts(str(policy.organization_id), str(policy.api_key_id), entry.requested_model, session)
     is_needed_whole = not chat.stream or policy.retention == "retain"
     transcript = AnswerTranscript(
         attempts=attempts,
@@ -223,7 +226,7 @@ def _build_recorder(
         attempts=attempts,
         meter=meter,
         transcript=transcript,
-        guard=None if policy.guardrails is None else RequestGuard(policy.guardrails, policy.retention),
+        guard=None if policy.guardrails is None else RequestGuard(policy.guardrails, policy.retention, facts),
         started_at=started_at,
     )
 
@@ -317,6 +320,8 @@ def _prepare(recorder: Recorder, body: bytes, find_entry: Callable[[], CacheEntr
     try:
         if recorder.guard is not None:
             recorder.guard.screen(recorder.chat, body)
+            if recorder.guard.compiled.outside:
+                outside_guard.screen_request(recorder.guard, recorder.chat, body)
         keep = partial(record.keep_request, recorder.entry, recorder.chat, recorder.policy.retention)
         offload(len(body), keep)
         return offload(len(body), find_entry)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import gevent
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
@@ -16,13 +17,16 @@ from apps.gateway.guard.chat_texts import ChatText, ChatTexts
 from apps.gateway.guard.client_path import UnreadableText, find_client_path
 from apps.gateway.guard.documents import AttachedDocument
 from apps.gateway.guard.json_text import Redaction
-from apps.gateway.metrics.definitions import FINDINGS, SCANNED
+from apps.gateway.metrics.definitions import FINDINGS, OUTSIDE_CALLS, SCANNED
 from apps.gateway.tasks import task_of
 from apps.guardrails import rules
 from apps.guardrails.findings.redaction import merge_spans, placeholder_of
 from apps.guardrails.findings.scan_types import Finding, ScannedFile, Segment, Span, Verdict
+from apps.guardrails.outside import RequestFacts
+from apps.guardrails.outside_client import Judged
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import CompiledGuardrails
+from apps.guardrails.scanning.outside_rules import OutsideRule
 from apps.guardrails.scanning.scan_memory import ScanMemory, ScanRecall
 from apps.guardrails.scanning.violations import (
     ACTIONS_TAKEN,
@@ -51,11 +55,19 @@ class _Read(NamedTuple):
     verdict: Verdict
 
 
+# Of work without texts for outside guards.
+NO_FACTS: Final = RequestFacts("", "", "", "")
+
+
 class RequestGuard:
     """The guardrails of one request: the rules in force, and the findings so far, which are recorded with it."""
 
-    def __init__(self, compiled: CompiledGuardrails, retention: str) -> None:
+    def __init__(self, compiled: CompiledGuardrails, retention: str, facts: RequestFacts = NO_FACTS) -> None:
         self.compiled = compiled
+        self.facts = facts
+        # Guards of others that were asked, and greenlets that still ask.
+        self.outside_calls: list[dict[str, Any]] = []
+        self.pending: list[gevent.Greenlet[..., Any]] = []
         self.violations: list[ViolationDraft] = []
         self._with_content = retention == "retain"
         self._reported: dict[tuple[str, str], None] = {}
@@ -80,7 +92,7 @@ class RequestGuard:
         verdict = _blocked_where_fixed(verdict, chat_texts.texts)
         self.record_findings(verdict, segments, files)
         if verdict.blocked is not None:
-            place = offload(size, partial(_client_path, body, chat_texts, verdict.blocked))
+            place = offload(size, partial(client_path_of, body, chat_texts, verdict.blocked))
             raise blocked_error(verdict.blocked, segments, files, place=place)
         if redactions:
             offload(size, partial(_redact, chat_texts, redactions))
@@ -102,6 +114,26 @@ class RequestGuard:
                 FINDINGS.labels(_name_of(finding), taken).inc()
                 if not finding.observed:
                     self._reported[finding.rule_id, taken] = None
+
+    def record_call(self, rule: OutsideRule, direction: str, judged: Judged) -> None:
+        """Note that an outside guard was asked, for the log."""
+        OUTSIDE_CALLS.labels(rule.type.TYPE, judged.outcome).inc()
+        self.outside_calls.append(
+            {
+                "rule_id": rule.id,
+                "type": rule.type.TYPE,
+                "direction": direction,
+                "outcome": judged.outcome,
+                "milliseconds": judged.milliseconds,
+                "requests": judged.requests,
+                **({"error": judged.error} if judged.error else {}),
+            }
+        )
+
+    def finish(self) -> None:
+        """Wait for the guards that only note. Each has its own time limit."""
+        pending, self.pending = self.pending, []
+        gevent.joinall(pending)
 
 
 def redactions_of(verdict: Verdict) -> dict[int, list[Redaction]]:
@@ -134,7 +166,7 @@ def blocked_error(
     )
 
 
-def _client_path(body: bytes, chat_texts: ChatTexts, finding: Finding) -> str | None:
+def client_path_of(body: bytes, chat_texts: ChatTexts, finding: Finding) -> str | None:
     """Return the finding's path in the client's body; None where it is not there, or the body is no JSON."""
     if finding.file is not None:
         return find_client_path(body, chat_texts.files_said[finding.file], 0, "")

@@ -60,6 +60,7 @@ def _source_of(rule: CustomRule) -> RuleSource:
         action=cast(RuleAction, rule.action),
         observe_only=rule.observe_only,
         enabled=rule.enabled,
+        encrypted_secrets=bytes(rule.encrypted_secrets or b""),
     )
 
 
