@@ -35,8 +35,19 @@ def default_system_rules() -> dict[str, dict[str, Any]]:
 
 
 def default_file_types() -> list[str]:
-    """Return the MIME types that a configuration starts out with."""
-    return ["image/jpeg", "image/png", "image/gif", "image/webp"]
+    """Return the MIME types that a configuration starts out with: files that agents send to models."""
+    return [
+        *("image/jpeg", "image/png", "image/gif", "image/webp"),
+        *("audio/wav", "audio/mpeg", "audio/mp4", "audio/ogg", "audio/webm", "audio/flac"),
+        "application/pdf",
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+        "application/vnd.oasis.opendocument.text",
+        "application/vnd.oasis.opendocument.spreadsheet",
+        "application/vnd.oasis.opendocument.presentation",
+        *("text/plain", "text/html", "application/json", "application/xml"),
+    ]
 
 
 class GuardrailConfig(PolicySource):

@@ -27,7 +27,14 @@ from apps.gateway.canonical.events import (
 from apps.gateway.guard.answer_texts import AnswerText, AnswerTexts
 from apps.gateway.guard.chat_texts import ChatText, ChatTexts
 from apps.gateway.guard.json_text import Redaction
-from apps.gateway.guard.request_guard import RequestGuard, blocked_error, client_path_of, is_masked, redactions_of
+from apps.gateway.guard.request_guard import (
+    RequestGuard,
+    blocked_error,
+    client_path_of,
+    is_masked,
+    reading_size,
+    redactions_of,
+)
 from apps.gateway.tasks import task_of
 from apps.guardrails import outside_client
 from apps.guardrails.findings.redaction import placeholder_of
@@ -53,7 +60,7 @@ def screen_request(guard: RequestGuard, chat: Chat, body: bytes) -> None:
     rules = [rule for rule in guard.compiled.outside if rule.judges(INPUT)]
     if not rules:
         return
-    size = len(body)
+    size = reading_size(chat, body)
     chat_texts = offload(size, lambda: ChatTexts(chat, task_of(chat).files_to_screen(chat)))
     named = task_of(chat).path_for_client or str
     texts = [OutsideText(one.role, named(one.path), one.text, _is_replaceable(one)) for one in chat_texts.texts]

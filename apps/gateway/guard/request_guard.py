@@ -13,7 +13,7 @@ import gevent
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.guard.chat_texts import ChatText, ChatTexts
+from apps.gateway.guard.chat_texts import ChatText, ChatTexts, has_documents
 from apps.gateway.guard.client_path import UnreadableText, find_client_path
 from apps.gateway.guard.documents import AttachedDocument
 from apps.gateway.guard.json_text import Redaction
@@ -36,7 +36,7 @@ from apps.guardrails.scanning.violations import (
     draft_violations,
 )
 from apps.guardrails.text.scanned_text import ScannedText
-from apps.kernel.concurrency.offload import offload
+from apps.kernel.concurrency.offload import LARGE, offload
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.zero_series import begin_at_zero
 from apps.keys.secrets import digest_of
@@ -80,7 +80,7 @@ class RequestGuard:
     def screen(self, chat: Chat, body: bytes) -> None:
         """Mask the chat, which was read from this body, where rules say so. Raises InvalidRequest
         (`guardrail_blocked`), Overloaded."""
-        size = len(body)
+        size = reading_size(chat, body)
         recall = ScanRecall(_MEMORY, self.compiled.number)
         try:
             chat_texts, segments, files, verdict = offload(size, partial(_read, self.compiled, chat, recall))
@@ -134,6 +134,11 @@ class RequestGuard:
         """Wait for the guards that only note. Each has its own time limit."""
         pending, self.pending = self.pending, []
         gevent.joinall(pending)
+
+
+def reading_size(chat: Chat, body: bytes) -> int:
+    """Return the size by which reading a chat is offloaded: documents take long, however small they are."""
+    return max(len(body), LARGE) if has_documents(chat, body) else len(body)
 
 
 def redactions_of(verdict: Verdict) -> dict[int, list[Redaction]]:
@@ -217,6 +222,7 @@ def _file_of(document: AttachedDocument) -> ScannedFile:
         size=len(document.data or b""),
         address=document.address,
         place=document.path,
+        unread=document.unread,
     )
 
 
