@@ -90,14 +90,18 @@ def _joined(pieces: Iterator[str]) -> str:
 
 def _read_pdf(data: bytes, ends: float) -> str:
     # Imported on first use, because it takes 200 ms.
-    from pypdf import apply_configuration
+    from pypdf import Configuration, apply_configuration
     from pypdf.errors import FileNotDecryptedError, LimitReachedError
 
-    limits = {
-        f"{name}_maximum_output_length": _MAX_STREAM for name in ("array_based_stream", "lzw", "run_length", "zlib")
-    }
+    limits = Configuration(
+        array_based_stream_maximum_output_length=_MAX_STREAM,
+        lzw_maximum_output_length=_MAX_STREAM,
+        run_length_maximum_output_length=_MAX_STREAM,
+        zlib_maximum_output_length=_MAX_STREAM,
+        stream_decoding_work_maximum_length=MAX_UNPACKED,
+    )
     try:
-        with apply_configuration(**limits, stream_decoding_work_maximum_length=MAX_UNPACKED):
+        with apply_configuration(limits):
             return _joined(_pdf_pages(data, ends))
     except FileNotDecryptedError as error:
         raise _OutOfBounds("it is encrypted") from error
