@@ -22,10 +22,10 @@ from gevent.pool import Pool
 from urllib3.exceptions import HTTPError
 
 from apps.guardrails.outside import (
+    GuardQuestion,
     GuardRequest,
     OutsideFinding,
     OutsideText,
-    Question,
     RequestFacts,
     UnusableAnswer,
 )
@@ -117,7 +117,7 @@ def forget_all() -> None:
     _circuits.clear()
 
 
-def _question(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequence[OutsideText]) -> Question:
+def _question(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequence[OutsideText]) -> GuardQuestion:
     characters = sum(len(one.text) for one in texts)
     if characters > MAX_CHARACTERS:
         raise _GuardFailed(f"the texts have {characters} characters; {MAX_CHARACTERS} are the maximum")
@@ -125,7 +125,7 @@ def _question(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Seq
         secrets = msgspec.json.decode(decrypt(rule.encrypted_secrets)) if rule.encrypted_secrets else {}
     except UnreadableSecretError as error:
         raise _GuardFailed("its credentials cannot be decrypted: enter them again") from error
-    return Question(
+    return GuardQuestion(
         id=str(new_id()),
         rule_id=rule.id,
         rule_name=rule.active.name,

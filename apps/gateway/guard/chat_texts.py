@@ -116,7 +116,7 @@ class ChatTexts:
             self._json(part.extra, here, role)
 
     def _part(self, part: Part, here: str, role: str, swap: Callable[[Part], None]) -> None:
-        """Take in a part; `swap` puts another in its place."""
+        """Take in a part; `swap` replaces it by another."""
         match part:
             case Text() | Refusal():
                 self._text(part, "text", f"{here}.text", role)
@@ -258,15 +258,15 @@ class ChatTexts:
     ) -> None:
         """Take in a file as it was written, and what it says where it is a text or a document.
 
-        `change` writes another file into the chat, and `swap` puts another part in the place of this one.
+        `change` writes another file into the chat, and `swap` replaces this part by another.
         """
         # Some formats have the data of a data URL alone.
         said = (written, written.partition(",")[2]) if written.startswith("data:") else (written,)
         text, is_extracted = document.text(), False
-        if (read_document := _find_document_text(document, text)) is not None:
-            document = msgspec.structs.replace(document, unread=read_document.unread)
-            if not read_document.unread:
-                text, is_extracted = read_document.text, True
+        if (extracted := _find_document_text(document, text)) is not None:
+            document = msgspec.structs.replace(document, unread=extracted.unread)
+            if not extracted.unread:
+                text, is_extracted = extracted.text, True
         self.files.append(document)
         self.files_said.append(said)
         if text is None:

@@ -86,7 +86,7 @@ def screen_request(guard: RequestGuard, chat: Chat, body: bytes) -> None:
         if (redact := chat_texts.texts[index].redact) is not None:
             redact(wanted)
     if redactions:
-        # The client's bytes still say what was masked.
+        # The client's bytes still have the masked words.
         chat.source = None
 
 
@@ -243,7 +243,7 @@ def _as_block(finding: Finding) -> Finding:
 
 
 def _is_replaceable(one: ChatText) -> bool:
-    """Whether a text stands in the chat as it is: JSON and files are masked in places only."""
+    """Return whether a text is in the chat as it is: JSON and files are masked in places only."""
     return one.redact is not None and one.said[:1] == (one.text,)
 
 

@@ -55,7 +55,7 @@ class _Read(NamedTuple):
     verdict: Verdict
 
 
-# Of work without texts for outside guards.
+# For work without texts for outside guards.
 NO_FACTS: Final = RequestFacts("", "", "", "")
 
 

@@ -24,7 +24,7 @@ from apps.guardrails.findings.scan_types import RuleAction
 
 INPUT, OUTPUT, BOTH = "input", "output", "both"
 DIRECTIONS: Final = (INPUT, OUTPUT, BOTH)
-# What becomes of a request when the guard gives no usable answer: it goes on, or is refused.
+# After no usable answer of the guard, the request goes on (open) or is refused (closed).
 OPEN, CLOSED = "open", "closed"
 ON_FAILURE: Final = (OPEN, CLOSED)
 # Seconds for all of one question.
@@ -57,7 +57,7 @@ class RequestFacts(NamedTuple):
     session: str
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class GuardQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """Texts for a guard, with its configuration and secrets; `id` is the same when it is sent again."""
 
     id: str
@@ -71,7 +71,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
     def __repr__(self) -> str:
-        return f"Question({self.id})"
+        return f"GuardQuestion({self.id})"
 
 
 class GuardRequest(NamedTuple):
@@ -110,10 +110,10 @@ class OutsideType(Protocol):
     def check_secrets(self, secrets: Mapping[str, str]) -> None:
         """Raise BadConfig unless the secrets suffice."""
 
-    def requests_of(self, question: Question) -> Sequence[GuardRequest]:
+    def requests_of(self, question: GuardQuestion) -> Sequence[GuardRequest]:
         """Return the requests that ask a question. Raises UnusableAnswer where it cannot be asked."""
 
-    def read_answers(self, question: Question, answers: Sequence[bytes]) -> list[OutsideFinding]:
+    def read_answers(self, question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
         """Return the findings in the bodies of the answers, in the requests' order. Raises UnusableAnswer."""
 
 

@@ -17,9 +17,9 @@ from apps.guardrails.custom import BadConfig
 from apps.guardrails.findings.scan_types import EXTERNAL_ROLES, INSTRUCTING_ROLES
 from apps.guardrails.outside import (
     INPUT,
+    GuardQuestion,
     GuardRequest,
     OutsideFinding,
-    Question,
     UnusableAnswer,
     objects_in,
     pieces_of,
@@ -32,7 +32,7 @@ from apps.guardrails.outside import (
 TYPE = "azure_content_safety"
 SECRETS = ("apiKey",)
 _VERSION: Final = "2024-09-01"
-_LONGEST: Final = 10_000
+_MAX_CHARACTERS: Final = 10_000
 _HIGHEST_SEVERITY: Final = 7
 
 
@@ -58,7 +58,7 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
     require_secrets(secrets, "apiKey")
 
 
-def requests_of(question: Question) -> Sequence[GuardRequest]:
+def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
     """Return a request for each piece of a text, and one more for each that might attack the model."""
     headers = {"Content-Type": "application/json", "Ocp-Apim-Subscription-Key": question.secrets["apiKey"]}
     return [
@@ -71,7 +71,7 @@ def requests_of(question: Question) -> Sequence[GuardRequest]:
     ]
 
 
-def read_answers(question: Question, answers: Sequence[bytes]) -> list[OutsideFinding]:
+def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
     """Return the texts that reach the severity in a category, and those that are attacks."""
     found: dict[tuple[int, str], None] = {}
     for step, body in zip(_steps(question), answers, strict=True):
@@ -92,9 +92,9 @@ def read_answers(question: Question, answers: Sequence[bytes]) -> list[OutsideFi
     return [OutsideFinding(text=index, pattern=pattern) for index, pattern in found]
 
 
-def _steps(question: Question) -> list[_Step]:
+def _steps(question: GuardQuestion) -> list[_Step]:
     steps = []
-    for index, _, text in pieces_of(question.texts, _LONGEST):
+    for index, _, text in pieces_of(question.texts, _MAX_CHARACTERS):
         steps.append(_Step("analyze", index, {"text": text, "outputType": "FourSeverityLevels"}))
         role = question.texts[index].role
         if question.config["promptShields"] and question.direction == INPUT and role not in INSTRUCTING_ROLES:

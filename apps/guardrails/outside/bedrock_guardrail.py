@@ -20,9 +20,9 @@ from apps.guardrails.custom import BadConfig
 from apps.guardrails.findings.scan_types import RuleAction
 from apps.guardrails.outside import (
     INPUT,
+    GuardQuestion,
     GuardRequest,
     OutsideFinding,
-    Question,
     UnusableAnswer,
     as_dict,
     objects_in,
@@ -66,7 +66,7 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
         require_secrets(secrets, "accessKeyId", "secretAccessKey")
 
 
-def requests_of(question: Question) -> Sequence[GuardRequest]:
+def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
     """Return one signed request with all texts."""
     config, secrets = question.config, question.secrets
     path = f"/guardrail/{quote(config['guardrailId'], safe='')}/version/{quote(config['guardrailVersion'], safe='')}"
@@ -93,7 +93,7 @@ def requests_of(question: Question) -> Sequence[GuardRequest]:
     return [GuardRequest(url, {**headers, "Authorization": signed}, body)]
 
 
-def read_answers(question: Question, answers: Sequence[bytes]) -> list[OutsideFinding]:
+def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
     """Return the places of personal data, and a block for each policy that blocks."""
     answer = read_object(answers[0])
     if answer.get("action") == "NONE":
@@ -114,7 +114,7 @@ def read_answers(question: Question, answers: Sequence[bytes]) -> list[OutsideFi
     return found or [OutsideFinding(text=len(question.texts) - 1, pattern="intervened")]
 
 
-def _sensitive(question: Question, one: Mapping[str, Any], name: str) -> Iterator[OutsideFinding]:
+def _sensitive(question: GuardQuestion, one: Mapping[str, Any], name: str) -> Iterator[OutsideFinding]:
     """Yield each place of a match. A match that is nowhere makes the whole of every text one."""
     action, match = one.get("action"), one.get("match")
     if action not in ("ANONYMIZED", "BLOCKED"):
@@ -129,13 +129,13 @@ def _sensitive(question: Question, one: Mapping[str, Any], name: str) -> Iterato
             yield OutsideFinding(text=index, pattern=name[:80], label=label, action=masked)
 
 
-def _places(question: Question, match: str) -> Iterator[tuple[int, int, int]]:
+def _places(question: GuardQuestion, match: str) -> Iterator[tuple[int, int, int]]:
     for index, one in enumerate(question.texts):
         for place in re.finditer(re.escape(match), one.text):
             yield index, place.start(), place.end()
 
 
-def _text_with(question: Question, match: Any) -> int:
+def _text_with(question: GuardQuestion, match: Any) -> int:
     """Return the text that contains a match; the last where none does."""
     if isinstance(match, str) and match:
         for index, one in enumerate(question.texts):

@@ -16,9 +16,9 @@ import msgspec
 from apps.guardrails.findings.scan_types import EXTERNAL_ROLES, INSTRUCTING_ROLES
 from apps.guardrails.outside import (
     OUTPUT,
+    GuardQuestion,
     GuardRequest,
     OutsideFinding,
-    Question,
     UnusableAnswer,
     objects_in,
     read_member,
@@ -41,7 +41,7 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
     require_secrets(secrets, "apiKey")
 
 
-def requests_of(question: Question) -> Sequence[GuardRequest]:
+def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
     """Return one request with all texts as messages."""
     asked: dict[str, Any] = {
         "messages": [{"role": _role(question, one.role), "content": one.text} for one in question.texts],
@@ -54,8 +54,8 @@ def requests_of(question: Question) -> Sequence[GuardRequest]:
     return [GuardRequest(f"{question.config['url']}/v2/guard", headers, msgspec.json.encode(asked))]
 
 
-def read_answers(question: Question, answers: Sequence[bytes]) -> list[OutsideFinding]:
-    """Return what was detected, at its places where it has some."""
+def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
+    """Return the detected findings, at their places where they have some."""
     answer = read_object(answers[0])
     if not isinstance(answer.get("flagged"), bool):
         raise UnusableAnswer("`flagged` is neither true nor false")
@@ -70,7 +70,7 @@ def read_answers(question: Question, answers: Sequence[bytes]) -> list[OutsideFi
     return found or [OutsideFinding(text=len(question.texts) - 1, pattern="flagged")]
 
 
-def _place(question: Question, one: Mapping[str, Any]) -> OutsideFinding | None:
+def _place(question: GuardQuestion, one: Mapping[str, Any]) -> OutsideFinding | None:
     """Return a match at its place, or where its text is; None where neither is right."""
     start, end, matched = one.get("start"), one.get("end"), one.get("text")
     name, index = str(one.get("detector_type") or "match")[:80], _index(question, one)
@@ -90,14 +90,14 @@ def _place(question: Question, one: Mapping[str, Any]) -> OutsideFinding | None:
     return OutsideFinding(text=index, start=start, end=end, pattern=name, label=kept)
 
 
-def _index(question: Question, one: Mapping[str, Any]) -> int:
+def _index(question: GuardQuestion, one: Mapping[str, Any]) -> int:
     """Return the message that is meant; the last one where it is not said."""
     index = one.get("message_id")
     known = isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(question.texts)
     return int(index) if known and index is not None else len(question.texts) - 1
 
 
-def _role(question: Question, role: str) -> str:
+def _role(question: GuardQuestion, role: str) -> str:
     if question.direction == OUTPUT:
         return "assistant"
     if role in INSTRUCTING_ROLES or role == "tool":

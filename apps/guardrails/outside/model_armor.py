@@ -18,9 +18,9 @@ import msgspec
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.outside import (
     INPUT,
+    GuardQuestion,
     GuardRequest,
     OutsideFinding,
-    Question,
     UnusableAnswer,
     as_dict,
     objects_in,
@@ -36,7 +36,7 @@ _TEMPLATE: Final = re.compile(r"projects/[a-z0-9:.-]+/locations/([a-z0-9-]+)/tem
 _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _LIFETIME: Final = 600
 # Characters of one request: its limit is in tokens of the smallest filter.
-_LONGEST: Final = 30_000
+_MAX_CHARACTERS: Final = 30_000
 _FOUND: Final = "MATCH_FOUND"
 
 
@@ -68,7 +68,7 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
             raise BadConfig("serviceAccount", "Must be the JSON of a service account's key") from error
 
 
-def requests_of(question: Question) -> Sequence[GuardRequest]:
+def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
     """Return a request for each text; Model Armor takes one at a time."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {_token(question)}"}
     is_input = question.direction == INPUT
@@ -81,7 +81,7 @@ def requests_of(question: Question) -> Sequence[GuardRequest]:
     ]
 
 
-def read_answers(question: Question, answers: Sequence[bytes]) -> list[OutsideFinding]:
+def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
     """Return the filters that match each text, and de-identified texts."""
     found: list[OutsideFinding] = []
     for (index, _, is_whole), body in zip(_pieces(question), answers, strict=True):
@@ -101,11 +101,11 @@ def read_answers(question: Question, answers: Sequence[bytes]) -> list[OutsideFi
     return found
 
 
-def _pieces(question: Question) -> Iterator[tuple[int, str, bool]]:
+def _pieces(question: GuardQuestion) -> Iterator[tuple[int, str, bool]]:
     """Yield the index of a text, a piece of it, and whether that is all of it."""
     for index, one in enumerate(question.texts):
-        for start in range(0, len(one.text), _LONGEST):
-            yield index, one.text[start : start + _LONGEST], len(one.text) <= _LONGEST
+        for start in range(0, len(one.text), _MAX_CHARACTERS):
+            yield index, one.text[start : start + _MAX_CHARACTERS], len(one.text) <= _MAX_CHARACTERS
 
 
 def _matches(results: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
@@ -122,7 +122,7 @@ def _matches(results: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
                 yield ": ".join((name, ", ".join(named)) if named else (name,))[:80], None
 
 
-def _token(question: Question) -> str:
+def _token(question: GuardQuestion) -> str:
     """Return a bearer token: the one that is stored, or a JWT signed by the account's key."""
     secret = question.secrets["serviceAccount"]
     if secret.startswith("ya29."):

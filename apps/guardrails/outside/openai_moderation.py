@@ -14,9 +14,9 @@ import msgspec
 
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.outside import (
+    GuardQuestion,
     GuardRequest,
     OutsideFinding,
-    Question,
     UnusableAnswer,
     as_dict,
     objects_in,
@@ -30,7 +30,7 @@ from apps.guardrails.outside import (
 TYPE = "openai_moderation"
 SECRETS = ("apiKey",)
 # Characters and texts of one request.
-_LONGEST, _MOST = 30_000, 32
+_MAX_CHARACTERS, _MAX_TEXTS = 30_000, 32
 _CATEGORY = re.compile(r"[a-z-]+(/[a-z-]+)?")
 
 
@@ -54,23 +54,23 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
     require_secrets(secrets, "apiKey")
 
 
-def requests_of(question: Question) -> Sequence[GuardRequest]:
+def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
     """Return requests with a few dozen texts each; long texts are judged in pieces."""
-    pieces = [text for _, _, text in pieces_of(question.texts, _LONGEST)]
+    pieces = [text for _, _, text in pieces_of(question.texts, _MAX_CHARACTERS)]
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {question.secrets['apiKey']}"}
     return [
         GuardRequest(
             f"{question.config['url']}/v1/moderations",
             headers,
-            msgspec.json.encode({"model": question.config["model"], "input": pieces[start : start + _MOST]}),
+            msgspec.json.encode({"model": question.config["model"], "input": pieces[start : start + _MAX_TEXTS]}),
         )
-        for start in range(0, len(pieces), _MOST)
+        for start in range(0, len(pieces), _MAX_TEXTS)
     ]
 
 
-def read_answers(question: Question, answers: Sequence[bytes]) -> list[OutsideFinding]:
+def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
     """Return each flagged text with its categories."""
-    pieces = pieces_of(question.texts, _LONGEST)
+    pieces = pieces_of(question.texts, _MAX_CHARACTERS)
     results = [one for answer in answers for one in objects_in(read_object(answer).get("results"))]
     if len(results) != len(pieces):
         raise UnusableAnswer("the answer has not one result for each text")

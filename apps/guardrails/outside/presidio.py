@@ -14,9 +14,9 @@ import msgspec
 
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.outside import (
+    GuardQuestion,
     GuardRequest,
     OutsideFinding,
-    Question,
     UnusableAnswer,
     objects_in,
     read_json,
@@ -51,7 +51,7 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
     """Accept any: an analyzer has no keys of its own, a proxy before it may want one."""
 
 
-def requests_of(question: Question) -> Sequence[GuardRequest]:
+def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
     """Return one request with all texts."""
     config = question.config
     asked: dict[str, Any] = {
@@ -67,7 +67,7 @@ def requests_of(question: Question) -> Sequence[GuardRequest]:
     return [GuardRequest(f"{config['url']}/analyze", headers, msgspec.json.encode(asked))]
 
 
-def read_answers(question: Question, answers: Sequence[bytes]) -> list[OutsideFinding]:
+def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
     """Return each entity at its place."""
     lists = read_json(answers[0])
     if not isinstance(lists, list) or len(lists) != len(question.texts):

@@ -15,9 +15,9 @@ import msgspec
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.outside import (
     MAX_REASON,
+    GuardQuestion,
     GuardRequest,
     OutsideFinding,
-    Question,
     UnusableAnswer,
     objects_in,
     read_object,
@@ -46,7 +46,7 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
         raise BadConfig("secret", "Must be whsec_ followed by 24 to 64 bytes in base64") from error
 
 
-def requests_of(question: Question) -> Sequence[GuardRequest]:
+def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
     """Return one signed request with all texts."""
     body = msgspec.json.encode(
         {
@@ -74,7 +74,7 @@ def requests_of(question: Question) -> Sequence[GuardRequest]:
     return [GuardRequest(question.config["url"], {"Content-Type": "application/json", **signed}, body)]
 
 
-def read_answers(question: Question, answers: Sequence[bytes]) -> list[OutsideFinding]:
+def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
     """Return what the endpoint decided. Raises UnusableAnswer for anything but a valid decision."""
     answer = read_object(answers[0])
     match answer.get("action"):
@@ -102,7 +102,7 @@ def read_answers(question: Question, answers: Sequence[bytes]) -> list[OutsideFi
     raise UnusableAnswer("`action` is none of allow, block, redact, replace")
 
 
-def _replacement(question: Question, one: Mapping[str, Any]) -> OutsideFinding:
+def _replacement(question: GuardQuestion, one: Mapping[str, Any]) -> OutsideFinding:
     index, text = _index(one.get("index")), one.get("text")
     if not isinstance(text, str):
         raise UnusableAnswer("a replacement has no `text`")

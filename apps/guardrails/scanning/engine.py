@@ -56,7 +56,7 @@ class RuleSource(msgspec.Struct, frozen=True, kw_only=True):
     action: RuleAction = "block"
     observe_only: bool = False
     enabled: bool = True
-    # Of an outside guard.
+    # For an outside guard.
     encrypted_secrets: bytes = b""
 
 

@@ -44,7 +44,7 @@ OUTSIDE_FIELDS: Final[Mapping[str, tuple[OutsideField, ...]]] = {
         *_COMMON,
     ),
     "presidio": (
-        OutsideField("url", "Address", help="Of the analyzer; /analyze is added"),
+        OutsideField("url", "Address", help="The analyzer's address, without /analyze"),
         OutsideField("apiKey", "API key", "secret", "If a proxy before the analyzer wants one"),
         OutsideField("language", "Language", value="en"),
         OutsideField("entities", "Entities", "lines", "One per line, such as PERSON; none: all", []),
