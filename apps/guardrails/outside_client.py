@@ -185,7 +185,10 @@ def _post(rule_id: str, request: GuardRequest, owner: UUID, ends: float) -> byte
         return _exchange(session, request, ends)
     except requests.Timeout:
         raise
-    except (requests.ConnectionError, HTTPError):
+    except (requests.ConnectionError, HTTPError) as error:
+        # urllib3 takes a time limit that ends its wait for a broken connection.
+        if time.monotonic() >= ends:
+            raise requests.Timeout from error
         return _exchange(session, request, ends)
 
 

@@ -11,10 +11,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import requests
 
 from apps.guardrails import outside_client
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
+from tests.stack.product import free_port
 from tests.support.guard_service import SECRET, GuardService, ask_guard
 from tests.support.guardrails_in_force import forbid, guard, violations
 from tests.support.upstream import Caller, chunks_of, settle_all
@@ -235,6 +237,28 @@ class TestFailures:
         service.receiver.then = lambda: time.sleep(1.0)
         refused = caller.chat("hello")
         assert refused.json()["error"]["message"].endswith("it did not answer within 0.2 s")
+        assert len(service.questions) == 1
+
+    def test_a_failed_connection_is_tried_once_more(
+        self, caller: Caller, service: GuardService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ask_guard(caller, service.url, onFailure="closed")
+        exchange, attempts = outside_client._exchange, []
+
+        def fail_first(*arguments: Any) -> bytes:
+            attempts.append(arguments)
+            if len(attempts) == 1:
+                raise requests.ConnectionError
+            return exchange(*arguments)
+
+        monkeypatch.setattr(outside_client, "_exchange", fail_first)
+        assert caller.chat("hello").status_code == 200
+        assert (len(attempts), len(service.questions)) == (2, 1)
+
+    def test_a_guard_that_nothing_listens_for(self, caller: Caller, service: GuardService) -> None:
+        ask_guard(caller, f"http://127.0.0.1:{free_port()}/", onFailure="closed")
+        refused = caller.chat("hello")
+        assert refused.json()["error"]["message"].endswith("it could not be reached")
 
     def test_an_address_that_became_private_is_not_called(
         self, caller: Caller, service: GuardService, settings: Any
