@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 from uuid import UUID
 
 import gevent
@@ -48,6 +48,7 @@ FIRST_PAUSE, MAX_PAUSE = 5.0, 60.0
 # Guards whose connections and failures a process keeps.
 _MAX_KEPT: Final = 500
 Outcome = Literal["passed", "found", "failed", "skipped"]
+OUTCOMES: Final[tuple[str, ...]] = get_args(Outcome)
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):

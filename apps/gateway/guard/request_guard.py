@@ -22,8 +22,8 @@ from apps.gateway.tasks import task_of
 from apps.guardrails import rules
 from apps.guardrails.findings.redaction import merge_spans, placeholder_of
 from apps.guardrails.findings.scan_types import Finding, ScannedFile, Segment, Span, Verdict
-from apps.guardrails.outside import RequestFacts
-from apps.guardrails.outside_client import Judged
+from apps.guardrails.outside import RequestFacts, outside_types
+from apps.guardrails.outside_client import OUTCOMES, Judged
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import CompiledGuardrails
 from apps.guardrails.scanning.outside_rules import OutsideRule
@@ -229,6 +229,7 @@ def _file_of(document: AttachedDocument) -> ScannedFile:
 # The label of all organizations' own rules in metrics.
 _CUSTOM: Final = "custom"
 begin_at_zero(FINDINGS, (*rules.system_rules(), _CUSTOM), ACTIONS_TAKEN)
+begin_at_zero(OUTSIDE_CALLS, tuple(outside_types()), OUTCOMES)
 
 
 def _name_of(finding: Finding) -> str:
