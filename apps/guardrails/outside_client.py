@@ -29,6 +29,7 @@ from apps.guardrails.outside import (
     RequestFacts,
     UnusableAnswer,
 )
+from apps.guardrails.passed_texts import PassedTexts
 from apps.guardrails.scanning.outside_rules import OutsideRule
 from apps.kernel.ids import new_id
 from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt
@@ -38,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 # Bytes of an answer, requests for one question and how many of them at a time, characters of a question's texts.
 MAX_ANSWER: Final = 4 * 1024 * 1024
-MAX_REQUESTS, _AT_ONCE = 40, 8
+MAX_REQUESTS, _AT_ONCE = 250, 16
 MAX_CHARACTERS: Final = 1_000_000
 MAX_FINDINGS: Final = 10_000
 CONNECT_TIMEOUT: Final = 2.0
@@ -79,11 +80,34 @@ class _GuardFailed(Exception):
 
 
 _circuits: OrderedDict[str, _Circuit] = OrderedDict()
+_passed: Final = PassedTexts()
 _sessions: OrderedDict[tuple[str, SafeAddress], requests.Session] = OrderedDict()
 
 
 def judge(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequence[OutsideText]) -> Judged:
-    """Ask a guard about texts and return the outcome, which may be that it failed. Takes at most the rule's seconds."""
+    """Ask a guard about texts and return the outcome, which may be that it failed. Takes at most the rule's seconds.
+
+    A guard that judges each text by itself is not asked about those that it let pass some minutes ago.
+    """
+    if not rule.type.JUDGES_EACH_TEXT:
+        return _ask(rule, direction, facts, texts)
+    judged_by = repr((rule.id, rule.config, direction))
+    digests = [_passed.digest_of(f"{judged_by}{one.role}", one.text) for one in texts]
+    new = [index for index, digest in enumerate(digests) if not _passed.has(digest)]
+    if not new:
+        return Judged(outcome="passed")
+    judged = _ask(rule, direction, facts, [texts[index] for index in new])
+    if judged.has_failed:
+        return judged
+    found = {one.text for one in judged.findings}
+    for place, index in enumerate(new):
+        if place not in found:
+            _passed.add(digests[index])
+    moved = [msgspec.structs.replace(one, text=new[one.text]) for one in judged.findings]
+    return msgspec.structs.replace(judged, findings=moved)
+
+
+def _ask(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequence[OutsideText]) -> Judged:
     circuit = _circuit_of(rule.id)
     started = time.monotonic()
     if started < circuit.next_attempt_at:
@@ -111,7 +135,8 @@ def judge(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequenc
 
 
 def forget_all() -> None:
-    """Close all connections, and forget all failures."""
+    """Close all connections, and forget all failures and passed texts."""
+    _passed.forget_all()
     for session in _sessions.values():
         session.close()
     _sessions.clear()

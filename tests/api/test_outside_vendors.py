@@ -173,6 +173,28 @@ class TestAzure:
         assert sorted(len(one["text"]) for one in service.questions) == [5_000, 10_000, 10_000]
         settle_all()
 
+    def test_texts_of_a_conversation_are_judged_together_and_once(self, caller: Caller, service: GuardService) -> None:
+        config = {"secrets": {"apiKey": "azure"}, "promptShields": False}
+        ask_guard(caller, service.url, "azure_content_safety", **config)
+        service.answers({"categoriesAnalysis": []})
+        messages = [{"role": "user", "content": f"question {number}"} for number in range(300)]
+        assert caller.chat(messages=messages).status_code == 200
+        separator = "\n\N{SYMBOL FOR RECORD SEPARATOR}\n"
+        expected = [f"question {number}" for number in range(300)]
+        assert separator.join(one["text"] for one in service.questions).split(separator) == expected
+        asked = len(service.questions)
+        assert asked <= 2
+        assert caller.chat(messages=[*messages, {"role": "user", "content": "one more"}]).status_code == 200
+        assert [one["text"] for one in service.questions[asked:]] == ["one more"]
+
+    def test_a_text_that_was_found_is_judged_again(self, caller: Caller, service: GuardService) -> None:
+        config = {"secrets": {"apiKey": "azure"}, "promptShields": False}
+        ask_guard(caller, service.url, "azure_content_safety", **config)
+        service.answers({"categoriesAnalysis": [{"category": "Hate", "severity": 6}]})
+        for _ in range(2):
+            assert caller.chat("hello").status_code == 400
+        assert len(service.questions) == 2
+
 
 def test_lakera_masks_what_has_a_place_and_blocks_the_rest(caller: Caller, service: GuardService) -> None:
     config = {"secrets": {"apiKey": "lakera"}, "projectId": "project-1"}
@@ -287,6 +309,23 @@ class TestModelArmor:
         )
         assert caller.chat(f"I am Ann [[sandbox tag={tag}]]").status_code == 200
         assert said(caller, tag) == [f"I am [PERSON] [[sandbox tag={tag}]]"]
+
+    def test_deidentified_texts_that_were_judged_together_are_told_apart(
+        self, caller: Caller, service: GuardService
+    ) -> None:
+        ask_guard(caller, service.url, "model_armor", secrets={"serviceAccount": "ya29.token"}, template=self.TEMPLATE)
+
+        def mask(question: dict[str, Any]) -> dict[str, Any]:
+            data = {"text": question["userPromptData"]["text"].replace("Ann", "[PERSON]")}
+            results = {"sdp": {"sdpFilterResult": {"deidentifyResult": {"matchState": "MATCH_FOUND", "data": data}}}}
+            return {"sanitizationResult": {"filterMatchState": "MATCH_FOUND", "filterResults": results}}
+
+        service.answers(mask)
+        tag = uuid4().hex
+        words = ["I am Ann", "hello", f"Ann asks [[sandbox tag={tag}]]"]
+        assert caller.chat(messages=[{"role": "user", "content": one} for one in words]).status_code == 200
+        assert len(service.questions) == 1
+        assert said(caller, tag) == ["I am [PERSON]", "hello", f"[PERSON] asks [[sandbox tag={tag}]]"]
 
     @pytest.mark.parametrize("result", [{}, {"filterMatchState": "NO_MATCH_FOUND", "invocationResult": "PARTIAL"}])
     def test_filters_that_did_not_run_are_a_failure(self, caller: Caller, service: GuardService, result: Any) -> None:

@@ -1,6 +1,6 @@
 """Registry of outside guards: services that judge texts for an organization; every file of this folder is one type.
 
-A type's file holds `TYPE`, `SECRETS` (the members of its configuration that are stored encrypted),
+A type's file holds `TYPE`, `JUDGES_EACH_TEXT`, `SECRETS` (the members of its configuration that are stored encrypted),
 `read_config(config)`, which returns the other members of its own or raises `BadConfig`, `check_secrets(secrets)`, which
 raises `BadConfig` where they do not suffice, `requests_of(question)`, which
 returns the HTTP requests to send, and `read_answers(question, answers)`, which returns findings or raises
@@ -106,6 +106,9 @@ class OutsideType(Protocol):
 
     def read_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return the members of this type's own, `url` included. Raises BadConfig."""
+
+    # Whether it judges each text by itself, so that a text that passed is not judged again for some minutes.
+    JUDGES_EACH_TEXT: bool
 
     def check_secrets(self, secrets: Mapping[str, str]) -> None:
         """Raise BadConfig unless the secrets suffice."""
@@ -216,6 +219,38 @@ def pieces_of(texts: Sequence[OutsideText], longest: int) -> list[tuple[int, int
         for index, one in enumerate(texts)
         for start in range(0, len(one.text), longest)
     ]
+
+
+class Pack(NamedTuple):
+    """Texts of one role that are judged together: the text to send, and the indexes of those in it."""
+
+    text: str
+    indexes: tuple[int, ...]
+    # Whether each of them is in it as a whole.
+    is_whole: bool
+
+
+# Between the texts of a pack: a symbol that texts hardly contain, on a line of its own.
+SEPARATOR: Final = "\n\N{SYMBOL FOR RECORD SEPARATOR}\n"
+
+
+def packs_of(texts: Sequence[OutsideText], longest: int) -> list[Pack]:
+    """Return texts in packs of at most `longest` characters, in order: an agent's request has hundreds of texts."""
+    packs: list[Pack] = []
+    for index, start, piece in pieces_of(texts, longest):
+        is_whole = start == 0 and piece == texts[index].text
+        last = packs[-1] if packs else None
+        if (
+            last is not None
+            and is_whole
+            and last.is_whole
+            and texts[last.indexes[-1]].role == texts[index].role
+            and len(last.text) + len(SEPARATOR) + len(piece) <= longest
+        ):
+            packs[-1] = Pack(f"{last.text}{SEPARATOR}{piece}", (*last.indexes, index), True)
+        else:
+            packs.append(Pack(piece, (index,), is_whole))
+    return packs
 
 
 def require_secrets(secrets: Mapping[str, str], *names: str) -> None:

@@ -22,7 +22,7 @@ from apps.guardrails.outside import (
     OutsideFinding,
     UnusableAnswer,
     objects_in,
-    pieces_of,
+    packs_of,
     read_object,
     read_threshold,
     read_url,
@@ -30,6 +30,7 @@ from apps.guardrails.outside import (
 )
 
 TYPE = "azure_content_safety"
+JUDGES_EACH_TEXT = True
 SECRETS = ("apiKey",)
 _VERSION: Final = "2024-09-01"
 _MAX_CHARACTERS: Final = 10_000
@@ -37,10 +38,10 @@ _HIGHEST_SEVERITY: Final = 7
 
 
 class _Step(NamedTuple):
-    """One request: the operation, the text's index, and its body."""
+    """One request: the operation, the indexes of the texts in it, and its body."""
 
     operation: str
-    text: int
+    texts: tuple[int, ...]
     body: dict[str, Any]
 
 
@@ -59,7 +60,7 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
 
 
 def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
-    """Return a request for each piece of a text, and one more for each that might attack the model."""
+    """Return a request for each pack of texts, and one more for each that might attack the model."""
     headers = {"Content-Type": "application/json", "Ocp-Apim-Subscription-Key": question.secrets["apiKey"]}
     return [
         GuardRequest(
@@ -82,23 +83,24 @@ def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[Outs
             for one in objects_in(answer["categoriesAnalysis"]):
                 severity = one.get("severity") or 0
                 if isinstance(severity, int | float) and severity >= question.config["severity"] and severity > 0:
-                    found[step.text, f"{one.get('category')} severity {severity}"[:80]] = None
+                    pattern = f"{one.get('category')} severity {severity}"[:80]
+                    found |= dict.fromkeys((index, pattern) for index in step.texts)
         else:
             analyses = [answer.get("userPromptAnalysis"), *objects_in(answer.get("documentsAnalysis"))]
             if not any(isinstance(one, dict) for one in analyses):
                 raise UnusableAnswer("the answer has no analysis")
             if any(isinstance(one, dict) and one.get("attackDetected") is True for one in analyses):
-                found[step.text, "attack"] = None
+                found |= dict.fromkeys((index, "attack") for index in step.texts)
     return [OutsideFinding(text=index, pattern=pattern) for index, pattern in found]
 
 
 def _steps(question: GuardQuestion) -> list[_Step]:
     steps = []
-    for index, _, text in pieces_of(question.texts, _MAX_CHARACTERS):
-        steps.append(_Step("analyze", index, {"text": text, "outputType": "FourSeverityLevels"}))
-        role = question.texts[index].role
+    for text, indexes, _ in packs_of(question.texts, _MAX_CHARACTERS):
+        steps.append(_Step("analyze", indexes, {"text": text, "outputType": "FourSeverityLevels"}))
+        role = question.texts[indexes[0]].role
         if question.config["promptShields"] and question.direction == INPUT and role not in INSTRUCTING_ROLES:
             is_external = role in EXTERNAL_ROLES
             body = {"userPrompt": "" if is_external else text, "documents": [text] if is_external else []}
-            steps.append(_Step("shieldPrompt", index, body))
+            steps.append(_Step("shieldPrompt", indexes, body))
     return steps

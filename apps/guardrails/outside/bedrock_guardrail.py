@@ -34,6 +34,7 @@ from apps.guardrails.outside import (
 from apps.keys.aws_signature import Place, Signable, signature
 
 TYPE = "bedrock_guardrail"
+JUDGES_EACH_TEXT = False
 SECRETS = ("apiKey", "accessKeyId", "secretAccessKey", "sessionToken")
 _REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 # Policies, and the lists of findings in each.

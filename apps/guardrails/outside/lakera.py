@@ -28,6 +28,7 @@ from apps.guardrails.outside import (
 )
 
 TYPE = "lakera"
+JUDGES_EACH_TEXT = False
 SECRETS = ("apiKey",)
 
 

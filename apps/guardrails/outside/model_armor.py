@@ -18,12 +18,15 @@ import msgspec
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.outside import (
     INPUT,
+    SEPARATOR,
     GuardQuestion,
     GuardRequest,
     OutsideFinding,
+    Pack,
     UnusableAnswer,
     as_dict,
     objects_in,
+    packs_of,
     read_member,
     read_object,
     read_url,
@@ -31,6 +34,7 @@ from apps.guardrails.outside import (
 )
 
 TYPE = "model_armor"
+JUDGES_EACH_TEXT = True
 SECRETS = ("serviceAccount",)
 _TEMPLATE: Final = re.compile(r"projects/[a-z0-9:.-]+/locations/([a-z0-9-]+)/templates/[A-Za-z0-9_-]+")
 _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
@@ -69,7 +73,7 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
 
 
 def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
-    """Return a request for each text; Model Armor takes one at a time."""
+    """Return a request for each pack of texts; Model Armor takes one text at a time."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {_token(question)}"}
     is_input = question.direction == INPUT
     verb, member = (
@@ -77,35 +81,41 @@ def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
     )
     url = f"{question.config['url']}/v1/{question.config['template']}:{verb}"
     return [
-        GuardRequest(url, headers, msgspec.json.encode({member: {"text": text}})) for _, text, _ in _pieces(question)
+        GuardRequest(url, headers, msgspec.json.encode({member: {"text": pack.text}}))
+        for pack in packs_of(question.texts, _MAX_CHARACTERS)
     ]
 
 
 def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
     """Return the filters that match each text, and de-identified texts."""
     found: list[OutsideFinding] = []
-    for (index, _, is_whole), body in zip(_pieces(question), answers, strict=True):
+    for pack, body in zip(packs_of(question.texts, _MAX_CHARACTERS), answers, strict=True):
         result = as_dict(read_object(body).get("sanitizationResult"))
         if result.get("filterMatchState") not in (_FOUND, "NO_MATCH_FOUND"):
             raise UnusableAnswer("the answer has no `filterMatchState`")
         if result.get("invocationResult", "SUCCESS") != "SUCCESS":
             raise UnusableAnswer("not all filters ran")
         matched = list(_matches(as_dict(result.get("filterResults"))))
-        for name, changed in matched:
-            if changed is None or not is_whole or not question.texts[index].is_replaceable:
-                found.append(OutsideFinding(text=index, pattern=name))
-            else:
-                found.append(OutsideFinding(text=index, pattern=name, action="redact", replacement=changed))
         if not matched and result["filterMatchState"] == _FOUND:
-            found.append(OutsideFinding(text=index, pattern="match"))
+            matched = [("match", None)]
+        for name, changed in matched:
+            found += _findings_in(question, pack, name, changed)
     return found
 
 
-def _pieces(question: GuardQuestion) -> Iterator[tuple[int, str, bool]]:
-    """Yield the index of a text, a piece of it, and whether that is all of it."""
-    for index, one in enumerate(question.texts):
-        for start in range(0, len(one.text), _MAX_CHARACTERS):
-            yield index, one.text[start : start + _MAX_CHARACTERS], len(one.text) <= _MAX_CHARACTERS
+def _findings_in(question: GuardQuestion, pack: Pack, name: str, changed: str | None) -> Iterator[OutsideFinding]:
+    """Yield a match in each text of a pack; with the de-identified text where that can be told for each of them."""
+    parts = [] if changed is None or not pack.is_whole else changed.split(SEPARATOR)
+    if len(parts) != len(pack.indexes):
+        yield from (OutsideFinding(text=index, pattern=name) for index in pack.indexes)
+        return
+    for index, part in zip(pack.indexes, parts, strict=True):
+        if part == question.texts[index].text:
+            continue
+        if question.texts[index].is_replaceable:
+            yield OutsideFinding(text=index, pattern=name, action="redact", replacement=part)
+        else:
+            yield OutsideFinding(text=index, pattern=name)
 
 
 def _matches(results: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:

@@ -28,6 +28,7 @@ from apps.guardrails.outside import (
 )
 
 TYPE = "openai_moderation"
+JUDGES_EACH_TEXT = True
 SECRETS = ("apiKey",)
 # Characters and texts of one request.
 _MAX_CHARACTERS, _MAX_TEXTS = 30_000, 32

@@ -26,6 +26,7 @@ from apps.guardrails.outside import (
 )
 
 TYPE = "presidio"
+JUDGES_EACH_TEXT = True
 SECRETS = ("apiKey",)
 _ENTITY = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
 _MAX_ENTITIES = 100

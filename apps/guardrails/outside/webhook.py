@@ -27,6 +27,7 @@ from apps.guardrails.outside import (
 from apps.kernel.secrets.webhook_signature import secret_key, signed_headers
 
 TYPE = "webhook"
+JUDGES_EACH_TEXT = False
 SECRETS = ("secret",)
 VERSION = 1
 _MAX_LABEL = 40
