@@ -230,7 +230,7 @@ class Pack(NamedTuple):
     is_whole: bool
 
 
-# Between the texts of a pack: a symbol that texts hardly contain, on a line of its own.
+# Between the texts of a pack: a symbol that texts rarely contain, on a line of its own.
 SEPARATOR: Final = "\n\N{SYMBOL FOR RECORD SEPARATOR}\n"
 
 

@@ -104,7 +104,7 @@ def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[Outs
 
 
 def _findings_in(question: GuardQuestion, pack: Pack, name: str, changed: str | None) -> Iterator[OutsideFinding]:
-    """Yield a match in each text of a pack; with the de-identified text where that can be told for each of them."""
+    """Yield a match in each text of a pack; with the de-identified text where each of them can be identified."""
     parts = [] if changed is None or not pack.is_whole else changed.split(SEPARATOR)
     if len(parts) != len(pack.indexes):
         yield from (OutsideFinding(text=index, pattern=name) for index in pack.indexes)
