@@ -23,6 +23,7 @@ from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects import ProviderDialect, find_dialect
 from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
 from apps.gateway.failures import StaleConnection, UpstreamFailure
+from apps.gateway.guard import outside_guard
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.routing import preferences
 from apps.gateway.routing.candidate import Candidate
@@ -32,6 +33,7 @@ from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.kept_files import inline_kept_files
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, ProviderResponse, open_exchange
 from apps.gateway.upstream.remote_media import RemoteMedia, has_addresses
+from apps.guardrails.outside import RequestFacts
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import ApiError
 
@@ -53,7 +55,12 @@ def count_tokens(policy: Policy, chat: Chat, token: str, body: bytes, reserve: C
         policy, catalog = find_policy(token), catalog_cache.current()
     if policy.guardrails is not None:
         # The counting provider reads the whole chat.
-        RequestGuard(policy.guardrails, policy.retention).screen(chat, body)
+        facts = RequestFacts(str(policy.organization_id), str(policy.api_key_id), chat.model, "")
+        guard = RequestGuard(policy.guardrails, policy.retention, facts)
+        guard.screen(chat, body)
+        if policy.guardrails.outside:
+            outside_guard.screen_request(guard, chat, body)
+            guard.finish()
     try:
         preferred = preferences.resolve_preferred(policy, catalog, chat, estimate)
         asked = next((one for one in preferred.eligible if _counts(one)), None)

@@ -28,6 +28,7 @@ from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.loop_detection import read_cdn_loop
 from apps.gateway.embedding_cache import find_embedding_entry
+from apps.gateway.guard import outside_guard
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.restoration import AnswerRestoration, restore_prompts
 from apps.gateway.recorder import AnswerTranscript, Recorder
@@ -47,6 +48,7 @@ from apps.gateway.upstream.failover import Failover, Hedge, read_hedge
 from apps.gateway.upstream.kept_files import inline_kept_files, names_kept_files
 from apps.gateway.upstream.remote_media import RemoteMedia, fetch_addresses, has_image_addresses
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
+from apps.guardrails.outside import RequestFacts
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
@@ -139,7 +141,7 @@ def _open(
         hold=admission.granted.hold,
         allowance=allowance,
     )
-    guard = _find_guard(call, policy, profile)
+    guard = _find_guard(call, policy, profile, admission.entry.requested_model)
     recorder = _build_recorder(chat, admission, attempts, meter, guard, started_at)
     # The answer of a provider's batch API is paid for: it is billed, and no cached answer takes its place.
     may_be_kept = policy.cache_seconds and not is_settled_batch_line(call)
@@ -212,14 +214,15 @@ def _changing() -> Overloaded:
     return Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
 
 
-def _find_guard(call: ClientRequest, policy: Policy, profile: RequestProfile) -> RequestGuard | None:
+def _find_guard(call: ClientRequest, policy: Policy, profile: RequestProfile, model: str) -> RequestGuard | None:
     """Return the guardrails of a request, None without any."""
     if policy.guardrails is None:
         return None
     # A provider's batch is answered hours later: the placeholders must follow from the line alone.
     share = None if call.batch_exchange is not None else CacheShare.of(policy.organization_id, policy.plan)
-    session = profile.session or call.conversation_id
-    return RequestGuard(policy.guardrails, policy.retention, share, session)
+    session = profile.session or call.conversation_id or ""
+    facts = RequestFacts(str(policy.organization_id), str(policy.api_key_id), model, session)
+    return RequestGuard(policy.guardrails, policy.retention, facts, share)
 
 
 def _build_recorder(
@@ -338,6 +341,8 @@ def _prepare(recorder: Recorder, body: bytes, find_entry: Callable[[], CacheEntr
     try:
         if recorder.guard is not None:
             recorder.guard.screen(recorder.chat, body)
+            if recorder.guard.compiled.outside:
+                outside_guard.screen_request(recorder.guard, recorder.chat, body)
         offload(len(body), record.keep_request, recorder.entry, recorder.chat, recorder.policy.retention)
         return None if find_entry is None else offload(len(body), find_entry)
     except ApiError as error:

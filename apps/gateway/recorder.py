@@ -201,10 +201,13 @@ class Recorder(msgspec.Struct, eq=False):
         if self.chat.stream and self.attempts.first_content_at is not None:
             entry.time_to_first_token = round((self.attempts.first_content_at - self.started_at) * 1000)
         entry.response_size = self.attempts.bytes_received
+        if self.guard is not None and self.guard.pending:
+            self.guard.finish()
         entry.violations = self.guard.violations if self.guard is not None and self.guard.violations else None
         if self.policy.retention != "none":
             warnings = {"warnings": self.attempts.dropped_fields} if self.attempts.dropped_fields else {}
-            routing = {"routing": self.attempts.attempt_log, **warnings, **self._cached_inputs}
+            asked = {"guardrail_calls": self.guard.outside_calls} if self.guard and self.guard.outside_calls else {}
+            routing = {"routing": self.attempts.attempt_log, **warnings, **self._cached_inputs, **asked}
             entry.routing_metadata = {**self.ranking.explanation, **routing}
         settling_at = time.monotonic()
         try:

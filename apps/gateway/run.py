@@ -13,6 +13,7 @@ from apps.billing.reservations import RateLimitStatus
 from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary, TextDelta
+from apps.gateway.guard import outside_guard
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.response_guard import ResponseGuard
 from apps.gateway.guard.restoration import AnswerRestoration
@@ -120,9 +121,11 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
 
     def _screen(self, events: Iterator[Event]) -> Iterator[Event]:
         """Return what guardrails leave of an answer, where they look at answers."""
-        if self.guard is None or not self.guard.compiled.scan_output:
+        if self.guard is None:
             return events
-        return ResponseGuard(self.guard, self.chat.answers, whole=not self.chat.stream).screen(events)
+        if self.guard.compiled.scan_output:
+            events = ResponseGuard(self.guard, self.chat.answers, whole=not self.chat.stream).screen(events)
+        return outside_guard.screen_answer(self.guard, events) if self.guard.compiled.outside else events
 
     def _complete(self) -> Summary:
         """Cache and record an answer that came to its end. Raises ApiError where it lacks the requested result."""

@@ -8,23 +8,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from django.db import transaction
 
 from apps.guardrails.access import NO_RULE
 from apps.guardrails.configuration.config_validation import find_rule_issues, merge_system_rules
-from apps.guardrails.configuration.custom_rule_validation import require_capacity, validate_config
+from apps.guardrails.configuration.custom_rule_validation import (
+    require_capacity,
+    validate_action,
+    validate_config,
+    validate_secrets,
+)
 from apps.guardrails.configuration.load_config import system_rule_states
 from apps.guardrails.custom import MAX_RULES
-from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_rules
+from apps.guardrails.models import Action, CustomRule, GuardrailConfig, default_system_rules
+from apps.guardrails.outside import outside_types
 from apps.guardrails.rule_thread import loaded_rules
 from apps.guardrails.rules import PII_RULE
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres.row_lookup import find_row, lock_row
 from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt, encrypt
+from apps.keys.ssrf_guard import check_url_field
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization
+from apps.organizations.outside_calls import outside_call
 
+# Outside guards of an organization: each may take its time limit of every request.
+MAX_OUTSIDE_RULES = 10
 # The columns of a configuration that people choose; a reset gives each its default.
 _CHOSEN = ("enabled", "system_rules", "max_file_size_mb", "allowed_file_types", "pii_action", "scan_output")
 
@@ -65,14 +77,28 @@ def reset_config(*, organization: Organization) -> GuardrailConfig:
     return _save_config(row, "reset", {name: getattr(defaults, name) for name in _CHOSEN})
 
 
+def check_rule(*, organization: Organization, type: str, config: Mapping[str, Any]) -> None:
+    """Check that the address of an outside guard may be called; rules of other types have none.
+
+    Takes as long as the lookup, so never within a transaction. Raises InvalidFields, RateLimited.
+    """
+    if type in outside_types():
+        url = validate_config(type, config)["url"]
+        with outside_call(organization.id):
+            check_url_field(url, "config.url", organization.id)
+
+
 @transaction.atomic
 def create_rule(*, organization: Organization, type: str, config: Mapping[str, Any], **columns: Any) -> CustomRule:
     """Add a rule of a type to an organization. `columns` are its name and what else is not left at its default.
 
+    Secrets in the configuration of an outside guard are stored encrypted.
+
     Raises InvalidFields for a configuration that is not of the type, or that is too much beside the other rules,
     InvalidRequest for one rule too many, NotFound when the organization was deleted meanwhile.
     """
-    rule = CustomRule(organization=organization, type=type, config=validate_config(type, config), **columns)
+    validate_action(type, columns.get("action", Action.BLOCK))
+    rule = CustomRule(organization=organization, type=type, **_stored(type, config, {}), **columns)
     lock_row(organization, NO_ORGANIZATION)
     if CustomRule.objects.filter(organization=organization).count() >= MAX_RULES:
         raise InvalidRequest(f"Maximum {MAX_RULES} guardrail rules per organization", code="guardrail_rule_limit")
@@ -92,11 +118,13 @@ def change_rule(*, rule: CustomRule, changes: Mapping[str, Any]) -> CustomRule:
     given = dict(changes)
     if given.pop("type", rule.type) != rule.type:
         raise InvalidFields([Issue("type", "Cannot be changed; create another rule")])
+    validate_action(rule.type, given.get("action", rule.action))
     if "config" in given:
-        given["config"] = validate_config(rule.type, given["config"])
+        given |= _stored(rule.type, given["config"], rule.config, bytes(rule.encrypted_secrets))
         lock_row(rule.organization, NO_ORGANIZATION)
     row = find_row(CustomRule.objects.select_for_update(), rule.pk, NO_RULE)
-    before, after = ({name: getattr(row, name) for name in given}, given)
+    after = {name: value for name, value in given.items() if name != "encrypted_secrets"}
+    before = {name: getattr(row, name) for name in after}
     _record("guardrail_rule.update", row, _changes(before, after))
     for name, value in given.items():
         setattr(row, name, value)
@@ -116,8 +144,38 @@ def delete_rule(*, rule: CustomRule) -> None:
 
 def _require_room(rule: CustomRule) -> None:
     """Hold a rule to what can be looked for together; one that is switched off counts, for it may be switched on."""
-    others = CustomRule.objects.filter(organization=rule.organization_id, type=rule.type).exclude(pk=rule.pk)
+    rules = CustomRule.objects.filter(organization=rule.organization_id).exclude(pk=rule.pk)
+    if rule.type in outside_types() and rules.filter(type__in=outside_types()).count() >= MAX_OUTSIDE_RULES:
+        raise InvalidRequest(
+            f"Maximum {MAX_OUTSIDE_RULES} guardrail rules per organization that ask a service",
+            code="guardrail_rule_limit",
+        )
+    others = rules.filter(type=rule.type)
     require_capacity(rule.type, [*others.values_list("config", flat=True), rule.config])
+
+
+def _stored(type: str, given: Mapping[str, Any], old: Mapping[str, Any], encrypted: bytes = b"") -> dict[str, Any]:
+    """Return the columns of a configuration. Secrets that are not given stay, as long as the address does.
+
+    Raises InvalidFields.
+    """
+    config = validate_config(type, given)
+    if type not in outside_types():
+        return {"config": config}
+    kept = _secrets_in(encrypted) if config["url"] == old.get("url") else {}
+    secrets = validate_secrets(type, given, kept)
+    columns: dict[str, Any] = {"config": {**config, "secrets": sorted(secrets)}}
+    if secrets != kept or not encrypted:
+        columns["encrypted_secrets"] = encrypt(msgspec.json.encode(secrets)) if secrets else b""
+    return columns
+
+
+def _secrets_in(encrypted: bytes) -> dict[str, str]:
+    """Return stored secrets; none where they cannot be decrypted, so that they have to be entered again."""
+    try:
+        return msgspec.json.decode(decrypt(encrypted), type=dict[str, str]) if encrypted else {}
+    except UnreadableSecretError:
+        return {}
 
 
 def _find_or_build(organization: Organization) -> GuardrailConfig:

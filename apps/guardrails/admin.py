@@ -121,7 +121,7 @@ class CustomRuleAdmin(OrganizationLink, ButtonsAdmin, ActingAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Show what the rule's type has; for a new rule what the type that is chosen has."""
-        types = MEMBERS if obj is None else {obj.type: MEMBERS[obj.type]}
+        types = MEMBERS if obj is None else {obj.type: MEMBERS.get(obj.type, {})}
         looked_for = [field for members in types.values() for field in members.values()]
         return (
             (None, {"fields": ("organization", "name", "type", *_ACTING)}),

@@ -35,8 +35,19 @@ def default_system_rules() -> dict[str, dict[str, Any]]:
 
 
 def default_file_types() -> list[str]:
-    """Return the MIME types that a configuration starts out with."""
-    return ["image/jpeg", "image/png", "image/gif", "image/webp"]
+    """Return the MIME types that a configuration starts out with: files that agents send to models."""
+    return [
+        *("image/jpeg", "image/png", "image/gif", "image/webp"),
+        *("audio/wav", "audio/mpeg", "audio/mp4", "audio/ogg", "audio/webm", "audio/flac"),
+        "application/pdf",
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+        "application/vnd.oasis.opendocument.text",
+        "application/vnd.oasis.opendocument.spreadsheet",
+        "application/vnd.oasis.opendocument.presentation",
+        *("text/plain", "text/html", "application/json", "application/xml"),
+    ]
 
 
 class GuardrailConfig(PolicySource):
@@ -71,12 +82,22 @@ class CustomRule(PolicySource):
         BLOCKED_TERMS = "blocked_terms"
         CUSTOM_REGEX = "custom_regex"
         TOPIC_RESTRICTION = "topic_restriction"
+        # Outside guards (`apps/guardrails/outside`).
+        WEBHOOK = "webhook", "Webhook"
+        PRESIDIO = "presidio", "Presidio"
+        BEDROCK_GUARDRAIL = "bedrock_guardrail", "Amazon Bedrock Guardrails"
+        AZURE_CONTENT_SAFETY = "azure_content_safety", "Azure AI Content Safety"
+        MODEL_ARMOR = "model_armor", "Google Model Armor"
+        LAKERA = "lakera", "Lakera Guard"
+        OPENAI_MODERATION = "openai_moderation", "OpenAI moderation"
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="custom_rules")
     name = models.CharField(max_length=255)
     type = models.CharField(max_length=20, choices=Type.choices)
     config = models.JSONField()
+    # Secrets of an outside guard, JSON by their names in its configuration; empty for other types.
+    encrypted_secrets = models.BinaryField(editable=False, default=b"", db_default=b"")
     priority = models.IntegerField(default=100)
     enabled = models.BooleanField(default=True)
     observe_only = models.BooleanField(default=False, help_text="Record what it would have done, and do nothing")

@@ -106,7 +106,12 @@ class CustomRuleForm(_Form):
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         type_ = cleaned.get("type") or self.instance.type
         members = MEMBERS.get(type_, {})
-        if not members or set(members.values()) & set(self.errors):
+        if not members:
+            # Organizations configure the services that they ask themselves, because only they know the secrets.
+            if self.instance._state.adding:
+                self.add_error("type", "Only the organization itself can add a rule of this type")
+            return {**cleaned, "config": self.instance.config}
+        if set(members.values()) & set(self.errors):
             return cleaned
         config = {member: cleaned[field] for member, field in members.items() if cleaned.get(field) not in (None, "")}
         if "synonyms" in config:

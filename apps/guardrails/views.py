@@ -72,6 +72,12 @@ class GuardrailReset(MemberEndpoint):
 class GuardrailRules(MemberEndpoint):
     """`GET /guardrails/rules/{orgId}`, `POST /guardrails/rules/{orgId}`."""
 
+    def prepare(self) -> None:
+        """Look up the address of an outside guard: before anything is written, so that nothing waits for it."""
+        organization = access_guarded(self.user, self.kwargs["organization_id"])
+        given = self.read(NewCustomRuleShape)
+        actions.check_rule(organization=organization, type=given["type"], config=given["config"])
+
     @described({"rules": CustomRuleShape(many=True)}, refuses=(403, 404))
     def get(self, request: Request, organization_id: str) -> Response:
         """List the organization's custom rules, in the order in which they run."""
@@ -93,7 +99,10 @@ class OneGuardrailRule(MemberEndpoint):
     def patch(self, request: Request, organization_id: str, rule_id: str) -> Response:
         """Change a custom rule; a new `config` replaces the old one as a whole."""
         rule = access_custom_rule(self.user, organization_id, rule_id)
-        return Response(CustomRuleShape(actions.change_rule(rule=rule, changes=self.read(CustomRuleChangesShape))).data)
+        changes = self.read(CustomRuleChangesShape)
+        if "config" in changes:
+            actions.check_rule(organization=rule.organization, type=rule.type, config=changes["config"])
+        return Response(CustomRuleShape(actions.change_rule(rule=rule, changes=changes)).data)
 
     @described({"success": serializers.BooleanField()}, refuses=(403, 404))
     def delete(self, request: Request, organization_id: str, rule_id: str) -> Response:

@@ -6,16 +6,11 @@ They never appear in logs or exceptions.
 from __future__ import annotations
 
 import base64
-import binascii
-from typing import Final
 
 import msgspec
 
 from apps.kernel.secrets.encryption import decrypt, encrypt
-
-# Prefix of a webhook's secret (Standard Webhooks), and bounds of its length in bytes.
-SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what every secret begins with
-MIN_SECRET, MAX_SECRET = 24, 64
+from apps.kernel.secrets.webhook_signature import secret_key
 
 
 class _Sealed(msgspec.Struct, frozen=True, tag_field="kind"):
@@ -84,19 +79,6 @@ class OtlpKeys(_Sealed, frozen=True, tag="otlp"):
 
 
 Credentials = WebhookSecret | BucketKeys | OtlpKeys
-
-
-def secret_key(secret: str) -> bytes:
-    """Return the bytes of a webhook's secret. Raises ValueError unless it is `whsec_` and 24 to 64 bytes in base64."""
-    if not secret.startswith(SECRET_PREFIX):
-        raise ValueError("no prefix")
-    try:
-        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
-    except binascii.Error as error:
-        raise ValueError("no base64") from error
-    if not MIN_SECRET <= len(key) <= MAX_SECRET:
-        raise ValueError("too short or too long")
-    return key
 
 
 def encrypt_credentials(credentials: Credentials) -> bytes:

@@ -17,8 +17,9 @@ from apps.kernel.rest.serializers import (
     TextField,
     camel,
 )
+from apps.kernel.secrets.webhook_signature import secret_key
 from apps.log_sinks.actions import NewSink
-from apps.log_sinks.credentials import BucketKeys, Credentials, OtlpKeys, WebhookSecret, secret_key
+from apps.log_sinks.credentials import BucketKeys, Credentials, OtlpKeys, WebhookSecret
 from apps.log_sinks.kinds.webhook import JSON_ARRAY, JSON_LINES
 from apps.log_sinks.models import LogSink
 

@@ -53,7 +53,7 @@ def test_a_rule_blocks_a_prompt(caller: Caller) -> None:
 
 
 def test_a_rule_about_files_sees_the_recording(caller: Caller) -> None:
-    guard(caller, rules={"file_types": "block"})
+    guard(caller, rules={"file_types": "block"}, allowed_file_types=["image/png"])
     tag = tagged("listener")
     refused = transcribe(caller)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "file")

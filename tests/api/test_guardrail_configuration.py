@@ -12,6 +12,7 @@ from apps.kernel.ids import new_id
 from apps.kernel.valkey import generation
 from apps.organizations.models import AuditEntry, Organization, Plan
 from tests.support.cast import Caller, World, join, signed_in
+from tests.support.documents import DOCX, ODT, PPTX, XLSX
 from tests.support.guardrails_in_force import SPECIFIED_RULES
 
 # What every rule says of itself, and of the six of the specification what that says.
@@ -28,7 +29,14 @@ DEFAULTS = {
     "enabled": True,
     "systemRules": DEFAULT_RULES,
     "maxFileSizeMb": 10,
-    "allowedFileTypes": ["image/jpeg", "image/png", "image/gif", "image/webp"],
+    "allowedFileTypes": [
+        *("image/jpeg", "image/png", "image/gif", "image/webp"),
+        *("audio/wav", "audio/mpeg", "audio/mp4", "audio/ogg", "audio/webm", "audio/flac"),
+        *("application/pdf", DOCX, XLSX, PPTX, ODT),
+        "application/vnd.oasis.opendocument.spreadsheet",
+        "application/vnd.oasis.opendocument.presentation",
+        *("text/plain", "text/html", "application/json", "application/xml"),
+    ],
     "piiAction": "redact",
     "scanOutput": False,
 }

@@ -108,7 +108,7 @@ class TestAdding:
             ({"name": " "}, "name", "Must not be blank"),
             ({"name": "n" * 256}, "name", "Must be at most 255 characters long"),
             ({"type": ...}, "type", "Required"),
-            ({"type": "regex"}, "type", "Must be one of: blocked_terms, custom_regex, topic_restriction"),
+            ({"type": "regex"}, "type", f"Must be one of: {', '.join(CustomRule.Type.values)}"),
             ({"config": ...}, "config", "Required"),
             ({"config": "x"}, "config", "Must be an object"),
             (

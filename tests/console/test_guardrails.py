@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from apps.console.pages.guardrails.outside_fields import OUTSIDE_FIELDS
+from apps.guardrails.custom import custom_types
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
+from apps.guardrails.outside import outside_types
 from apps.kernel.ids import new_id
 from apps.organizations.models import Plan
 from tests.support.cast import World
 from tests.support.console_client import Visitor, page, words
+from tests.support.guard_service import GuardService
 
 HOSTILE = "<script>alert(1)</script>"
 TERMS = {"name": "House words", "terms": "Project Falcon\nmoonshot", "matchType": "contains", "action": "block"}
@@ -82,6 +86,63 @@ def test_rules_of_ones_own_are_added_once_changed_and_removed(world: World, adam
     assert HOSTILE not in adam.open(page(world.acme, "guardrails/rules")).content.decode()
     adam.send(f"{one}/delete")
     assert CustomRule.objects.count() == 0
+
+
+def test_a_service_is_added_by_a_form_that_never_shows_its_secret(
+    world: World, adam: Visitor, service: GuardService
+) -> None:
+    new = page(world.acme, "guardrails/rules/new/presidio")
+    assert 'name="entities"' in adam.open(new).content.decode()
+    fields = {
+        "name": "Names",
+        "action": "redact",
+        "url": service.url,
+        "apiKey": "proxy-key-4711",
+        "language": "en",
+        "entities": "PERSON\nUS_SSN",
+        "scoreThreshold": "0.7",
+        "direction": "both",
+        "onFailure": "open",
+        "timeoutSeconds": "1.5",
+    }
+    assert adam.send(new, fields).status_code == 303
+    rule = CustomRule.objects.get()
+    assert rule.config == {
+        "type": "presidio",
+        "url": service.url,
+        "language": "en",
+        "entities": ["PERSON", "US_SSN"],
+        "scoreThreshold": 0.7,
+        "direction": "both",
+        "onFailure": "open",
+        "timeoutSeconds": 1.5,
+        "secrets": ["apiKey"],
+    }
+    stored = bytes(rule.encrypted_secrets)
+    one = page(world.acme, f"guardrails/rules/{rule.id}")
+    shown = adam.open(one).content.decode()
+    assert ("proxy-key-4711" in shown, "Stored; leave empty to keep it" in shown) == (False, True)
+    refused = adam.send(one, {**fields, "scoreThreshold": "high"})
+    assert (refused.status_code, "proxy-key-4711" in refused.content.decode()) == (400, False)
+    assert adam.send(one, {**fields, "apiKey": "", "scoreThreshold": "1"}).status_code == 303
+    rule.refresh_from_db()
+    assert (rule.config["scoreThreshold"], bytes(rule.encrypted_secrets)) == (1.0, stored)
+
+
+@pytest.mark.parametrize("kind", sorted(OUTSIDE_FIELDS))
+def test_the_form_of_a_service_has_all_of_its_configuration(kind: str) -> None:
+    type_ = outside_types()[kind]
+    names = {field.name for field in OUTSIDE_FIELDS[kind]}
+    given = {"url": "https://x.example", "region": "eu-west-1", "guardrailId": "g"}
+    given["template"] = "projects/p/locations/l/templates/t"
+    read = type_.read_config(given)
+    derived = {"url"} if kind in ("bedrock_guardrail", "model_armor") else set()
+    assert names == {*read, *type_.SECRETS, "direction", "onFailure", "timeoutSeconds"} - derived
+
+
+def test_there_is_a_form_for_each_service() -> None:
+    assert set(OUTSIDE_FIELDS) == set(outside_types())
+    assert set(CustomRule.Type.values) == set(outside_types()) | set(custom_types())
 
 
 @pytest.mark.parametrize(

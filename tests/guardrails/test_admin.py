@@ -224,3 +224,15 @@ class TestRules:
         assert operator.post(page(rule, "delete"), {"post": "yes"}).status_code == 302
         assert not CustomRule.objects.exists()
         assert AuditEntry.objects.latest("id").action == "guardrail_rule.delete"
+
+    def test_a_service_is_switched_off_but_neither_added_nor_configured(self, operator: Client, world: World) -> None:
+        config = {"type": "lakera", "url": "https://api.lakera.ai", "projectId": "", "secrets": ["apiKey"]}
+        rule = CustomRule.objects.create(organization=world.acme, name="Lakera", type="lakera", config=config)
+        form = {"name": "Lakera", "priority": "100", "action": "block"}
+        assert operator.post(page(rule), form).status_code == 302
+        rule.refresh_from_db()
+        assert (rule.enabled, rule.config) == (False, config)
+        new = {**form, "organization": str(world.acme.id), "type": "lakera"}
+        response = operator.post(page(CustomRule, "add"), new)
+        assert errors_of(response) == {"type": ["Only the organization itself can add a rule of this type"]}
+        assert CustomRule.objects.count() == 1

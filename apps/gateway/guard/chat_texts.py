@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -41,6 +42,9 @@ from apps.gateway.guard.json_text import (
     parse_json_text,
     write_fixed,
 )
+from apps.guardrails.files.document_cache import document_text
+from apps.guardrails.files.document_text import DocumentText, is_document
+from apps.guardrails.files.mime_sniffing import sniff_mime_type
 from apps.guardrails.findings.scan_types import DOCUMENT, TOOL_RESULT
 from apps.kernel.json_bounds import OutOfBounds
 
@@ -51,6 +55,10 @@ _WORD_OF_FORMAT: Final = re.compile("[a-z_/-]{1,24}")
 _TOOLS: Final = "tool"
 # Names, strings and numbers of JSON in all of a request: some 300 bytes each while they are looked at.
 MAX_VALUES: Final = 300_000
+# The beginning of PDF and zip files in base64.
+_DOCUMENTS: Final = (b"JVBER", b"UEsDB")
+# Kinds of content that have no text to look through.
+_WITHOUT_TEXT: Final = ("image/", "audio/", "video/", "font/")
 
 
 class RedactText(Protocol):
@@ -112,10 +120,11 @@ class ChatTexts:
     def _parts(self, parts: list[Part], path: str, role: str) -> None:
         for number, part in enumerate(parts):
             here = f"{path}[{number}]"
-            self._part(part, here, role)
+            self._part(part, here, role, partial(parts.__setitem__, number))
             self._json(part.extra, here, role)
 
-    def _part(self, part: Part, here: str, role: str) -> None:
+    def _part(self, part: Part, here: str, role: str, swap: Callable[[Part], None]) -> None:
+        """Take in a part; `swap` replaces it by another."""
         match part:
             case Text() | Refusal():
                 self._text(part, "text", f"{here}.text", role)
@@ -132,7 +141,7 @@ class ChatTexts:
             case Image():
                 self._image(part, here, role)
             case File():
-                self._document(part, here, role)
+                self._document(part, here, role, swap)
             case Audio():
                 self._seen_strings.add(part.data)
                 document = read_document(part.data, f"audio/{part.format}").named("", here)
@@ -230,7 +239,7 @@ class ChatTexts:
 
         self._file(read_document(part.url).named("", here), here, role, part.url, change)
 
-    def _document(self, part: File, here: str, role: str) -> None:
+    def _document(self, part: File, here: str, role: str, swap: Callable[[Part], None]) -> None:
         if part.filename is not None:
             self._plain(part, "filename", f"{here}.filename", role)
         self._seen_strings.update(
@@ -243,7 +252,7 @@ class ChatTexts:
         written = part.url if part.data is None else part.data
         if written is not None:
             document = read_document(written, part.media_type or "").named(part.filename or "", here)
-            self._file(document, here, role, written, change)
+            self._file(document, here, role, written, change, swap)
 
     def _file(
         self,
@@ -252,15 +261,25 @@ class ChatTexts:
         role: str,
         written: str,
         change: Callable[[str], None] | None = None,
+        swap: Callable[[Part], None] | None = None,
     ) -> None:
-        """Take in a file as it was written, and what it says where it is a text; `change` writes another into the
-        chat."""
+        """Take in a file as it was written, and what it says where it is a text or a document.
+
+        `change` writes another file into the chat, and `swap` replaces this part by another.
+        """
         # Some formats have the data of a data URL alone.
         said = (written, written.partition(",")[2]) if written.startswith("data:") else (written,)
+        text, is_extracted = document.text(), False
+        if (extracted := _find_document_text(document, text)) is not None:
+            document = msgspec.structs.replace(document, unread=extracted.unread)
+            if not extracted.unread:
+                text, is_extracted = extracted.text, True
         self.files.append(document)
         self.files_said.append(said)
-        text = document.text()
         if text is None:
+            return
+        if is_extracted:
+            self._extracted(document, text, path, role, said, swap)
             return
         self._seen_strings.add(text)
         try:
@@ -283,6 +302,25 @@ class ChatTexts:
         said_by = DOCUMENT if role == "user" else role
         self._add(path, said_by, text if read is None else read.text, None if change is None else redact, *said)
 
+    def _extracted(
+        self,
+        document: AttachedDocument,
+        text: str,
+        path: str,
+        role: str,
+        said: tuple[str, ...],
+        swap: Callable[[Part], None] | None,
+    ) -> None:
+        """Take in the text of a document. Where it is masked, the masked text takes the document's place."""
+
+        def redact(redactions: Iterable[Redaction], write: WritePlaceholder = write_fixed) -> None:
+            if swap is not None:
+                head = f"[Text of {document.name or 'a document'}; a guardrail masked parts of it]"
+                swap(Text(text=f"{head}\n{apply_redactions(text, redactions, write)}"))
+
+        said_by = DOCUMENT if role == "user" else role
+        self._add(path, said_by, text, None if swap is None else redact, *said)
+
     def _enclosed(self, files: list[EmbeddedFile], path: str, role: str) -> None:
         for media_type, data in files:
             self._seen_strings.update((data, data.partition(",")[2]))
@@ -295,3 +333,22 @@ class ChatTexts:
             read = self._within(JsonText(words), "request")
             self._add("request", "system", read.text, read.redact)
             self._enclosed(read.embedded_files, "request", "system")
+
+
+def has_documents(chat: Chat, body: bytes) -> bool:
+    """Tell whether a chat may have documents, whose text takes long to read, however small they are."""
+    parts = [part for message in chat.messages for part in message.parts]
+    parts += [inner for part in parts if isinstance(part, ToolResult) for inner in part.parts]
+    return any(isinstance(part, File) for part in parts) or any(start in body for start in _DOCUMENTS)
+
+
+def _find_document_text(document: AttachedDocument, text: str | None) -> DocumentText | None:
+    """Return the text of a document, or why there is none; None for texts, images, sound, and files at an address."""
+    data = document.data
+    if not data or document.media_type.startswith(_WITHOUT_TEXT):
+        return None
+    if is_document(document.media_type, data):
+        return document_text(data)
+    if text is not None or (kind := sniff_mime_type(data)).startswith(_WITHOUT_TEXT):
+        return None
+    return DocumentText(unread=f"files of type {kind} are not looked through")

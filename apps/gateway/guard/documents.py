@@ -37,6 +37,8 @@ class AttachedDocument(msgspec.Struct, frozen=True, kw_only=True):
     head: str = ""
     data: bytes | None = None
     address: str | None = None
+    # Why the text of a document cannot be looked through; empty where it can, and for images and sound.
+    unread: str = ""
 
     def named(self, name: str, path: str) -> AttachedDocument:
         """Return the file under its name, at its place in the request."""

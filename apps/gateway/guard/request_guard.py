@@ -7,24 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import gevent
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.guard.chat_texts import ChatText, ChatTexts
+from apps.gateway.guard.chat_texts import ChatText, ChatTexts, has_documents
 from apps.gateway.guard.client_path import UnreadableText, find_client_path
 from apps.gateway.guard.conversation_numbers import ConversationNumbers
 from apps.gateway.guard.documents import AttachedDocument
 from apps.gateway.guard.json_text import Redaction, WritePlaceholder, write_fixed
 from apps.gateway.guard.placeholders import MaskedValue, Placeholders, find_placeholders
-from apps.gateway.metrics.definitions import FINDINGS, SCANNED
+from apps.gateway.metrics.definitions import FINDINGS, OUTSIDE_CALLS, SCANNED
 from apps.gateway.tasks import TASKS
 from apps.guardrails import rules
 from apps.guardrails.findings.redaction import merge_spans, placeholder_of
 from apps.guardrails.findings.scan_types import Finding, ScannedFile, Segment, Span, Verdict
+from apps.guardrails.outside import RequestFacts, outside_types
+from apps.guardrails.outside_client import OUTCOMES, Judged
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import CompiledGuardrails
+from apps.guardrails.scanning.outside_rules import OutsideRule
 from apps.guardrails.scanning.scan_memory import ScanMemory, ScanRecall
 from apps.guardrails.scanning.violations import (
     ACTIONS_TAKEN,
@@ -34,7 +38,7 @@ from apps.guardrails.scanning.violations import (
     draft_violations,
 )
 from apps.guardrails.text.scanned_text import ScannedText
-from apps.kernel.concurrency.native_thread_pool import offload
+from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.valkey.cache_store import CacheShare
 from apps.kernel.zero_series import begin_at_zero
@@ -59,6 +63,10 @@ class _Read(NamedTuple):
     verdict: Verdict
 
 
+# For work without texts for outside guards.
+NO_FACTS: Final = RequestFacts("", "", "", "")
+
+
 class RequestGuard:
     """The guardrails of one request: the rules in force, and the findings so far, which are recorded with it.
 
@@ -66,13 +74,21 @@ class RequestGuard:
     """
 
     def __init__(
-        self, compiled: CompiledGuardrails, retention: str, share: CacheShare | None = None, session: str | None = None
+        self,
+        compiled: CompiledGuardrails,
+        retention: str,
+        facts: RequestFacts = NO_FACTS,
+        share: CacheShare | None = None,
     ) -> None:
         """`share` keeps the numbers of a conversation's placeholders; without one they follow from the request alone.
-        `session` names the conversation; without one its first message does."""
+        A conversation is known by its session; without one by its first message."""
         self.compiled = compiled
+        self.facts = facts
         self.masked_values: dict[str, MaskedValue] = {}
-        self._share, self._session = share, session
+        # Guards of others that were asked, and greenlets that still ask.
+        self.outside_calls: list[dict[str, Any]] = []
+        self.pending: list[gevent.Greenlet[..., Any]] = []
+        self._share = share
         self.violations: list[ViolationDraft] = []
         self._with_content = retention == "retain"
         self._reported: dict[tuple[str, str], None] = {}
@@ -85,7 +101,7 @@ class RequestGuard:
     def screen(self, chat: Chat, body: bytes) -> None:
         """Mask the chat, which was read from this body, where rules say so. Raises InvalidRequest
         (`guardrail_blocked`), Overloaded."""
-        size = len(body)
+        size = reading_size(chat, body)
         recall = ScanRecall(_MEMORY, self.compiled.number)
         try:
             chat_texts, segments, files, verdict = offload(size, partial(_read, self.compiled, chat, recall))
@@ -97,7 +113,7 @@ class RequestGuard:
         verdict = _blocked_where_fixed(verdict, chat_texts.texts)
         self.record_findings(verdict, segments, files)
         if verdict.blocked is not None:
-            place = offload(size, partial(_client_path, body, chat_texts, verdict.blocked))
+            place = offload(size, partial(client_path_of, body, chat_texts, verdict.blocked))
             raise blocked_error(verdict.blocked, segments, files, place=place)
         if redactions:
             self._redact(chat, chat_texts, redactions, size)
@@ -111,7 +127,7 @@ class RequestGuard:
             return
         numbers = None
         if self._share is not None:
-            numbers = ConversationNumbers(self._share, _conversation_name(chat_texts.texts, self._session))
+            numbers = ConversationNumbers(self._share, _conversation_name(chat_texts.texts, self.facts.session or None))
         placeholders = Placeholders(
             {} if numbers is None else numbers.read(),
             _pair if numbers is None else numbers.digest_of,
@@ -138,6 +154,31 @@ class RequestGuard:
                 FINDINGS.labels(_name_of(finding), taken).inc()
                 if not finding.observed:
                     self._reported[finding.rule_id, taken] = None
+
+    def record_call(self, rule: OutsideRule, direction: str, judged: Judged) -> None:
+        """Note that an outside guard was asked, for the log."""
+        OUTSIDE_CALLS.labels(rule.type.TYPE, judged.outcome).inc()
+        self.outside_calls.append(
+            {
+                "rule_id": rule.id,
+                "type": rule.type.TYPE,
+                "direction": direction,
+                "outcome": judged.outcome,
+                "milliseconds": judged.milliseconds,
+                "requests": judged.requests,
+                **({"error": judged.error} if judged.error else {}),
+            }
+        )
+
+    def finish(self) -> None:
+        """Wait for the guards that only note. Each has its own time limit."""
+        pending, self.pending = self.pending, []
+        gevent.joinall(pending)
+
+
+def reading_size(chat: Chat, body: bytes) -> int:
+    """Return the size by which reading a chat is offloaded: documents take long, however small they are."""
+    return max(len(body), LARGE) if has_documents(chat, body) else len(body)
 
 
 def redactions_of(verdict: Verdict) -> dict[int, list[Redaction]]:
@@ -184,7 +225,7 @@ def blocked_error(
     )
 
 
-def _client_path(body: bytes, chat_texts: ChatTexts, finding: Finding) -> str | None:
+def client_path_of(body: bytes, chat_texts: ChatTexts, finding: Finding) -> str | None:
     """Return the finding's path in the client's body; None where it is not there, or the body is no JSON."""
     if finding.file is not None:
         return find_client_path(body, chat_texts.files_said[finding.file], 0, "")
@@ -252,12 +293,14 @@ def _file_of(document: AttachedDocument) -> ScannedFile:
         size=len(document.data or b""),
         address=document.address,
         place=document.path,
+        unread=document.unread,
     )
 
 
 # The label of all organizations' own rules in metrics.
 _CUSTOM: Final = "custom"
 begin_at_zero(FINDINGS, (*rules.system_rules(), _CUSTOM), ACTIONS_TAKEN)
+begin_at_zero(OUTSIDE_CALLS, tuple(outside_types()), OUTCOMES)
 
 
 def _name_of(finding: Finding) -> str:

@@ -100,3 +100,8 @@ SCANNED = Counter(
     ["outcome"],
 )
 begin_at_zero(SCANNED, ("remembered", "scanned"))
+OUTSIDE_CALLS = Counter(
+    "gateway_guardrail_outside_calls_total",
+    "Questions to outside guards, by type and outcome (passed, found, failed; skipped while its circuit is open)",
+    ["type", "outcome"],
+)

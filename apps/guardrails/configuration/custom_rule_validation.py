@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from apps.guardrails.custom import BadConfig, custom_types
+from apps.guardrails.outside import outside_types, read_outside_config, read_secrets
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 
 Config = Mapping[str, Any]
@@ -21,15 +22,35 @@ def validate_config(rule_type: str, given: Config) -> dict[str, Any]:
         raise InvalidFields([Issue("config.type", f"Must be {rule_type}, as the rule's own type")])
     fields = {name: value for name, value in given.items() if name != "type"}
     with _naming_the_field():
-        read = custom_types()[rule_type].read_config(fields)
+        if (outside := outside_types().get(rule_type)) is not None:
+            read = read_outside_config(outside, fields)
+        else:
+            read = custom_types()[rule_type].read_config(fields)
     for name, value in read.items():
         if any("\0" in text for text in _texts_of(value)):
             raise InvalidFields([Issue(f"config.{name}", "Null characters are not allowed.")])
     return {"type": rule_type, **read}
 
 
+def validate_secrets(rule_type: str, given: Config, kept: Mapping[str, str]) -> dict[str, str]:
+    """Return the secrets of an outside guard: those given, and those kept otherwise. Raises InvalidFields."""
+    type_ = outside_types()[rule_type]
+    with _naming_the_field():
+        secrets = {**kept, **read_secrets(type_, given)}
+        type_.check_secrets(secrets)
+    return secrets
+
+
+def validate_action(rule_type: str, action: str) -> None:
+    """Raise InvalidFields for an action that a type does not have."""
+    if rule_type in outside_types() and action == "allow":
+        raise InvalidFields([Issue("action", f"A rule of the type {rule_type} must block, redact or warn")])
+
+
 def require_capacity(rule_type: str, configs: Sequence[Config]) -> None:
     """Raise InvalidFields when all of an organization's rules of a type are too much to be looked for together."""
+    if rule_type in outside_types():
+        return
     with _naming_the_field():
         custom_types()[rule_type].compile_rules([dict(config) for config in configs])
 

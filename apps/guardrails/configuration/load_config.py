@@ -66,6 +66,7 @@ def _source_of(rule: CustomRule) -> RuleSource:
         observe_only=rule.observe_only,
         restore=rule.restore,
         enabled=rule.enabled,
+        encrypted_secrets=bytes(rule.encrypted_secrets or b""),
     )
 
 

@@ -65,7 +65,10 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class ScannedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file that a model will see. `data` is None where only an address is known; `size` in bytes, 0 if unknown."""
+    """One file that a model will see. `data` is None where only an address is known; `size` in bytes, 0 if unknown.
+
+    `unread` says why the text of a document could not be read; empty where it was, or where there is none to read.
+    """
 
     name: str = ""
     declared_type: str = ""
@@ -73,6 +76,7 @@ class ScannedFile(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
     address: str | None = None
     place: str = ""
+    unread: str = ""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

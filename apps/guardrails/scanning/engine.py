@@ -27,9 +27,12 @@ from apps.guardrails.findings.scan_types import (
     Span,
     Verdict,
 )
+from apps.guardrails.outside import outside_types
 from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.rules import PII_RULE, SystemRule, system_rules
+from apps.guardrails.scanning.active_rule import ActiveRule
 from apps.guardrails.scanning.kept_secrets import kept_by_operator
+from apps.guardrails.scanning.outside_rules import OutsideRule, compile_outside_rule
 from apps.guardrails.scanning.scan_memory import ScanRecall
 from apps.guardrails.scanning.text_scan import ScanTerms, find_in_text
 
@@ -55,6 +58,8 @@ class RuleSource(msgspec.Struct, frozen=True, kw_only=True):
     observe_only: bool = False
     enabled: bool = True
     restore: bool = True
+    # For an outside guard.
+    encrypted_secrets: bytes = b""
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,22 +75,6 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     custom_rules: tuple[RuleSource, ...] = ()
 
 
-class ActiveRule(NamedTuple):
-    """One rule in force. Rules compare by their order: the smaller `rank` is checked first."""
-
-    rank: tuple[int, int, int]
-    id: str
-    name: str
-    category: str
-    action: RuleAction
-    observed: bool
-    restore: bool = True
-
-    def is_overridden_by(self, other: ActiveRule) -> bool:
-        """Tell whether a matching rule with `allow` keeps this one from acting."""
-        return other.rank[:2] < self.rank[:2]
-
-
 class RuleMatch(NamedTuple):
     """A match of a rule in the text of one segment."""
 
@@ -97,7 +86,7 @@ class RuleMatch(NamedTuple):
 class CompiledGuardrails(msgspec.Struct, frozen=True, kw_only=True):
     """An organization's guardrails, ready to run; made once a generation. `rules_checked` counts the rules in force.
 
-    `number` is no other's in this process.
+    `number` is no other's in this process. `outside` are judged by services, which the engine does not ask.
     """
 
     number: int = 0
@@ -107,6 +96,7 @@ class CompiledGuardrails(msgspec.Struct, frozen=True, kw_only=True):
     rules_checked: int = 0
     system: tuple[tuple[ActiveRule, SystemRule], ...] = ()
     custom: tuple[tuple[Matcher, tuple[ActiveRule, ...]], ...] = ()
+    outside: tuple[OutsideRule, ...] = ()
 
 
 NO_GUARDRAILS = CompiledGuardrails()
@@ -119,10 +109,11 @@ def compile_guardrails(config: EngineConfig) -> CompiledGuardrails:
         return NO_GUARDRAILS
     system = tuple(_system_rules_of(config))
     custom = tuple(_custom_rules_of(config))
+    outside = tuple(_outside_rules_of(config))
     checked = len(system) + sum(len(rules) for _, rules in custom)
     return CompiledGuardrails(
         number=next(_numbers),
-        in_force=checked > 0,
+        in_force=checked > 0 or bool(outside),
         scan_output=config.scan_output,
         settings=RuleSettings(
             max_file_bytes=config.max_file_bytes, allowed_file_types=frozenset(config.allowed_file_types)
@@ -130,6 +121,7 @@ def compile_guardrails(config: EngineConfig) -> CompiledGuardrails:
         rules_checked=checked,
         system=system,
         custom=custom,
+        outside=outside,
     )
 
 
@@ -274,7 +266,7 @@ def _system_rules_of(config: EngineConfig) -> Iterator[tuple[ActiveRule, SystemR
 def _custom_rules_of(config: EngineConfig) -> Iterator[tuple[Matcher, tuple[ActiveRule, ...]]]:
     by_type: defaultdict[str, list[tuple[int, RuleSource]]] = defaultdict(list)
     for place, source in enumerate(config.custom_rules):
-        if source.enabled:
+        if source.enabled and source.type not in outside_types():
             by_type[source.type].append((place, source))
     if sum(map(len, by_type.values())) > MAX_RULES:
         raise BadConfig("", f"There are more than {MAX_RULES} rules")
@@ -285,16 +277,19 @@ def _custom_rules_of(config: EngineConfig) -> Iterator[tuple[Matcher, tuple[Acti
         matcher = type_.compile_rules([type_.read_config(source.config) for _, source in sources])
         yield (
             matcher,
-            tuple(
-                ActiveRule(
-                    (-source.priority, 0, place),
-                    source.id,
-                    source.name,
-                    name,
-                    source.action,
-                    source.observe_only,
-                    source.restore,
-                )
-                for place, source in sources
-            ),
+            tuple(_active_rule(source, place) for place, source in sources),
         )
+
+
+def _outside_rules_of(config: EngineConfig) -> Iterator[OutsideRule]:
+    for place, source in enumerate(config.custom_rules):
+        if source.enabled and source.type in outside_types():
+            yield compile_outside_rule(
+                _active_rule(source, place), source.type, source.config, source.encrypted_secrets
+            )
+
+
+def _active_rule(source: RuleSource, place: int) -> ActiveRule:
+    rank = (-source.priority, 0, place)
+    observed, restore = source.observe_only, source.restore
+    return ActiveRule(rank, source.id, source.name, source.type, source.action, observed, restore)

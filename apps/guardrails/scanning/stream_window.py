@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from apps.guardrails.findings.redaction import mask
 from apps.guardrails.findings.scan_types import Finding, Segment, Span, Verdict
+from apps.guardrails.scanning.active_rule import ActiveRule
 from apps.guardrails.scanning.engine import (
-    ActiveRule,
     CompiledGuardrails,
     RuleMatch,
     drop_overridden,

@@ -5,10 +5,9 @@ The headers are `webhook-id`, `webhook-timestamp` and `webhook-signature` (https
 
 from __future__ import annotations
 
-import base64
-import hmac
 from datetime import datetime
 
+from apps.kernel.secrets.webhook_signature import signed_headers
 from apps.log_sinks.credentials import WebhookSecret
 from apps.log_sinks.sink_request import Destination, SinkBatch, SinkRequest
 from apps.logs.serializers import encode, entry_of
@@ -22,15 +21,5 @@ def request_of(to: Destination, credentials: WebhookSecret, batch: SinkBatch, no
     form = to.options.get("format", JSON_LINES)
     lines = [encode(entry_of(row)) for row in batch.rows]
     body = b"[" + b",".join(lines) + b"]" if form == JSON_ARRAY else b"".join(line + b"\n" for line in lines)
-    moment = str(int(now.timestamp()))
-    headers = {
-        "Content-Type": _TYPES[form],
-        "webhook-id": batch.name,
-        "webhook-timestamp": moment,
-        "webhook-signature": f"v1,{_signature(credentials.key, f'{batch.name}.{moment}.'.encode() + body)}",
-    }
+    headers = {"Content-Type": _TYPES[form], **signed_headers(credentials.key, batch.name, now, body)}
     return SinkRequest("POST", to.url, headers, body)
-
-
-def _signature(key: bytes, signed: bytes) -> str:
-    return base64.b64encode(hmac.digest(key, signed, "sha256")).decode()

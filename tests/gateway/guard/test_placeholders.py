@@ -15,6 +15,7 @@ from apps.gateway.guard.conversation_numbers import MAX_VALUES, RENEW_AFTER, Con
 from apps.gateway.guard.json_text import Redaction, apply_redactions
 from apps.gateway.guard.placeholders import MAX_VALUE_LENGTH, MaskedValue, Placeholders
 from apps.gateway.guard.request_guard import RequestGuard
+from apps.guardrails.outside import RequestFacts
 from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import CompiledGuardrails, EngineConfig, RuleSource, SystemRuleState
@@ -41,9 +42,9 @@ def said(text: str, role: Any = "user") -> Message:
 
 
 def masked(
-    chat: Chat, compiled: CompiledGuardrails | None = None, share: CacheShare | None = None, session: str | None = None
+    chat: Chat, compiled: CompiledGuardrails | None = None, share: CacheShare | None = None, session: str = ""
 ) -> RequestGuard:
-    guard = RequestGuard(compiled or rules(), "retain", share, session)
+    guard = RequestGuard(compiled or rules(), "retain", RequestFacts("", "", "", session), share)
     guard.screen(chat, b"{}")
     return guard
 

@@ -10,10 +10,11 @@ from typing import get_args
 
 import pytest
 
-from apps.guardrails import custom, rules
+from apps.guardrails import custom, outside, rules
 from apps.guardrails.custom import custom_types
 from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, ScannedFile, Span
 from apps.guardrails.models import CustomRule, default_system_rules
+from apps.guardrails.outside import outside_types
 from apps.guardrails.rules import system_rules
 from apps.guardrails.text.scanned_text import ScannedText
 from gateway_project.configuration.data_directory import PROJECT
@@ -103,4 +104,5 @@ def test_a_rule_takes_any_text(name: str, raw: str) -> None:
 
 def test_every_file_is_a_custom_type() -> None:
     assert [module.name for module in pkgutil.iter_modules(custom.__path__)] == sorted(custom_types())
-    assert set(custom_types()) == set(CustomRule.Type.values)
+    assert [module.name for module in pkgutil.iter_modules(outside.__path__)] == sorted(outside_types())
+    assert set(custom_types()) | set(outside_types()) == set(CustomRule.Type.values)

@@ -10,6 +10,7 @@ from django.urls import path
 
 from apps.console.forms import Form, attempt, do_once, read_form
 from apps.console.pages.guardrails.frame import guarded_page, show_tab
+from apps.console.pages.guardrails.outside_fields import OUTSIDE_FIELDS, shown_fields
 from apps.console.visit import back_to
 from apps.console.workspace import Workspace
 from apps.guardrails import actions
@@ -25,12 +26,14 @@ TYPES: Final = {
     "blocked_terms": "Blocked terms",
     "custom_regex": "Regular expression",
     "topic_restriction": "Topics",
+    **{name: CustomRule.Type(name).label for name in OUTSIDE_FIELDS},
 }
 # For each type, the fields of its configuration and their form of input: lines of text, a flag, a text.
 _FIELDS: Final[dict[str, dict[str, str]]] = {
     "blocked_terms": {"terms": "lines", "matchType": "text", "caseSensitive": "flag"},
     "custom_regex": {"pattern": "text"},
     "topic_restriction": {"blockedTopics": "lines", "allowedTopics": "lines", "language": "text"},
+    **{name: {field.name: field.input for field in fields} for name, fields in OUTSIDE_FIELDS.items()},
 }
 # Priority of a new rule.
 NEW_PRIORITY: Final = 100
@@ -51,12 +54,7 @@ def new_rule(request: HttpRequest, workspace: Workspace, kind: str) -> HttpRespo
         raise NotFound("There is no such type of rule")
     form = Form()
     if request.method == "POST":
-
-        def create() -> dict[str, str]:
-            fields = read_form(request, NewCustomRuleShape, type=kind, config=_config(request.POST, kind))
-            return {"name": actions.create_rule(organization=workspace.organization, **fields).name}
-
-        made, form = attempt(request, lambda: do_once(request, workspace.user, create))
+        made, form = attempt(request, lambda: _add(request, workspace, kind))
         if made is not None:
             messages.success(request, f"The rule {made['name']} was added.")
             return back_to("custom_rules", workspace)
@@ -69,18 +67,7 @@ def one_rule(request: HttpRequest, workspace: Workspace, rule_id: str) -> HttpRe
     rule = access_custom_rule(workspace.user, str(workspace.organization.id), rule_id)
     form = Form()
     if request.method == "POST":
-        changed, form = attempt(
-            request,
-            lambda: actions.change_rule(
-                rule=rule,
-                changes=read_form(
-                    request,
-                    CustomRuleChangesShape,
-                    never_empty=("name", "priority"),
-                    config=_changed(rule, request.POST),
-                ),
-            ),
-        )
+        changed, form = attempt(request, lambda: _change(request, rule))
         if changed is not None:
             messages.success(request, f"The rule {changed.name} was saved.")
             return back_to("custom_rules", workspace)
@@ -96,6 +83,24 @@ def delete_rule(request: HttpRequest, workspace: Workspace, rule_id: str) -> Htt
     return back_to("custom_rules", workspace)
 
 
+def _add(request: HttpRequest, workspace: Workspace, kind: str) -> dict[str, str]:
+    fields = read_form(request, NewCustomRuleShape, type=kind, config=_config(request.POST, kind))
+    # An address is looked up first: nothing that is open waits for it.
+    actions.check_rule(organization=workspace.organization, type=kind, config=fields["config"])
+
+    def create() -> dict[str, str]:
+        return {"name": actions.create_rule(organization=workspace.organization, **fields).name}
+
+    return do_once(request, workspace.user, create)
+
+
+def _change(request: HttpRequest, rule: CustomRule) -> CustomRule:
+    config = _changed(rule, request.POST)
+    fields = read_form(request, CustomRuleChangesShape, never_empty=("name", "priority"), config=config)
+    actions.check_rule(organization=rule.organization, type=rule.type, config=config)
+    return actions.change_rule(rule=rule, changes=fields)
+
+
 def _config(said: QueryDict, kind: str) -> dict[str, Any]:
     """Return the configuration in a form of this type."""
     config: dict[str, Any] = {}
@@ -105,9 +110,19 @@ def _config(said: QueryDict, kind: str) -> dict[str, Any]:
             config[name] = [line.strip() for line in text.splitlines() if line.strip()]
         elif how == "flag":
             config[name] = text == "true"
+        elif how == "number" and text:
+            config[name] = _number(text)
         elif text:
             config[name] = text
     return config
+
+
+def _number(text: str) -> float | str:
+    """Return the number in a text; a text that is none, so that its field is refused."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _changed(rule: CustomRule, said: QueryDict) -> dict[str, Any]:
@@ -137,7 +152,8 @@ def _form(request: HttpRequest, workspace: Workspace, kind: str, form: Form, rul
         kind_words=TYPES[kind],
         config=shown,
         priority=NEW_PRIORITY if rule is None else rule.priority,
-        actions=Action.choices,
+        actions=[one for one in Action.choices if kind not in OUTSIDE_FIELDS or one[0] != Action.ALLOW],
+        outside=shown_fields(kind, config),
         matches=MATCHES,
         languages=[(one, one.title()) for one in LANGUAGES],
     )

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """Add the column, with a default of the database's for versions that do not know it."""
 
-    dependencies = [("guardrails", "0002_observing_and_walks")]
+    dependencies = [("guardrails", "0003_custom_rule_secrets")]
 
     operations = [
         migrations.AddField(

@@ -1,0 +1,106 @@
+"""Azure AI Content Safety: harm categories from a severity on, and attacks on the model (Prompt Shields).
+
+`POST {url}/contentsafety/text:analyze` with `{text, outputType}` answers `{categoriesAnalysis: [{category,
+severity}]}`; `POST {url}/contentsafety/text:shieldPrompt` with `{userPrompt, documents}` answers `{userPromptAnalysis:
+{attackDetected}, documentsAnalysis: [{attackDetected}]}`; version 2024-09-01 (Azure/azure-rest-api-specs,
+cognitiveservices/data-plane/ContentSafety). Both take 10,000 characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from apps.guardrails.custom import BadConfig
+from apps.guardrails.findings.scan_types import EXTERNAL_ROLES, INSTRUCTING_ROLES
+from apps.guardrails.outside import (
+    INPUT,
+    GuardQuestion,
+    GuardRequest,
+    OutsideFinding,
+    UnusableAnswer,
+    objects_in,
+    packs_of,
+    read_object,
+    read_threshold,
+    read_url,
+    require_secrets,
+)
+
+TYPE = "azure_content_safety"
+JUDGES_EACH_TEXT = True
+SECRETS = ("apiKey",)
+_VERSION: Final = "2024-09-01"
+_MAX_CHARACTERS: Final = 10_000
+_HIGHEST_SEVERITY: Final = 7
+
+
+class _Step(NamedTuple):
+    """One request: the operation, the indexes of the texts in it, and its body."""
+
+    operation: str
+    texts: tuple[int, ...]
+    body: dict[str, Any]
+
+
+def read_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `{url, severity, promptShields}`. Raises BadConfig."""
+    shields = config.get("promptShields", True)
+    if not isinstance(shields, bool):
+        raise BadConfig("promptShields", "Must be true or false")
+    severity = read_threshold(config, "severity", 4, _HIGHEST_SEVERITY)
+    return {"url": read_url(config), "severity": severity, "promptShields": shields}
+
+
+def check_secrets(secrets: Mapping[str, str]) -> None:
+    """Raise BadConfig without a key."""
+    require_secrets(secrets, "apiKey")
+
+
+def requests_of(question: GuardQuestion) -> Sequence[GuardRequest]:
+    """Return a request for each pack of texts, and one more for each that might attack the model."""
+    headers = {"Content-Type": "application/json", "Ocp-Apim-Subscription-Key": question.secrets["apiKey"]}
+    return [
+        GuardRequest(
+            f"{question.config['url']}/contentsafety/text:{step.operation}?api-version={_VERSION}",
+            headers,
+            msgspec.json.encode(step.body),
+        )
+        for step in _steps(question)
+    ]
+
+
+def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
+    """Return the texts that reach the severity in a category, and those that are attacks."""
+    found: dict[tuple[int, str], None] = {}
+    for step, body in zip(_steps(question), answers, strict=True):
+        answer = read_object(body)
+        if step.operation == "analyze":
+            if not isinstance(answer.get("categoriesAnalysis"), list):
+                raise UnusableAnswer("the answer has no `categoriesAnalysis`")
+            for one in objects_in(answer["categoriesAnalysis"]):
+                severity = one.get("severity") or 0
+                if isinstance(severity, int | float) and severity >= question.config["severity"] and severity > 0:
+                    pattern = f"{one.get('category')} severity {severity}"[:80]
+                    found |= dict.fromkeys((index, pattern) for index in step.texts)
+        else:
+            analyses = [answer.get("userPromptAnalysis"), *objects_in(answer.get("documentsAnalysis"))]
+            if not any(isinstance(one, dict) for one in analyses):
+                raise UnusableAnswer("the answer has no analysis")
+            if any(isinstance(one, dict) and one.get("attackDetected") is True for one in analyses):
+                found |= dict.fromkeys((index, "attack") for index in step.texts)
+    return [OutsideFinding(text=index, pattern=pattern) for index, pattern in found]
+
+
+def _steps(question: GuardQuestion) -> list[_Step]:
+    steps = []
+    for text, indexes, _ in packs_of(question.texts, _MAX_CHARACTERS):
+        steps.append(_Step("analyze", indexes, {"text": text, "outputType": "FourSeverityLevels"}))
+        role = question.texts[indexes[0]].role
+        if question.config["promptShields"] and question.direction == INPUT and role not in INSTRUCTING_ROLES:
+            is_external = role in EXTERNAL_ROLES
+            body = {"userPrompt": "" if is_external else text, "documents": [text] if is_external else []}
+            steps.append(_Step("shieldPrompt", indexes, body))
+    return steps

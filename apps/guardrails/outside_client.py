@@ -1,0 +1,292 @@
+"""Client of outside guards: asks one within its time limit, over kept connections, behind a circuit breaker.
+
+An attempt is repeated once where the connection failed, which is also how a kept connection ends that the guard has
+closed. Redirects are refused, because credentials are sent. Answers are bounded in size. Messages contain neither
+texts, nor addresses with their query, nor credentials.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final, Literal, get_args
+from uuid import UUID
+
+import gevent
+import msgspec
+import requests
+import structlog
+from gevent.pool import Pool
+from urllib3.exceptions import HTTPError
+
+from apps.guardrails.outside import (
+    GuardQuestion,
+    GuardRequest,
+    OutsideFinding,
+    OutsideText,
+    RequestFacts,
+    UnusableAnswer,
+)
+from apps.guardrails.passed_texts import PassedTexts
+from apps.guardrails.scanning.outside_rules import OutsideRule
+from apps.kernel.ids import new_id
+from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt
+from apps.keys.ssrf_guard import SafeAddress, UnsafeAddressError, resolve_safe_address
+
+log = structlog.get_logger(__name__)
+
+# Bytes of an answer, requests for one question and how many of them at a time, characters of a question's texts.
+MAX_ANSWER: Final = 4 * 1024 * 1024
+MAX_REQUESTS, _AT_ONCE = 250, 16
+MAX_CHARACTERS: Final = 1_000_000
+MAX_FINDINGS: Final = 10_000
+CONNECT_TIMEOUT: Final = 2.0
+# A guard is not asked after so many failures in a row, for so many seconds, which double up to the maximum.
+OPEN_AFTER: Final = 3
+FIRST_PAUSE, MAX_PAUSE = 5.0, 60.0
+# Guards whose connections and failures a process keeps.
+_MAX_KEPT: Final = 500
+Outcome = Literal["passed", "found", "failed", "skipped"]
+OUTCOMES: Final[tuple[str, ...]] = get_args(Outcome)
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of asking a guard: its findings, or why there are none; `skipped`: its circuit is open."""
+
+    outcome: Outcome
+    findings: list[OutsideFinding] = []
+    milliseconds: int = 0
+    requests: int = 0
+    error: str = ""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the texts were not judged."""
+        return self.outcome in ("failed", "skipped")
+
+
+class _Circuit(msgspec.Struct):
+    """Failures in a row of one guard, and from when (monotonic seconds) it is asked again."""
+
+    failures: int = 0
+    pause: float = 0.0
+    next_attempt_at: float = 0.0
+
+
+class _GuardFailed(Exception):
+    """A guard could not be asked; the message is for the organization's log."""
+
+
+_circuits: OrderedDict[str, _Circuit] = OrderedDict()
+_passed: Final = PassedTexts()
+_sessions: OrderedDict[tuple[str, SafeAddress], requests.Session] = OrderedDict()
+
+
+def judge(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequence[OutsideText]) -> Judged:
+    """Ask a guard about texts and return the outcome, which may be that it failed. Takes at most the rule's seconds.
+
+    A guard that judges each text by itself is not asked about those that it let pass some minutes ago.
+    """
+    if not rule.type.JUDGES_EACH_TEXT:
+        return _ask(rule, direction, facts, texts)
+    judged_by = repr((rule.id, rule.config, direction))
+    digests = [_passed.digest_of(f"{judged_by}{one.role}", one.text) for one in texts]
+    new = [index for index, digest in enumerate(digests) if not _passed.has(digest)]
+    if not new:
+        return Judged(outcome="passed")
+    judged = _ask(rule, direction, facts, [texts[index] for index in new])
+    if judged.has_failed:
+        return judged
+    found = {one.text for one in judged.findings}
+    for place, index in enumerate(new):
+        if place not in found:
+            _passed.add(digests[index])
+    moved = [msgspec.structs.replace(one, text=new[one.text]) for one in judged.findings]
+    return msgspec.structs.replace(judged, findings=moved)
+
+
+def _ask(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequence[OutsideText]) -> Judged:
+    circuit = _circuit_of(rule.id)
+    started = time.monotonic()
+    if started < circuit.next_attempt_at:
+        return Judged(outcome="skipped", error="it has failed several times and is asked again shortly")
+    if circuit.failures >= OPEN_AFTER:
+        # One request finds out; the others go on without until it has.
+        circuit.next_attempt_at = started + rule.timeout
+    asked: Sequence[GuardRequest] = ()
+    try:
+        question = _question(rule, direction, facts, texts)
+        asked = rule.type.requests_of(question)
+        if len(asked) > MAX_REQUESTS:
+            raise _GuardFailed(f"the texts would take {len(asked)} requests; {MAX_REQUESTS} are the maximum")
+        findings = _checked(rule.type.read_answers(question, _answers(rule, asked, UUID(facts.organization_id))), texts)
+    except (_GuardFailed, UnusableAnswer) as failure:
+        milliseconds = _record_failure(rule, circuit, started, str(failure))
+        return Judged(outcome="failed", milliseconds=milliseconds, requests=len(asked), error=str(failure))
+    circuit.failures, circuit.pause, circuit.next_attempt_at = 0, 0.0, 0.0
+    return Judged(
+        outcome="found" if findings else "passed",
+        findings=findings,
+        milliseconds=_milliseconds_since(started),
+        requests=len(asked),
+    )
+
+
+def forget_all() -> None:
+    """Close all connections, and forget all failures and passed texts."""
+    _passed.forget_all()
+    for session in _sessions.values():
+        session.close()
+    _sessions.clear()
+    _circuits.clear()
+
+
+def _question(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequence[OutsideText]) -> GuardQuestion:
+    characters = sum(len(one.text) for one in texts)
+    if characters > MAX_CHARACTERS:
+        raise _GuardFailed(f"the texts have {characters} characters; {MAX_CHARACTERS} are the maximum")
+    try:
+        secrets = msgspec.json.decode(decrypt(rule.encrypted_secrets)) if rule.encrypted_secrets else {}
+    except UnreadableSecretError as error:
+        raise _GuardFailed("its credentials cannot be decrypted: enter them again") from error
+    return GuardQuestion(
+        id=str(new_id()),
+        rule_id=rule.id,
+        rule_name=rule.active.name,
+        direction=direction,
+        facts=facts,
+        texts=texts,
+        config=rule.config,
+        secrets=secrets,
+        now=datetime.now(UTC),
+    )
+
+
+def _answers(rule: OutsideRule, asked: Sequence[GuardRequest], owner: UUID) -> list[bytes]:
+    """Return the bodies of the answers. Raises _GuardFailed."""
+    ends = time.monotonic() + rule.timeout
+    pool = Pool(_AT_ONCE)
+    try:
+        with gevent.Timeout(rule.timeout, requests.Timeout()):
+            if len(asked) == 1:
+                # Without another greenlet.
+                return [_post(rule.id, asked[0], owner, ends)]
+            answers = list(pool.imap(lambda one: _post_or_error(rule.id, one, owner, ends), asked))
+    except (requests.RequestException, HTTPError, OSError) as error:
+        raise _failure_of(error, rule) from error
+    finally:
+        pool.kill(block=False)
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise _failure_of(answer, rule) from answer
+    return [answer for answer in answers if isinstance(answer, bytes)]
+
+
+def _failure_of(error: Exception, rule: OutsideRule) -> _GuardFailed:
+    if isinstance(error, _GuardFailed):
+        return error
+    if isinstance(error, requests.Timeout | TimeoutError):
+        return _GuardFailed(f"it did not answer within {rule.timeout:g} s")
+    # The message of the error may quote the address with its query.
+    return _GuardFailed("it could not be reached")
+
+
+def _post_or_error(rule_id: str, request: GuardRequest, owner: UUID, ends: float) -> bytes | Exception:
+    """Return the error instead of raising it: a greenlet that fails would print it."""
+    try:
+        return _post(rule_id, request, owner, ends)
+    except (_GuardFailed, requests.RequestException, HTTPError, OSError) as error:
+        return error
+
+
+def _post(rule_id: str, request: GuardRequest, owner: UUID, ends: float) -> bytes:
+    try:
+        address = resolve_safe_address(request.url, owner)
+    except UnsafeAddressError as error:
+        raise _GuardFailed(f"its address cannot be called: {error}") from error
+    session = _session_of(rule_id, address)
+    try:
+        return _exchange(session, request, ends)
+    except requests.Timeout:
+        raise
+    except (requests.ConnectionError, HTTPError) as error:
+        # urllib3 takes a time limit that ends its wait for a broken connection.
+        if time.monotonic() >= ends:
+            raise requests.Timeout from error
+        return _exchange(session, request, ends)
+
+
+def _exchange(session: requests.Session, request: GuardRequest, ends: float) -> bytes:
+    left = max(ends - time.monotonic(), 0.001)
+    answer = session.post(
+        request.url,
+        data=request.body,
+        headers=request.headers,
+        timeout=(min(CONNECT_TIMEOUT, left), left),
+        allow_redirects=False,
+        stream=True,
+    )
+    try:
+        body: bytes = answer.raw.read(MAX_ANSWER + 1)
+    finally:
+        # A body that was read whole leaves the connection to the next request.
+        answer.close()
+    if 300 <= answer.status_code < 400:
+        raise _GuardFailed("it redirects, which is not followed: enter the final address")
+    if not 200 <= answer.status_code < 300:
+        raise _GuardFailed(f"it answered {answer.status_code}")
+    if len(body) > MAX_ANSWER:
+        raise _GuardFailed(f"it answered with more than {MAX_ANSWER} bytes")
+    return body
+
+
+def _session_of(rule_id: str, address: SafeAddress) -> requests.Session:
+    """Return the kept session for a guard's checked address; another address has another one."""
+    key = rule_id, address
+    session = _sessions.pop(key, None)
+    if session is None:
+        session = address.session()
+        session.headers.update({"User-Agent": "model-gateway", "Accept-Encoding": "identity"})
+    _sessions[key] = session
+    while len(_sessions) > _MAX_KEPT:
+        _sessions.popitem(last=False)[1].close()
+    # A guard gets no cookies back: it would tell requests apart by them.
+    session.cookies.clear()
+    return session
+
+
+def _checked(findings: list[OutsideFinding], texts: Sequence[OutsideText]) -> list[OutsideFinding]:
+    """Return findings whose places exist. Raises UnusableAnswer."""
+    if len(findings) > MAX_FINDINGS:
+        raise UnusableAnswer(f"the answer has more than {MAX_FINDINGS} findings")
+    for one in findings:
+        if not 0 <= one.text < len(texts):
+            raise UnusableAnswer(f"the answer names text {one.text}; there are {len(texts)}")
+        end = len(texts[one.text].text) if one.end is None else one.end
+        if not 0 <= one.start < end <= len(texts[one.text].text):
+            raise UnusableAnswer(f"the answer names characters {one.start} to {end} of text {one.text}")
+    return findings
+
+
+def _circuit_of(rule_id: str) -> _Circuit:
+    circuit = _circuits.pop(rule_id, None) or _Circuit()
+    _circuits[rule_id] = circuit
+    while len(_circuits) > _MAX_KEPT:
+        _circuits.popitem(last=False)
+    return circuit
+
+
+def _record_failure(rule: OutsideRule, circuit: _Circuit, started: float, error: str) -> int:
+    circuit.failures += 1
+    if circuit.failures >= OPEN_AFTER:
+        circuit.pause = min(max(circuit.pause * 2, FIRST_PAUSE), MAX_PAUSE)
+        circuit.next_attempt_at = time.monotonic() + circuit.pause
+    milliseconds = _milliseconds_since(started)
+    log.warning("guardrails.outside_guard_failed", rule=rule.id, type=rule.type.TYPE, error=error[:200])
+    return milliseconds
+
+
+def _milliseconds_since(started: float) -> int:
+    return round((time.monotonic() - started) * 1000)
