@@ -47,7 +47,9 @@ def system_rule_states(row: GuardrailConfig) -> dict[str, dict[str, Any]]:
 def _state_of(name: str, rule: dict[str, Any], pii_action: str | None) -> SystemRuleState:
     # `piiAction` is the last word on personal data, unless it is null.
     action = pii_action if name == PII_RULE and pii_action is not None else rule["action"]
-    return SystemRuleState(enabled=rule["enabled"], action=_action(action), observe=rule.get("observe", False))
+    return SystemRuleState(
+        enabled=rule["enabled"], action=_action(action), observe=rule.get("observe", False), roles=rule.get("roles", {})
+    )
 
 
 def _source_of(rule: CustomRule) -> RuleSource:
