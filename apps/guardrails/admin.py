@@ -19,9 +19,9 @@ from apps.organizations.operators.audited_admin import ActingAdmin
 from apps.organizations.operators.organization_tabs import OrganizationLink, link_by_id
 
 _SYSTEM_RULES = (
-    "Enabled: texts are scanned for it. Action: block refuses the request, redact masks the match, warn notes "
-    "it, allow lets it pass. Only observe: findings are recorded, and no action is taken. Restore in answers: masked "
-    "values come back in answers and tool calls."
+    "Enabled: texts are scanned for it. Action: block refuses the request, neutralize cuts the match out and "
+    "tells the model so, redact masks it, warn notes it, allow lets it pass. Only observe: findings are recorded, and "
+    "no action is taken. Restore in answers: masked values come back in answers and tool calls."
 )
 # How a custom rule acts.
 _ACTING = ("action", "restore", "priority", "enabled", "observe_only")
@@ -112,7 +112,8 @@ class CustomRuleAdmin(OrganizationLink, ButtonsAdmin, ActingAdmin):
         "organization": "The organization whose requests it scans; cannot be changed later.",
         "priority": "Rules with a higher number are looked at first.",
         "enabled": "A rule that is off is kept and not looked at.",
-        "action": "Block refuses the request, redact masks the match, warn notes it, allow lets it pass.",
+        "action": "Block refuses the request, neutralize cuts the match out and tells the model so, redact masks it, "
+        "warn notes it, allow lets it pass.",
     }
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ class Action(models.TextChoices):
     """The action on content that a rule finds."""
 
     BLOCK = "block"
+    NEUTRALIZE = "neutralize"
     REDACT = "redact"
     WARN = "warn"
     ALLOW = "allow"
@@ -62,7 +63,7 @@ class GuardrailConfig(PolicySource):
     system_rules = models.JSONField(default=default_system_rules, blank=True)
     max_file_size_mb = models.DecimalField(max_digits=8, decimal_places=2, default=10, help_text="megabytes")
     allowed_file_types = models.JSONField(default=default_file_types, blank=True)
-    pii_action = models.CharField(max_length=8, choices=Action.choices, null=True, blank=True, default=Action.REDACT)
+    pii_action = models.CharField(max_length=12, choices=Action.choices, null=True, blank=True, default=Action.REDACT)
     scan_output = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -101,7 +102,7 @@ class CustomRule(PolicySource):
     priority = models.IntegerField(default=100)
     enabled = models.BooleanField(default=True)
     observe_only = models.BooleanField(default=False, help_text="Record what it would have done, and do nothing")
-    action = models.CharField(max_length=8, choices=Action.choices, default=Action.BLOCK)
+    action = models.CharField(max_length=12, choices=Action.choices, default=Action.BLOCK)
     # `db_default`: the release before this one inserts rows without it.
     restore = models.BooleanField(
         default=True, db_default=True, help_text="Put masked values back into the model's answer"
@@ -124,6 +125,7 @@ class Violation(models.Model):
         """The action that was taken."""
 
         BLOCKED = "blocked"
+        NEUTRALIZED = "neutralized"
         REDACTED = "redacted"
         WARNED = "warned"
         # Nothing: the rule only observes, and would have acted.

@@ -18,7 +18,7 @@ from apps.guardrails.models import Violation
 
 Taken = Violation.ActionTaken
 # Enforced actions; actions of rules in observe mode are listed by their own name.
-ENFORCED_ACTIONS = (Taken.BLOCKED, Taken.REDACTED, Taken.WARNED)
+ENFORCED_ACTIONS = (Taken.BLOCKED, Taken.NEUTRALIZED, Taken.REDACTED, Taken.WARNED)
 # Microseconds since 1970 in eight bytes, of which the first is empty until the year 4253, then the id: in 32 letters.
 CURSOR_PATTERN = r"A[A-P][A-Za-z0-9_-]{30}"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -160,6 +160,10 @@ class SystemRuleShape(serializers.Serializer[Any]):
     category = serializers.CharField()
     defaultEnabled = serializers.BooleanField(source="default_enabled")  # noqa: N815 - the name on the wire
     defaultAction = serializers.ChoiceField(Action.choices, source="default_action")  # noqa: N815 - the name on the wire
+    defaultRoles = serializers.DictField(  # noqa: N815 - the name on the wire
+        source="role_actions", child=serializers.ChoiceField(Action.choices)
+    )
+    observe = serializers.BooleanField(source="default_observe")
 
 
 class ViolationCursorField(TextField):

@@ -139,7 +139,7 @@ class GuardrailStats(MemberEndpoint):
     @described(
         {
             name: serializers.IntegerField(min_value=0)
-            for name in ("blocked", "redacted", "warned", "total", "observed")
+            for name in ("blocked", "neutralized", "redacted", "warned", "total", "observed")
         },
         query=StatsQuery,
         refuses=(403, 404),

@@ -25,6 +25,16 @@ DEFAULT_RULES: dict[str, dict[str, Any]] = {
 }
 for observing in ("attack_model",):
     DEFAULT_RULES[observing]["observe"] = True
+NEUTRALIZED = {"tool_result": "neutralize", "document": "neutralize"}
+DEFAULT_ROLES = {
+    "prompt_injection": NEUTRALIZED,
+    "jailbreak": NEUTRALIZED,
+    "indirect_injection": NEUTRALIZED,
+    "pii_detection": {"system": "allow", "tool_result": "allow"},
+    "secrets": {"tool_result": "warn", "assistant": "warn"},
+    "document_leakage": {"tool_result": "neutralize"},
+    "file_types": {"tool_result": "neutralize"},
+}
 DEFAULTS = {
     "enabled": True,
     "systemRules": DEFAULT_RULES,
@@ -150,7 +160,16 @@ class TestChanging:
         assert acting == {**DEFAULT_RULES, "attack_model": {"enabled": True, "action": "block", "observe": False}}
         assert adam.get(f"/guardrails/config/{acme.id}").json()["systemRules"] == acting
 
-    @pytest.mark.parametrize("action", ["block", "redact", "warn", "allow"])
+    def test_a_rule_has_actions_by_role(self, adam: Caller, acme: Organization) -> None:
+        chosen_roles = {"tool_result": "redact", "earlier_turn": "block"}
+        changed = put(adam, acme, {"systemRules": {"secrets": {"roles": chosen_roles}}}).json()["systemRules"]
+        assert changed == {**DEFAULT_RULES, "secrets": {"enabled": True, "action": "block", "roles": chosen_roles}}
+        changed = put(adam, acme, {"systemRules": {"secrets": {"roles": {"tool_result": None, "user": "warn"}}}})
+        assert changed.json()["systemRules"]["secrets"]["roles"] == {"earlier_turn": "block", "user": "warn"}
+        changed = put(adam, acme, {"systemRules": {"secrets": {"roles": {"user": None, "earlier_turn": None}}}})
+        assert changed.json()["systemRules"] == DEFAULT_RULES
+
+    @pytest.mark.parametrize("action", ["block", "neutralize", "redact", "warn", "allow"])
     def test_the_action_on_personal_data_follows_its_rule(self, adam: Caller, acme: Organization, action: str) -> None:
         changed = put(adam, acme, {"systemRules": {"pii_detection": {"action": action}}}).json()
         assert (changed["piiAction"], changed["systemRules"]["pii_detection"]["action"]) == (action, action)
@@ -178,7 +197,7 @@ class TestChanging:
             ({"enabled": "yes"}, "enabled", "Must be true or false"),
             ({"enabled": None}, "enabled", "Must not be null"),
             ({"scanOutput": 1}, "scanOutput", "Must be true or false"),
-            ({"piiAction": "delete"}, "piiAction", "Must be one of: block, redact, warn, allow"),
+            ({"piiAction": "delete"}, "piiAction", "Must be one of: block, neutralize, redact, warn, allow"),
             *(
                 ({"maxFileSizeMb": size}, "maxFileSizeMb", "Must be a number from 0.01 to 1000")
                 for size in (0, -1, 1000.01, 1e300, "10", True, [])
@@ -205,7 +224,11 @@ class TestChanging:
                     ("enabled", "true", "Must be true or false"),
                     ("observe", None, "Must be true or false"),
                     ("restore", 0, "Must be true or false"),
-                    *(("action", one, "Must be one of block, redact, warn, allow") for one in ("BLOCK", None, [], {})),
+                    ("roles", ["user"], "Must be an object of actions by role"),
+                    *(
+                        ("action", one, "Must be one of block, neutralize, redact, warn, allow")
+                        for one in ("BLOCK", None, [], {})
+                    ),
                 ]
             ),
         ],
@@ -263,10 +286,15 @@ class TestSystemRules:
         response = signed_in(world.sam).get("/guardrails/system-rules")
         assert response.status_code == 200
         told = {rule.pop("id"): rule for rule in response.json()["rules"]}
-        assert all(set(rule) == {"name", "category", "defaultEnabled", "defaultAction"} for rule in told.values())
         assert all(rule.pop("name") for rule in told.values())
         assert told == {
-            f"system:{name}": {"category": category, "defaultEnabled": enabled, "defaultAction": action}
+            f"system:{name}": {
+                "category": category,
+                "defaultEnabled": enabled,
+                "defaultAction": action,
+                "defaultRoles": DEFAULT_ROLES.get(name, {}),
+                "observe": name == "attack_model",
+            }
             for name, (category, enabled, action) in DESCRIBED_RULES.items()
         }
 

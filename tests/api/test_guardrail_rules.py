@@ -120,7 +120,7 @@ class TestAdding:
             ({"priority": "5"}, "priority", "Must be a whole number"),
             ({"priority": 1.5}, "priority", "Must be a whole number"),
             ({"priority": 1_000_001}, "priority", "Must be at most 1000000"),
-            ({"action": "mask"}, "action", "Must be one of: block, redact, warn, allow"),
+            ({"action": "mask"}, "action", "Must be one of: block, neutralize, redact, warn, allow"),
             ({"enabled": "on"}, "enabled", "Must be true or false"),
             ({"observe": 1}, "observe", "Must be true or false"),
         ],

@@ -219,11 +219,18 @@ class TestCounting:
             for _ in range(count):
                 found(acme, kind, now)
         found(world.elsewhere, at=now)
-        expected = {"blocked": 3, "redacted": 2, "warned": 1, "total": 6, "observed": 4}
+        expected = {"blocked": 3, "neutralized": 0, "redacted": 2, "warned": 1, "total": 6, "observed": 4}
         assert self.stats(adam, acme) == expected
 
     def test_of_none_is_zero(self, adam: Caller, acme: Organization) -> None:
-        assert self.stats(adam, acme) == {"blocked": 0, "redacted": 0, "warned": 0, "total": 0, "observed": 0}
+        assert self.stats(adam, acme) == {
+            "blocked": 0,
+            "neutralized": 0,
+            "redacted": 0,
+            "warned": 0,
+            "total": 0,
+            "observed": 0,
+        }
 
     @pytest.mark.parametrize(("query", "total"), [({}, 2), ({"days": "1"}, 1), ({"days": "90"}, 3)])
     def test_over_seven_days_or_as_many_as_are_asked(

@@ -39,6 +39,8 @@ def test_what_is_in_force_is_set_and_reset(world: World, adam: Visitor) -> None:
         "rule.secrets.observe": "false",
         "rule.secrets.restore": "false",
         "rule.pii_detection.restore": ["false", "true"],
+        "rule.secrets.roles.tool_result": "redact",
+        "rule.secrets.roles.user": "",
         "rule.jailbreak.enabled": "false",
         "maxFileSizeMb": "2.5",
         "allowedFileTypes": "image/png\napplication/pdf",
@@ -47,7 +49,12 @@ def test_what_is_in_force_is_set_and_reset(world: World, adam: Visitor) -> None:
     row = GuardrailConfig.objects.get()
     assert (row.enabled, row.scan_output, f"{row.max_file_size_mb}") == (True, True, "2.50")
     assert row.allowed_file_types == ["image/png", "application/pdf"]
-    assert row.system_rules["secrets"] == {"enabled": True, "action": "redact", "restore": False}
+    assert row.system_rules["secrets"] == {
+        "enabled": True,
+        "action": "redact",
+        "restore": False,
+        "roles": {"tool_result": "redact"},
+    }
     assert row.system_rules["pii_detection"] == {"enabled": True, "action": "redact"}
     settings = adam.open(page(world.acme, "guardrails")).content.decode()
     shown = {name: f'name="rule.{name}.restore" value="true"' for name in ("secrets", "pii_detection")}
@@ -57,6 +64,9 @@ def test_what_is_in_force_is_set_and_reset(world: World, adam: Visitor) -> None:
 
     for wrong in (
         {"rule.secrets.action": "explode"},
+        {"rule.secrets.roles.user": "explode"},
+        {"rule.secrets.roles.nobody": "warn"},
+        {"rule.secrets.roles.earlier_turn": "allow"},
         {"rule.nothing.enabled": "true"},
         {"maxFileSizeMb": "big"},
         {"maxFileSizeMb": "NaN"},
@@ -168,7 +178,7 @@ def test_a_rule_that_cannot_be_is_told_and_the_form_keeps_what_was_written(
 def test_a_refused_form_keeps_what_it_said_of_each_rule(world: World, adam: Visitor) -> None:
     said = {"rule.secrets.enabled": ["false"], "rule.secrets.action": "warn", "rule.secrets.observe": ["false", "true"]}
     answer = adam.send(page(world.acme, "guardrails"), {**said, "maxFileSizeMb": "big"})
-    states = {rule.id: state for rule, state in answer.context["rules"]}
+    states = {rule.id: state for rule, state, _ in answer.context["rules"]}
     assert (answer.status_code, states["secrets"]) == (400, {"enabled": False, "action": "warn", "observe": True})
     assert states["jailbreak"]["enabled"] is True
     assert GuardrailConfig.objects.count() == 0
@@ -228,7 +238,7 @@ def test_violations_are_counted_filtered_and_text_alone(world: World, adam: Visi
     shown = adam.open(page(world.acme, "guardrails/violations"))
     assert {row.model for row in shown.context["rows"]} == {HOSTILE, "gpt-5"}
     assert HOSTILE not in shown.content.decode()
-    counted = {"blocked": 1, "redacted": 1, "warned": 0, "observed": 1}
+    counted = {"blocked": 1, "neutralized": 0, "redacted": 1, "warned": 0, "observed": 1}
     assert shown.context["counts"] == counted
     for query, models in (({"actionTaken": "observed"}, {"quiet-model"}), ({"endDate": "2020-01-01"}, set())):
         rows = adam.open(page(world.acme, "guardrails/violations"), **query).context["rows"]

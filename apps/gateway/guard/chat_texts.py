@@ -71,7 +71,8 @@ class RedactText(Protocol):
 class ChatText(msgspec.Struct, frozen=True):
     """One text, who speaks it, and how the chat is changed where it is cut; None where it cannot be.
 
-    `said` is what the client may have written for it; empty where that is not known.
+    `said` is what the client may have written for it; empty where that is not known. `is_earlier`, `parts_of`: see
+    `Segment`. `is_signed` is set for thinking that only its provider may change.
     """
 
     path: str
@@ -79,6 +80,17 @@ class ChatText(msgspec.Struct, frozen=True):
     text: str
     redact: RedactText | None
     said: tuple[Any, ...] = ()
+    is_earlier: bool = False
+    parts_of: Callable[[int, int], list[tuple[int, int]]] | None = None
+    is_signed: bool = False
+
+
+class FilePlace(msgspec.Struct, frozen=True):
+    """The sender of a file, and how a text replaces it; None where it cannot be removed."""
+
+    role: str
+    is_earlier: bool
+    remove: Callable[[str], None] | None
 
 
 class ChatTexts:
@@ -87,17 +99,22 @@ class ChatTexts:
     def __init__(self, chat: Chat, files: Iterable[tuple[str, str]] = ()) -> None:
         self.texts: list[ChatText] = []
         self.files: list[AttachedDocument] = []
+        self.file_places: list[FilePlace] = []
         # The forms in which the client may have written each file.
         self.files_said: list[tuple[str, ...]] = []
         self._left = MAX_VALUES
         # Strings of the body that are texts here, or stand for something.
         self._seen_strings: set[str | None] = {chat.model, chat.user, chat.prompt_cache_key, *(chat.stop or ())}
+        earlier = _count_earlier(chat)
+        self._is_earlier = False
         for number, message in enumerate(chat.messages):
+            self._is_earlier = number < earlier
             path = f"messages[{number}]"
             if message.name is not None:
                 self._plain(message, "name", f"{path}.name", message.role)
             self._parts(message.parts, f"{path}.content", message.role)
             self._json(message.extra, path, message.role)
+        self._is_earlier = False
         for number, tool in enumerate(chat.tools or ()):
             self._tool(tool, f"tools[{number}]")
         if (form := chat.response_format) is not None:
@@ -120,11 +137,11 @@ class ChatTexts:
     def _parts(self, parts: list[Part], path: str, role: str) -> None:
         for number, part in enumerate(parts):
             here = f"{path}[{number}]"
-            self._part(part, here, role, partial(parts.__setitem__, number))
+            self._part(part, here, role, partial(_replace_part, parts, number))
             self._json(part.extra, here, role)
 
-    def _part(self, part: Part, here: str, role: str, swap: Callable[[Part], None]) -> None:
-        """Take in a part; `swap` replaces it by another."""
+    def _part(self, part: Part, here: str, role: str, put_text: Callable[[str], None]) -> None:
+        """Take in a part; `put_text` replaces it by a text."""
         match part:
             case Text() | Refusal():
                 self._text(part, "text", f"{here}.text", role)
@@ -139,13 +156,13 @@ class ChatTexts:
                 self._fixed(part.name, f"{here}.name", role)
                 self._parts(part.parts, f"{here}.content", TOOL_RESULT)
             case Image():
-                self._image(part, here, role)
+                self._image(part, here, role, put_text)
             case File():
-                self._document(part, here, role, swap)
+                self._document(part, here, role, put_text)
             case Audio():
                 self._seen_strings.add(part.data)
                 document = read_document(part.data, f"audio/{part.format}").named("", here)
-                self._file(document, here, role, part.data)
+                self._file(document, here, role, part.data, put_text=put_text)
             case Opaque():
                 self._json(part.data, here, role)
 
@@ -160,9 +177,18 @@ class ChatTexts:
             self._json(tool.user_location, f"{here}.user_location", _TOOLS)
         self._json(tool.extra, here, _TOOLS)
 
-    def _add(self, path: str, role: str, text: str, redact: RedactText | None, *said: Any) -> None:
+    def _add(
+        self,
+        path: str,
+        role: str,
+        text: str,
+        redact: RedactText | None,
+        *said: Any,
+        parts_of: Callable[[int, int], list[tuple[int, int]]] | None = None,
+        is_signed: bool = False,
+    ) -> None:
         if text and not text.isspace():
-            self.texts.append(ChatText(path, role, text, redact, said))
+            self.texts.append(ChatText(path, role, text, redact, said, self._is_earlier, parts_of, is_signed))
 
     def _plain(self, owner: Any, name: str, path: str, role: str) -> None:
         """Take in a text that is an owner's attribute."""
@@ -192,7 +218,7 @@ class ChatTexts:
             setattr(owner, name, encode_json(read.redact(redactions, write)))
 
         # Some formats have the value itself where others have it as a text.
-        self._add(path, role, read.text, redact, said, value)
+        self._add(path, role, read.text, redact, said, value, parts_of=read.parts_of)
         self._enclosed(read.embedded_files, path, role)
 
     def _json(self, value: Any, path: str, role: str) -> None:
@@ -200,7 +226,7 @@ class ChatTexts:
         if value:
             read = self._within(JsonText(value, excluded_names=_BESIDE), path, value)
             self._seen_strings.update(read.strings)
-            self._add(path, role, read.text, read.redact, value)
+            self._add(path, role, read.text, read.redact, value, parts_of=read.parts_of)
             self._enclosed(read.embedded_files, path, role)
 
     def _within(self, read: JsonText, path: str, *said: Any) -> JsonText:
@@ -222,24 +248,24 @@ class ChatTexts:
             self._add(path, role, name, None, name)
 
     def _reasoning(self, part: Reasoning, path: str, role: str) -> None:
-        """Take in thinking: changed, it has lost its maker's seal."""
+        """Take in thinking."""
 
         def redact(redactions: Iterable[Redaction], write: WritePlaceholder = write_fixed) -> None:
             part.text = apply_redactions(part.text, redactions, write)
-            part.signature = None
 
+        is_signed = part.signature is not None or part.data is not None
         self._seen_strings.update((part.text, part.signature, part.data, part.id, part.format))
-        self._add(path, role, part.text, redact, part.text)
+        self._add(path, role, part.text, None if is_signed else redact, part.text, is_signed=is_signed)
 
-    def _image(self, part: Image, here: str, role: str) -> None:
+    def _image(self, part: Image, here: str, role: str, put_text: Callable[[str], None]) -> None:
         self._seen_strings.update((part.url, part.url.partition(",")[2]))
 
         def change(written: str) -> None:
             part.url = written
 
-        self._file(read_document(part.url).named("", here), here, role, part.url, change)
+        self._file(read_document(part.url).named("", here), here, role, part.url, change, put_text)
 
-    def _document(self, part: File, here: str, role: str, swap: Callable[[Part], None]) -> None:
+    def _document(self, part: File, here: str, role: str, put_text: Callable[[str], None]) -> None:
         if part.filename is not None:
             self._plain(part, "filename", f"{here}.filename", role)
         self._seen_strings.update(
@@ -252,7 +278,7 @@ class ChatTexts:
         written = part.url if part.data is None else part.data
         if written is not None:
             document = read_document(written, part.media_type or "").named(part.filename or "", here)
-            self._file(document, here, role, written, change, swap)
+            self._file(document, here, role, written, change, put_text)
 
     def _file(
         self,
@@ -261,11 +287,11 @@ class ChatTexts:
         role: str,
         written: str,
         change: Callable[[str], None] | None = None,
-        swap: Callable[[Part], None] | None = None,
+        put_text: Callable[[str], None] | None = None,
     ) -> None:
-        """Take in a file as it was written, and what it says where it is a text or a document.
+        """Take in a file as it was written, and its text where it is a text or a document.
 
-        `change` writes another file into the chat, and `swap` replaces this part by another.
+        `change` writes another file into the chat, and `put_text` a text in its place.
         """
         # Some formats have the data of a data URL alone.
         said = (written, written.partition(",")[2]) if written.startswith("data:") else (written,)
@@ -276,10 +302,11 @@ class ChatTexts:
                 text, is_extracted = extracted.text, True
         self.files.append(document)
         self.files_said.append(said)
+        self.file_places.append(FilePlace(role, self._is_earlier, put_text))
         if text is None:
             return
         if is_extracted:
-            self._extracted(document, text, path, role, said, swap)
+            self._extracted(document, text, path, role, said, put_text)
             return
         self._seen_strings.add(text)
         try:
@@ -300,7 +327,14 @@ class ChatTexts:
 
         # The user need not have written the text of a file.
         said_by = DOCUMENT if role == "user" else role
-        self._add(path, said_by, text if read is None else read.text, None if change is None else redact, *said)
+        self._add(
+            path,
+            said_by,
+            text if read is None else read.text,
+            None if change is None else redact,
+            *said,
+            parts_of=None if read is None else read.parts_of,
+        )
 
     def _extracted(
         self,
@@ -309,17 +343,17 @@ class ChatTexts:
         path: str,
         role: str,
         said: tuple[str, ...],
-        swap: Callable[[Part], None] | None,
+        put_text: Callable[[str], None] | None,
     ) -> None:
         """Take in the text of a document. Where it is masked, the masked text takes the document's place."""
 
         def redact(redactions: Iterable[Redaction], write: WritePlaceholder = write_fixed) -> None:
-            if swap is not None:
+            if put_text is not None:
                 head = f"[Text of {document.name or 'a document'}; a guardrail masked parts of it]"
-                swap(Text(text=f"{head}\n{apply_redactions(text, redactions, write)}"))
+                put_text(f"{head}\n{apply_redactions(text, redactions, write)}")
 
         said_by = DOCUMENT if role == "user" else role
-        self._add(path, said_by, text, None if swap is None else redact, *said)
+        self._add(path, said_by, text, None if put_text is None else redact, *said)
 
     def _enclosed(self, files: list[EmbeddedFile], path: str, role: str) -> None:
         for media_type, data in files:
@@ -331,7 +365,7 @@ class ChatTexts:
         rest = [text for text in dict.fromkeys(iterate_strings(body, _BESIDE)) if text not in self._seen_strings]
         if words := [text for text in rest if not _WORD_OF_FORMAT.fullmatch(text)]:
             read = self._within(JsonText(words), "request")
-            self._add("request", "system", read.text, read.redact)
+            self._add("request", "system", read.text, read.redact, parts_of=read.parts_of)
             self._enclosed(read.embedded_files, "request", "system")
 
 
@@ -352,3 +386,15 @@ def _find_document_text(document: AttachedDocument, text: str | None) -> Documen
     if text is not None or (kind := sniff_mime_type(data)).startswith(_WITHOUT_TEXT):
         return None
     return DocumentText(unread=f"files of type {kind} are not looked through")
+
+
+def _count_earlier(chat: Chat) -> int:
+    """Return how many messages come before the latest turn: all up to the last answer that something follows."""
+    roles = [message.role for message in chat.messages]
+    while roles and roles[-1] == "assistant":
+        roles.pop()
+    return next((number for number in range(len(roles), 0, -1) if roles[number - 1] == "assistant"), 0)
+
+
+def _replace_part(parts: list[Part], number: int, text: str) -> None:
+    parts[number] = Text(text=text, cache=parts[number].cache)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple
 
@@ -115,6 +116,14 @@ class JsonText:
         self.text = "".join(self._pieces)
         # Names, strings and numbers of the value.
         self.leaf_count = len(self._leaves)
+
+    def parts_of(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return where the strings are that a stretch of the text touches; names and numbers where it touches none."""
+        first = bisect_right(self._leaves, start, key=lambda leaf: leaf.end)
+        last = bisect_left(self._leaves, end, key=lambda leaf: leaf.start)
+        touched = self._leaves[first:last]
+        strings = [leaf for leaf in touched if not leaf.is_name and isinstance(leaf.container[leaf.key], str)]
+        return [(leaf.start, leaf.end) for leaf in strings or touched]
 
     def redact(self, redactions: Iterable[Redaction], write: WritePlaceholder = write_fixed) -> Any:
         """Change the value itself where the text is cut, and return it; a number that is cut becomes a string."""

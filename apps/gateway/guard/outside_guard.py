@@ -29,15 +29,15 @@ from apps.gateway.guard.chat_texts import ChatText, ChatTexts
 from apps.gateway.guard.json_text import Redaction
 from apps.gateway.guard.request_guard import (
     RequestGuard,
+    act_as_possible,
     blocked_error,
     client_path_of,
-    is_masked,
     reading_size,
     redactions_of,
 )
 from apps.gateway.tasks import TASKS
 from apps.guardrails import outside_client
-from apps.guardrails.findings.redaction import placeholder_of
+from apps.guardrails.findings.redaction import is_masked, placeholder_of
 from apps.guardrails.findings.scan_types import Finding, Segment, Verdict
 from apps.guardrails.outside import INPUT, OUTPUT, OutsideText
 from apps.guardrails.outside_client import Judged
@@ -76,8 +76,8 @@ def screen_request(guard: RequestGuard, chat: Chat, body: bytes) -> None:
                 retry_after=5,
             )
     verdict = _verdict_of(waited, texts)
-    redactions = _redactions_of(waited, texts, verdict)
-    verdict = _blocked_where_fixed(verdict, [one.redact is not None for one in chat_texts.texts])
+    redactions = _redactions_of(waited, texts, verdict, segments)
+    verdict = act_as_possible(verdict, chat_texts)
     guard.record_findings(verdict, segments)
     if verdict.blocked is not None:
         place = offload(size, partial(client_path_of, body, chat_texts, verdict.blocked))
@@ -134,7 +134,7 @@ def _held(guard: RequestGuard, rules: Sequence[OutsideRule], events: Iterator[Ev
     outside, segments = _outside_texts(texts), _segments(texts)
     waited = _judge(guard, rules, OUTPUT, outside, segments)
     verdict = _verdict_of(waited, outside)
-    redactions = _redactions_of(waited, outside, verdict)
+    redactions = _redactions_of(waited, outside, verdict, segments)
     verdict = _blocked_where_fixed(verdict, [one.is_maskable for one in texts])
     guard.record_findings(verdict, segments)
     has_failed = any(one.has_failed and rule.is_closed_on_failure and not rule.only_notes for rule, one in waited)
@@ -192,13 +192,16 @@ def _verdict_of(waited: Sequence[tuple[OutsideRule, Judged]], texts: Sequence[Ou
 
 
 def _redactions_of(
-    waited: Sequence[tuple[OutsideRule, Judged]], texts: Sequence[OutsideText], verdict: Verdict
+    waited: Sequence[tuple[OutsideRule, Judged]],
+    texts: Sequence[OutsideText],
+    verdict: Verdict,
+    segments: Sequence[Segment],
 ) -> dict[int, list[Redaction]]:
     """Return the redactions by the text's index.
 
     Where one guard rewrites a text that others mask, all of it is masked: their places are not those of the new text.
     """
-    redactions = redactions_of(verdict)
+    redactions = redactions_of(verdict, segments)
     rewritten: defaultdict[int, list[str]] = defaultdict(list)
     others: set[int] = set()
     for rule, judged in waited:

@@ -13,7 +13,7 @@ import gevent
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.guard.chat_texts import ChatText, ChatTexts, has_documents
+from apps.gateway.guard.chat_texts import ChatText, ChatTexts, FilePlace, has_documents
 from apps.gateway.guard.client_path import UnreadableText, find_client_path
 from apps.gateway.guard.conversation_numbers import ConversationNumbers
 from apps.gateway.guard.documents import AttachedDocument
@@ -22,7 +22,7 @@ from apps.gateway.guard.placeholders import MaskedValue, Placeholders, find_plac
 from apps.gateway.metrics.definitions import FINDINGS, OUTSIDE_CALLS, SCANNED
 from apps.gateway.tasks import TASKS
 from apps.guardrails import rules
-from apps.guardrails.findings.redaction import merge_spans, placeholder_of
+from apps.guardrails.findings.redaction import is_masked, merge_spans, placeholder_of, removed_label, replaced_spans
 from apps.guardrails.findings.scan_types import Finding, ScannedFile, Segment, Span, Verdict
 from apps.guardrails.outside import RequestFacts, outside_types
 from apps.guardrails.outside_client import OUTCOMES, Judged
@@ -109,16 +109,19 @@ class RequestGuard:
             raise offload(size, partial(error.at_client_path, body)) from None
         SCANNED.labels("remembered").inc(recall.remembered)
         SCANNED.labels("scanned").inc(recall.scanned)
-        redactions = redactions_of(verdict)
-        verdict = _blocked_where_fixed(verdict, chat_texts.texts)
+        verdict = act_as_possible(verdict, chat_texts)
+        redactions = redactions_of(verdict, segments)
+        removals = [one for one in verdict.findings if one.file is not None and is_masked(one)]
         self.record_findings(verdict, segments, files)
         if verdict.blocked is not None:
             place = offload(size, partial(client_path_of, body, chat_texts, verdict.blocked))
             raise blocked_error(verdict.blocked, segments, files, place=place)
         if redactions:
             self._redact(chat, chat_texts, redactions, size)
+        for finding in removals:
+            _remove_file(chat_texts, finding)
         # The client's bytes may say more than the chat, or repeat it: after a redaction only the chat may be sent.
-        chat.source = None if redactions else chat_texts.source
+        chat.source = None if redactions or removals else chat_texts.source
 
     def _redact(self, chat: Chat, chat_texts: ChatTexts, redactions: Mapping[int, list[Redaction]], size: int) -> None:
         """Write placeholders into the chat; note those that come back, under their numbers in the conversation."""
@@ -181,18 +184,19 @@ def reading_size(chat: Chat, body: bytes) -> int:
     return max(len(body), LARGE) if has_documents(chat, body) else len(body)
 
 
-def redactions_of(verdict: Verdict) -> dict[int, list[Redaction]]:
+def redactions_of(verdict: Verdict, segments: Sequence[Segment]) -> dict[int, list[Redaction]]:
     """Return the redactions by the index of their segment.
 
-    Nothing comes back of a place where a rule matched that does not restore.
+    Nothing comes back of a place where a rule matched that does not restore, or that cuts its findings out.
     """
     spans: dict[int, list[Span]] = {}
     lasting: dict[int, list[Span]] = {}
     for finding in filter(is_masked, verdict.findings):
         if finding.segment is not None:
-            spans.setdefault(finding.segment, []).extend(finding.spans)
-            if not finding.restore:
-                lasting.setdefault(finding.segment, []).extend(finding.spans)
+            replaced = list(replaced_spans(finding, segments[finding.segment]))
+            spans.setdefault(finding.segment, []).extend(replaced)
+            if finding.action == "neutralize" or not finding.restore:
+                lasting.setdefault(finding.segment, []).extend(replaced)
     return {index: list(_redactions(found, lasting.get(index, ()))) for index, found in spans.items()}
 
 
@@ -240,8 +244,11 @@ def client_path_of(body: bytes, chat_texts: ChatTexts, finding: Finding) -> str 
 def _read(compiled: CompiledGuardrails, chat: Chat, recall: ScanRecall) -> _Read:
     chat_texts = ChatTexts(chat, TASKS[chat.task].files_to_screen(chat))
     named = TASKS[chat.task].path_for_client or str
-    segments = [Segment(ScannedText(one.text), one.role, named(one.path)) for one in chat_texts.texts]
-    files = [_file_of(one) for one in chat_texts.files]
+    segments = [
+        Segment(ScannedText(one.text), one.role, named(one.path), one.is_earlier, one.parts_of)
+        for one in chat_texts.texts
+    ]
+    files = [_file_of(one, where) for one, where in zip(chat_texts.files, chat_texts.file_places, strict=True)]
     return _Read(chat_texts, segments, files, engine.screen(compiled, segments, files, recall))
 
 
@@ -268,24 +275,41 @@ def _pair(label: str, value: str) -> str:
     return f"{label}:{value}"
 
 
-def _blocked_where_fixed(verdict: Verdict, chat_texts: Sequence[ChatText]) -> Verdict:
-    """Return the verdict, which blocks as well where something would have to be masked that cannot be."""
-    if verdict.blocked is not None:
-        return verdict
-    for place, finding in enumerate(verdict.findings):
-        if finding.segment is not None and is_masked(finding) and chat_texts[finding.segment].redact is None:
-            blocked = replace(finding, action="block", reason="it cannot be masked here")
-            findings = (*verdict.findings[:place], blocked, *verdict.findings[place + 1 :])
-            return replace(verdict, blocked=blocked, findings=findings)
-    return verdict
+def _remove_file(chat_texts: ChatTexts, finding: Finding) -> None:
+    remove = None if finding.file is None else chat_texts.file_places[finding.file].remove
+    if remove is not None:
+        remove(placeholder_of(removed_label(finding.rule_name)))
 
 
-def is_masked(finding: Finding) -> bool:
-    """Return whether a finding is masked in its text."""
-    return finding.action == "redact" and not finding.observed
+def act_as_possible(verdict: Verdict, chat_texts: ChatTexts) -> Verdict:
+    """Return the verdict with the actions that its places allow.
+
+    Signed thinking is never altered: findings there are warnings, as the model that wrote it has read them. Other
+    findings that would have to be masked and cannot be, are blocked.
+    """
+    findings = tuple(_acted(one, chat_texts) for one in verdict.findings)
+    blocked = verdict.blocked or next((one for one in findings if one.action == "block" and not one.observed), None)
+    return replace(verdict, blocked=blocked, findings=findings)
 
 
-def _file_of(document: AttachedDocument) -> ScannedFile:
+def _acted(finding: Finding, chat_texts: ChatTexts) -> Finding:
+    if not is_masked(finding):
+        return finding
+    if finding.segment is not None:
+        text = chat_texts.texts[finding.segment]
+        if text.is_signed:
+            return replace(finding, action="warn")
+        can_be_masked = text.redact is not None
+    else:
+        can_be_masked = finding.file is not None and chat_texts.file_places[finding.file].remove is not None
+    return (
+        finding
+        if can_be_masked
+        else replace(finding, action="block", reason=finding.reason or "it cannot be masked here")
+    )
+
+
+def _file_of(document: AttachedDocument, where: FilePlace) -> ScannedFile:
     return ScannedFile(
         name=document.name,
         declared_type=document.media_type,
@@ -294,6 +318,8 @@ def _file_of(document: AttachedDocument) -> ScannedFile:
         address=document.address,
         place=document.path,
         unread=document.unread,
+        role=where.role,
+        is_earlier=where.is_earlier,
     )
 
 

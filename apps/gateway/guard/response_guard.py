@@ -29,7 +29,8 @@ from apps.gateway.canonical.events import (
     UsageReported,
 )
 from apps.gateway.guard.json_text import JsonText, Redaction, apply_redactions, encode_json, parse_json_text
-from apps.gateway.guard.request_guard import RequestGuard, is_masked, redactions_of
+from apps.gateway.guard.request_guard import RequestGuard, redactions_of
+from apps.guardrails.findings.redaction import is_masked
 from apps.guardrails.findings.scan_types import Segment, Verdict
 from apps.guardrails.scanning.stream_window import StreamBlocked, StreamWindow
 from apps.guardrails.text.scanned_text import ScannedText
@@ -264,7 +265,7 @@ class ResponseGuard:
         segments = [Segment(ScannedText(text), ROLE, PLACE)]
         verdict = self._guard.screen_answer(segments)
         self._note(choice, verdict, segments)
-        return redactions_of(verdict).get(0, [])
+        return redactions_of(verdict, segments).get(0, [])
 
 
 def _words_of(timings: list[TranscriptTimed]) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from apps.gateway.access.policy import Policy
 from apps.gateway.guard.documents import read_document
@@ -65,8 +66,13 @@ class ToolGuard:
             Segment(ScannedText(one.text), _TOOL, f"tools.{tool.name}") for one, tool in zip(read, tools, strict=True)
         ]
         verdict = self._screen(segments)
+        # A tool that was cut is not what its server offers.
+        findings = tuple(
+            replace(one, action="block") if one.action == "neutralize" else one for one in verdict.findings
+        )
+        verdict = replace(verdict, findings=findings)
         self._guard.record_findings(verdict, segments)
-        redactions = redactions_of(verdict)
+        redactions = redactions_of(verdict, segments)
         left_out = {one.segment for one in verdict.findings if one.action == "block" and not one.observed}
         shown = []
         for index, tool in enumerate(tools):
@@ -97,12 +103,12 @@ class ToolGuard:
         if self._guard is None:
             return Screened(value, value)
         read = JsonText(value)
-        segments = [Segment(ScannedText(read.text), role, place)]
+        segments = [Segment(ScannedText(read.text), role, place, parts_of=read.parts_of)]
         verdict = self._screen(segments, files)
         self._guard.record_findings(verdict, segments, files)
         if verdict.blocked is not None:
             raise blocked_error(verdict.blocked, segments, files)
-        redactions = redactions_of(verdict).get(0, [])
+        redactions = redactions_of(verdict, segments).get(0, [])
         passed = msgspec.json.decode(msgspec.json.encode(value)) if self._for_model and redactions else None
         masked: dict[str, Any] = read.redact(redactions)
         if passed is None:

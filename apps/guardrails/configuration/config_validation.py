@@ -7,9 +7,12 @@ from collections.abc import Collection, Mapping
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
+from apps.guardrails.findings.scan_types import EARLIER_TURN, SPEAKERS, STRICTNESS
 from apps.kernel.rest.envelopes import Issue
 
-ACTIONS = ("block", "redact", "warn", "allow")
+ACTIONS = tuple(reversed(STRICTNESS))
+# Speakers that a rule may have an action of its own for, and earlier turns.
+ROLES = (*SPEAKERS, EARLIER_TURN)
 # Megabytes of a file; files larger than a request's body never arrive.
 SMALLEST_FILE, LARGEST_FILE = Decimal("0.01"), Decimal(1000)
 # How many types of files are named at most.
@@ -41,10 +44,15 @@ def merge_system_rules(
 ) -> dict[str, dict[str, Any]]:
     """Return the system rules with the changes made to them.
 
-    `observe` is there only where it is so, or where it is the rule's default; `restore` only where it is off.
+    `observe` is there only where it is so, or where it is the rule's default; `restore` only where it is off;
+    `roles` has the actions that were chosen.
     """
     whole = {name: {**stored.get(name, {}), **given.get(name, {})} for name in (*stored, *given)}
     for name, rule in whole.items():
+        roles = {**stored.get(name, {}).get("roles", {}), **given.get(name, {}).get("roles", {})}
+        rule["roles"] = {role: action for role, action in roles.items() if action is not None}
+        if not rule["roles"]:
+            del rule["roles"]
         if not (rule.get("observe") or "observe" in defaults.get(name, {})):
             rule.pop("observe", None)
         if rule.get("restore"):
@@ -81,4 +89,18 @@ def _issues(path: str, field: str, value: Any) -> list[Issue]:
     if field == "action":
         is_one = isinstance(value, str) and value in ACTIONS
         return [] if is_one else [Issue(f"{path}.action", f"Must be one of {', '.join(ACTIONS)}")]
+    if field == "roles":
+        if not isinstance(value, Mapping):
+            return [Issue(f"{path}.roles", "Must be an object of actions by role")]
+        return [issue for role, action in value.items() if (issue := _role_issue(f"{path}.roles.{role}", role, action))]
     return [Issue(f"{path}.{field}", "Not a field of a system rule")]
+
+
+def _role_issue(path: str, role: str, action: Any) -> Issue | None:
+    """Return the fault of an action by role; null leaves the role to the rule's default."""
+    if role not in ROLES:
+        return Issue(path, f"Not a role; there are {', '.join(ROLES)}")
+    # A rule that allows a text is not asked about it, whatever the turn.
+    actions = [action for action in ACTIONS if action != "allow" or role != EARLIER_TURN]
+    is_one = action is None or (isinstance(action, str) and action in actions)
+    return None if is_one else Issue(path, f"Must be null or one of {', '.join(actions)}")

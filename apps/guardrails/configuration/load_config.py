@@ -52,6 +52,7 @@ def _state_of(name: str, rule: dict[str, Any], pii_action: str | None) -> System
         action=_action(action),
         observe=rule.get("observe", False),
         restore=rule.get("restore", True),
+        roles=rule.get("roles", {}),
     )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
 from apps.guardrails.text.scanned_text import ScannedText
 
-RuleAction = Literal["block", "redact", "warn", "allow"]
+RuleAction = Literal["block", "neutralize", "redact", "warn", "allow"]
+# From the mildest to the strictest.
+STRICTNESS: tuple[RuleAction, ...] = ("allow", "warn", "redact", "neutralize", "block")
+# Actions that replace a match with a placeholder.
+MASKING_ACTIONS = frozenset({"redact", "neutralize"})
 # The priority of system rules, and of custom rules that name none.
 DEFAULT_PRIORITY = 100
 # The spans of one rule in one text; what comes after the last counts as one more.
@@ -25,6 +30,21 @@ EXTERNAL_ROLES = frozenset({TOOL_RESULT, DOCUMENT})
 # Roles of the client program's operator: its instructions, and the descriptions of its tools.
 INSTRUCTING_ROLES = frozenset({"system", "developer"})
 OPERATOR_ROLES = INSTRUCTING_ROLES | {"tool"}
+
+# Kinds of texts that a rule may have an action of its own for. `USER` also has every text that is of no other kind.
+USER, SYSTEM, ANSWER = "user", "system", "assistant"
+SPEAKERS = (USER, SYSTEM, ANSWER, TOOL_RESULT, DOCUMENT)
+# The action for what would be blocked, in turns that an answer of the model follows.
+EARLIER_TURN = "earlier_turn"
+
+
+def speaker_of(role: str, *, is_earlier: bool) -> str:
+    """Return the one of `SPEAKERS` that texts of a role belong to."""
+    if role in OPERATOR_ROLES:
+        return SYSTEM
+    if role in EXTERNAL_ROLES or (role == ANSWER and is_earlier):
+        return role
+    return USER
 
 
 class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +77,20 @@ class Segment(msgspec.Struct, frozen=True):
     """One text that a model will read. `place` is the client's name of it, "messages[3].content[1].text".
 
     `role` says who speaks: a role of a chat, "tool" for what tools are described as, or one of `EXTERNAL_ROLES`.
+    `is_earlier` is set for conversation turns that an answer of the model follows. `parts_of` returns the parts of
+    the text that a match is in and that may be cut out with it; None: the whole text.
     """
 
     text: ScannedText
     role: str = "user"
     place: str = ""
+    is_earlier: bool = False
+    parts_of: Callable[[int, int], list[tuple[int, int]]] | None = None
+
+    @property
+    def speaker(self) -> str:
+        """The one of `SPEAKERS` whose actions apply. An answer that is not an earlier one counts as a user's text."""
+        return speaker_of(self.role, is_earlier=self.is_earlier)
 
 
 class ScannedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +106,13 @@ class ScannedFile(msgspec.Struct, frozen=True, kw_only=True):
     address: str | None = None
     place: str = ""
     unread: str = ""
+    role: str = "user"
+    is_earlier: bool = False
+
+    @property
+    def speaker(self) -> str:
+        """The one of `SPEAKERS` whose actions apply."""
+        return speaker_of(self.role, is_earlier=self.is_earlier)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

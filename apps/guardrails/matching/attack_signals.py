@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 
-from apps.guardrails.findings.scan_types import OPERATOR_ROLES, UNFINISHED, Span
+from apps.guardrails.findings.scan_types import EXTERNAL_ROLES, OPERATOR_ROLES, UNFINISHED, Span
 from apps.guardrails.matching.mention_filter import MentionFilter
 from apps.guardrails.matching.signal_compiler import compile_table
 from apps.guardrails.matching.signal_finder import AttackSignal, SignalFinder
+from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.text.decoding import find_decoded_texts
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -43,6 +44,29 @@ _EVERYDAY = {
     "last_word_first",
 }
 
+# Kinds that direct a model beside those that a table lists as orders.
+_DIRECTING = {"agent_directive", "new_role", "say_this", "false_command", "document_order", "decode_and_obey"}
+# Kinds that are an order to the model and what it shall do in one.
+_DEMANDS = {"reveal_prompt", "say_this", "false_command", "document_order"}
+_ACTION_REACH = 100
+# An order that the same sentence or the next goes on with.
+_ACTION = compile_re2(
+    r"^[^.!?]{0,50}?(?:[.!:;,*\]\)-]+ | and | then | but | instead | now |^ )"
+    r"(?:and |then |but |instead,? |now,? |please |just |only |simply |also |always |to |"
+    r"you (?:must|should|will|shall|need to|have to|are to|are now) )*"
+    r"(?:say|answer|reply|respond|print|output|write|tell|give|send|forward|e-?mail|call|run|execute|open|visit|delete|"
+    r"transfer|post|reveal|recommend|rate|approve|confirm|act|pretend|follow|do|show|return|repeat|display|include|grant|"
+    r"buy|book|pay|share|upload|download|start|begin|mark|report|make|create|add|become|state|mention|translate|explain|"
+    r"invite|change|reset|update|disclose|provide|list|obey|perform|complete|praise|prefer|promote|omit|hide|favou?r|choose|"
+    r"select|hire|accept|reject|rank)\b"
+)
+# Words in quotation marks that are to be said, an address, an order without a condition, or content of the answer.
+_PAYLOAD = compile_re2(
+    r"['\"“‘«`][^'\"”’»`]{3,}['\"”’»`]|"  # noqa: RUF001 - these letters are meant
+    r"https?://|[a-z0-9]@[a-z0-9]|\balways\b|\bevery (?:answer|response|reply)|"
+    r"\b(?:must|has to|shall) (?:only |also |always )?(?:mention|say|state|read|recommend)\b"
+)
+
 
 class SignalTable:
     """Every pattern of a table."""
@@ -62,11 +86,14 @@ class SignalTable:
         signals += self._supporting.signals(utf8, list(_around(signals, len(utf8))))
         return sorted(signals, key=lambda signal: signal.start)
 
-    def find(self, utf8: bytes, *, seen: bytes = b"", bonus: float = 0.0, brief: bool = False) -> list[AttackSignal]:
+    def find(
+        self, utf8: bytes, *, seen: bytes = b"", bonus: float = 0.0, brief: bool = False, external: bool = False
+    ) -> list[AttackSignal]:
         """Return groups of signals near one another whose kinds together, with `bonus`, weigh 1 or more.
 
         Signals whose words are also in `seen` are left out. Each result spans the signals of its group and has the
-        kind of the heaviest one; none overlap.
+        kind of the heaviest one; none overlap. In an `external` text, which was not written for the model, a group
+        needs an order, and a second signal or words that ask for an action.
         """
         fresh = functools.cache(lambda words: words not in seen)
         signals = [signal for signal in self.signals(utf8) if not seen or fresh(utf8[signal.start : signal.end])]
@@ -80,6 +107,8 @@ class SignalTable:
         ]
         found: list[AttackSignal] = []
         for group in self._worthy(meant, bonus, brief):
+            if external and not self._is_directed(group, utf8):
+                continue
             name = max(group, key=lambda signal: signal.weight).kind
             start, end = min(signal.start for signal in group), max(signal.end for signal in group)
             if found and start <= found[-1].end:
@@ -88,15 +117,35 @@ class SignalTable:
                 found.append(AttackSignal(start, end, name, 1.0))
         return found
 
-    def spans(self, text: ScannedText, *, bonus: float = 0.0, brief: bool = False) -> list[Span]:
-        """Return the spans in a text and in its decoded forms; `bonus`: see `find`."""
+    def _is_directed(self, group: list[AttackSignal], utf8: bytes) -> bool:
+        """Tell whether signals order a model to do something, rather than being a phrase that programs and their
+        documents have as well."""
+        if any(signal.kind == UNFINISHED for signal in group):
+            return True
+        if len(group) > 1:
+            return any(signal.kind in self._orders or signal.kind in _DIRECTING for signal in group)
+        [signal] = group
+        if signal.kind in _DEMANDS:
+            return True
+        return (signal.pattern is not None and signal.pattern.alone) or _asks_for_action(utf8, signal)
+
+    def spans(
+        self, text: ScannedText, *, bonus: float = 0.0, brief: bool = False, external: bool = False
+    ) -> list[Span]:
+        """Return the spans in a text and in its decoded forms; `bonus`, `external`: see `find`."""
         spans = [
             Span(*text.normalized_byte_origin(signal.start, signal.end), signal.kind)
-            for signal in self.find(text.normalized_utf8, bonus=bonus, brief=brief)
+            for signal in self.find(text.normalized_utf8, bonus=bonus, brief=brief, external=external)
         ]
         for view in find_decoded_texts(text):
             hidden = 0.0 if view.encoding in _EVERYDAY else _HIDDEN
-            found = self.find(view.text.normalized_utf8, seen=text.normalized_utf8, bonus=bonus + hidden, brief=brief)
+            found = self.find(
+                view.text.normalized_utf8,
+                seen=text.normalized_utf8,
+                bonus=bonus + hidden,
+                brief=brief,
+                external=external and view.encoding in _EVERYDAY,
+            )
             spans += [
                 Span(
                     *view.origin_of(*view.text.normalized_byte_origin(one.start, one.end)),
@@ -149,10 +198,18 @@ def load_signal_table(*paths: Path) -> SignalTable:
 
 
 def find_by_speaker(table: SignalTable, text: ScannedText, role: str) -> list[Span]:
-    """Return the bonus of a text, by its role and length."""
+    """Return the attacks in a text, as its role and length let it be read."""
     bonus = _OPERATOR_BONUS if role in OPERATOR_ROLES else 0.0
     brief = role == "user" and len(text.raw) <= _BRIEF
-    return table.spans(text, bonus=bonus, brief=brief)
+    return table.spans(text, bonus=bonus, brief=brief, external=role in EXTERNAL_ROLES)
+
+
+def _asks_for_action(utf8: bytes, signal: AttackSignal) -> bool:
+    """Tell whether a lone order is followed by what to do instead, or has the words that are to be said."""
+    return bool(
+        _ACTION.search(utf8[signal.end : signal.end + _ACTION_REACH])
+        or _PAYLOAD.search(utf8[max(0, signal.start - _ACTION_REACH // 2) : signal.end])
+    )
 
 
 def _weigh_by_mention(signal: AttackSignal, mentions: MentionFilter) -> AttackSignal | None:

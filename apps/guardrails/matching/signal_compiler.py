@@ -26,6 +26,7 @@ _UNSPACED = {
     name: rf"[^.!?。]{{0,{letters}}}" for name, letters in (("near", 4), ("fill", 6), ("gap", 10), ("far", 20))
 }
 _REST = "[^ ,.!?;:\"'`”»)\\]]*"
+_LANGUAGE_OF_PROGRAMS = "en"
 _WITHOUT_SPACES = {"zh", "ja", "th"}
 
 
@@ -40,6 +41,9 @@ class SignalPattern(msgspec.Struct, frozen=True):
     plain: bool
     before: LazyPattern | None
     ahead: LazyPattern
+    # In a text that was written for others it needs no second signal: it addresses the model and says what to do, or is
+    # in another language than programs and their documents.
+    alone: bool = False
 
 
 def compile_table(table: Mapping[str, Any]) -> Iterator[tuple[bool, SignalPattern, str]]:
@@ -49,7 +53,7 @@ def compile_table(table: Mapping[str, Any]) -> Iterator[tuple[bool, SignalPatter
             yield entry.get("supports", False), _pattern_of(entry, *form), form[1]
 
 
-def _pattern_of(entry: Mapping[str, Any], before: str, head: str, after: str) -> SignalPattern:
+def _pattern_of(entry: Mapping[str, Any], before: str, head: str, after: str, language: str) -> SignalPattern:
     return SignalPattern(
         kind=entry["kind"],
         weight=entry["weight"],
@@ -58,11 +62,12 @@ def _pattern_of(entry: Mapping[str, Any], before: str, head: str, after: str) ->
         # A group makes RE2 match short texts without keeping states. `\\C` is any byte: a text may begin in a letter.
         before=lazy_pattern(rf"(?s:\C*?)((?:{before})$)") if before else None,
         ahead=lazy_pattern(f"({head}{after})"),
+        alone=entry.get("alone", language != _LANGUAGE_OF_PROGRAMS),
     )
 
 
-def _forms_of(entry: Mapping[str, Any], words: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, str]]:
-    """Yield (before, head, after) of every form of a shape in every language that has its words."""
+def _forms_of(entry: Mapping[str, Any], words: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (before, head, after, language) of every form of a shape in every language that has its words."""
     for form, language in product(entry["forms"], entry.get("languages", words)):
         names = [name for name in findall(r"\{(\w+)\}", form) if name not in _SPACED]
         if not all(name in words.get(language, {}) for name in names):
@@ -73,7 +78,7 @@ def _forms_of(entry: Mapping[str, Any], words: Mapping[str, Mapping[str, str]]) 
         meanings = {**gaps, **{name: _alternatives(words[language][name]) for name in names}}
         before, head, after = split(r"(?<!\\)[<>]", form)
         whole_word = r"\b" if match(r"(\(\?:)?[a-z]", before) else ""
-        yield whole_word + _read(before, meanings), _head(head, meanings), _read(after, meanings)
+        yield whole_word + _read(before, meanings), _head(head, meanings), _read(after, meanings), language
 
 
 def _head(part: str, meanings: Mapping[str, str]) -> str:

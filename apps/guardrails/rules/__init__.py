@@ -3,7 +3,8 @@
 A rule's file holds `ID`, `NAME`, `SUMMARY` (its findings, for people), `CATEGORY`, `DEFAULT_ENABLED`,
 `DEFAULT_ACTION`, and `find(text, settings)`, which returns spans, or `find_in_file(file, settings)`, which returns
 the fault of a file in words, or both.
-It may hold `DEFAULT_OBSERVE`, `ROLES` (the only roles whose texts it reads), and `read_operator(text)`, which returns
+It may hold `DEFAULT_OBSERVE`, `ROLES` (the only roles whose texts it reads), `ROLE_ACTIONS` (milder default actions by
+speaker: one of `SPEAKERS`), and `read_operator(text)`, which returns
 the secrets that a program's instructions tell a model to keep: `settings.kept` has it when the other texts are scanned.
 Rules of `INPUT_ONLY_CATEGORIES` scan requests only. Content that rules of `PRIVATE_CATEGORIES` find is recorded masked.
 """
@@ -13,12 +14,12 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType, ModuleType
 
 import msgspec
 
-from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, ScannedFile, Span
+from apps.guardrails.findings.scan_types import STRICTNESS, RuleAction, RuleSettings, ScannedFile, Span
 from apps.guardrails.text.scanned_text import ScannedText
 
 # Categories of attacks on a model: a mention in an answer is none.
@@ -47,6 +48,8 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     default_observe: bool = False
     # Roles whose texts it reads; None: all.
     roles: frozenset[str] | None = None
+    # Default actions by speaker, where they are milder than its action.
+    role_actions: Mapping[str, RuleAction] = {}
     # Reads the secrets that a program's instructions tell a model to keep.
     read_operator: ReadOperator | None = None
     # Reads data that only organizations with this rule need.
@@ -61,6 +64,10 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     def applies_to_answers(self) -> bool:
         """Whether it looks at what models say as well."""
         return self.category not in INPUT_ONLY_CATEGORIES
+
+    def default_action_for(self, speaker: str, action: RuleAction) -> RuleAction:
+        """Return the action on a speaker's texts where the organization states none: never stricter than the rule's."""
+        return min(self.role_actions.get(speaker, action), action, key=STRICTNESS.index)
 
     def reads(self, role: str) -> bool:
         """Whether it scans texts of this role."""
@@ -90,6 +97,7 @@ def _rule_of(module: ModuleType) -> SystemRule | None:
         find=getattr(module, "find", None),
         find_in_file=getattr(module, "find_in_file", None),
         roles=getattr(module, "ROLES", None),
+        role_actions=getattr(module, "ROLE_ACTIONS", {}),
         read_operator=getattr(module, "read_operator", None),
         load=getattr(module, "load", None),
     )

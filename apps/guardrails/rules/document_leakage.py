@@ -6,7 +6,7 @@ Markings in documents are on a line of their own, in a header or footer, as a ba
 
 from __future__ import annotations
 
-from apps.guardrails.findings.scan_types import RuleSettings, ScannedFile, Span
+from apps.guardrails.findings.scan_types import TOOL_RESULT, RuleAction, RuleSettings, ScannedFile, Span
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, PatternSearch
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.text.scanned_text import ScannedText
@@ -16,7 +16,8 @@ NAME = "Document leakage"
 SUMMARY = "Markings such as CONFIDENTIAL in texts and files"
 CATEGORY = "document_leakage"
 DEFAULT_ENABLED = False
-DEFAULT_ACTION = "warn"
+DEFAULT_ACTION: RuleAction = "warn"
+ROLE_ACTIONS: dict[str, RuleAction] = {TOOL_RESULT: "neutralize"}
 
 _LABEL = "MARKING"
 _MARKINGS = (

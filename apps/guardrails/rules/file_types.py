@@ -15,14 +15,15 @@ from apps.guardrails.files.mime_sniffing import (
     matches_declared_type,
     sniff_mime_type,
 )
-from apps.guardrails.findings.scan_types import RuleSettings, ScannedFile
+from apps.guardrails.findings.scan_types import TOOL_RESULT, RuleAction, RuleSettings, ScannedFile
 
 ID = "file_types"
 NAME = "File types"
 SUMMARY = "Files that are too large, or not of the types below"
 CATEGORY = "files"
 DEFAULT_ENABLED = True
-DEFAULT_ACTION = "block"
+DEFAULT_ACTION: RuleAction = "block"
+ROLE_ACTIONS: dict[str, RuleAction] = {TOOL_RESULT: "neutralize"}
 
 # Types that the operating system's table may lack or name otherwise.
 _TYPES = mimetypes.MimeTypes()

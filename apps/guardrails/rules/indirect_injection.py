@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apps.guardrails.findings.scan_types import EXTERNAL_ROLES, RuleAction, RuleSettings, Span
+from apps.guardrails.findings.scan_types import DOCUMENT, EXTERNAL_ROLES, TOOL_RESULT, RuleAction, RuleSettings, Span
 from apps.guardrails.matching.attack_signals import load_signal_table
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -19,6 +19,8 @@ CATEGORY = "injection"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION: RuleAction = "block"
 ROLES = EXTERNAL_ROLES
+# A blocked request would come back with every turn of the session.
+ROLE_ACTIONS: dict[str, RuleAction] = {TOOL_RESULT: "neutralize", DOCUMENT: "neutralize"}
 
 _HERE = Path(__file__)
 _SIGNALS = load_signal_table(_HERE.with_suffix(".toml"), _HERE.with_name("prompt_injection.toml"))
@@ -28,4 +30,4 @@ _MISPLACED = 0.3
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return the orders in a text as it stands and in whatever is encoded in it."""
-    return _SIGNALS.spans(text, bonus=_MISPLACED)
+    return _SIGNALS.spans(text, bonus=_MISPLACED, external=True)

@@ -6,7 +6,7 @@ Names of people and postal addresses have no form that tells them from other wor
 
 from __future__ import annotations
 
-from apps.guardrails.findings.scan_types import RuleSettings, Span
+from apps.guardrails.findings.scan_types import SYSTEM, TOOL_RESULT, RuleAction, RuleSettings, Span
 from apps.guardrails.matching.pattern_search import PatternSearch
 from apps.guardrails.pii import (
     account,
@@ -31,7 +31,9 @@ NAME = "PII detection"
 SUMMARY = "Personal data: e-mail addresses, telephone numbers, cards, accounts, identity numbers"
 CATEGORY = "pii"
 DEFAULT_ENABLED = True
-DEFAULT_ACTION = "redact"
+DEFAULT_ACTION: RuleAction = "redact"
+# Names and addresses of authors are in nearly every history, log and instruction that an agent reads.
+ROLE_ACTIONS: dict[str, RuleAction] = {SYSTEM: "allow", TOOL_RESULT: "allow"}
 
 _SEARCH = PatternSearch(
     (

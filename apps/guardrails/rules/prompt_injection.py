@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from apps.guardrails.attacks import guarded_secrets
-from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
+from apps.guardrails.findings.scan_types import DOCUMENT, TOOL_RESULT, RuleAction, RuleSettings, Span
 from apps.guardrails.matching.attack_signals import find_by_speaker, load_signal_table
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -19,6 +19,8 @@ SUMMARY = "Requests to ignore, replace or reveal the model's instructions"
 CATEGORY = "injection"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION: RuleAction = "block"
+# A blocked request would come back with every turn of the session.
+ROLE_ACTIONS: dict[str, RuleAction] = {TOOL_RESULT: "neutralize", DOCUMENT: "neutralize"}
 
 _SIGNALS = load_signal_table(Path(__file__).with_suffix(".toml"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.guardrails.findings.scan_types import RuleSettings, Span
+from apps.guardrails.findings.scan_types import ANSWER, TOOL_RESULT, RuleAction, RuleSettings, Span
 from apps.guardrails.matching.pattern_search import PatternSearch
 from apps.guardrails.secret_formats import (
     assignments,
@@ -22,7 +22,9 @@ NAME = "Secrets"
 SUMMARY = "API keys, tokens, passwords and private keys"
 CATEGORY = "secrets"
 DEFAULT_ENABLED = True
-DEFAULT_ACTION = "block"
+DEFAULT_ACTION: RuleAction = "block"
+# Agents read settings, logs and sources, which are full of keys, and write them.
+ROLE_ACTIONS: dict[str, RuleAction] = {TOOL_RESULT: "warn", ANSWER: "warn"}
 
 # If two match the same characters, the first names them.
 _SEARCH = PatternSearch(

@@ -2,22 +2,26 @@
 
 Rules have one order: by priority, higher first; custom rules before system rules where it is equal. A custom rule
 with `allow` that matches a text overrides the rules below it on that text: rules of lower priority, and system rules
-of the same. `block` beats `redact` beats `warn`. A rule that is observed is counted and does nothing.
+of the same. `block` beats `neutralize` and `redact`, which beat `warn`. A rule that is observed is counted and does
+nothing. A system rule has an action for each kind of speaker; what it would block in an earlier turn is neutralized.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import count, product
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from apps.guardrails.custom import MAX_RULES, BadConfig, ConversationMatcher, Matcher, custom_types
-from apps.guardrails.findings.redaction import bounded, mask
+from apps.guardrails.findings.redaction import bounded, is_masked, mask, replaced_spans
 from apps.guardrails.findings.scan_types import (
     DEFAULT_PRIORITY,
+    EARLIER_TURN,
+    SPEAKERS,
+    SYSTEM,
     UNFINISHED,
     Finding,
     RuleAction,
@@ -38,12 +42,16 @@ from apps.guardrails.scanning.text_scan import ScanTerms, find_in_text
 
 
 class SystemRuleState(msgspec.Struct, frozen=True):
-    """An organization's settings of one system rule; `action` None means the default."""
+    """An organization's settings of one system rule; `action` None means the default.
+
+    `roles` has the actions that it chose for speakers (`SPEAKERS`), and for earlier turns (`EARLIER_TURN`).
+    """
 
     enabled: bool = True
     action: RuleAction | None = None
     observe: bool = False
     restore: bool = True
+    roles: Mapping[str, RuleAction] = {}
 
 
 class RuleSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +94,9 @@ class RuleMatch(NamedTuple):
 class CompiledGuardrails(msgspec.Struct, frozen=True, kw_only=True):
     """An organization's guardrails, ready to run; made once a generation. `rules_checked` counts the rules in force.
 
-    `number` is no other's in this process. `outside` are judged by services, which the engine does not ask.
+    `number` is no other's in this process. `system` has the rules with the actions that they have for answers,
+    `by_speaker` those for texts of a request: by speaker and whether the turn is an earlier one. `outside` are judged
+    by services, which the engine does not ask.
     """
 
     number: int = 0
@@ -95,22 +105,25 @@ class CompiledGuardrails(msgspec.Struct, frozen=True, kw_only=True):
     settings: RuleSettings = RuleSettings()
     rules_checked: int = 0
     system: tuple[tuple[ActiveRule, SystemRule], ...] = ()
+    by_speaker: Mapping[tuple[str, bool], tuple[tuple[ActiveRule, SystemRule], ...]] = {}
     custom: tuple[tuple[Matcher, tuple[ActiveRule, ...]], ...] = ()
     outside: tuple[OutsideRule, ...] = ()
 
 
 NO_GUARDRAILS = CompiledGuardrails()
 _numbers = count(1)
+# The action of a system rule depends on the speaker, and on whether the turn is an earlier one.
+_PLACES = tuple(product(SPEAKERS, (False, True)))
 
 
 def compile_guardrails(config: EngineConfig) -> CompiledGuardrails:
     """Return the guardrails of `config`, ready to run. Raises BadConfig for a custom rule that cannot be."""
     if not config.enabled:
         return NO_GUARDRAILS
-    system = tuple(_system_rules_of(config))
+    placed = tuple(_system_rules_of(config))
     custom = tuple(_custom_rules_of(config))
     outside = tuple(_outside_rules_of(config))
-    checked = len(system) + sum(len(rules) for _, rules in custom)
+    checked = len(placed) + sum(len(rules) for _, rules in custom)
     return CompiledGuardrails(
         number=next(_numbers),
         in_force=checked > 0 or bool(outside),
@@ -119,7 +132,15 @@ def compile_guardrails(config: EngineConfig) -> CompiledGuardrails:
             max_file_bytes=config.max_file_bytes, allowed_file_types=frozenset(config.allowed_file_types)
         ),
         rules_checked=checked,
-        system=system,
+        system=tuple((active, rule) for active, rule, _ in placed if active.action != "allow"),
+        by_speaker={
+            key: tuple(
+                (active._replace(action=actions[key]), rule)
+                for active, rule, actions in placed
+                if actions[key] != "allow"
+            )
+            for key in _PLACES
+        },
         custom=custom,
         outside=outside,
     )
@@ -163,7 +184,9 @@ def find_matches(
     kept = kept_by_operator((rule for _, rule in compiled.system), () if answer else segments)
     for index, segment in enumerate(segments):
         settings = msgspec.structs.replace(compiled.settings, role=segment.role, kept=kept)
-        for rule, span in find_in_text(compiled.system, compiled.custom, segment.text, settings, terms):
+        key = segment.speaker, segment.is_earlier
+        system = compiled.system if answer else compiled.by_speaker[key]
+        for rule, span in find_in_text(system, compiled.custom, segment.text, settings, terms._replace(speaker=key[0])):
             found[rule, index].append(span)
     for matcher, rules in compiled.custom:
         if hasattr(matcher, "find_in_conversation") and not answer:
@@ -216,8 +239,8 @@ def _verdict(segments: Sequence[Segment], found: Iterable[tuple[ActiveRule, Find
     findings = tuple(finding for _, finding in sorted(found, key=lambda pair: pair[0].rank))
     masks: defaultdict[int, list[Span]] = defaultdict(list)
     for finding in findings:
-        if finding.action == "redact" and not finding.observed and finding.segment is not None:
-            masks[finding.segment] += finding.spans
+        if finding.segment is not None and is_masked(finding):
+            masks[finding.segment] += replaced_spans(finding, segments[finding.segment])
     return Verdict(
         blocked=next((one for one in findings if one.action == "block" and not one.observed), None),
         findings=findings,
@@ -227,7 +250,7 @@ def _verdict(segments: Sequence[Segment], found: Iterable[tuple[ActiveRule, Find
 
 def _in_files(compiled: CompiledGuardrails, files: Sequence[ScannedFile]) -> Iterator[tuple[ActiveRule, Finding]]:
     for index, file in enumerate(files):
-        for rule, system_rule in compiled.system:
+        for rule, system_rule in compiled.by_speaker[file.speaker, file.is_earlier]:
             reason = system_rule.find_in_file(file, compiled.settings) if system_rule.find_in_file is not None else None
             if reason is not None:
                 # Nothing of a file can be masked.
@@ -246,21 +269,34 @@ def _in_files(compiled: CompiledGuardrails, files: Sequence[ScannedFile]) -> Ite
                 )
 
 
-def _system_rules_of(config: EngineConfig) -> Iterator[tuple[ActiveRule, SystemRule]]:
+def _system_rules_of(
+    config: EngineConfig,
+) -> Iterator[tuple[ActiveRule, SystemRule, dict[tuple[str, bool], RuleAction]]]:
+    """Yield the system rules in force, with their actions by speaker and for earlier turns."""
     for place, (name, rule) in enumerate(system_rules().items()):
         default = SystemRuleState(enabled=rule.default_enabled, observe=rule.default_observe)
         state = config.system_rules.get(name, default)
         preset = config.pii_action if name == PII_RULE else None
         action = state.action or preset or rule.default_action
+        actions = {key: _action_at(rule, state, action, *key) for key in _PLACES}
         # A system rule that allows what it finds has nothing to look for: it overrides no other rule.
-        if state.enabled and action != "allow":
+        if state.enabled and {action, *actions.values()} != {"allow"}:
             if rule.load is not None:
                 rule.load()
             rank = (-DEFAULT_PRIORITY, 1, place)
-            yield (
-                ActiveRule(rank, rule.rule_id, rule.name, rule.category, action, state.observe, state.restore),
-                rule,
-            )
+            active = ActiveRule(rank, rule.rule_id, rule.name, rule.category, action, state.observe, state.restore)
+            yield active, rule, actions
+
+
+def _action_at(
+    rule: SystemRule, state: SystemRuleState, action: RuleAction, speaker: str, is_earlier: bool
+) -> RuleAction:
+    """Return the action on a speaker's text: as the organization chose for the speaker, or by default."""
+    here = state.roles.get(speaker) or rule.default_action_for(speaker, action)
+    # A turn that was refused when it was new comes again with every later one.
+    if here == "block" and is_earlier and speaker != SYSTEM:
+        return state.roles.get(EARLIER_TURN, "neutralize")
+    return here
 
 
 def _custom_rules_of(config: EngineConfig) -> Iterator[tuple[Matcher, tuple[ActiveRule, ...]]]:

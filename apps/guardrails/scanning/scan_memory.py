@@ -43,9 +43,9 @@ class ScanMemory:
         self._new: dict[bytes, tuple[FoundSpan, ...]] = {}
         self._old: dict[bytes, tuple[FoundSpan, ...]] = {}
 
-    def digest_of(self, text: ScannedText, settings: RuleSettings, rules: int) -> bytes:
-        """Return what a text is remembered by, as these rules see it."""
-        around = repr((rules, settings.role, sorted(settings.kept))).encode("utf-8", "surrogatepass")
+    def digest_of(self, text: ScannedText, settings: RuleSettings, rules: int, speaker: str) -> bytes:
+        """Return what a text is remembered by, as the rules for a speaker see it."""
+        around = repr((rules, speaker, settings.role, sorted(settings.kept))).encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(len(around).to_bytes(8), key=self._secret, digest_size=16)
         digest.update(around)
         digest.update(text.utf8)
@@ -77,9 +77,11 @@ class ScanRecall:
         self.remembered = 0
         self.scanned = 0
 
-    def look(self, text: ScannedText, settings: RuleSettings) -> tuple[bytes, tuple[FoundSpan, ...] | None]:
+    def look(
+        self, text: ScannedText, settings: RuleSettings, speaker: str
+    ) -> tuple[bytes, tuple[FoundSpan, ...] | None]:
         """Return the digest of a text and its findings; None if it must be scanned."""
-        digest = self._memory.digest_of(text, settings, self._rules)
+        digest = self._memory.digest_of(text, settings, self._rules, speaker)
         found = self._memory.find(digest)
         if found is None:
             self.scanned += 1

@@ -8,8 +8,8 @@ been released before it could be recognized. Rules look no further than `CONTEXT
 
 from __future__ import annotations
 
-from apps.guardrails.findings.redaction import mask
-from apps.guardrails.findings.scan_types import Finding, Segment, Span, Verdict
+from apps.guardrails.findings.redaction import mask, replaced_spans
+from apps.guardrails.findings.scan_types import MASKING_ACTIONS, Finding, Segment, Span, Verdict
 from apps.guardrails.scanning.active_rule import ActiveRule
 from apps.guardrails.scanning.engine import (
     CompiledGuardrails,
@@ -78,15 +78,19 @@ class StreamWindow:
             these = [span for span in match.spans if span.end > self._left and span.start < cut]
             if these:
                 self._note(match.rule, these)
-            if match.rule.action == "redact" and not match.rule.observed:
-                leaving += [self._within(span, cut) for span in these]
+            if match.rule.action in MASKING_ACTIONS and not match.rule.observed:
+                finding = to_finding(RuleMatch(match.rule, 0, tuple(these)))
+                leaving += [self._within(span, cut) for span in replaced_spans(finding, self._segment)]
         masked = mask(self._buffer[self._left : cut], leaving)
         self._forget(cut)
         return masked
 
+    @property
+    def _segment(self) -> Segment:
+        return Segment(ScannedText(self._buffer), "assistant", self._place)
+
     def _find_matches(self) -> list[RuleMatch]:
-        segment = Segment(ScannedText(self._buffer), "assistant", self._place)
-        matches = find_matches(self._compiled, [segment], answer=True)
+        matches = find_matches(self._compiled, [self._segment], answer=True)
         # A text that was allowed stays so; what comes after it is not known yet.
         self._allowed = find_allowing_rules(
             [*matches, *(RuleMatch(rule, 0, (Span(0, 1, ""),)) for rule in self._allowed.values())]

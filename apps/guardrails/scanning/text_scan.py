@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from apps.guardrails.custom import Matcher
-from apps.guardrails.findings.scan_types import RuleSettings, Span
+from apps.guardrails.findings.scan_types import USER, RuleSettings, Span
 from apps.guardrails.findings.text_chunks import TextChunk, split_into_chunks
 from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.rules import SystemRule
@@ -23,6 +23,8 @@ class ScanTerms(NamedTuple):
     budget: TimeBudget
     answer: bool = False
     recall: ScanRecall | None = None
+    # Whose text it is, which decides which rules are in force (`Segment.speaker`).
+    speaker: str = USER
 
 
 def find_in_text(
@@ -33,7 +35,7 @@ def find_in_text(
     terms: ScanTerms,
 ) -> Iterator[tuple[Rule, Span]]:
     """Yield what rules find in a text, spans of the whole text."""
-    digest, known = (b"", None) if terms.recall is None else terms.recall.look(text, settings)
+    digest, known = (b"", None) if terms.recall is None else terms.recall.look(text, settings, terms.speaker)
     new: list[FoundSpan] = []
     for chunk in split_into_chunks(text) if known is None or custom else ():
         if known is None:

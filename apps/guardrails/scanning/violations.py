@@ -16,7 +16,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 MAX_VIOLATIONS: Final = 50
 # Characters of the content that is kept.
 MAX_CONTENT_LENGTH: Final = 200
-_TAKEN: Final = {"block": "blocked", "redact": "redacted", "warn": "warned"}
+_TAKEN: Final = {"block": "blocked", "neutralize": "neutralized", "redact": "redacted", "warn": "warned"}
 _OBSERVED: Final = "observed"
 ACTIONS_TAKEN: Final = (*_TAKEN.values(), _OBSERVED)
 # Characters that are shown at either end of a private content of at least so many.

@@ -56,6 +56,7 @@ _CODE = compile_re2(
     r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings|(?:Public|Private)Key)$|"
     r"^_[a-z]+\d?(?:_[a-z]+\d?)+$|^[a-z_]+(?::[\w,]+)?\|[a-z]"
     r"|^[a-z]+[A-Z][A-Za-z]*(?:\.[a-z][A-Za-z]*)+$|^[A-Z][a-z]+[:?]$|^,[A-Za-z]+:$|-\d+(?:\.\d+){1,3}$"
+    r"|^\[?(?:String|ID|Int|Float|Boolean)!?\]?!$|^&[A-Za-z]+="
 )
 # Names joined by slashes, as of a test and its case; and public identifiers, as of vulnerabilities.
 _PATH_OF_NAMES = compile_re2(r"^[A-Za-z_]+\d{0,2}(?:/[A-Za-z_]+\d{0,2})+$")

@@ -62,7 +62,8 @@ _FAR_VALUE = r"([a-z0-9][a-z0-9_.=/+%~-]{14})"
 # Names of other things that end in the same words, and random but public values.
 _OTHER_NAME = compile_re2(
     r"(?i)(?:primary|foreign|public|pub|partition|sort|hash|row|object|s3|map|cache|index|lookup|registry|"
-    r"idempotency|translation|i18n|storage|data|node|query|event|message|group|issue|project|host|known|site)[_-]?"
+    r"idempotency|translation|i18n|storage|data|node|query|event|message|group|issue|project|host|known|site|"
+    r"websocket)[_-]?"
     r"key[a-z0-9_-]{0,8}\W{0,8}$|publickeytoken|(?:csrf|xsrf|authenticity|page|cursor)[_-]?token"
     r"[^a-z0-9]{1,20}value\W{0,4}$"
 )
@@ -84,6 +85,9 @@ _ADDRESS = compile_re2(
     r"(?i)^(?:1:\d+:(?:ios|android|web):|\w+://|www\.|[\w.-]+\.(?:com|org|net|io|dev|ai|co|html?|md|json|ya?ml|tsx?|jsx?|py|go|rs)\b)"
 )
 _HEX = compile_re2(r"^[0-9a-fA-F]+$")
+# An action or package with its revision or version, and an argument that is a number.
+_PINNED = compile_re2(r"^[A-Za-z][\w./-]*(?:@[0-9a-f]{40}$|:v?\d+(?:\.\d+)+)")
+_NUMBER_ARGUMENT = compile_re2(r"^[a-z]+(?:_[a-z]+)*=\d+$")
 _PATH = compile_re2(
     r"[a-z]{3,}[./][a-z]{3,}[./]|/[a-z]{4,}/|^v?\d+(?:\.\d+)+|^[a-z-]+-\d{4}-\d\d-\d\d$|\.(?:tgz|tar|zip|gem|whl|jar)\b"
 )
@@ -107,7 +111,12 @@ def _is_made(text: str, least: int, is_of_words: Callable[[str], bool] = reads_l
         return False
     if text.startswith("eyJ") and text.count(".") == 2:
         return False  # a signed token, which its own pattern judges
-    if _ADDRESS.search(text) or _PATH.search(text) or not is_random(text, 2.8 if _HEX.match(text) else 3.0):
+    if (
+        _NUMBER_ARGUMENT.search(text)
+        or _ADDRESS.search(text)
+        or _PATH.search(text)
+        or not is_random(text, 2.8 if _HEX.match(text) else 3.0)
+    ):
         return False
     return not is_of_words(text)
 
@@ -129,6 +138,8 @@ def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a value that an operator, a call or an attribute gives to the name of a credential."""
     value = _whole(candidate)
     before = candidate.before(64)
+    if value.after(3) == b"...":
+        return None
     if is_harmless_name(before) or _OTHER_NAME.search(before) or _DIGEST.search(before[-16:]) or _ABOUT.search(before):
         return None
     # Behind a blank, as in a call, stands a variable as well.
@@ -168,7 +179,8 @@ def _of_service(candidate: CandidateMatch) -> CandidateMatch | None:
     if _DIGEST.search(before[-20:]) or _OTHER_NAME.search(before) or is_harmless_name(before) or _ABOUT.search(before):
         return None
     least = _LEAST_FAR if before[-1:] in b" -," else _LEAST_QUOTED if before[-1:] in b"\"'" else _LEAST
-    if not _is_made(text, least):
+    # Behind a hyphen digits end a branch or an address, named after what it is about.
+    if not _is_made(text, least) or _PINNED.search(text) or (before[-1:] == b"-" and _HEX.match(text)):
         return None
     if "/" in text and before[-1:] not in b"\"'`=":
         return None

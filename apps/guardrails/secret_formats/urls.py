@@ -36,7 +36,8 @@ def _check(candidate: CandidateMatch) -> CandidateMatch | None:
         or (len(password) <= _SHORT and not has_letters_and_digits(password))
     ):
         return None
-    if password[0] in "<{[$%" or password.endswith(("}", ">")):
+    # Brackets and backslashes are encoded in addresses: these are an expression, or the form of addresses.
+    if password[0] in "<{[$%" or password.endswith(("}", ">", "]")) or "[^" in password or "\\" in password:
         return None
     if (
         password.isalpha()

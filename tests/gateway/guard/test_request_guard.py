@@ -142,7 +142,8 @@ def test_what_is_masked_is_nowhere_but_in_a_restored_answer(
 ) -> None:
     Organization.objects.filter(pk=caller.organization_id).update(retention_level=retention)
     Project.objects.filter(pk=caller.key.project_id).update(caching_enabled=True, cache_duration_seconds=60)
-    guard(caller, rules={"pii_detection": "redact"}, pii_detection={"restore": restore})
+    everyone = {"roles": {"system": "redact", "tool_result": "redact"}}
+    guard(caller, rules={"pii_detection": "redact"}, pii_detection={"restore": restore, **everyone})
     speak(upstream)
     word, tag = Places(), uuid4().hex
     body = openai_body(word) if client_format == "openai" else anthropic_body(word)

@@ -264,7 +264,7 @@ class TestGuardrails:
     def test_a_result_is_masked_and_one_that_a_rule_blocks_is_withheld(
         self, caller: Caller, mcp_server: StandIn
     ) -> None:
-        guard(caller, rules={"pii_detection": "redact"})
+        guard(caller, rules={"pii_detection": "redact"}, pii_detection={"roles": {"tool_result": "redact"}})
         register(caller, mcp_server)
         mcp_server.result = {
             "content": [{"type": "text", "text": "ask eve@example.com"}],

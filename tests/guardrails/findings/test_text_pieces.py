@@ -14,7 +14,7 @@ from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import EngineConfig, SystemRuleState
 from apps.guardrails.text.scanned_text import ScannedText
-from tests.guardrails.rules_in_force import compiled, custom, screened
+from tests.guardrails.rules_in_force import compiled, custom, screened, with_system_rules
 
 EMAIL = "jane.roe@example.org"
 STEP = CHUNK_LENGTH - 2 * OVERLAP
@@ -88,13 +88,9 @@ def test_the_system_rules_take_nothing_of_the_time_of_custom_ones(monkeypatch: p
 
     expressions = [custom(str(number), {"pattern": f"word{number}"}) for number in range(3)]
     in_force = compiled(*expressions, system={"secrets": SystemRuleState()})
-    slowed = tuple((rule, engine.SystemRule(**{**_fields(one), "find": slow})) for rule, one in in_force.system)
+    slowed = with_system_rules(in_force, lambda rule: replace(rule, find=slow))
     raw = "word1 " + "x " * CHUNK_LENGTH
-    found = screened(replace(in_force, system=slowed), raw).findings
+    found = screened(slowed, raw).findings
     assert [(finding.rule_id, finding.spans) for finding in found] == [("1", found[0].spans)]
     assert len(found[0].spans) == 1
     assert now >= 120
-
-
-def _fields(one: object) -> dict[str, object]:
-    return {name: getattr(one, name) for name in ("id", "name", "category", "default_enabled", "default_action")}

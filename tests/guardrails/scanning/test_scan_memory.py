@@ -15,7 +15,7 @@ from apps.guardrails.scanning import engine, scan_memory
 from apps.guardrails.scanning.engine import CompiledGuardrails, SystemRuleState
 from apps.guardrails.scanning.scan_memory import MAX_FOUND, FoundSpan, ScanMemory, ScanRecall
 from apps.guardrails.text.scanned_text import ScannedText
-from tests.guardrails.rules_in_force import compiled, term
+from tests.guardrails.rules_in_force import compiled, term, with_system_rules
 
 EMAIL = "jane.roe@example.org"
 PII = {"pii_detection": SystemRuleState()}
@@ -23,15 +23,16 @@ PII = {"pii_detection": SystemRuleState()}
 
 def noting(rules: CompiledGuardrails, seen: list[str]) -> CompiledGuardrails:
     """Return the same rules, their one system rule noting what it looks through."""
-    ((active, rule),) = rules.system
 
-    def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
-        seen.append(text.raw)
-        assert rule.find is not None
-        return rule.find(text, settings)
+    def note(rule: SystemRule) -> SystemRule:
+        def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
+            seen.append(text.raw)
+            assert rule.find is not None
+            return rule.find(text, settings)
 
-    noted: SystemRule = replace(rule, find=find)
-    return replace(rules, system=((active, noted),))
+        return replace(rule, find=find)
+
+    return with_system_rules(rules, note)
 
 
 def screened(
@@ -60,15 +61,17 @@ def test_who_says_it_what_is_kept_and_the_rules_matter() -> None:
     rules, memory = noting(compiled(system=PII), seen), ScanMemory()
     others = noting(compiled(system=PII), seen)
     assert others.number != rules.number
-    for of, role in ((rules, "user"), (rules, "tool"), (others, "user"), (rules, "user"), (others, "user")):
+    for of, role in ((rules, "user"), (rules, "document"), (others, "user"), (rules, "user"), (others, "user")):
         screened(of, memory, "a mill", role=role)
     assert seen == ["a mill"] * 3
     text = ScannedText("a mill")
     digests = {
-        memory.digest_of(text, RuleSettings(kept=frozenset(kept)), 1) for kept in ((), ("a",), ("b",), ("a", "b"))
+        memory.digest_of(text, RuleSettings(kept=frozenset(kept)), 1, speaker)
+        for kept in ((), ("a",), ("b",), ("a", "b"))
+        for speaker in ("user", "assistant")
     }
-    assert len(digests) == 4
-    assert memory.digest_of(text, RuleSettings(), 1) != ScanMemory().digest_of(text, RuleSettings(), 1)
+    assert len(digests) == 8
+    assert memory.digest_of(text, RuleSettings(), 1, "user") != ScanMemory().digest_of(text, RuleSettings(), 1, "user")
 
 
 def test_customers_rules_and_answers_are_looked_through_each_time() -> None:

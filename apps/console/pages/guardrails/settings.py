@@ -15,12 +15,21 @@ from apps.console.visit import back_to
 from apps.console.workspace import Workspace
 from apps.guardrails import actions
 from apps.guardrails.configuration.load_config import system_rule_states
+from apps.guardrails.findings.scan_types import EARLIER_TURN
 from apps.guardrails.models import Action, GuardrailConfig
 from apps.guardrails.rule_thread import loaded_rules
-from apps.guardrails.rules import PII_RULE
+from apps.guardrails.rules import PII_RULE, SystemRule
 from apps.guardrails.serializers import GuardrailChangesShape
 
 _FLAGS = {"true": True, "false": False}
+_ROLES = (
+    ("user", "Users"),
+    ("system", "System prompts, tools"),
+    ("assistant", "Earlier answers"),
+    ("tool_result", "Tool results"),
+    ("document", "Files"),
+    ("earlier_turn", "Earlier turns"),
+)
 
 
 @guarded_page("GET", "POST")
@@ -54,7 +63,9 @@ def guardrails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         form=form,
         config=shown,
         is_configured=row is not None,
-        rules=[(rule, {**states[name], **said.get(name, {})}) for name, rule in loaded_rules().items()],
+        rules=[_shown(rule, states[name], said.get(name, {})) for name, rule in loaded_rules().items()],
+        roles=_ROLES,
+        has_roles=any(state.get("roles") for state in states.values()),
         actions=Action.choices,
         types="\n".join(shown.allowed_file_types),
     )
@@ -79,6 +90,18 @@ def _given(request: HttpRequest) -> dict[str, Any]:
     return given
 
 
+def _shown(
+    rule: SystemRule, state: dict[str, Any], said: dict[str, Any]
+) -> tuple[SystemRule, dict[str, Any], list[tuple[str, ...]]]:
+    """Return a rule, its settings as submitted or stored, and of each role its name, words, default, chosen action."""
+    chosen = said.get("roles", state.get("roles", {}))
+    choices: list[tuple[str, ...]] = []
+    for role, words in _ROLES:
+        default = "neutralize" if role == EARLIER_TURN else rule.default_action_for(role, state["action"])
+        choices.append((role, words, default, chosen.get(role) or ""))
+    return rule, {**state, **said}, choices
+
+
 def _number(text: str) -> float | str:
     """Return a number as JSON holds it; other text stays text, which the serializer rejects."""
     try:
@@ -89,12 +112,14 @@ def _number(text: str) -> float | str:
 
 
 def _rules_said(request: HttpRequest) -> dict[str, dict[str, Any]]:
-    """Return the form's values for each rule by id: `rule.<id>.<enabled, action, restore or observe>`."""
+    """Return the form's values for each rule by id: `rule.<id>.<enabled, action, restore, observe or roles.<role>>`."""
     rules: dict[str, dict[str, Any]] = {}
     for name, values in request.POST.lists():
         prefix, _, rest = name.partition(".")
-        rule, _, field = rest.rpartition(".")
-        if prefix == "rule" and rule:
+        rule, _, field = rest.partition(".")
+        if prefix == "rule" and field.startswith("roles."):
+            rules.setdefault(rule, {}).setdefault("roles", {})[field.removeprefix("roles.")] = values[-1] or None
+        elif prefix == "rule" and field:
             rules.setdefault(rule, {})[field] = values[-1] if field == "action" else _FLAGS.get(values[-1], values[-1])
     return rules
 

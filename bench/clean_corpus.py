@@ -1,0 +1,247 @@
+"""`script/bench clean_corpus FOLDER`: how often the default rules act on ordinary files that agents read.
+
+Reads copies of public repositories, `FOLDER/OWNER+NAME` (a work tree, a bare repository, or a folder `repo` with one).
+`--fetch` clones those that are not there. Every text file up to 64 KB and the history of each repository counts, once
+as a user's text and once as a result of a tool. Rules that only mask or warn there are left out. None of the texts is
+kept in this project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from apps.guardrails.findings.scan_types import TOOL_RESULT, Finding, Segment
+from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.engine import CompiledGuardrails, EngineConfig, SystemRuleState
+from apps.guardrails.text.scanned_text import ScannedText
+from bench.attack_recall import wilson
+
+# Every source with its licence.
+SOURCES: Final = {
+    "BurntSushi/ripgrep": "MIT or Unlicense",
+    "PatrickJS/awesome-cursorrules": "CC0-1.0",
+    "VoltAgent/awesome-claude-code-subagents": "MIT",
+    "actions/starter-workflows": "MIT",
+    "ansible/ansible": "GPL-3.0",
+    "anthropics/skills": "Apache-2.0, but for four skills that are not read",
+    "caddyserver/caddy": "Apache-2.0",
+    "composer/composer": "MIT",
+    "deepset-ai/haystack": "Apache-2.0",
+    "github/awesome-copilot": "MIT",
+    "h5bp/server-configs-nginx": "MIT",
+    "junegunn/fzf": "MIT",
+    "lm-sys/FastChat": "Apache-2.0",
+    "logpai/loghub": "for research",
+    "modelcontextprotocol/modelcontextprotocol": "MIT",
+    "modelcontextprotocol/servers": "MIT",
+    "prometheus/prometheus": "Apache-2.0",
+    "rails/rails": "MIT",
+    "wshobson/agents": "MIT",
+}
+_NOT_READ: Final = re.compile(r"^skills/(?:docx|pdf|pptx|xlsx)/")
+MAX_BYTES: Final = 64 * 1024
+# Commits of a repository's history that are read, and in one text.
+MAX_COMMITS: Final = 2000
+COMMITS_A_TEXT: Final = 20
+# Kinds of files by their path; the first that matches.
+_KINDS: Final = (
+    (
+        "fixtures of tests",
+        r"(?:^|/)(?:test_?data|fixtures?|__snapshots__|test_files|cassettes)/|\.(?:pem|key|crt|cer)$",
+    ),
+    (
+        "CI",
+        r"(?:^|/)\.(?:github/workflows|circleci|azure-pipelines|buildkite)/|(?:^|/)ci/.*\.ya?ml$|^\.gitlab-ci|"
+        r"action\.ya?ml$",
+    ),
+    (
+        "prompts and skills",
+        r"(?:SKILL|AGENTS|CLAUDE|GEMINI)\.md$|\.(?:prompt|instructions|agent|chatmode|mdc)(?:\.md)?$|\.cursorrules|"
+        r"(?:^|/)(?:agents|skills|prompts|commands|subagents|categories|rules)/.*\.(?:md|mdc|txt)$",
+    ),
+    ("schemas", r"(?:schema|openapi|swagger|mcp)[\w.-]*\.(?:json|ya?ml)$"),
+    ("lock files", r"(?:lock|\.sum|package-lock\.json|lock\.json|lock\.yaml)$"),
+    ("logs", r"\.(?:log|out)$|_2k\.log"),
+    ("tests", r"(?:^|/)(?:tests?|spec|__tests__)/|_test\.\w+$|(?:^|/)test_\w+\.py$|\.(?:test|spec)\.[jt]sx?$"),
+    (
+        "documentation",
+        r"\.(?:md|mdx|rst|adoc|txt|html?|rdoc)$|(?:^|/)(?:README|CHANGELOG|LICENSE|NOTICE)[^/]*$",
+    ),
+    ("settings", r"\.(?:json|ya?ml|toml|ini|cfg|conf|env|properties|tf|xml|csv)$"),
+    ("notebooks", r"\.ipynb$"),
+    ("code", r""),
+)
+_COMPILED: Final = tuple((kind, re.compile(pattern)) for kind, pattern in _KINDS)
+
+# The default rules, without those that never block.
+RULES: Final = {
+    "pii_detection": SystemRuleState(enabled=False),
+    "secrets": SystemRuleState(roles={TOOL_RESULT: "allow"}),
+}
+
+
+class CleanText(NamedTuple):
+    """One text of a source, its kind, and the name of its file."""
+
+    kind: str
+    name: str
+    text: str
+
+
+class Tally(NamedTuple):
+    """By kind of text: how many there are, and how many are blocked, neutralized, or either, by one rule or another."""
+
+    texts: Counter[str]
+    blocked: Counter[str]
+    neutralized: Counter[str]
+    either: Counter[str]
+    by_rule: Counter[str]
+
+
+def git_directory(folder: Path, source: str) -> Path | None:
+    """Return the git directory of a source's copy; None where there is none."""
+    copy = folder / source.replace("/", "+")
+    return next((one for one in (copy / ".git", copy / "repo", copy) if (one / "HEAD").exists()), None)
+
+
+def read_texts(git: Path) -> Iterator[CleanText]:
+    """Yield a repository's history, then the text files of its newest commit in an order that has nothing to do with
+    their places."""
+    log = _git(git, "log", f"-n{MAX_COMMITS}", "--format=%x00commit %H%nAuthor: %an <%ae>%nDate: %ad%n%n%B", "--stat")
+    commits = log.decode("utf-8", "replace").split("\0")[1:]
+    while commits:
+        text, commits = "".join(commits[:COMMITS_A_TEXT]), commits[COMMITS_A_TEXT:]
+        yield CleanText("git logs", text[7:19], text)
+    listed = _git(git, "ls-tree", "-r", "-z", "HEAD").decode("utf-8", "replace").split("\0")
+    blobs = [(line.partition("\t")[2], line.split()[2]) for line in listed if line.startswith("100")]
+    with subprocess.Popen(
+        ("git", f"--git-dir={git}", "cat-file", "--batch"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        for name, blob in sorted(blobs, key=lambda blob: sha256(blob[0].encode()).digest()):
+            if _NOT_READ.match(name):
+                continue
+            reader.stdin.write(f"{blob}\n".encode())
+            reader.stdin.flush()
+            head = reader.stdout.readline().split()
+            if len(head) < 3:
+                continue
+            data = reader.stdout.read(int(head[2]))
+            reader.stdout.read(1)
+            text = _text_of(data)
+            if text is not None:
+                yield CleanText(kind_of(name), name, text)
+        reader.stdin.close()
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a file by its path."""
+    return next(kind for kind, pattern in _COMPILED if pattern.search(name))
+
+
+def acts(compiled: CompiledGuardrails, text: str, role: str) -> list[Finding]:
+    """Return the findings of a text that are blocked or neutralized."""
+    findings = engine.screen(compiled, [Segment(ScannedText(text), role)]).findings
+    return [finding for finding in findings if not finding.observed and finding.action in ("block", "neutralize")]
+
+
+def measure(
+    compiled: CompiledGuardrails, texts: Iterator[CleanText], source: str, shown: dict[str, list[str]]
+) -> dict[str, Tally]:
+    """Return what the rules do to the texts of a source, by role; `shown` takes in what is blocked or neutralized."""
+    tallies = {role: _empty() for role in ("user", TOOL_RESULT)}
+    for kind, name, text in texts:
+        for role, tally in tallies.items():
+            tally.texts[kind] += 1
+            findings = acts(compiled, text, role)
+            actions = {finding.action for finding in findings}
+            tally.blocked[kind] += "block" in actions
+            tally.neutralized[kind] += "neutralize" in actions
+            tally.either[kind] += bool(actions)
+            tally.by_rule.update({finding.rule_id for finding in findings})
+            shown[role] += [
+                f"{kind}\t{finding.rule_id}\t{span.pattern}\t{source}/{name}\t"
+                f"{text[max(0, span.start - 60) : span.end + 60]!r}"
+                for finding in findings
+                for span in finding.spans[:3]
+            ]
+    return tallies
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--fetch", action="store_true", help="clone the sources that are not there")
+    parser.add_argument("--shown", type=Path, help="folder for lists of what was blocked, by role")
+    parser.add_argument("--most", type=int, help="texts of one source that are read at most")
+    parser.add_argument("--sources", nargs="*", default=list(SOURCES))
+    asked = parser.parse_args()
+    compiled = engine.compile_guardrails(EngineConfig(system_rules=RULES))
+    totals: dict[str, Tally] = {}
+    shown: dict[str, list[str]] = defaultdict(list)
+    for source in asked.sources:
+        if asked.fetch and git_directory(asked.folder, source) is None:
+            address, copy = f"https://github.com/{source}.git", asked.folder / source.replace("/", "+")
+            subprocess.run(("git", "clone", "--bare", "--depth", str(MAX_COMMITS), address, str(copy)), check=True)
+        git = git_directory(asked.folder, source)
+        if git is None:
+            sys.stderr.write(f"{source} is not there\n")
+            continue
+        found = measure(compiled, islice(read_texts(git), asked.most), source, shown)
+        for role, tally in found.items():
+            known = totals.setdefault(role, _empty())
+            totals[role] = Tally(*(before + new for before, new in zip(known, tally, strict=True)))
+        counts = ", ".join(
+            f"{role} {sum(tally.either.values())} of {sum(tally.texts.values())}" for role, tally in found.items()
+        )
+        sys.stderr.write(f"{source} ({SOURCES.get(source, 'licence not listed')}): {counts}\n")
+    for role, tally in totals.items():
+        print_table(role, tally)
+        if asked.shown is not None:
+            (asked.shown / f"{role}.tsv").write_text("\n".join(shown[role]), encoding="utf-8")
+
+
+def print_table(role: str, tally: Tally) -> None:
+    """Print what rules do to the texts of one role, by kind."""
+    sys.stdout.write(f"\n{role}\n| kind | texts | blocked | neutralized | either |\n|---|--:|--:|--:|---|\n")
+    for kind in ["", *(kind for kind, _ in tally.texts.most_common())]:
+        texts, blocked, neutralized, either = (
+            sum(counted.values()) if not kind else counted[kind] for counted in tally[:4]
+        )
+        low, high = wilson(either, max(1, texts))
+        share = f"{either / max(1, texts):.2%} ({low:.2%} to {high:.2%})"
+        sys.stdout.write(f"| {kind or 'all'} | {texts:,} | {blocked} | {neutralized} | {share} |\n")
+    sys.stdout.write("".join(f"{rule}: {count}\n" for rule, count in tally.by_rule.most_common()))
+
+
+def _empty() -> Tally:
+    return Tally(Counter(), Counter(), Counter(), Counter(), Counter())
+
+
+def _text_of(data: bytes) -> str | None:
+    if not data or len(data) > MAX_BYTES or b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _git(git: Path, *command: str) -> bytes:
+    # A copy may lack objects that some commits need.
+    return subprocess.run(("git", f"--git-dir={git}", *command), check=False, capture_output=True).stdout
+
+
+if __name__ == "__main__":
+    main()
