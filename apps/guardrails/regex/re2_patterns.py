@@ -32,7 +32,7 @@ class MemoryLimit(NamedTuple):
         return max(min(self.most, max(self.least, self.each * positions)), self.least_each * positions)
 
 
-# Of patterns that most texts are searched with, and of others; without states for the few texts with their literals,
+# Limits for patterns that most texts are searched with, and for the others; without states for the few texts with their literals,
 # these would be searched ten times slower.
 OFTEN = MemoryLimit(32 << 10, 512 << 10, 512, 220)
 RARELY = MemoryLimit(32 << 10, 128 << 10, 256)

@@ -130,6 +130,7 @@ DISGUISES = {
 # Words with accents, and words with signs inside. Expressions of all the ways in which one may have them would be a
 # hundred times as large.
 _has_accents = presence_test(f"[{''.join(sorted(_ACCENTED_LETTERS))}]|{_MARKS}")
+_ALL_UTF8 = [word.encode() for word in _ALL]
 _SIGN_BYTES = bytes(code for code in range(128) if re.match(_SIGNS, chr(code)))
 
 
@@ -154,9 +155,10 @@ def has_split_word(normalized_utf8: bytes) -> bool:
     """Tell whether a head word has signs between its letters, up to three in a place."""
     joined = normalized_utf8.translate(None, _SIGN_BYTES)
     return any(
-        joined.count(word) > normalized_utf8.count(word)
+        word in joined
+        and joined.count(word) > normalized_utf8.count(word)
         and any(found[0] != word for found in _split(word).finditer(normalized_utf8))
-        for word in map(str.encode, _ALL)
+        for word in _ALL_UTF8
     )
 
 
