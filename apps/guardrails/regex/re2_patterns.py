@@ -32,8 +32,8 @@ class MemoryLimit(NamedTuple):
         return max(min(self.most, max(self.least, self.each * positions)), self.least_each * positions)
 
 
-# Limits for patterns that most texts are searched with, and for the others; without states for the few texts with their literals,
-# these would be searched ten times slower.
+# Limits for patterns that most texts are searched with, and for the others. Without states, these would be searched ten
+# times slower in the few texts with their literals.
 OFTEN = MemoryLimit(32 << 10, 512 << 10, 512, 220)
 RARELY = MemoryLimit(32 << 10, 128 << 10, 256)
 # A program may need more than that to be compiled at all.
