@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from apps.sandbox.formats.anthropic_messages.signatures import SIGNATURE
+from apps.sandbox.formats.anthropic_messages import SIGNATURE
 
 from apps.billing import reservations
 from apps.billing.worker_leases import worker_name

@@ -7,20 +7,22 @@ which patterns may match there.
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 import ahocorasick
 
-# Characters of a beginning from which on it is long enough; and how many an expression may have before they are cut.
-_ENOUGH, _MAX_BEGINNINGS = 8, 3000
+# Characters of a beginning from which on it is long enough, in ASCII and beyond, where fewer tell as much; and how many
+# beginnings an expression may have before they are cut.
+_ENOUGH, _ENOUGH_BEYOND_ASCII, _MAX_BEGINNINGS = 8, 5, 3000
 _NO_LITERAL = frozenset("\\^$.|?*+()[]{}")
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_")
 # Stands at the beginning of a literal that must begin a word.
 _BOUNDARY = "\0"
 # A literal, and whether what follows in the expression follows it.
 _Beginning = tuple[str, bool]
+# The length of a literal in bytes, the heads that begin with it at a word's beginning, and those that do anywhere.
+_Heads = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 class HeadSearch:
@@ -33,13 +35,14 @@ class HeadSearch:
             for literal in literal_beginnings(head):
                 by_literal[literal].append(index)
         self._automaton = ahocorasick.Automaton()
+        # Most literals share their heads with others: each value is kept once.
+        values: dict[_Heads, _Heads] = {}
         for literal, indexes in by_literal.items():
             letters = literal.removeprefix(_BOUNDARY)
             known = self._automaton.get(_as_bytes(letters), (0, (), ()))
             bounded, anywhere = (indexes, []) if literal != letters else ([], indexes)
-            self._automaton.add_word(
-                _as_bytes(letters), (len(letters.encode()), (*known[1], *bounded), (*known[2], *anywhere))
-            )
+            value = (len(letters.encode()), (*known[1], *bounded), (*known[2], *anywhere))
+            self._automaton.add_word(_as_bytes(letters), values.setdefault(value, value))
         self._automaton.make_automaton()
         self._is_empty = not by_literal
 
@@ -62,7 +65,6 @@ def _as_bytes(text: str) -> str:
     return text.encode().decode("latin-1")
 
 
-@functools.cache
 def literal_beginnings(expression: str) -> frozenset[str]:
     """Return literals of which one begins every match of an expression. Raises ValueError if there are none.
 
@@ -105,7 +107,8 @@ def _read(expression: str) -> list[_Beginning]:
 
 def _joined(one: str, two: str, *, is_open: bool) -> _Beginning:
     whole = one + (two.removeprefix(_BOUNDARY) if one else two)
-    return whole[:_ENOUGH], is_open and len(whole) < _ENOUGH
+    enough = _ENOUGH if whole.isascii() else _ENOUGH_BEYOND_ASCII
+    return whole[:enough], is_open and len(whole) < enough
 
 
 def _read_item(expression: str, at: int) -> tuple[int, list[_Beginning]]:

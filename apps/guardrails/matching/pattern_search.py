@@ -74,7 +74,7 @@ class CandidatePattern(NamedTuple):
     with `overlapping`: a refused one is then searched again from its second word; only for patterns whose
     matches are short. `follow` matches, right behind a finding, what makes the next of a list ("…, …and …");
     its first group is the candidate. `wide_context`: the check looks further than
-    `CONTEXT_BYTES`.
+    `CONTEXT_BYTES`. `rare`: few texts have what it needs, so that it gets little memory.
     """
 
     name: str
@@ -85,6 +85,7 @@ class CandidatePattern(NamedTuple):
     overlapping: bool = False
     follow: str = ""
     wide_context: bool = False
+    rare: bool = False
 
 
 class PatternSearch:
@@ -92,9 +93,11 @@ class PatternSearch:
 
     def __init__(self, kinds: Sequence[CandidatePattern]) -> None:
         self._kinds = kinds
-        self._patterns = [lazy_pattern(kind.pattern) for kind in kinds]
+        self._patterns = [lazy_pattern(kind.pattern, often=not kind.rare) for kind in kinds]
         self._follows = [lazy_pattern(kind.follow) if kind.follow else None for kind in kinds]
-        self._filter = PatternFilter([kind.gate or kind.pattern for kind in kinds])
+        rare = frozenset(index for index, kind in enumerate(kinds) if kind.rare)
+        self._filter = PatternFilter([kind.gate or kind.pattern for kind in kinds], rare)
+        self._gated = frozenset(index for index, kind in enumerate(kinds) if kind.gate)
 
     def find(self, plain: AsciiFoldedText) -> list[Span]:
         """Return the spans by place: of two that overlap, the first in the order of kinds.
@@ -104,7 +107,7 @@ class PatternSearch:
         checker = _CandidateChecker(self._kinds, plain.utf8)
         checked: list[tuple[int, int, int]] = []
         coarse: list[tuple[int, int, int]] = []
-        for rank in self._filter.candidates(plain.utf8):
+        for rank in self._filter.matching(plain.utf8, self._gated):
             for start, end, sure in self._find_kind(rank, checker):
                 (checked if sure else coarse).append((start, rank, end))
         spans = [(*one, self._kinds[one[1]].name) for one in _drop_overlapping(checked)]

@@ -58,6 +58,7 @@ PATTERNS = (
         r"(?: ?(?:\.|[\[({<] ?(?:dot|\.) ?[\])}>]) ?[A-Z0-9-]{1,63}){0,3} ?(?:\.|[\[({<] ?(?:dot|"
         r"\.) ?[\])}>]) ?[A-Z]{2,24}\b",
         _check_spelled,
+        gate=r"(?i)[A-Z0-9._+\])}>-] ?[\[({<] ?(?:at|@) ?[\])}>]",
     ),
     # Spelled out in words: "jane at firm dot com"; with a point only behind a word that says what it is.
     CandidatePattern(

@@ -33,15 +33,19 @@ class NumberName(NamedTuple):
 def patterns_of(forms: Sequence[NumberForm], names: Sequence[NumberName]) -> Iterator[CandidatePattern]:
     """Yield what finds these numbers."""
     for form in forms:
-        yield CandidatePattern(form.name, _LABEL, form.pattern, _alone(form.is_valid), overlapping=True)
+        yield CandidatePattern(form.name, _LABEL, form.pattern, _alone(form.is_valid), overlapping=True, rare=True)
     for name in names:
-        yield pattern_after_keyword(name.name, _LABEL, name.words, name.pattern, _checked(name.is_valid), WIDE_GAP)
+        yield pattern_after_keyword(
+            name.name, _LABEL, name.words, name.pattern, _checked(name.is_valid), WIDE_GAP
+        )._replace(rare=True)
     words = "|".join(name.words for name in names)
     yield CandidatePattern(
         "national_id",
         _LABEL,
         rf"\b([A-Za-z]{{0,6}}\d(?:[ ./-]?[0-9A-Za-z]){{5,18}}){BEFORE_NAME}(?:{words})",
         _in_front(names),
+        # Without one of the words there is no need to look at every number.
+        gate=words,
         overlapping=True,
     )
 

@@ -1,24 +1,45 @@
 """RE2 patterns of the system rules: linear time, over UTF-8, in bounded memory.
 
 An RE2 pattern keeps the states that texts bring it into, up to a limit; when the limit is reached it starts afresh, and
-where that happens too often it matches without states, slower. The limits here are small because there are many
-patterns; `tests/guardrails/test_memory.py` and `script/bench soak` measure what all of them take.
+where that happens too often it matches without states, ten times slower. Any text can be made to fill any pattern, so
+the limits of all patterns together are what guardrails may take of a process. Most patterns are searched only in texts
+with a literal that they need, and get little; those that every text is searched with get more.
 """
 
 from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from typing import NamedTuple
 
 import re2
 
-# Bytes for the program and the states of one pattern: at least, at most, and for each position of its program, on
-# which the size of a state depends. With less, large patterns start afresh all the time.
-_LEAST_MEMORY, _MAX_MEMORY, _MEMORY_EACH = 32 << 10, 1536 << 10, 1024
+
+class MemoryLimit(NamedTuple):
+    """Bytes for the program and the states of one pattern: at least, at most, and for each position of its program.
+
+    `least_each` is for the largest programs: less than 110 is too little to compile one.
+    """
+
+    least: int
+    most: int
+    each: int
+    least_each: int = 110
+
+    def of(self, positions: int) -> int:
+        """Return the limit of a pattern with so many positions."""
+        return max(min(self.most, max(self.least, self.each * positions)), self.least_each * positions)
+
+
+# Limits for patterns that most texts are searched with, and for the others. Without states, these would be searched ten
+# times slower in the few texts with their literals.
+OFTEN = MemoryLimit(32 << 10, 512 << 10, 512, 220)
+RARELY = MemoryLimit(32 << 10, 128 << 10, 256)
 # A program may need more than that to be compiled at all.
 _COMPILING_MEMORY = 16 << 20
 _compiled: dict[str, re2._Regexp] = {}
+_compiled_often: dict[str, re2._Regexp] = {}
 
 
 def re2_options(memory: int) -> re2.Options:
@@ -29,23 +50,26 @@ def re2_options(memory: int) -> re2.Options:
     return chosen
 
 
-def compile_re2(pattern: str) -> re2._Regexp:
-    """Return a pattern ready to search UTF-8. Raises re2.error. Equal patterns are compiled once."""
-    if pattern not in _compiled:
-        _compiled[pattern] = re2.compile(pattern, _options_of(pattern))
-    return _compiled[pattern]
+def compile_re2(pattern: str, *, often: bool = False) -> re2._Regexp:
+    """Return a pattern ready to search UTF-8; `often` if every text is searched with it. Raises re2.error.
+
+    Equal patterns are compiled once.
+    """
+    if pattern in _compiled_often:
+        return _compiled_often[pattern]
+    known, limit = (_compiled_often, OFTEN) if often else (_compiled, RARELY)
+    if pattern not in known:
+        known[pattern] = re2.compile(pattern, _options_of(pattern, limit))
+    return known[pattern]
 
 
-def _options_of(pattern: str) -> re2.Options:
-    size = re2.compile(pattern, re2_options(_COMPILING_MEMORY)).programsize
-    # To compile, RE2 wants a hundred bytes for each position.
-    most = max(_MAX_MEMORY, 110 * size)
-    return re2_options(min(most, max(_LEAST_MEMORY, _MEMORY_EACH * size)))
+def _options_of(pattern: str, limit: MemoryLimit) -> re2.Options:
+    return re2_options(limit.of(re2.compile(pattern, re2_options(_COMPILING_MEMORY)).programsize))
 
 
 def presence_test(pattern: str) -> Callable[[bytes], bool]:
-    """Return a test whether a text in UTF-8 has a match, some twenty times faster than `re`."""
-    search = compile_re2(pattern).search
+    """Return a test, for every text in UTF-8, whether it has a match; some twenty times faster than `re`."""
+    search = compile_re2(pattern, often=True).search
     return lambda utf8: search(utf8) is not None
 
 
@@ -55,25 +79,26 @@ class LazyPattern:
     Compiling takes some 0.2 ms. A malformed pattern raises only then, so a test compiles all.
     """
 
-    __slots__ = ("_compiled", "pattern")
+    __slots__ = ("_compiled", "_often", "pattern")
 
-    def __init__(self, pattern: str) -> None:
-        """Keep a pattern as it is written."""
+    def __init__(self, pattern: str, *, often: bool = False) -> None:
+        """Keep a pattern as it is written; `often`: see `compile_re2`."""
         self.pattern = pattern
+        self._often = often
         self._compiled: re2._Regexp | None = None
 
     @property
     def compiled(self) -> re2._Regexp:
         """The pattern ready to search UTF-8."""
         if self._compiled is None:
-            self._compiled = compile_re2(self.pattern)
+            self._compiled = compile_re2(self.pattern, often=self._often)
         return self._compiled
 
 
 @functools.cache
-def lazy_pattern(pattern: str) -> LazyPattern:
+def lazy_pattern(pattern: str, *, often: bool = False) -> LazyPattern:
     """Return a pattern of a rule; equal patterns of all rules are compiled once."""
-    return LazyPattern(pattern)
+    return LazyPattern(pattern, often=often)
 
 
 class PatternFilter:
@@ -83,21 +108,22 @@ class PatternFilter:
     searched for one by one: a set of them would keep a state for each mix of them that texts are in the middle of.
     """
 
-    def __init__(self, patterns: Sequence[str]) -> None:
-        """Take patterns. Raises re2.error."""
+    def __init__(self, patterns: Sequence[str], rare: Container[int] = ()) -> None:
+        """Take patterns, and the indexes of those that few texts are searched with. Raises re2.error."""
+        self._patterns = patterns
+        self._rare = rare
         self._literals = re2.Filter()
-        for pattern in patterns:
-            self._literals.Add(pattern.encode(), _options_of(pattern))
+        for index, pattern in enumerate(patterns):
+            self._literals.Add(pattern.encode(), _options_of(pattern, RARELY if index in rare else OFTEN))
         self._literals.Compile()
         # The filter has compiled them: that need not be done again to search for one.
         for index, pattern in enumerate(patterns):
-            _compiled.setdefault(pattern, self._literals.re(index))
+            (_compiled if index in rare else _compiled_often).setdefault(pattern, self._literals.re(index))
         without = self._literals.Match(b"", potential=True) or ()
         self._without = frozenset(without)
         by_pattern: defaultdict[str, list[int]] = defaultdict(list)
         for index in without:
             by_pattern[patterns[index]].append(index)
-        self._patterns = patterns
         self._tests = [(presence_test(pattern), tuple(indexes)) for pattern, indexes in by_pattern.items()]
 
     def candidates(self, utf8: bytes) -> list[int]:
@@ -108,12 +134,23 @@ class PatternFilter:
                 may_match.update(indexes)
         return sorted(may_match)
 
-    def matching(self, utf8: bytes) -> list[int]:
-        """Return the indexes of the patterns that match, in order."""
+    def matching(self, utf8: bytes, among: Container[int] | None = None) -> list[int]:
+        """Return the indexes of the patterns that match, in order.
+
+        With `among`, only these are searched for; of the others, those that may match are returned.
+        """
+        known: dict[str, bool] = {}
+
+        def matches(index: int) -> bool:
+            pattern = self._patterns[index]
+            if pattern not in known:
+                known[pattern] = compile_re2(pattern, often=index not in self._rare).search(utf8) is not None
+            return known[pattern]
+
         return [
             index
             for index in self.candidates(utf8)
-            if index in self._without or compile_re2(self._patterns[index]).search(utf8) is not None
+            if index in self._without or (among is not None and index not in among) or matches(index)
         ]
 
 

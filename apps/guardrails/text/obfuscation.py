@@ -9,9 +9,9 @@ import codecs
 import re
 from itertools import islice
 
-from apps.guardrails.regex.re2_patterns import LazyPattern, PatternFilter, compile_re2
+from apps.guardrails.regex.re2_patterns import PatternFilter, compile_re2
 from apps.guardrails.text.ciphers import CIPHERS
-from apps.guardrails.text.word_disguises import ACCENTED_WORDS, DISGUISES
+from apps.guardrails.text.word_disguises import CONFIRMATIONS, DISGUISES, find_disguised_words
 
 # Words that nearly every order to a model contains, long enough to be no part of others.
 _TRACE_WORDS = """
@@ -52,18 +52,18 @@ _TRACES = (
         r"\b[a-z][a-z0-9]{0,3} ?\+ ?[a-z][a-z0-9]{0,3}\b|\b(?:join|concatenate|combine|joined|glue)\b|\bpart ?1\b",
     ),
 )
-# One pass for all of them; some need a second check.
-_ALL: list[tuple[str, str, LazyPattern | None]] = [
-    *((name, expression, None) for name, expression in (*_TRACES, *DISGUISES.items(), *CIPHERS.items())),
-    *(("accented", expression, exact) for expression, exact in ACCENTED_WORDS),
-]
-_FILTER = PatternFilter([expression for _, expression, _ in _ALL])
+# One pass for all of them.
+_ALL = [*_TRACES, *DISGUISES.items(), *CIPHERS.items()]
+_FILTER = PatternFilter([expression for _, expression in _ALL])
 
 
 def find_obfuscations(folded_utf8: bytes) -> set[str]:
-    """Return the ways in which words of this text may be turned, disguised or taken apart, in one pass."""
-    noticed = (_ALL[index] for index in _FILTER.matching(folded_utf8))
-    return {name for name, _, exact in noticed if exact is None or exact.compiled.search(folded_utf8) is not None}
+    """Return the ways in which words of this text may be turned, disguised or taken apart."""
+    noticed = {_ALL[index][0] for index in _FILTER.matching(folded_utf8)}
+    refused = {
+        name for name in noticed & CONFIRMATIONS.keys() if CONFIRMATIONS[name].compiled.search(folded_utf8) is None
+    }
+    return {*(noticed - refused), *find_disguised_words(folded_utf8)}
 
 
 def undo_leetspeak(folded: str, one: str) -> str:

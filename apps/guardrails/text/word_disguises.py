@@ -7,12 +7,13 @@ is only rewritten where one is found, and each rewriting is one pass.
 from __future__ import annotations
 
 import functools
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 
 import re2
 
-from apps.guardrails.regex.re2_patterns import compile_re2, lazy_pattern
+from apps.guardrails.regex.re2_patterns import compile_re2, lazy_pattern, presence_test
 from apps.guardrails.text.rewriting import Origin, rewrite
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -28,7 +29,8 @@ _LINKS = (
     "all|any|every|of|the|your|my|these|those|previous|prior|above|earlier|past|system|initial|hidden|safety|content"
 )
 _SIGNS = r"[_*.~|/\\+^=#:,;`\"-]"
-_MARKS = r"[\x{300}-\x{36f}\x{483}-\x{489}\x{1ab0}-\x{1aff}\x{1dc0}-\x{1dff}\x{20d0}-\x{20ff}\x{fe20}-\x{fe2f}]"
+_MARK_RANGES = ((0x300, 0x36F), (0x483, 0x489), (0x1AB0, 0x1AFF), (0x1DC0, 0x1DFF), (0x20D0, 0x20FF), (0xFE20, 0xFE2F))
+_MARKS = "[" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in _MARK_RANGES) + "]"
 _ACCENTED = {
     letter: "".join(
         one
@@ -37,7 +39,6 @@ _ACCENTED = {
     )
     for letter in "abcdefghijklmnopqrstuvwxyz"
 }
-_ANY_ACCENTED = r"\x{c0}-\x{24f}\x{1e00}-\x{1eff}"
 _ACCENTED_LETTERS = frozenset("".join(_ACCENTED.values()))
 
 
@@ -91,34 +92,6 @@ def _misspelled(word: str) -> list[str]:
     return [form for form in forms if form and form != word]
 
 
-def _split(word: str) -> list[str]:
-    """Return expressions of a word with signs inside, one for each place of the first sign."""
-    return [word[:at] + _SIGNS + "{1,3}" + f"{_SIGNS}{{0,3}}".join(word[at:]) for at in range(1, len(word))]
-
-
-def _accented(word: str) -> list[str]:
-    """Return expressions of a word with an accent, one for each place of the first."""
-    classes = [f"[{letter}{_ACCENTED[letter]}]{_MARKS}{{0,9}}" for letter in word]
-    forms = []
-    for at, letter in enumerate(word):
-        own = (
-            f"(?:[{_ACCENTED[letter]}]{_MARKS}{{0,9}}|{letter}{_MARKS}{{1,9}})"
-            if _ACCENTED[letter]
-            else f"{letter}{_MARKS}{{1,9}}"
-        )
-        forms.append(word[:at] + own + "".join(classes[at + 1 :]))
-    return forms
-
-
-def _nearly_accented(word: str) -> list[str]:
-    """Return expressions that notice all that `_accented` does, and other accents than its letters have."""
-    loose = [f"[{letter}{_ANY_ACCENTED}]{_MARKS}*" for letter in word]
-    return [
-        word[:at] + f"(?:[{_ANY_ACCENTED}]{_MARKS}*|{letter}{_MARKS}+)" + "".join(loose[at + 1 :])
-        for at, letter in enumerate(word)
-    ]
-
-
 def _words(forms: Callable[[str], list[str]], words: tuple[str, ...]) -> str:
     return r"(?:^|[^a-z0-9])(" + "|".join(form for word in words for form in forms(word)) + r")(?:[^a-z0-9]|$)"
 
@@ -126,6 +99,7 @@ def _words(forms: Callable[[str], list[str]], words: tuple[str, ...]) -> str:
 _ALL = (*_HEADS, *_SHORT)
 # Four words and more with the same sign between them, of which one is a head; no path of an address. Or so many that
 # they are a sentence: titles in addresses are shorter.
+_ANY_BETWEEN = r"_.*+~|-"
 _SIGNS_BETWEEN = ("_", "-", r"\.", r"\*", r"\+", "~", r"\|")
 _CHAIN = "|".join(
     [
@@ -135,23 +109,74 @@ _CHAIN = "|".join(
     ]
     + [rf"(?:^|[^a-z0-9_/.-])(?:[a-z',.:;!?\"]{{1,16}}{sign}){{8,}}[a-z]" for sign in _SIGNS_BETWEEN]
 )
+# Disguises that the expressions below only suspect, and the large ones that tell.
+CONFIRMATIONS = {"separated": lazy_pattern(_CHAIN)}
 _JOINED = rf"(?:{_OVERRIDES})(?:{_LINKS}){{1,5}}(?:{_OBJECTS})"
-# Ways in which head words are disguised, and expressions that notice them in normalized UTF-8.
+# Ways in which head words are disguised, and expressions that notice them in normalized UTF-8. `find_disguised_words`
+# notices more.
 DISGUISES = {
     "misspelled": f"{_words(_misspelled, tuple(_HEADS))}|{_words(_swapped, tuple(_SWAPPED))}",
-    "split": _words(_split, _ALL),
     # Marks that no letter of a language has are left over on one letter after another.
     "accented": f"(?:[a-z]{_MARKS}{{1,9}}){{4,}}",
-    "separated": _CHAIN,
+    # A head before two more words, or eight signs among letters; which signs, the confirmation says.
+    "separated": rf"(?:{'|'.join(_ALL)})(?:[{_ANY_BETWEEN}][a-z']+){{2}}[{_ANY_BETWEEN}]"
+    rf"|(?:[a-z',:;!?\"]*[{_ANY_BETWEEN}]){{8}}[a-z]",
     "joined": rf"(?:^|[^a-z0-9_]){_JOINED}",
     "run_together": rf"[a-z']{{8,}}(?:{_RUN_HEADS})[a-z']{{8,}}|[a-z']{{14,}}(?:{_RUN_HEADS})"
     rf"|(?:{_RUN_HEADS})[a-z']{{14,}}",
     "emphasized": r"(?:[*_~`]{1,3}[a-z',.!?:]{1,14}[*_~`]{1,3} ?){3,}",
     "listed": r"(?:^|[^a-z0-9])(?:[1-9a-f][.):] ?[a-z']{1,14}[,;]? ){3,}",
 }
-# A word with accents: a small expression that notices it, and the large one that says whether it is. Those of all words
-# would take 80 ms to compile, and 17 MB.
-ACCENTED_WORDS = [(_words(_nearly_accented, (word,)), lazy_pattern(_words(_accented, (word,)))) for word in _ALL]
+# Words with accents, and words with signs inside. Expressions of all the ways in which one may have them would be a
+# hundred times as large.
+_has_accents = presence_test(f"[{''.join(sorted(_ACCENTED_LETTERS))}]|{_MARKS}")
+_ALL_UTF8 = [word.encode() for word in _ALL]
+_SIGN_BYTES = bytes(code for code in range(128) if re.match(_SIGNS, chr(code)))
+
+
+def find_disguised_words(normalized_utf8: bytes) -> Iterator[str]:
+    """Yield the disguises of head words that no one expression notices: "accented", "split"."""
+    if has_accented_word(normalized_utf8):
+        yield "accented"
+    if has_split_word(normalized_utf8):
+        yield "split"
+
+
+def has_accented_word(normalized_utf8: bytes) -> bool:
+    """Tell whether a head word has accents, on letters or as marks behind them."""
+    if normalized_utf8.isascii() or not _has_accents(normalized_utf8):
+        return False
+    written = normalized_utf8.decode("utf-8", "surrogatepass")
+    plain = unicodedata.normalize("NFD", written).encode("ascii", "ignore").decode()
+    return any(word in plain and any(found[0] != word for found in _accented(word).finditer(written)) for word in _ALL)
+
+
+def has_split_word(normalized_utf8: bytes) -> bool:
+    """Tell whether a head word has signs between its letters, up to three in a place."""
+    joined = normalized_utf8.translate(None, _SIGN_BYTES)
+    return any(
+        word in joined
+        and joined.count(word) > normalized_utf8.count(word)
+        and any(found[0] != word for found in _split(word).finditer(normalized_utf8))
+        for word in _ALL_UTF8
+    )
+
+
+@functools.cache
+def _accented(word: str) -> re.Pattern[str]:
+    """Return the expression of a word with or without accents."""
+    marks = "".join(f"{chr(first)}-{chr(last)}" for first, last in _MARK_RANGES)
+    return re.compile(
+        "(?<![a-z0-9])" + "".join(f"[{letter}{_ACCENTED[letter]}][{marks}]{{0,9}}" for letter in word) + "(?![a-z0-9])"
+    )
+
+
+@functools.cache
+def _split(word: bytes) -> re.Pattern[bytes]:
+    """Return the expression of a word with or without signs inside."""
+    return re.compile(f"(?<![a-z0-9]){f'{_SIGNS}{{0,3}}'.join(word.decode())}(?![a-z0-9])".encode())
+
+
 _MISSPELLED = compile_re2(
     r"\b(?:"
     + "|".join(
@@ -235,3 +260,4 @@ _UNDO: dict[str, tuple[re2._Regexp, Callable[[re2._Match[bytes]], bytes | None]]
     "emphasized": (_EMPHASIS, lambda _: b""),
     "listed": (_ITEM, lambda _: b""),
 }
+DISGUISE_NAMES = frozenset(("accented", *_UNDO))

@@ -34,7 +34,7 @@ TEXTS = [
         ("i{0,2}j|(?:a |the )*k", {"i", "j", "a ", "the ", "k"}),
         ("a long beginning", {"a long b"}),
         (r"x[^a]y|x\dy", {"x"}),
-        ("忽略之前的指令", {"忽略之前的指令"}),
+        ("忽略之前的指令", {"忽略之前的"}),
     ],
 )
 def test_beginnings_are_literals(expression: str, beginnings: set[str]) -> None:

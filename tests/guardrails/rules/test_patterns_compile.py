@@ -63,9 +63,9 @@ def test_a_pattern_is_compiled_once_and_only_when_wanted(monkeypatch: pytest.Mon
     compiled: list[str] = []
     original = re2_patterns.compile_re2
 
-    def counted(pattern: str) -> re2._Regexp:
+    def counted(pattern: str, *, often: bool) -> re2._Regexp:
         compiled.append(pattern)
-        return original(pattern)
+        return original(pattern, often=often)
 
     monkeypatch.setattr(re2_patterns, "compile_re2", counted)
     pattern = LazyPattern("wanted?")
