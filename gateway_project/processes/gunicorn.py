@@ -1,18 +1,25 @@
 """gunicorn's configuration: addresses, workers, timeouts, limits.
 
-Does not import modules that open sockets or start threads: the worker has to patch those first.
+The application is loaded once, before workers are forked: they share its memory and start at once. So gevent
+patches the standard library here, and nothing that loads with the application may open a connection or start a
+thread.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sys
 from typing import Any
 
+from gevent import monkey
+
 from gateway_project.processes import draining
 from gateway_project.processes.memory_tuning import return_freed_memory
 from gateway_project.processes.socket_handover import BACKLOG, DRAIN, LISTEN, STOP_TIMEOUT, report_ready
+
+monkey.patch_all()
 
 
 def _count(name: str, default: int) -> int:
@@ -51,8 +58,7 @@ def _connections(wanted: int) -> int:
 # Connections of one worker; most are idle or wait for a provider.
 worker_connections = _connections(_count("WORKER_CONNECTIONS", 10_000))
 backlog = BACKLOG
-# Each worker loads the application itself, after gevent has patched it.
-preload_app = False
+preload_app = True
 
 # Seconds: an idle client connection (longer than a load balancer's usual 60), the answers under way at a stop or when
 # another process has taken over, and a worker that shows no life.
@@ -87,6 +93,13 @@ def on_starting(server: Any) -> None:
     draining.end()
 
 
+def when_ready(server: Any) -> None:
+    """Keep the garbage collector's hands off the application: it writes to the objects that it looks through, and each
+    page of memory that is written to is copied for the worker that does."""
+    gc.collect()
+    gc.freeze()
+
+
 def post_worker_init(worker: Any) -> None:
     """Let the application begin what it does beside answering, if it has anything."""
     return_freed_memory()
@@ -99,7 +112,16 @@ def post_worker_init(worker: Any) -> None:
 
 def child_exit(server: Any, worker: Any) -> None:
     """Take an ended worker's live gauges out of the metrics."""
+    _remove_live_gauges(worker.pid)
+
+
+def on_exit(server: Any) -> None:
+    """Take this process's own live gauges out of the metrics, which loading the application made."""
+    _remove_live_gauges(os.getpid())
+
+
+def _remove_live_gauges(pid: int) -> None:
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         from prometheus_client import multiprocess
 
-        multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]  # the library types only some
+        multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]  # the library types only some
