@@ -8,13 +8,13 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from apps.sandbox.formats.anthropic_messages import SIGNATURE
 
 from apps.billing import reservations
 from apps.billing.worker_leases import worker_name
 from apps.kernel.valkey.redis import client as valkey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
+from apps.sandbox.formats.anthropic_messages import SIGNATURE
 from tests.support.anthropic_requests import ask, speak
 from tests.support.guardrails_in_force import forbid, guard, violations
 from tests.support.image_requests import PNG, edit, edit_form, generate
