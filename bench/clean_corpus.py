@@ -158,7 +158,7 @@ def acts(compiled: CompiledGuardrails, text: str, role: str) -> list[Finding]:
 def measure(
     compiled: CompiledGuardrails, texts: Iterator[CleanText], source: str, shown: dict[str, list[str]]
 ) -> dict[str, Tally]:
-    """Return what the rules do to the texts of a source, by role; `shown` takes in what is blocked or neutralized."""
+    """Return what the rules do to the texts of a source, by role; `shown` takes in those blocked or neutralized."""
     tallies = {role: _empty() for role in ("user", TOOL_RESULT)}
     for kind, name, text in texts:
         for role, tally in tallies.items():

@@ -4,6 +4,7 @@ An agent sends its whole conversation with each request. Only digests are kept, 
 and for a few minutes: the guard's own policy may change.
 """
 
+# alone: a memory with bounds of its own, beside a client that sends
 from __future__ import annotations
 
 import hashlib
