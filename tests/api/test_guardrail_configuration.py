@@ -29,7 +29,7 @@ NEUTRALIZED = {"tool_result": "neutralize", "document": "neutralize"}
 DEFAULT_ROLES = {
     "prompt_injection": NEUTRALIZED,
     "jailbreak": NEUTRALIZED,
-    "indirect_injection": NEUTRALIZED,
+    "indirect_injection": {"tool_result": "warn", "document": "neutralize"},
     "pii_detection": {"system": "allow", "tool_result": "allow"},
     "secrets": {"tool_result": "warn", "assistant": "warn"},
     "document_leakage": {"tool_result": "neutralize"},

@@ -19,8 +19,9 @@ CATEGORY = "injection"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION: RuleAction = "block"
 ROLES = EXTERNAL_ROLES
-# A blocked request would come back with every turn of the session.
-ROLE_ACTIONS: dict[str, RuleAction] = {TOOL_RESULT: "neutralize", DOCUMENT: "neutralize"}
+# A rule beside the specification's changes no result of a tool by default. A blocked file would come back with every
+# turn of the session.
+ROLE_ACTIONS: dict[str, RuleAction] = {TOOL_RESULT: "warn", DOCUMENT: "neutralize"}
 
 _HERE = Path(__file__)
 _SIGNALS = load_signal_table(_HERE.with_suffix(".toml"), _HERE.with_name("prompt_injection.toml"))
