@@ -71,7 +71,7 @@ def test_a_masked_document_becomes_its_text(caller: Caller) -> None:
     [_, part] = sent["body"]["messages"][0]["content"]
     assert part == {
         "type": "text",
-        "text": "[Text of letter.docx; a guardrail masked parts of it]\nwrite to [EMAIL_REDACTED]\nsoon\n",
+        "text": "[Text of letter.docx; a guardrail masked parts of it]\nwrite to [EMAIL_1]\nsoon\n",
     }
 
 
