@@ -133,7 +133,7 @@ class TestRequests:
         ask_guard(caller, service.url)
         guard(caller, rules={"pii_detection": "redact"})
         assert caller.chat("mail ann.lee@zanzibar-post.com").status_code == 200
-        assert [one["text"] for one in service.questions[0]["texts"]] == ["mail [EMAIL_REDACTED]"]
+        assert [one["text"] for one in service.questions[0]["texts"]] == ["mail [EMAIL_1]"]
 
     def test_it_is_not_asked_about_what_is_refused_anyway(self, caller: Caller, service: GuardService) -> None:
         ask_guard(caller, service.url)
