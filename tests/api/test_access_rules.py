@@ -131,7 +131,7 @@ def test_another_keys_rules_say_nothing(caller: Caller) -> None:
 
 
 class TestNames:
-    """A rule speaks of the catalog's ids, whatever the client calls a model."""
+    """A rule applies to the catalog's ids, whatever the client calls a model."""
 
     names = ("echo", "parrot", "sandbox/echo", "sandbox/parrot", "second/echo")
 

@@ -22,7 +22,7 @@ SOUND = b"".join(spoken(SAID))
 
 
 def logged() -> RequestLog:
-    """Return the only row, whose cost follows from its prices, and is what was charged."""
+    """Return the only row; assert that its cost follows from its prices and equals the charge."""
     assert settle_all() == 1
     row = RequestLog.objects.get()
     assert [-entry.credits for entry in LedgerEntry.objects.all()] == ([row.cost] if row.cost else [])

@@ -26,7 +26,7 @@ TWO_SECONDS = Decimal("0.000203333333")
 
 
 def logged() -> RequestLog:
-    """Return the only row, whose cost is what was charged."""
+    """Return the only row; assert that its cost equals the charge."""
     assert settle_all() == 1
     row = RequestLog.objects.get()
     assert [-entry.credits for entry in LedgerEntry.objects.all()] == ([row.cost] if row.cost else [])

@@ -180,7 +180,7 @@ class TestSignIn:
     def test_wrong_passwords_do_not_lock_the_owner_out(
         self, world: World, monkeypatch: pytest.MonkeyPatch, settings: Any
     ) -> None:
-        """Whoever guesses is locked out by themselves: the owner comes from another address."""
+        """Wrong guesses lock out only the guesser's address: the owner signs in from another one."""
         believe_one_proxy(monkeypatch)
         wrong, right = ({"email": "olivia@example.com", "password": one} for one in ("not her password", PASSWORD))
         guesses = [from_address("203.0.113.7", wrong).status_code for _ in range(12)]
@@ -223,7 +223,7 @@ class TestSignIn:
             attempt_rate_limiter, "SIGN_IN_PER_ADDRESS", attempt_rate_limiter.AttemptLimit("sign-in:address", 1)
         )
         first = Caller().post("/auth/sign-in/email", {"email": "nobody@example.com", "password": "x"})
-        # What a client claims to have come through does not give it another address.
+        # Forwarding headers from a client do not change its address.
         second = Caller().post(
             "/auth/sign-in/email",
             {"email": "dana@example.com", "password": PASSWORD},

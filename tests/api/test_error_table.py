@@ -36,7 +36,7 @@ def refused(
     caller: Caller, route: str, status: int, kind: str, code: str, words: str, param: str | None, **fields: Any
 ) -> dict[str, str]:
     """Ask; assert that the answer is the error that is expected, under the client's own id, and that nothing else was
-    done: nobody was called, nothing is held, nothing will be recorded or charged. Return the headers.
+    done: no provider was called, nothing is held, nothing will be recorded or charged. Return the headers.
 
     `words` is a regular expression; `kind`, `code` and `param` are OpenAI's.
     """
@@ -49,7 +49,7 @@ def refused(
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["content-length"] == str(len(answer.content))
     assert answer.headers["x-request-id"] == f"trace.{tag}"
-    # Clients that would try again in silence are told where that is vain.
+    # A header stops SDKs from a silent retry that cannot succeed.
     is_vain = status < 500 and status not in {408, 409, 429, 499}
     assert answer.headers.get("x-should-retry") == ("false" if is_vain else None)
     assert caller.sent(tag) == []
@@ -65,7 +65,7 @@ def refused_everywhere(
 
 
 def change(row: Any, **values: Any) -> None:
-    """Change a row behind the gateway's back, and make it read everything anew."""
+    """Change a row behind the gateway's back, and make the gateway read everything again."""
     type(row).objects.filter(pk=row.pk).update(**values)
     policy.forget_all()
 
@@ -225,7 +225,7 @@ def test_413_for_a_body_over_the_limit(caller: Caller, settings: Any, chunked: b
     words = "The request body is larger than 2000 bytes"
     expected = (413, INVALID, "request_too_large", words, None)
     headers = refused_everywhere(caller, *expected, raw=b"{".ljust(2_001), environ=environ)
-    # What the client has not sent yet must not be taken for its next request.
+    # The unsent rest of the body must not be taken for the client's next request.
     assert [one["connection"] for one in headers] == ["close"] * 4
     words = "The request body is not valid JSON.*"
     refused_everywhere(caller, 400, INVALID, "invalid_json", words, None, raw=b"{".ljust(2_000), environ=environ)

@@ -263,5 +263,5 @@ def test_tools_and_signed_thinking_come_back_over_every_format(
         assert text_of(final).endswith("get_weather answered: Sun")
         lost = [warning["param"] for warning in final.json()["metadata"].get("warnings", [])]
         if wire_format not in {"openai", "cohere", "vertex_openai"}:
-            # Whoever signed the thinking gets it back.
+            # The provider that signed the thinking gets it back.
             assert [param for param in lost if param.startswith("contents")] == []

@@ -15,7 +15,7 @@ from tests.support.cast import Caller, World, join, signed_in
 from tests.support.documents import DOCX, ODT, PPTX, XLSX
 from tests.support.guardrails_in_force import SPECIFIED_RULES
 
-# What every rule says of itself, and of the six of the specification what that says.
+# Every rule with its category and defaults; those of the specification's six rules come from there.
 DESCRIBED_RULES = {
     **{rule.id: (rule.category, rule.default_enabled, rule.default_action) for rule in system_rules().values()},
     **SPECIFIED_RULES,

@@ -35,7 +35,7 @@ def adam(world: World) -> Caller:
 
 
 def tried(caller: Caller, acme: Organization, content: str) -> dict[str, Any]:
-    """Return what is said of a text."""
+    """Return the guardrails' result for a text."""
     response = caller.post(f"/guardrails/test/{acme.id}", {"content": content})
     assert response.status_code == 200, response.content
     body: dict[str, Any] = response.json()

@@ -207,7 +207,7 @@ class TestFilters:
 
 class TestCounting:
     def stats(self, caller: Caller, organization: Organization, **query: str) -> dict[str, int]:
-        """Return what is counted."""
+        """Return the counts."""
         response = caller.get(f"/guardrails/stats/{organization.id}", **query)
         assert response.status_code == 200
         counted: dict[str, int] = response.json()

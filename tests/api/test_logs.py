@@ -75,7 +75,7 @@ def key(created: CreatedKey) -> ApiKey:
 
 @pytest.fixture
 def caller(created: CreatedKey) -> Caller:
-    """Who calls with it."""
+    """A caller with that key."""
     return Caller(created.token)
 
 
@@ -523,7 +523,7 @@ class TestPages:
 
 
 class TestRetention:
-    """Section 8: free 3 days, pro 90; what is past them is not shown, removed yet or not."""
+    """Section 8: free 3 days, pro 90; older rows are not shown, removed yet or not."""
 
     @pytest.mark.parametrize(("plan", "days"), [(Plan.FREE, 3), (Plan.PRO, 90), (Plan.ENTERPRISE, 365)])
     def test_a_log_is_shown_as_long_as_the_plan_says(

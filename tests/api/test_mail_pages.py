@@ -92,7 +92,7 @@ def test_a_link_confirms_an_address_by_its_button_once(world: World, settings: A
     assert account_emails.send_pending_emails() == 1
     page = Client().get(link_in(mail.outbox[0].body))
     assert User.objects.get(pk=world.olivia.pk).email_verified_at is None, "opened is not confirmed"
-    # As a browser sends it that was told to tell nobody where it was.
+    # As a browser sends it under a `no-referrer` policy.
     strict = Client(enforce_csrf_checks=True, headers={"origin": "null"})
     done = send("/verify-email", strict, token=token_of(page))
     assert "is confirmed" in done.content.decode()
@@ -158,7 +158,7 @@ class TestAnotherPassword:
         assert (users.get().password, AuthToken.objects.count()) == (before, sessions)
 
     def test_a_second_factor_stays(self, world: World) -> None:
-        """Whoever reads the mail has one factor, not two."""
+        """A person who can read the mail has one factor, not two."""
         enrol(world.olivia)
         Caller().post(RESET, {"token": reset_token(world.olivia), "password": NEW})
         assert sign_in(world.olivia, password=NEW).status_code == 401

@@ -34,13 +34,13 @@ def listed(db: None) -> None:
 
 
 def changed() -> None:
-    """Let the process see what was written to the tables."""
+    """Let the process see the changes in the tables."""
     generation.bump(generation.CATALOG)
     catalog_cache.refresh(generation.read_generation_token(generation.CATALOG))
 
 
 def shipped(day: date = DAY, **flags: bool) -> dict[str, dict[str, Any]]:
-    """What the listing says on a given day, by id."""
+    """Return the listing's entries on a given day, by id."""
     flags = {"include_deactivated": False, "exclude_deprecated": False} | flags
     return {entry["id"]: entry for entry in build_listing(catalog_cache.current(), day, **flags)["data"]}
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.usefixtures("listed")
 def test_every_model_has_what_openrouters_sdk_requires(client: Client) -> None:
-    """As the schemas of `@openrouter/sdk` 1.3 have it: what is null there must be said to be."""
+    """As the schemas of `@openrouter/sdk` 1.3 require: nullable fields must be present as null."""
     listing = client.get("/v1/models").json()
     assert (listing["total_count"], listing["links"]) == (len(listing["data"]), {"next": None})
     for entry in listing["data"]:

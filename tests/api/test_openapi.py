@@ -104,7 +104,7 @@ def test_every_operation_has_its_own_name_a_summary_and_answers(document: dict[s
 
 
 def test_no_description_speaks_of_the_inside(document: dict[str, Any]) -> None:
-    """What becomes a description is often a docstring: it must not tell callers what a function raises or returns."""
+    """Descriptions often come from docstrings: they must not tell callers what a function raises or returns."""
     inside = re.compile(r"\bRaises\b|^Return |\bapps[./]|\.py\b")
 
     def texts(value: Any) -> Iterator[str]:

@@ -21,7 +21,7 @@ from apps.kernel.errors import InvalidRequest
 from gateway_project.configuration.data_directory import PROJECT
 
 MESSAGE = {"role": "user", "content": "?"}
-# Of each description: where it is, its reader, and the least that the reader takes.
+# For each description: its file and schema, its reader, and the smallest body that the reader takes.
 DESCRIBED: dict[str, tuple[str, str, Callable[[bytes], Chat], dict[str, Any]]] = {
     "chat": ("chat.yaml", "ChatRequest", openai.read_request, {"model": "m", "messages": [MESSAGE]}),
     "messages": (
@@ -38,7 +38,7 @@ DESCRIBED: dict[str, tuple[str, str, Callable[[bytes], Chat], dict[str, Any]]] =
     "speech": ("audio.yaml", "SpeechRequest", speech.read_request, {"model": "m", "input": "a", "voice": "v"}),
     "images": ("images.yaml", "Drawing", images.read_generation, {"model": "m", "prompt": "a cat"}),
 }
-# What goes with a field so that nothing but its bound is judged.
+# The companions that a field needs, so that only its bound is tested.
 BESIDE: dict[str, dict[str, Any]] = {
     "top_logprobs": {"logprobs": True},
     "budget_tokens": {"type": "enabled"},

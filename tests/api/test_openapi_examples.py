@@ -25,7 +25,7 @@ OF_THINGS = {"createBatch", "cancelBatch", "cancelMessageBatch", "cancelResponse
 OF_THINGS |= {"createConversation", "createConversationItems", "createMessageBatch", "exchangeKeyCode"}
 OF_THINGS |= {"createUpload", "completeUpload", "cancelUpload"}
 TO_MODELS = [key for key in BODIES if key[0].startswith("/v") and key[1] not in OF_THINGS]
-# What stands for a name in a path of Google's.
+# Values for the name in a path of Google's.
 NAMED = {
     "embedContent": "embedder:embedContent",
     "batchEmbedContents": "embedder:batchEmbedContents",
@@ -38,7 +38,7 @@ def test_every_json_body_has_an_example_that_its_schema_takes() -> None:
     for (path, name, _), body in BODIES.items():
         assert "example" in body, (path, name)
         if "mbedContent" in name:
-            # They share the schema of what is generated at the path; below they are answered.
+            # They share the schema of generation at that path; the test below sends them.
             continue
         whole = {**body["schema"], "components": WHOLE["components"]}
         problems = [error.message for error in Draft202012Validator(whole).iter_errors(body["example"])]

@@ -10,7 +10,7 @@ from gateway_project.openapi import document as module
 
 @pytest.fixture
 def unmade(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """Have it made anew; return a list that grows by each time that it is."""
+    """Clear the cached document; return a list that grows each time the document is made."""
     module._document.cache_clear()
     times: list[None] = []
     read = module._by_hand

@@ -1,8 +1,8 @@
 """The document against the running product: schemathesis asks what the document allows, and what it forbids.
 
-All of schemathesis' checks, a fixed seed, and few examples an operation; `SCHEMATHESIS_EXAMPLES` asks for more. What is
-told to it beside the document: who is signed in, things that exist, and where a schema cannot say all that a request
-must be (a password that is good, a model that exists, a moment still to come), so that a valid body may be refused.
+All of schemathesis' checks, a fixed seed, and few examples an operation; `SCHEMATHESIS_EXAMPLES` asks for more. Besides
+the document it gets a session, the ids of existing things, and the operations where a schema cannot state all that a
+request must be (a good password, an existing model, a moment in the future), so that a valid body may be refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
 CHECK = PROJECT / "tests" / "support" / "refusals_of_valid_bodies.py"
 EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "3")
-# What a valid request may be answered: also that money, plan, key or thing is not there for it.
+# The statuses that a valid request may get: also those for missing credits, plan, key or thing.
 TAKEN = '"2xx", 401, 402, 403, 404, 409, 410, 422, 429'
 # They take a page of any size, one value where a list is meant, and fields in either of two spellings.
 GOOGLES = (
@@ -63,7 +63,7 @@ MORE_THAN_A_SCHEMA = (
 OFF = ("postPaymentMethods", "postCardSetup", "postProSubscription", "postTopUps")
 # It ends the key that the others are asked about.
 TAKES_ITS_KEY = ("postRotateApiKey",)
-# Paths of what is stored, and of what is asked of models; all others are management.
+# Paths of stored things, and of requests to models; all others are management.
 STORED = r"^/v1/(responses/\{|conversations)"
 MODELS = r"^/(model|v1|v1beta|v2)/(?!responses/\{|conversations|files|batches|messages/batches|key|credits|generation)"
 # They end what the others need: the session, the organization, the project.

@@ -93,7 +93,7 @@ class TestCreating:
         )
         assert Membership.objects.filter(user=world.olivia).count() == 3
         assert not Organization.objects.filter(name="Fourth").exists()
-        # A deleted one no longer counts, and one that somebody else owns never did.
+        # A deleted organization no longer counts, and another user's never did.
         assert caller.send("DELETE", f"/organization/{world.acme.id}", {}).status_code == 200
         Membership.objects.create(organization=world.elsewhere, user=world.olivia, role=Role.ADMIN)
         assert caller.post("/organization", {"name": "Fourth"}).status_code == 200
@@ -222,7 +222,7 @@ class TestDeleting:
             assert caller.send("DELETE", path, wrong).status_code == 401
         world.acme.refresh_from_db()
         assert world.acme.status == "active"
-        # Who may not delete it is asked for no proof.
+        # A member who may not delete it is asked for no proof.
         old = signed_in(world.adam)
         AuthToken.objects.update(created=timezone.now() - timedelta(minutes=11))
         assert "needs the role owner" in old.send("DELETE", path, b"").json()["message"]

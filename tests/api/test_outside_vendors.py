@@ -29,7 +29,7 @@ def said(caller: Caller, tag: str) -> list[Any]:
 
 
 def found() -> list[tuple[str, str]]:
-    """Return what was recorded: the action and what was found."""
+    """Return the recorded violations: the action and the match."""
     settle_all()
     return sorted((taken, pattern) for _, taken, pattern, _ in violations())
 

@@ -72,7 +72,7 @@ class TestSigningIn:
         assert sign_in(world.olivia, code=app_code()).status_code == 401, "there is no app"
 
     def test_an_app_begun_and_not_confirmed_lets_nobody_in(self, world: World) -> None:
-        """Its secret was shown to whoever began; until a code of it was seen, it is no factor."""
+        """The person who began setup saw its secret; it is no factor until they enter one of its codes."""
         add_passkey(signed_in(world.olivia))
         enrol(User.objects.get(pk=world.dana.pk), confirmed=False)
         TwoFactor.objects.filter(user=world.olivia).update(

@@ -1,6 +1,6 @@
-"""Who may do what: every management endpoint, asked by everyone, about their own and about others'.
+"""Permissions: every management endpoint, called by every role, for its own organization and for another.
 
-The table has a row for every method of every path that people sign in for; one without a row fails. Whoever is refused
+The table has a row for every method of every path that people sign in for; one without a row fails. A refused request
 has changed nothing.
 """
 # length: a row for every endpoint
@@ -221,11 +221,11 @@ ROWS = [
 ]
 
 
-# What changes nothing of an organization, and is in no audit log.
+# Endpoints that change nothing in an organization, and are in no audit log.
 OF_NO_ORGANIZATION = {
     *("auth/sign-out", "auth/two-factor", "auth/change-email"),
 }
-# What is asked by POST, and changes nothing at all.
+# POST endpoints that change nothing at all.
 QUESTIONS = {
     f"{LOG_SINK}/test",
     *("guardrails/test/<str:organization_id>", f"{CARDS}/setup"),

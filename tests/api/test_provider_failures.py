@@ -18,7 +18,7 @@ from tests.support.upstream import Caller, nothing_happened, settle_all
 
 FAILED, LATE = "sandbox failed: ", "sandbox did not answer in time: "
 UPSTREAM = ("upstream_error", "all_providers_failed")
-# What the sandbox is told to do: the status, OpenAI's type and code, how the words begin, and how the log has it.
+# A script for the sandbox, then the status, OpenAI's type and code, the message's beginning, and the log's reason.
 FAILURES = [
     ("status=500", 502, *UPSTREAM, FAILED, "upstream_error"),
     ("status=502", 502, *UPSTREAM, FAILED, "upstream_error"),
@@ -59,7 +59,7 @@ def assert_free(caller: Caller, request_id: str, status: int, finish: str) -> No
 
 @pytest.fixture
 def hasty(settings: Any) -> None:
-    """Nobody waits long for a provider."""
+    """Short timeouts for providers."""
     settings.UPSTREAM_FIRST_BYTE_TIMEOUT = settings.UPSTREAM_IDLE_TIMEOUT = 0.2
 
 
@@ -82,7 +82,7 @@ def test_of_a_stream_before_its_first_content_it_is_a_plain_error(
 def fails(
     caller: Caller, route: str, script: str, status: int, kind: str, code: str, words: str, finish: str, **fields: Any
 ) -> None:
-    """Ask for the failure; assert the whole answer, that it was asked for once, and that nobody pays."""
+    """Ask for the failure; assert the whole answer, a single call to the provider, and no charge."""
     credentials.reset_cooldowns()
     # A record of an earlier test's that came late.
     settle_all()

@@ -1,4 +1,4 @@
-"""What every answer tells browsers and caches: not to be kept, framed, guessed at, or to run anything."""
+"""Every answer's headers for browsers and caches: do not store, frame or sniff it, and run nothing."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ PAGE = "/admin/organizations/twofactor/mine/"
 
 @pytest.fixture
 def operator(db: None) -> User:
-    """Somebody who may enter the admin."""
+    """A user who may enter the admin."""
     return create_operator(email="op@example.com", password=PASSWORD)
 
 
@@ -154,7 +154,7 @@ class TestThePage:
         assert strict.post(PAGE, {"action": "prove", "password": PASSWORD}).status_code == 403
 
     def test_ones_own_factors_are_not_deleted_in_the_lists(self, world: World, operator: User, browser: Client) -> None:
-        """There, nobody asks for proof."""
+        """The lists do not ask for proof."""
         enrol(operator)
         enrol(world.olivia)
         path = "/admin/organizations/twofactor/"

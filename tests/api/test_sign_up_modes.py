@@ -100,7 +100,7 @@ def test_an_admin_invites_and_whoever_it_is_signs_up_and_is_a_member(
     signed_in_as = Caller(signed_up.json()["token"]).get("/auth/get-session").json()["user"]
     assert signed_in_as["emailVerified"] is True
     nina = User.objects.get(email=NEW["email"])
-    # There is no organization of her own beside it that nobody asked for; she makes one when she wants it.
+    # She gets no organization of her own besides; she creates one when she wants it.
     assert [(one.organization, one.role) for one in nina.memberships.all()] == [(world.acme, Role.DEVELOPER)]
     made = signed_in(nina).post("/organization", {"name": "Nina's"})
     assert made.status_code == 200
@@ -185,7 +185,7 @@ def test_an_invitation_tells_nobody_who_has_an_account(world: World) -> None:
 
 
 def test_a_member_is_not_invited_again(world: World) -> None:
-    # Whoever invites sees all members and their addresses: the refusal tells them nothing new.
+    # An inviter sees all members and their addresses: the refusal tells them nothing new.
     path = f"/organization/{world.acme.id}/invitations"
     refused = signed_in(world.olivia).post(path, {"email": "Dana@Example.com", "role": "admin"})
     message = "Dana (dana@example.com) already is a member of the organization, with the role developer"
@@ -234,7 +234,7 @@ class TestConfirmingAnAddress:
         assert again.json()["message"].startswith("This token was used or is too old")
 
     def test_until_then_nobody_signs_in_and_nothing_is_made(self) -> None:
-        """Else whoever signs up with another's address first would leave a passkey of theirs in the account."""
+        """Else a person who signs up with another's address first could leave their passkey in the account."""
         sign_up()
         nina = User.objects.get(email=NEW["email"])
         organization = nina.memberships.get().organization
@@ -284,7 +284,7 @@ class TestConfirmingAnAddress:
         key.refresh_from_db()
         assert key.status == ApiKey.Status.DELETED
         assert Consent.objects.get().revoked_at is not None
-        # Of a confirmed account a second factor stays.
+        # A confirmed account keeps its second factor.
         add_passkey(signed_in(world.olivia))
         world.olivia.refresh_from_db()
         Caller().post("/auth/reset-password", {"token": reset_token(world.olivia), "password": "nine blue lanterns"})
@@ -328,7 +328,7 @@ class TestConfirmingAnAddress:
         assert [one.status_code for one in answers] == [200] * 5 + [429]
 
     def test_an_unconfirmed_address_is_nobodys_for_others(self, world: World) -> None:
-        """Else whoever signs up with a colleague's address first would be let in in their place."""
+        """Else a person who signs up with a colleague's address first would get the colleague's access."""
         sign_up()
         response = signed_in(world.olivia).post(
             f"/organization/{world.acme.id}/members", {"email": NEW["email"], "role": "admin"}

@@ -67,7 +67,7 @@ def test_a_browser_gets_a_page_with_the_way_to_a_first_request() -> None:
         assert f'href="{link}"' in shown
     assert "http://127.0.0.1:8000/v1/chat/completions" in shown
     assert "The base URL is http://127.0.0.1:8000/v1" in words(answer)
-    # Who asks the health check's own question is answered by it.
+    # A query of the health check's still gets the health check.
     assert Client().get("/?skip=redis", headers={"accept": BROWSER}).headers["Content-Type"] == "application/json"
 
 

@@ -54,7 +54,7 @@ def assert_logged_as_late_and_free(caller: Caller, requests: int) -> None:
 
 @pytest.fixture
 def full_house(caller: Caller) -> Iterator[None]:
-    """The sandbox's place taken by somebody who lets nobody in: connecting to it takes forever."""
+    """A server that accepts no connection, at the sandbox's address: connecting to it takes forever."""
     with socket.socket() as house:
         house.bind(("127.0.0.1", 0))
         house.listen(0)
@@ -138,7 +138,7 @@ def test_a_stream_that_has_begun_ends_with_an_error_frame(
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long was waited before each retry; nobody really waits."""
+    """The waits before each retry, recorded without waiting."""
     waited: list[float] = []
 
     class Clock:

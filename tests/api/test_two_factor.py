@@ -86,7 +86,7 @@ def test_what_is_not_the_apps_code_lets_nobody_in(world: World, code: str) -> No
 
 
 def test_a_wrong_password_is_told_as_ever(world: World) -> None:
-    """Whether a second factor is asked for is told to nobody who does not know the first."""
+    """A refusal shows whether there is a second factor only after the first was right."""
     enrol(world.olivia)
     response = sign_in(world.olivia, password="not her password", code=app_code())
     assert response.json() == {"message": "Wrong e-mail address or password"}

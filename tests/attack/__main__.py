@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from tests.attack.hostile import attacks
-from tests.attack.judging import HEADER, MOST_WAIT, carried_out, warm
+from tests.attack.judging import HEADER, MAX_WAIT, carried_out, warm
 from tests.attack.scene import scene
 
 
@@ -19,7 +19,7 @@ def main() -> int:
     words = argparse.ArgumentParser(prog="script/attack", description=__doc__.splitlines()[0])
     words.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(known)}; all unless named")
     words.add_argument("--seconds", type=float, default=8.0, help="for each attack")
-    words.add_argument("--most-wait", type=float, default=MOST_WAIT, help="milliseconds that a bystander may wait")
+    words.add_argument("--most-wait", type=float, default=MAX_WAIT, help="milliseconds that a bystander may wait")
     words.add_argument("--workers", type=int, default=2, help="web workers")
     words.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the product")
     asked = words.parse_args()

@@ -31,7 +31,7 @@ _EACH, _PAUSE = 2, 0.03
 
 @dataclass
 class Waits:
-    """What clients of one kind saw: milliseconds of each answer, and those that were none."""
+    """The results of one kind of client: milliseconds of each answer, and the requests without an answer."""
 
     answers: list[float] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
@@ -48,7 +48,7 @@ class Waits:
 
 
 class Bystanders:
-    """Clients that ask small things again and again until they are told to stop."""
+    """Clients that send small requests in a loop until they are stopped."""
 
     def __init__(self, product: Product, token: str, session: str, elsewhere: str = "", *, quiet: bool = False) -> None:
         """Begin to ask; with a server `elsewhere` also for sign-ins and pictures. `quiet` ones ask nothing."""

@@ -1,8 +1,8 @@
-"""Very many clients in one thread: all at once, or so many a second whoever is answered.
+"""Very many clients in one thread: all at once, or so many a second regardless of answers.
 
-Who has been answered asks again on the same connection, as SDKs do, and who was refused not before the time that it was
-told; a new one is opened when all are waiting. To ask again at once where one was refused would have most requests come
-to the worker that has the most to do.
+A client asks again on the same connection after an answer, as SDKs do, and after a refusal not before the stated time;
+a new connection is opened when all are waiting. To ask again at once after a refusal would send most requests to the
+worker that has the most to do.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 _RETRY_AFTER = re.compile(rb"\r\nretry-after: (\d+)", re.IGNORECASE)
 # How long a refusal may take to be one that costs its client nothing.
 AT_ONCE = 0.05
-_MOST_OPEN = 4_000
+_MAX_OPEN = 4_000
 # So often capacity and overload are measured by turns, more often in a longer run; seconds of a turn then; at least.
 # Seconds of each that do not count: a queue fills, and after half a second it is shortened, when fewer are answered.
 _TURNS, _TURN, _MIN_TURN, _BEGINNING = 12, 1.5, 1.0, 1.0
-# Seconds in which everybody is answered once nobody asks any more.
+# Seconds to wait for the remaining answers after the last request.
 _PATIENCE = 20
 
 
@@ -69,7 +69,7 @@ class Crowd:
         return len(self._open)
 
     def ask(self, request: bytes, due: float) -> None:
-        """Let one more ask, on a connection that nobody else is using."""
+        """Send one more request, on an idle connection or a new one."""
         sock = self._take_kept()
         if sock is None:
             sock = socket.socket()
@@ -140,7 +140,7 @@ class Crowd:
             client.sock.close()
 
     def give_up(self) -> None:
-        """Leave whoever waits still."""
+        """Give up the requests that still wait."""
         for key in list(self._waiting.get_map().values()):
             self._end(key.data, "waiting")
         for _, _, sock in self._kept:
@@ -167,8 +167,8 @@ def overloaded(port: int, request: bytes, seconds: float, clients: int = 64) -> 
     """Return what comes of twice the requests that the product can answer, and how many it can (`capacity`).
 
     Capacity is what so many clients get that each ask again once they are answered. Both are measured by this program,
-    by turns: a machine's speed changes from one second to the next, so what is answered in a turn of overload is
-    compared with the capacity before and after it. `goodput per cent` is the mean, told with its standard error.
+    by turns: a machine's speed changes from one second to the next, so the answers in a turn of overload are
+    compared with the capacity before and after it. `goodput per cent` is the mean, with its standard error beside it.
     """
     crowd = Crowd(port)
     turns = max(_TURNS, int(seconds / _TURN))
@@ -210,12 +210,12 @@ def _capacity(crowd: Crowd, request: bytes, seconds: float, clients: int) -> flo
 
 
 def _goodput(crowd: Crowd, request: bytes, offered: float, seconds: float) -> float:
-    """Return how many are answered a second of so many that come a second, whoever is answered."""
+    """Return the answers a second when so many requests a second come, regardless of answers."""
     due = time.perf_counter()
 
     def ask(now: float) -> None:
         nonlocal due
-        while due <= now and crowd.size < _MOST_OPEN:
+        while due <= now and crowd.size < _MAX_OPEN:
             crowd.ask(request, due)
             due += 1 / offered
 
@@ -223,9 +223,9 @@ def _goodput(crowd: Crowd, request: bytes, offered: float, seconds: float) -> fl
 
 
 def _steady_rate(crowd: Crowd, ask: Callable[[float], None], seconds: float) -> float:
-    """Let `ask` go on, then wait for whoever waits; return the answers a second that were none of a refusal.
+    """Let `ask` go on, then wait for the open requests; return the answers a second that were no refusals.
 
-    The beginning does not count, nor what is answered after the last was asked.
+    Neither the beginning counts, nor answers that come after the last request.
     """
     began = time.perf_counter()
     until, before, steady_since = began + _BEGINNING + seconds, 0, math.inf

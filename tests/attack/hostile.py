@@ -24,11 +24,11 @@ from tests.attack.wire import ATTACKER, STATUS_LINE, chat, connect, edit, head, 
 
 CHAT = "/v1/chat/completions"
 FORM = b"application/x-www-form-urlencoded"
-MOST_MEMORY = 3 * 1024**3
+MAX_MEMORY = 3 * 1024**3
 
 
 class Task(msgspec.Struct):
-    """What an attack is given: where, for how long, and with whose keys."""
+    """The input of an attack: its target, its duration, and its keys."""
 
     name: str
     port: int
@@ -97,13 +97,13 @@ def endless(task: Task, clients: int, starts: tuple[bytes, ...], piece: bytes) -
 
 
 def sign_in_values(task: Task) -> Got:
-    """Ten sign-ins of 32 MB, each with ten million empty objects in the place of an address; nobody has a key."""
+    """Ten sign-ins of 32 MB, each with ten million empty objects instead of an address; without a key."""
     body = b'{"email":[' + b"{}," * 10_600_000 + b'{}],"password":"x"}'
     return large(task, 10, head("POST", "/auth/sign-in/email", length=len(body)), body)
 
 
 def guardrail_values(task: Task) -> Got:
-    """Six chats of an organization with guardrails, each with 900,000 small objects in a field that nobody knows."""
+    """Six chats of an organization with guardrails, each with 900,000 small objects in an unknown field."""
     body = _chat_with(b'"zz":[' + b'{"a":1.5},' * 900_000 + b"{}]")
     return large(task, 6, head("POST", CHAT, token=task.token, length=len(body)), body)
 
@@ -142,7 +142,7 @@ def _large_chat(task: Task, field: bytes) -> Got:
 
 
 def oauth_tokens(task: Task) -> Got:
-    """Six clients, each at an address of its own, that try passwords and devices as grants; nobody has a key."""
+    """Six clients, each at an address of its own, that try passwords and devices as grants; without a key."""
     until, got = time.monotonic() + task.seconds, Counter[str]()
     device = "urn:ietf:params:oauth:grant-type:device_code"
     grants = (
@@ -344,7 +344,7 @@ def kept_answers(task: Task) -> Got:
     return got
 
 
-# --- requests that cost little, without waiting for an answer (pipelining); nobody has a key
+# --- requests that cost little, without waiting for an answer (pipelining), and without a key
 
 
 def pipelined_health(task: Task) -> Got:
@@ -353,7 +353,7 @@ def pipelined_health(task: Task) -> Got:
 
 
 def pipelined_answers(task: Task) -> Got:
-    """Four connections that ask for what anybody may have, and for what is refused: checks, documents, wrong paths."""
+    """Four connections that ask for public things, and for refused ones: checks, documents, wrong paths."""
     paths = ("/?skip=redis,database", "/readyz", "/metrics", "/robots.txt", "/v1/openapi.json", "/docs", "/v1/models")
     asked = [request("GET", path) for path in (*paths, "/v1/chat/completion", "/nowhere")]
     preflight = ("Origin: https://example.com", "Access-Control-Request-Method: POST")
@@ -413,7 +413,7 @@ def storage(task: Task) -> Got:
 
 
 def calm(task: Task) -> Got:
-    """Nobody: what bystanders wait anyway."""
+    """No attack: measure how long bystanders wait anyway."""
     time.sleep(task.seconds)
     return Counter()
 
@@ -432,9 +432,9 @@ def attacks() -> Iterator[tuple[str, Attack]]:
 def main() -> None:
     """Read a task, do it, and write what it got."""
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    # Others' time is not an attacker's to take: what is measured is what the product does with what it gets.
+    # The attackers must not take processor time from others: only the product's handling of its requests counts.
     os.nice(5)
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     threading.stack_size(256 * 1024)

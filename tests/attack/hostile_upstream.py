@@ -63,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
                     self.wfile.write(_PIECE)
                 self.wfile.write(_END)
         except OSError:
-            # Who asked has had enough.
+            # The client has closed the connection.
             self.close_connection = True
 
     def handle(self) -> None:

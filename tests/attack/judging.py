@@ -17,25 +17,25 @@ from tests.attack.bystanders import Bystanders, Waits, workers_of
 from tests.attack.scene import Memory, Scene
 from tests.stack.product import PROJECT, Product
 
-# Milliseconds that another client's small request may take while anybody attacks.
-MOST_WAIT = 200.0
+# Milliseconds that another client's small request may take during an attack.
+MAX_WAIT = 200.0
 # Milliseconds that a sign-in may take then: its password alone takes a third of a second of a processor.
-MOST_SIGN_IN = 2_000.0
+MAX_SIGN_IN = 2_000.0
 # Megabytes of a worker at which an attack is broken off: the machine is to live on.
-MOST_MEMORY = 4_000
+MAX_MEMORY = 4_000
 # Megabytes by which the store of reservations may grow while answers are kept: records on their way.
-MOST_MONEY_GROWTH = 10
+MAX_MONEY_GROWTH = 10
 # Goodput under twice the load: per cent of what can be answered. A refusal may take so many milliseconds.
-LEAST_GOODPUT, MOST_REFUSAL = 95, 50
-# What a refusal may take of the workers' time, per cent of a good request.
+MIN_GOODPUT, MAX_REFUSAL = 95, 50
+# The workers' time for a refusal, in per cent of a good request.
 MAX_REFUSAL_COST = 100
 # Attacks in which no turn of an event loop may last longer than a bystander may wait.
 _LOOPS_JUDGED = {"pipelined-health", "pipelined-answers"}
 # Milliseconds that another tenant's batch of one line may take beside a crowd of batches: it waits for the clock, which
 # wakes workers every five seconds, for a piece of the crowd, and for a line. MB that stay without credits.
-MOST_BATCH, MOST_STORED = 10_000, 100
+MAX_BATCH, MAX_STORED = 10_000, 100
 _TURNED_AWAY = {"400", "401", "408", "413", "429", "431", "503", "closed", "refused", "waiting"}
-# What may come of an attack; anything else is a failure. Figures beside statuses are not judged here.
+# The results that an attack may get; anything else is a failure. Figures beside statuses are not judged here.
 MAY_GET: dict[str, set[str]] = {
     "sign-in-values": {"400", "408", "413", "429", "503", "closed"},
     "trailer-endless": {"400", "401", "408", "413", "431", "closed"},
@@ -72,7 +72,7 @@ _TURNS = re.compile(r'^gateway_event_loop_longest_turn_seconds_bucket\{le="([^"]
 
 @dataclass
 class Outcome:
-    """What came of an attack. `problems` is what was not held, in words."""
+    """The outcome of an attack. `problems` lists the broken promises in words."""
 
     name: str
     got: Counter[str]
@@ -118,7 +118,7 @@ HEADER = f"| {' | '.join(_COLUMNS)} |\n|---|---|{'---:|' * 7}---|"
 
 
 def carried_out(
-    scene: Scene, name: str, seconds: float, *, most_wait: float = MOST_WAIT, clients: int = 0, around: float = 1.0
+    scene: Scene, name: str, seconds: float, *, most_wait: float = MAX_WAIT, clients: int = 0, around: float = 1.0
 ) -> Outcome:
     """Carry out an attack for so many seconds, with bystanders before, beside and for `around` seconds after it."""
     product = scene.product
@@ -159,7 +159,7 @@ def carried_out(
     )
     if before != after:
         problems.append(f"{len(set(before) - set(after))} worker(s) died")
-    if name == "kept-answers" and (grown := (scene.money_bytes() - money) // 1024**2) > MOST_MONEY_GROWTH:
+    if name == "kept-answers" and (grown := (scene.money_bytes() - money) // 1024**2) > MAX_MONEY_GROWTH:
         problems.append(f"the store of reservations grew by {grown} MB")
     _judge(outcome, most_wait)
     return outcome
@@ -196,7 +196,7 @@ def _attack(task: dict[str, Any], seconds: float, memory: Memory) -> tuple[Count
     while process.poll() is None:
         if time.monotonic() > until:
             problems.append("the attack did not end")
-        elif memory.peak > MOST_MEMORY:
+        elif memory.peak > MAX_MEMORY:
             problems.append(f"broken off at {memory.peak:,} MB")
         else:
             time.sleep(0.05)
@@ -210,11 +210,11 @@ def _attack(task: dict[str, Any], seconds: float, memory: Memory) -> tuple[Count
 
 
 def _judge(outcome: Outcome, most_wait: float) -> None:
-    """Add to the problems what was not held."""
+    """Add each broken promise to the problems."""
     problems, got = outcome.problems, outcome.got
     kinds = [("", outcome.kept, most_wait), (" in management", outcome.management, most_wait)]
     kinds += [(" anew", outcome.fresh, most_wait), (" for a picture", outcome.pictures, most_wait)]
-    kinds.append((" to sign in", outcome.sign_in, max(most_wait, MOST_SIGN_IN)))
+    kinds.append((" to sign in", outcome.sign_in, max(most_wait, MAX_SIGN_IN)))
     for kind, waits, most in kinds:
         if waits.worst > most:
             problems.append(f"a bystander waited {waits.worst:,.0f} ms{kind}")
@@ -235,15 +235,15 @@ def _judge(outcome: Outcome, most_wait: float) -> None:
         problems.extend(
             f"{what.removesuffix(' per cent')} took {share} % of a good request" for what, share in dear.items()
         )
-    if outcome.name == "batch-crowd" and got["another's batch, beside it, ms"] > MOST_BATCH:
+    if outcome.name == "batch-crowd" and got["another's batch, beside it, ms"] > MAX_BATCH:
         problems.append("another's batch took too long")
-    if outcome.name == "storage" and got["stored, MB"] > MOST_STORED:
+    if outcome.name == "storage" and got["stored, MB"] > MAX_STORED:
         problems.append(f"{got['stored, MB']:,} MB stay without credits")
     if outcome.name == "overload":
-        # A short run is inexact: what is not held is what is beyond doubt, so by two standard errors.
-        if got["goodput per cent"] + 2 * got["its standard error per cent"] < LEAST_GOODPUT:
+        # A short run is inexact: only a shortfall of more than two standard errors counts.
+        if got["goodput per cent"] + 2 * got["its standard error per cent"] < MIN_GOODPUT:
             problems.append(f"goodput {got['goodput per cent']} per cent of capacity")
-        if got["refused p99 ms"] > MOST_REFUSAL:
+        if got["refused p99 ms"] > MAX_REFUSAL:
             problems.append(f"refusals took {got['refused p99 ms']} ms")
 
 

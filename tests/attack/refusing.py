@@ -1,7 +1,7 @@
-"""What refusals take of the workers' processor time, each compared with a good request.
+"""The workers' processor time for refusals, each compared with a good request.
 
-One client asks one thing after the other on a kept connection, by turns: good requests, refusals, nothing at all. What
-the workers take meanwhile for everybody else is measured with nothing, and left out.
+One client sends one request after the other on a kept connection, by turns: good ones, refused ones, none at all. The
+turns without requests measure the workers' other work, which is subtracted.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def compared(port: int, token: str, workers: list[int], seconds: float) -> Count
         every += stored_kinds(token, found[0].decode())
     times = max(int(seconds * 2), 5)
     for words in {words: None for _, refused_words, good in every for words in (good, refused_words)}:
-        # What is read and compiled once is no part of it.
+        # Warms up: one-time reading and compiling does not count.
         ask(words)
         ask(words)
     for name, words, good in every:

@@ -23,7 +23,7 @@ from tests.attack.bystanders import workers_of
 from tests.stack.product import PROJECT, Product, eventually, free_port
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# What is not tested here must not end an attack early; all the rest is as an operator gets it.
+# Limits not tested here must not end an attack early; all the rest is as an operator gets it.
 SETTINGS = {
     "WEB_WORKERS": "2",
     "RATE_LIMIT_ENTERPRISE": "0",
@@ -159,7 +159,7 @@ def _penniless(product: Product) -> str:
 
 
 def _session(product: Product) -> str:
-    """Return the session of a user who is nobody else; the demo's where nobody may sign up."""
+    """Return the session of a new user, or the demo's where sign-up is closed."""
     body = {"name": "Mallory", "email": "mallory@example.com", "password": "a quite long password 17"}
     answer = requests.post(f"{product.url}/auth/sign-up/email", json=body, timeout=20)
     return str(answer.json()["token"] if answer.ok and "token" in answer.json() else product.demo["sessionToken"])

@@ -42,7 +42,7 @@ def look(browser: Browser, scheme: str, size: tuple[int, int]) -> None:
         "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=size == NARROW
     )
     browser.run(_THEME % ("true" if scheme == "dark" else "false"))
-    # What scripts and transitions change because of it is drawn.
+    # Wait until scripts and transitions have drawn the change.
     browser.run("new Promise((done) => setTimeout(done, 200))")
 
 
@@ -67,6 +67,6 @@ def assert_accessible(browser: Browser, looks: Iterable[tuple[str, tuple[int, in
 
 
 def screenshot(browser: Browser, path: Path, *, full: bool = False) -> None:
-    """Write what is shown, or with `full` the whole page, to a PNG file."""
+    """Write the visible part, or with `full` the whole page, to a PNG file."""
     picture = browser.ask("Page.captureScreenshot", format="png", captureBeyondViewport=full)
     path.write_bytes(b64decode(picture["data"]))

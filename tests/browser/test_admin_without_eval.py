@@ -154,7 +154,7 @@ class TestInABrowser:
         press(browser, "Escape", 27)
         browser.wait("!document.querySelector('#search-input-command').checkVisibility()")
 
-        # Enter opens what is marked.
+        # Enter opens the marked entry.
         browser.run("document.querySelector('#nav-filter').focus()")
         browser.ask("Input.insertText", text="Invoices")
         press(browser, "Shift", 16)

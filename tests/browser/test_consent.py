@@ -31,7 +31,7 @@ PICTURES = os.environ.get("CONSOLE_PICTURES")
 
 
 class _Callback(BaseHTTPRequestHandler):
-    """What a program on the same machine listens with."""
+    """The callback server of a program on the same machine."""
 
     def do_GET(self) -> None:
         """Thank the browser."""
@@ -45,7 +45,7 @@ class _Callback(BaseHTTPRequestHandler):
 
 
 def shown(browser: Browser, name: str) -> None:
-    """Let axe look at the page, and keep pictures of it where somebody wants to."""
+    """Let axe look at the page, and keep pictures of it where they are asked for."""
     for seen, complaints in violations(browser).items():
         browser.problems += [f"{name}, {seen}: {one}" for one in complaints]
     for scheme, size in ALL_LOOKS if PICTURES else ():

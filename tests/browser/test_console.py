@@ -36,7 +36,7 @@ PAGES = ("", "keys/new", "projects", "projects/new", "audit", "settings", "setti
 
 
 def shown(browser: Browser, name: str) -> None:
-    """Let axe look at the page, and keep pictures of it where somebody wants to."""
+    """Let axe look at the page, and keep pictures of it where they are asked for."""
     for seen, complaints in violations(browser).items():
         browser.problems += [f"{name}, {seen}: {one}" for one in complaints]
     for scheme, size in ALL_LOOKS if PICTURES else ():
@@ -47,7 +47,7 @@ def shown(browser: Browser, name: str) -> None:
 
 
 def send(browser: Browser, button: str) -> None:
-    """Press the button of a form, as a person does: what is missing would keep it from being sent."""
+    """Press the button of a form, as a person does: a missing required field stops the form."""
     browser.run(f"document.querySelector({button!r}).closest('form').requestSubmit(document.querySelector({button!r}))")
 
 
@@ -148,12 +148,12 @@ def test_a_person_gets_from_sign_up_to_a_first_request_and_to_the_end(live_serve
         browser.wait("location.pathname === '/app/organizations/new'")
         organization.refresh_from_db()
         assert organization.status == "deleted"
-        # What axe found is among them.
+        # They include the findings of axe.
         assert browser.problems == []
 
 
 def test_a_form_that_is_too_old_is_sent_by_going_back(live_server: Any, world: World, tmp_path: Path) -> None:
-    """Somebody signed in anew in another tab meanwhile; what was typed is not typed again."""
+    """The user has signed in again in another tab; they need not type the form's text again."""
     with chromium(tmp_path) as browser:
         browser.ask("Network.setCookie", name=COOKIE, value=start_session(world.olivia), url=live_server.url)
         browser.open(f"{live_server.url}/app/o/{world.acme.id}/projects/new")

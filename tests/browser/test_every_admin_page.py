@@ -1,6 +1,6 @@
 """Every list of the admin, the form of a new row, and a row's page, with rows: axe finds nothing.
 
-The pages are those of what is registered, so that a new one is looked at without being named here.
+The pages come from the registered models, so that a new one is looked at without being named here.
 """
 
 from __future__ import annotations

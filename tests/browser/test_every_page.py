@@ -34,10 +34,10 @@ PICTURES = os.environ.get("CONSOLE_PICTURES")
 # Tests of pages one by one; each has a share of them.
 SHARES = 6
 # Bytes of a page with all that it loads, as they are sent.
-MOST_BYTES = 200_000
+MAX_BYTES = 200_000
 # Pixels of one line of the bar above a page.
-MOST_OF_A_BAR = 60
-# Texts with English numbers, outside of what is quoted as a machine writes it and of what the script wrote itself.
+MAX_BAR_HEIGHT = 60
+# Texts with English numbers, except text quoted as a machine writes it and text that the script wrote itself.
 _ENGLISH_NUMBERS = r"""
     (() => {
         const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -70,9 +70,9 @@ def complaints(browser: Browser, address: str, name: str) -> Iterator[str]:
     """Open a page; yield what is wrong with it."""
     look(browser, "light", WIDE)
     browser.open(address)
-    # What scripts draw and write is there.
+    # Wait until scripts have drawn their charts.
     browser.wait("!document.querySelector('[data-chart]') || document.querySelector('[data-chart] svg')")
-    if (sent := browser.run(_BYTES)) > MOST_BYTES:
+    if (sent := browser.run(_BYTES)) > MAX_BYTES:
         yield f"{name}: {sent} bytes"
     browser.run("for (const one of document.querySelectorAll('main details')) one.open = true")
     for seen, found in violations(browser, LOOKS).items():
@@ -81,7 +81,7 @@ def complaints(browser: Browser, address: str, name: str) -> Iterator[str]:
     if (width := browser.run("document.documentElement.scrollWidth")) > NARROW[0]:
         yield f"{name}: {width} pixels wide on a phone"
     browser.run("document.querySelectorAll('.switcher > summary').forEach((one) => one.append(' of a long name'))")
-    if (height := browser.run("document.querySelector('.topbar')?.offsetHeight ?? 0")) > MOST_OF_A_BAR:
+    if (height := browser.run("document.querySelector('.topbar')?.offsetHeight ?? 0")) > MAX_BAR_HEIGHT:
         yield f"{name}: the bar above is {height} pixels high on a phone"
     for scheme, size in ALL_LOOKS if PICTURES else ():
         look(browser, scheme, size)

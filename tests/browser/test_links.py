@@ -1,4 +1,4 @@
-"""Links of the console: each leads to a page that whoever sees the link may open, whatever their role. No browser."""
+"""Links of the console: each leads to a page that the user who sees the link may open, in any role. No browser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_link_leads_to_a_page_that_the_visitor_may_open(
     ids = console_pages.fill(world, stripe, mcp_server)
     visitor = Visitor(getattr(world, name))
     waiting = [console_pages.path_of(route, ids) for route in console_pages.pages()]
-    # What the role does not open is no link's fault; every other page is read for its links.
+    # A page that the role may not open is no link's fault; every other page is read for its links.
     opened = {path: visitor.open(path) for path in waiting}
     followed: dict[str, int] = {}
     for path, answer in opened.items():

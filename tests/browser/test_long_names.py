@@ -52,7 +52,7 @@ def url(world: World, live_server: Any) -> str:
 
 
 def overflow(browser: Browser, selector: str) -> int:
-    """Return by how many pixels what is inside of an element is wider than it."""
+    """Return by how many pixels the content of an element is wider than the element."""
     return int(browser.run(f"(() => {{ const e = {selector}; return e.scrollWidth - e.clientWidth; }})()"))
 
 

@@ -1,4 +1,4 @@
-"""An operator gives back a part of a top-up in a real browser, and what is left after it."""
+"""An operator refunds a part of a top-up in a real browser, and sees the remaining amount."""
 
 from __future__ import annotations
 

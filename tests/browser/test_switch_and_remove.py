@@ -1,6 +1,6 @@
 """Rows that are switched and removed, clicked in a browser: log sinks, MCP servers, provider keys; and a refused form.
 
-What was typed stays, and the first field that is wrong has the focus.
+The text typed stays, and the first field that is wrong has the focus.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from tests.support.valkey_cluster import ON_CLUSTER
 from tests.support.valkey_sentinels import ON_SENTINELS
 
 # Seconds of load before a fault, and at most until all is well again after it.
-_BEFORE, _MOST_AFTER = 2.0, 60.0
+_BEFORE, _MAX_AFTER = 2.0, 60.0
 
 
 class Run:
@@ -49,7 +49,7 @@ class Run:
             self.close()
             raise
         if fault.alone or card.problems:
-            # What is left of it would be held against the next.
+            # Its leftovers would count as problems of the next fault.
             self.close()
         return card
 
@@ -79,7 +79,7 @@ class Run:
         struck = fault.strike(scene, self._seconds)
         returned, recovered, whole = time.monotonic(), None, None
         over, scene.over_at = scene.over_at or returned, None
-        while time.monotonic() - returned < _MOST_AFTER and (recovered is None or whole is None):
+        while time.monotonic() - returned < _MAX_AFTER and (recovered is None or whole is None):
             time.sleep(0.2)
             recovered = recovered or clients.recovered_at(over)
             whole = whole or (time.monotonic() if scene.is_whole() else None)
@@ -124,7 +124,7 @@ def main() -> int:
                 continue
             try:
                 card = run.strike(fault)
-            except Exception as error:  # noqa: BLE001 - one that cannot be judged is told, and the others are struck
+            except Exception as error:  # noqa: BLE001 - a fault that cannot be judged is printed, and the others run
                 broken.append(fault.name)
                 print(f"| {fault.name} | {'- | ' * 13}not judged: {str(error).splitlines()[0][:200]} |", flush=True)
                 continue

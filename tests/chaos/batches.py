@@ -27,14 +27,14 @@ from tests.stack.product import Product
 
 ENDPOINT = "/v1/chat/completions"
 ENDED = {"completed", "failed", "expired", "cancelled"}
-# What a product needs for a batch to be answered as fast as it can, and taken up soon when its worker is killed.
+# Settings that answer a batch as fast as possible, and resume it soon after its worker is killed.
 SETTINGS = {"BACKGROUND_LEASE": "2", "RATE_LIMIT_FREE": "0", "RATE_LIMIT_PRO": "0", "RATE_LIMIT_ENTERPRISE": "0"}
 VICTIMS = {"worker": ("celery", "worker --pool"), "settler": ("manage.py", "settler")}
 
 
 @dataclass
 class BatchReport:
-    """What became of a batch: what its object says, the lines of its output, and how often who was killed."""
+    """The outcome of a batch: its object, the lines of its output, and how often each process was killed."""
 
     told: Any
     results: list[dict[str, Any]]
@@ -62,7 +62,7 @@ def run_batch(product: Product, count: int, strikes: Sequence[str], patience: fl
     batch = client.batches.create(input_file_id=file.id, endpoint=ENDPOINT, completion_window="24h")
     killed, waiting = Counter[str](), list(strikes)
     while time.monotonic() - began < patience:
-        # What was killed may be what answers.
+        # The killed process may be the one that answers.
         with contextlib.suppress(OpenAIError):
             batch = client.batches.retrieve(batch.id)
         if batch.status in ENDED:
@@ -80,7 +80,7 @@ def run_batch(product: Product, count: int, strikes: Sequence[str], patience: fl
 
 
 def find_problems(report: BatchReport, books: Books, count: int) -> list[str]:
-    """Return what is not as it must be, in words; nothing when every line is there once and charged once."""
+    """Return the problems in words; none when every line is there once and charged once."""
     told, problems = report.told, []
     counts = told.request_counts.model_dump()
     if (told.status, counts) != ("completed", {"total": count, "completed": count, "failed": 0}):

@@ -23,7 +23,7 @@ _WELL, _PAUSE = 8, 0.1
 
 
 class Way(NamedTuple):
-    """A key and a model, and how they are asked. Whoever is `poor` may be refused for want of money."""
+    """A key and a model, and how they are asked. A `poor` key may be refused for lack of credits."""
 
     door: Door
     route: str = "chat"
@@ -32,7 +32,7 @@ class Way(NamedTuple):
 
 @dataclass
 class Seen:
-    """What there is to say of answers beside `Heard`."""
+    """Facts about answers that `Heard` does not have."""
 
     asked: set[str] = field(default_factory=set)
     # Complete answers of a format that does not tell what they cost.
@@ -101,7 +101,7 @@ class Clients(Load):
         stream, leaves, fails = kind < 0.5, kind < 0.08, kind > 0.95
         script = f"usage={chance.randint(1, 60) * 83},{chance.randint(1, 4) * 59} chunks=4 gap={chance.choice((2, 40))}"
         if way.poor:
-            # Within what is reserved for it: nobody may be charged more than was held.
+            # Within its reservation: no organization may be charged more than was reserved.
             script = "words=100 chunks=4 gap=2"
         content = f"one two three [[sandbox {'status=500' if fails else script}]]"
         self.seen.asked.add(request_id)

@@ -27,7 +27,7 @@ Break = Callable[[Scene, float], int]
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault by its name. `about` says what is broken; `home` and `settings` are what its product needs of its own."""
+    """A fault by its name. `about` describes it; `home` and `settings` are those of its product."""
 
     name: str
     about: str
@@ -67,7 +67,7 @@ def hung(scene: Scene, seconds: float, victim: str) -> int:
 
 
 def supervisor_killed(scene: Scene, seconds: float) -> int:
-    """Kill the supervisor, and start the product anew."""
+    """Kill the supervisor, and start the product again."""
     os.kill(scene.product.pid, signal.SIGKILL)
     scene.over_at = time.monotonic()
     scene.restart()
@@ -98,7 +98,7 @@ def _options(scene: Scene, options: dict[str, str]) -> Iterator[None]:
 
 
 def evicting(scene: Scene, seconds: float) -> int:
-    """Let Valkey have a tenth less memory than it uses, and throw away what was not used for longest."""
+    """Limit Valkey to a tenth less memory than it uses, so that it evicts the least recently used keys."""
     used = int(scene.valkey.info("memory")["used_memory"])
     before = int(scene.valkey.info("stats")["evicted_keys"])
     with _options(scene, {"maxmemory_policy": "allkeys-lru", "maxmemory": str(used * 9 // 10)}):

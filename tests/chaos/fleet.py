@@ -39,7 +39,7 @@ _AWAY = 1.0
 class Fleet(Product):
     """The nodes as one product: asked at whichever node is ready."""
 
-    # What a product alone has is not called: its processes are the nodes'.
+    # Skips the constructor of a single product: the nodes own the processes.
     def __init__(self, folder: Path, *, pooled: bool = True, **settings: str) -> None:
         self._pooled = pooled and PROGRAM is not None
         folder.mkdir(exist_ok=True)
@@ -129,7 +129,7 @@ class Fleet(Product):
 class RetryingClients(Clients):
     """Clients that ask again as SDKs do: twice, after refusals that may pass and after connections that broke.
 
-    Each try has an id of its own, so that what each was told can be held against the books.
+    Each try has an id of its own, so that its answer can be compared with the books.
     """
 
     _TRIES, _PAUSE = 3, 0.5

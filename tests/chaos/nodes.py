@@ -30,7 +30,7 @@ _RESTART, _LOOK = 0.5, 0.2
 # Seconds that a node says it drains before it is stopped: several looks of the load balancer.
 _DRAIN = 2.0
 _STOP_PATIENCE = 60.0
-# Lines of its log that are told of a node that does not come back.
+# Log lines to show of a node that does not come back.
 _TOLD = 20
 
 

@@ -32,7 +32,7 @@ def replicated(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def lose_primary(scene: Scene, seconds: float) -> int:
-    """Kill the primary, which nobody starts again, and promote the replica."""
+    """Kill the primary for good, and promote the replica."""
     servers = _running[scene.settings["DATABASE_URL"]]
     servers.primary.kill()
     time.sleep(_NOTICED)

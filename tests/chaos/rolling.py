@@ -100,7 +100,7 @@ def roll(fleet: Fleet, askers: Askers, count: int, versions: list[Path]) -> Coun
 
 
 def find_problems(fleet: Fleet, askers: Askers) -> list[str]:
-    """Return what is not as it must be, in words."""
+    """Return the problems in words."""
     problems = [f"{len(askers.failures)} failed, as {askers.failures[0]}"] if askers.failures else []
     books = books_of(fleet, patience=120)
     rows = Counter(row.request_id for row in books.rows)

@@ -21,7 +21,7 @@ from tests.chaos.clients import Clients, Way
 from tests.stack.chaos import Door, pids_of, send_signal
 from tests.stack.product import Product, eventually
 
-# USD that each process may let through for an organization while nobody can check its credits.
+# USD that each process may let through for an organization while its credits cannot be checked.
 ALLOWANCE = Decimal("0.0002")
 WORKERS = 2
 # USD of an organization that is to run out, and of the key with a limit.
@@ -44,11 +44,11 @@ class Scene:
     settings: dict[str, str]
     product: Product = field(init=False)
     clients: Clients | None = None
-    # What a fault has to say beside its figures.
+    # Remarks of a fault beside its figures.
     notes: list[str] = field(default_factory=list)
     # When a fault was over, monotonic, where that was before it returned.
     over_at: float | None = None
-    # Web workers, each of which allows something while nobody can check; and what asks.
+    # Web workers, each of which has the allowance while credits cannot be checked; and the class of clients.
     workers: ClassVar[int] = WORKERS
     clients_of: ClassVar[type[Clients]] = Clients
 
@@ -80,7 +80,7 @@ class Scene:
         ]
 
     def start(self) -> Product:
-        """Start what is to be struck."""
+        """Start the product to strike."""
         return Product(self.home, **self.settings)
 
     def is_whole(self) -> bool:
@@ -194,7 +194,7 @@ class Scene:
                 self.product = Product(self.home, **self.settings, PORT=str(self.product.port))
                 return
             except AssertionError:
-                # What the dead one left behind is still ending.
+                # Processes of the killed product are still ending.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(1)

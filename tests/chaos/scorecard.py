@@ -1,4 +1,4 @@
-"""What came of a fault: what clients were told, held against log, ledger, balances and holds."""
+"""The outcome of a fault: clients' answers compared with log, ledger, balances and holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.chaos.scene import ALLOWANCE, MODEST, Scene
 from tests.stack.books import Books, Row
 
 # Seconds that a refusal may keep a client away: longer is locked out.
-LONGEST_AWAY = 60.0
+MAX_AWAY = 60.0
 HEADER = (
     "| fault | struck | asked | answered | failed by the provider | refused | broken off | hung | lost | doubled "
     "| wrong | overspent, USD | slowest, s | well again after, s | verdict |\n"
@@ -22,7 +22,7 @@ HEADER = (
 
 @dataclass
 class Score:
-    """One line of the card. `problems` is what was not kept, in words."""
+    """One line of the card. `problems` lists the broken promises in words."""
 
     fault: str
     struck: int
@@ -72,7 +72,7 @@ class Before:
 def score(
     fault: str, struck: int, scene: Scene, clients: Clients, books: Books, before: Before, recovery: float | None
 ) -> Score:
-    """Hold what clients were told against the books."""
+    """Compare clients' answers with the books."""
     heard, seen = clients.heard, clients.seen
     rows = [row for row in books.rows if row.id not in before.rows and row.request_id in seen.asked]
     found = Counter(row.request_id for row in rows)
@@ -99,7 +99,7 @@ def score(
 
 
 def _wrong(rows: Iterable[Row], books: Books, clients: Clients) -> list[str]:
-    """Return whose row costs another amount than the client was told, or is charged another than it costs."""
+    """Return the requests whose row differs from the cost in the answer, or from the charge."""
     wrong = []
     for row in rows:
         told = clients.heard.costs.get(row.request_id, row.cost)
@@ -113,13 +113,13 @@ def _wrong(rows: Iterable[Row], books: Books, clients: Clients) -> list[str]:
 
 
 def _overspent(scene: Scene, books: Books, credits: dict[str, Decimal], limited: str) -> Decimal:
-    """Return what was spent beyond anybody's means, above the allowance for times in which nobody can check."""
+    """Return the amount spent beyond credits and limits, less the allowance for times when they cannot be checked."""
     beyond = [-credits[scene.modest], -credits[scene.empty], books.usage.get(limited, Decimal(0)) - MODEST]
     return max(Decimal(0), *(amount - ALLOWANCE * scene.workers for amount in beyond))
 
 
 def _judge(card: Score, scene: Scene, books: Books, longest_away: float) -> None:
-    """Add to the problems what was not kept."""
+    """Add each broken promise to the problems."""
     problems = card.problems
     for words, ids in (("lost", card.lost), ("doubled", card.doubled), ("wrong", card.wrong)):
         if ids:
@@ -130,7 +130,7 @@ def _judge(card: Score, scene: Scene, books: Books, longest_away: float) -> None
         problems.append("refusals that do not say when to come again")
     if odd := set(card.refused) - {429, 503}:
         problems.append(f"refused with {', '.join(map(str, sorted(odd)))} who might be served")
-    if longest_away > LONGEST_AWAY:
+    if longest_away > MAX_AWAY:
         problems.append(f"told to stay away for {longest_away:.0f} s")
     if card.hung:
         problems.append(f"{card.hung} hung")

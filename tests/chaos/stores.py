@@ -64,8 +64,8 @@ def restored(scene: Scene, seconds: float) -> int:
     """Dump the database, go on, and restore it, by the words of docs/operations.md.
 
     Before the dump an organization has money and another has none; after it, the one spends all and the other is given
-    some; after the restore the first must be served and the second refused. What was asked in between is forgotten with
-    its time.
+    some; after the restore the first must be served and the second refused. Requests in between are forgotten with that
+    time.
     """
     assert scene.clients is not None
     with scene.quiet():
@@ -83,7 +83,7 @@ def restored(scene: Scene, seconds: float) -> int:
 
 
 def forget(scene: Scene, asked: set[str]) -> None:
-    """Let what was asked in some time count for nothing: the database does not know that time any more."""
+    """Drop these requests from the comparison: the restored database has no trace of their time."""
     assert scene.clients is not None
     heard, seen = scene.clients.heard, scene.clients.seen
     for ids in (heard.parts, heard.unreserved_parts, heard.failed, heard.broken, heard.hung, seen.complete, seen.asked):
@@ -178,7 +178,7 @@ def no_mounts() -> str | None:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """Mount a small disk in a folder, which nobody else sees; yield it."""
+    """Mount a small disk in a folder, which no other process sees; yield it."""
     disk = folder / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK_MB}m,mode=755", "tmpfs", str(disk)], check=True)

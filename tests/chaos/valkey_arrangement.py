@@ -25,7 +25,7 @@ from tests.stack.product import eventually, free_port
 from tests.support.valkey_cluster import ON_CLUSTER, ValkeyCluster
 from tests.support.valkey_sentinels import ON_SENTINELS, ValkeySentinels, lose_primary
 
-# What admission and settlement touch, of any shard.
+# Keys that admission and settlement touch, of any shard.
 BALANCES: Final = "{*}:balance:*"
 
 

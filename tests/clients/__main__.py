@@ -1,6 +1,6 @@
 """`script/clients [--write] [client …]`: every client over a provider of every format, and a table of what worked.
 
-Exit 1 when a test failed, 2 for a client that nobody knows. Starts a product of its own; installs what it lacks.
+Exit 1 when a test failed, 2 for an unknown client. Starts a product of its own; installs missing clients.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def key_of(item: pytest.Item, params: dict[str, Any]) -> str:
     if owner is not None:
         names.append(owner.__name__)
     if isinstance(params.get("client"), str):
-        # Of tests that run for several clients.
+        # For tests that run for several clients.
         names.append(params["client"])
     return "::".join([*names, item.name])
 

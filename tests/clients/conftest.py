@@ -12,7 +12,7 @@ from tests.support.upstream import sandbox_url as sandbox_url
 
 @pytest.fixture(scope="session")
 def gateway(sandbox_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """The product, with the sandbox in the place of its providers."""
+    """The product, with the sandbox as its providers."""
     gateway = Gateway(tmp_path_factory.mktemp("gateway"), sandbox_url)
     yield gateway
     assert gateway.stop() == 0
@@ -20,7 +20,7 @@ def gateway(sandbox_url: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(params=BEHIND, ids=[behind.format for behind in BEHIND])
 def behind(request: pytest.FixtureRequest) -> Behind:
-    """Who answers: a provider of each of the formats that differ most; some clients' tests say otherwise."""
+    """The provider that answers: one for each of the formats that differ most; some clients' tests say otherwise."""
     chosen: Behind = request.param
     return chosen
 

@@ -25,7 +25,7 @@ class Behind:
 
     @property
     def model(self) -> str:
-        """What clients ask for."""
+        """The model that clients ask for."""
         return f"{self.provider}/{self.model_id}"
 
 
@@ -51,7 +51,7 @@ EVERY_FORMAT = (
 """One provider of every format: the tests of the two clients that all others are built on run over all of them."""
 
 # The sandbox knows none of their models' names, so it is asked for one of its own. Each model has one provider only:
-# the tests of errors lower a provider's uptime, and whoever asks for it after them would be led to another format.
+# the tests of errors lower a provider's uptime, and the tests after them would be routed to another format.
 _SET_UP = """
 from apps.catalog.models import ModelProvider
 behind = {behind}
@@ -87,7 +87,7 @@ class Gateway(Product):
 
     @property
     def openai_url(self) -> str:
-        """What OpenAI's clients are pointed at."""
+        """The base URL for OpenAI's clients."""
         return f"{self.url}/v1"
 
     @property
@@ -101,7 +101,7 @@ class Gateway(Product):
         return list(answer.json()["requests"])
 
     def new_key(self, description: str) -> Key:
-        """Return an API key of the demo's project, so that what is asked with it can be told apart."""
+        """Return an API key of the demo's project, to tell its requests from others."""
         headers = {"Authorization": f"Bearer {self.demo['sessionToken']}"}
         body = {"description": description, "projectId": self.demo["projectId"]}
         answer = requests.post(f"{self.url}/keys/api", json=body, headers=headers, timeout=10)
@@ -126,7 +126,7 @@ class Gateway(Product):
         eventually(lambda: self.metrics().get("gateway_outbox_depth") == 0)
 
     def is_paid_to_the_last_digit(self) -> bool:
-        """Tell whether what the log says was spent is what is missing from the credits, and the ledger adds up."""
+        """Return whether the log's costs equal the drop in credits, and the ledger adds up."""
         self._settle()
         spent = sum((Decimal(str(log["cost"] or 0)) for log in self.all_logs()), Decimal(0))
         adds_up = self.manage("check_ledger") == "Every balance equals the sum of its ledger entries.\n"

@@ -1,4 +1,4 @@
-"""Clients and formats: which client is tested by which tests, and the table of what was seen to work."""
+"""Clients and formats: which client is tested by which tests, and the table of the results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Client:
 
     @property
     def row(self) -> str:
-        """What tells its row of the table from all others."""
+        """The beginning of its row, which tells it from all others in the table."""
         return f"| {self.name} | {self.format} |"
 
 
@@ -117,7 +117,7 @@ CLIENTS: Final = (
 
 @dataclass(slots=True)
 class Cell:
-    """What came of the tests of a client over a format; nothing can be said before all of them have run."""
+    """The results of a client's tests over a format; incomplete until all of them have run."""
 
     expected: int = 0
     passed: int = 0

@@ -62,7 +62,7 @@ def _npm(folder: Path, *arguments: str, patience: float) -> None:
 
 
 def run(command: Sequence[str | Path], *, home: Path, folder: Path, said: str = "", **environment: str) -> str:
-    """Return what a program prints that is run in `folder` and is told `said`; it sees `home` and these variables."""
+    """Run a program in `folder` with `said` as its input, and return its output; it sees `home` and these variables."""
     done = subprocess.run(
         command,
         input=said,

@@ -8,7 +8,7 @@ from _pytest.mark.structures import ParameterSet
 from tests.clients.gateway import EVERY_FORMAT
 
 CONTENT = "hi\nGrüße\n"
-"""What the file holds that agents are asked to write."""
+"""The content of the file that agents are asked to write."""
 
 # Whose thinking, calls and results look most different.
 _FORMATS = frozenset({"openai", "anthropic", "google", "responses", "bedrock", "cohere"})

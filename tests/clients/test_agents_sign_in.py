@@ -48,7 +48,7 @@ SAID = "the agent has signed in"
 
 
 class Desk:
-    """What a person works at: a home, a folder, and a browser that only notes what it is to open."""
+    """A person's desk: a home, a folder, and a browser that only records the addresses to open."""
 
     def __init__(self, gateway: Gateway, folder: Path) -> None:
         self.gateway = gateway
@@ -90,7 +90,7 @@ class Desk:
         return asked
 
     def settle_in(self, token: str) -> None:
-        """Answer beforehand what Claude Code asks whoever starts it for the first time."""
+        """Answer beforehand the questions of Claude Code's first start."""
         file = self.home / ".claude.json"
         kept = json.loads(file.read_text())
         kept |= {"hasCompletedOnboarding": True, "customApiKeyResponses": {"approved": [token[-20:]], "rejected": []}}
@@ -148,7 +148,7 @@ def codex(request: pytest.FixtureRequest) -> Path:
 @pytest.mark.parametrize("by", ["command", "menu"])
 def test_claude_code_is_signed_in(claude: list[str | Path], desk: Desk, by: str) -> None:
     gateway, key = desk.gateway, desk.gateway.new_key("Claude Code that signs in")
-    # Who signs in twice keeps the key.
+    # A client that signs in twice keeps the key.
     before = len(desk.calls("Claude Code"))
     add = [*claude, "mcp", "add", "--transport", "http", "gateway", f"{gateway.url}/mcp"]
     npm.run(add, home=desk.home, folder=desk.work)
@@ -163,7 +163,7 @@ def test_claude_code_is_signed_in(claude: list[str | Path], desk: Desk, by: str)
         models = {"ANTHROPIC_BASE_URL": gateway.url, "ANTHROPIC_AUTH_TOKEN": key.token}
         with terminal([*claude, "--model", "sandbox/echo"], desk.work, {**desk.environment, **models}) as screen:
             screen.wait("needs authentication")
-            # What each key leads to.
+            # The keys to press, and the words that each brings up.
             for keys, words in (
                 ("/mcp", "Manage"),
                 ("\r", "needs sign-in"),

@@ -21,13 +21,13 @@ TIME: Any = {"name": "get_time", "input_schema": CITY}
 CALLS = 'get_weather({"city": "Zürich"}) and get_time({"city": "Tokyo"})'
 # Some models have several providers here: it is the one of the format that has to answer.
 ALONE = {"X-No-Fallback": "true"}
-# What a format's model says before it calls tools, and what thinking is made of where it is more than words.
+# The blocks before a format's tool calls, and the blocks of thinking where it is more than words.
 PLANNED = {"cohere": ["thinking"]}
 THOUGHT = {"cohere": ["thinking", "thinking"], "responses": ["thinking", "redacted_thinking"]}
 
 
 class Person(BaseModel):
-    """What a structured answer holds."""
+    """The schema of a structured answer."""
 
     name: str
     age: int
@@ -35,7 +35,7 @@ class Person(BaseModel):
 
 @pytest.fixture(params=EVERY_FORMAT, ids=[behind.format for behind in EVERY_FORMAT])
 def behind(request: pytest.FixtureRequest) -> Behind:
-    """Who answers: a provider of every format."""
+    """The provider that answers: one of every format."""
     chosen: Behind = request.param
     return chosen
 

@@ -21,7 +21,7 @@ over_every_format = pytest.mark.parametrize("behind", EVERY_FORMAT, ids=[behind.
 
 
 class Person(BaseModel):
-    """What a structured answer holds."""
+    """The schema of a structured answer."""
 
     name: str
     age: int

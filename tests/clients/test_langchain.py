@@ -23,11 +23,11 @@ BEYOND_THE_SANDBOX = {
         "test_anthropic_inputs",
     ): "its thinking is sealed by a real Claude; the sandbox takes its own seals only",
 }
-"""What the sandbox cannot stand in for, by format of provider and test."""
+"""Tests that the sandbox cannot serve, by format of provider and test."""
 
 
 class Standard(ChatModelIntegrationTests):
-    """What both have in common. A test whose model cannot do it is skipped by the suite itself."""
+    """The common part of both. The suite itself skips a test for a feature that the model lacks."""
 
     gateway: Gateway
     behind: Behind

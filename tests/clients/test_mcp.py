@@ -128,7 +128,7 @@ async def test_a_stream_that_broke_is_resumed(gateway: Gateway, monkeypatch: pyt
                 tasks.start_soon(ask)
                 while not seen:
                     await anyio.sleep(0.05)
-                # The connection is gone; nobody has said that the call is to end.
+                # The connection is gone; no client has cancelled the call.
                 resumed = await session.send_request(
                     request, CallToolResult, metadata=ClientMessageMetadata(resumption_token=seen[-1])
                 )

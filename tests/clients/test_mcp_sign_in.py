@@ -23,7 +23,7 @@ NAMED = re.compile(r'name="([^"]+)"[^>]*value="([^"]*)"')
 
 
 class Kept:
-    """What the client keeps."""
+    """The client's storage."""
 
     tokens: OAuthToken | None = None
     client: OAuthClientInformationFull | None = None
@@ -42,7 +42,7 @@ class Kept:
 
 
 class Person:
-    """Somebody who is signed in, and allows what they are asked."""
+    """A signed-in user who approves each request for access."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway

@@ -32,7 +32,7 @@ UNCOUNTED = {"bedrock", "cohere"}
 
 
 class Person(BaseModel):
-    """What a structured answer holds."""
+    """The schema of a structured answer."""
 
     name: str
     age: int
@@ -41,7 +41,7 @@ class Person(BaseModel):
 
 @pytest.fixture(params=EVERY_FORMAT, ids=[behind.format for behind in EVERY_FORMAT])
 def behind(request: pytest.FixtureRequest) -> Behind:
-    """Who answers: a provider of every format."""
+    """The provider that answers: one of every format."""
     chosen: Behind = request.param
     return chosen
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.anyio, pytest.mark.usefixtures("one
 
 
 class Person(BaseModel):
-    """What a structured answer holds."""
+    """The schema of a structured answer."""
 
     name: str
     age: int

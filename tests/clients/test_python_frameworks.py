@@ -20,7 +20,7 @@ FORMATS = {"openai": "/v1", "anthropic": ""}
 
 @pytest.fixture(params=EVERY_FORMAT, ids=[behind.format for behind in EVERY_FORMAT])
 def behind(request: pytest.FixtureRequest) -> Behind:
-    """Who answers: a provider of every format."""
+    """The provider that answers: one of every format."""
     chosen: Behind = request.param
     return chosen
 
@@ -58,12 +58,12 @@ def test_litellm(gateway: Gateway, behind: Behind, client: str, tmp_path: Path, 
 def test_instructor(gateway: Gateway, behind: Behind, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     python = pypi.installed(pypi.INSTRUCTOR, request.config)
     told = told_by(python, "ask_instructor.py", gateway, behind, tmp_path)
-    # The sandbox says what stands in quotation marks; where it is told no schema, that is the field, too.
+    # The sandbox repeats the text in quotation marks; without a schema, that is the field, too.
     assert told == {"TOOLS": "name", "JSON": "name", "JSON_SCHEMA": "name", "streamed": "name"}
 
 
 def test_dspy(gateway: Gateway, behind: Behind, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     python = pypi.installed(pypi.DSPY, request.config)
     told = told_by(python, "ask_dspy.py", gateway, behind, tmp_path)
-    # The sandbox says what stands in quotation marks.
+    # The sandbox repeats the text in quotation marks.
     assert told == {"text": "You said: hello", "name": "name"}

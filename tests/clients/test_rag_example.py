@@ -34,7 +34,7 @@ def test_an_answer_cites_the_nearest_document_first(gateway: Gateway, tmp_path: 
     }
     command = [sys.executable, str(PROJECT / "examples" / "rag.py"), QUESTION, *texts]
     try:
-        # The second time, what is there is replaced.
+        # The second run replaces the existing texts.
         for _ in range(2):
             done = subprocess.run(
                 command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False

@@ -55,7 +55,7 @@ asyncio.run(main())
 
 
 class Person(BaseModel):
-    """What a structured answer holds."""
+    """The schema of a structured answer."""
 
     name: str
     age: int

@@ -1,1 +1,1 @@
-"""Every reader of outside bytes, fed with what nobody would send."""
+"""Every reader of outside bytes, fed with input that no client would send."""

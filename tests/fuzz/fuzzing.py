@@ -45,7 +45,7 @@ def tried(target: Target, data: bytes) -> Crash | None:
         target.run(data)
     except (KeyboardInterrupt, SystemExit, gevent.GreenletExit):
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever comes out is what is looked for
+    except BaseException as error:  # noqa: BLE001 - any exception that escapes is a finding
         return Crash(data, error)
     if time.monotonic() - began > PATIENCE:
         return Crash(data, Hang(f"it took longer than {PATIENCE:g} s"))

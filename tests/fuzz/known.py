@@ -1,4 +1,4 @@
-"""Kept seeds that still break their reader, by the name of their file, and why. Whoever mends one takes it out here."""
+"""Kept seeds that still break their reader, by the name of their file, and why. Remove an entry when you fix it."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from tests.fuzz.target import Shape
 
-# An input that grows beyond is cut: what is large is slow, and the bounds on size have tests of their own.
-MOST_BYTES = 48 * 1024
+# A longer input is cut: large inputs are slow, and the bounds on size have tests of their own.
+MAX_BYTES = 48 * 1024
 _LEAVES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 2**64, 10**40, 0.5, -0.0, 1e308, 1e-320),
     *("", "a", "\x00", "\ud800", "\udc00x", "\u2028", "é", "😀", "null", "[]", "{}", "../..", "${7*7}", "{{7*7}}"),
@@ -45,7 +45,7 @@ def mutated(data: bytes, shape: Shape, seeds: list[bytes], chance: Random) -> by
     for _ in range(1 << chance.randrange(4)):
         change: Callable[[bytes, list[bytes], Random], bytes]
         change = _in_bytes if chance.random() < 0.25 else _BY_SHAPE[shape]
-        data = change(data, seeds, chance)[:MOST_BYTES]
+        data = change(data, seeds, chance)[:MAX_BYTES]
     return data
 
 
@@ -153,7 +153,7 @@ def _name(seeds: list[bytes], chance: Random) -> str:
 
 
 def _a_json_text(data: bytes, chance: Random) -> bytes:
-    """Return what is JSON in an input of any shape."""
+    """Return the JSON text in an input of any shape."""
     if data[:1] in {b"{", b"["}:
         return data
     lines = [line.partition(b" ")[2] for line in data.splitlines() if line[-1:] == b"}"]

@@ -14,8 +14,8 @@ from gateway_project.configuration.data_directory import PROJECT
 
 WIRE = PROJECT / "tests" / "wire"
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
-# Of a target: how many recordings, and of how many bytes each.
-_MOST, _MOST_BYTES = 40, 12 * 1024
+# The number of recordings for a target, and the bytes of each.
+_MAX_RECORDINGS, _MAX_BYTES = 40, 12 * 1024
 # Hosts whose recordings a format reads, with a word of their addresses.
 _HOSTS = {
     "openai": (
@@ -69,8 +69,8 @@ def requests(dialect: str) -> list[bytes]:
 
 
 def _some(found: list[bytes]) -> list[bytes]:
-    small = sorted({one for one in found if len(one) <= _MOST_BYTES})
-    return small[:: max(1, len(small) // _MOST)]
+    small = sorted({one for one in found if len(one) <= _MAX_BYTES})
+    return small[:: max(1, len(small) // _MAX_RECORDINGS)]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What a fuzz target is: a reader of outside bytes, what it may be fed, and where its seeds are."""
+"""Fuzz targets: a reader of outside bytes, the shape of its input, and the place of its seeds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Target:
 
     @cached_property
     def seeds(self) -> list[bytes]:
-        """What mutations begin with: good inputs, small ones first, and the kept ones."""
+        """The inputs from which mutations begin: good ones, small ones first, and the kept ones."""
         known: dict[bytes, None] = dict.fromkeys(path.read_bytes() for path in self.kept)
         known.update(dict.fromkeys(sorted(self.found(), key=len)))
         return list(known) or [b""]

@@ -1,4 +1,4 @@
-"""Every reader of outside bytes keeps its promises about what nobody would send: the kept seeds, and a fixed number of
+"""Every reader of outside bytes keeps its promises for input that no client would send: kept seeds, and a number of
 inputs drawn from them. `FUZZ_RUNS` multiplies the number, `FUZZ_SEED` draws others; `script/fuzz` goes on for hours."""
 
 from __future__ import annotations

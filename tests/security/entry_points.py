@@ -1,4 +1,4 @@
-"""Entry points: every path of the URL map, with something in the place of ids, and what may be had by anybody."""
+"""Entry points: every path of the URL map, with example values for ids, and the paths that need no credential."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from django.urls import URLPattern, get_resolver
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-# Paths that need no credential: what they give is for everybody, or is how one gets in. Whoever adds one says why.
+# Paths that need no credential: their content is public, or they are the way to sign in. Each states its reason.
 OPEN = {
     "": "the health check; no configuration",
     "livez": "whether the process lives",
@@ -56,7 +56,7 @@ OPEN = {
     "auth": "leads to the page where a program asks for a key",
     "webhooks/stripe": "signed by the processor",
 }
-# Of these, some ask for a session all the same.
+# The paths among these that ask for a session all the same.
 _ASK = {"auth/get-session", "auth/sign-out"}
 _ID = "01990000-0000-7000-8000-000000000000"
 
@@ -69,15 +69,15 @@ def paths() -> Iterator[str]:
 
 
 def closed() -> list[str]:
-    """Return the paths that nobody enters without a key or a session, ready to be asked."""
+    """Return the paths that need a key or a session, ready to be requested."""
     return [f"/{filled(route)}" for route in paths() if route not in OPEN or route in _ASK]
 
 
 def opened() -> list[str]:
-    """Return the paths that anybody may ask."""
+    """Return the paths that need no credential."""
     return [f"/{filled(route)}" for route in paths() if route in OPEN and route not in _ASK]
 
 
 def filled(route: str) -> str:
-    """Return a route with something in the place of its ids."""
+    """Return a route with example values for its ids."""
     return re.sub(r"<\w+:\w+>", _ID, route)

@@ -1,4 +1,4 @@
-"""What there must not be in the product's code and packages at all, looked for."""
+"""Looks for calls, modules and packages that must not be in the product at all."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from gateway_project.configuration.data_directory import PROJECT
 
-# What runs or unpacks what somebody else wrote.
+# Calls and modules that run or unpack code and data from others.
 _CALLS = {"eval", "exec", "compile", "__import__", "execfile"}
 _MODULES = {"pickle", "marshal", "shelve", "dill", "jinja2", "mako", "subprocess", "pty", "code", "xmlrpc"}
 _ATTRIBUTES = {("os", "system"), ("os", "popen"), ("yaml", "load"), ("yaml", "unsafe_load")}
 
 
 def trees() -> Iterator[tuple[str, ast.AST]]:
-    """Yield what takes clients' and providers' words. What starts the product's processes is not among it."""
+    """Yield the modules that handle clients' and providers' data, without those that start the product's processes."""
     for folder in ("apps", "gateway_project/http"):
         for path in sorted((PROJECT / folder).rglob("*.py")):
             yield str(path.relative_to(PROJECT)), ast.parse(path.read_text())
@@ -41,7 +41,7 @@ def test_no_code_template_or_command_of_anybodys_is_run() -> None:
     "file", ["requirements.txt", "requirements-build.txt", "requirements-dev.txt", "tests/fuzz/requirements.txt"]
 )
 def test_every_package_is_pinned_by_its_hash(file: str) -> None:
-    """The supply chain: a package that is published anew under its old version is not installed."""
+    """The supply chain: a package that is republished under its old version is not installed."""
     text = (PROJECT / file).read_text().replace("\\\n", " ")
     wanted = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("#", "-"))]
     assert wanted

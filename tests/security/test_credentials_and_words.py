@@ -1,6 +1,6 @@
 """Credentials of the service go to their providers and nowhere else; words of clients are words.
 
-What gateways have been broken with, tried on this one; each test is named after what it prevents.
+Tries known attacks on gateways on this one; each test is named after the attack that it prevents.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tests.chaos.faults import FAULTS
 from tests.fuzz.target import all_targets
 
 TESTS = PROJECT / "tests"
-# What the table of vulnerabilities calls by a short name.
+# Short names in the table of vulnerabilities.
 SHORT = {
     "known": "security/test_known_vulnerabilities.py",
     "words": "security/test_credentials_and_words.py",

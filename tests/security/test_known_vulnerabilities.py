@@ -1,6 +1,6 @@
-"""What gateways have been broken with, tried on this one. Each test is named after what it prevents.
+"""Tries known attacks on gateways on this one. Each test is named after the attack that it prevents.
 
-Where a test elsewhere prevents it, docs/security.md names that one.
+Where the test is in another file, docs/security.md names it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def counts() -> tuple[int, int]:
     return ApiKey.objects.count(), User.objects.count()
 
 
-# --- who somebody is
+# --- identity
 
 
 @pytest.mark.parametrize("token", SQL)
@@ -67,7 +67,7 @@ def test_sql_in_an_id_is_an_unknown_id(world: World, text: str) -> None:
 
 
 def test_keys_that_begin_alike_are_different_keys(caller: Caller) -> None:
-    """CVE-2026-35030: whoever is remembered by the beginning of a token stands for others as well."""
+    """CVE-2026-35030: a cache keyed by the beginning of a token takes one caller for another."""
     assert caller.chat().status_code == 200  # Now the worker knows the key.
     for other in (caller.token[:-1], caller.token[:-1] + "~", caller.token + "x", caller.token[:20] + "0" * 27):
         answer = caller.chat(headers={"Authorization": f"Bearer {other}"})
@@ -100,7 +100,7 @@ def test_what_is_stored_of_a_credential_is_no_credential(world: World) -> None:
 
 
 def test_no_answer_shows_a_digest_or_a_password(world: World) -> None:
-    """GHSA-69x8-hrgq-fjj8: what is stored of credentials leaves the database for nobody."""
+    """GHSA-69x8-hrgq-fjj8: no answer contains a stored digest or password."""
     key, _ = make_key(world.olivia, world.project)
     olivia = signed_in(world.olivia)
     digest = key.digest if isinstance(key.digest, str) else bytes(key.digest).hex()
@@ -114,7 +114,7 @@ def test_no_answer_shows_a_digest_or_a_password(world: World) -> None:
 # --- doors
 
 
-# The path of a model in Google's format may be read by anybody, and asked by nobody without a key.
+# The path of a model in Google's format may be read without a key, but a request to it needs one.
 GENERATE = "/v1beta/models/echo:generateContent"
 
 
@@ -163,7 +163,7 @@ def test_no_host_or_forwarding_header_opens_a_door(caller: Caller, headers: dict
 
 
 def test_no_host_but_ours_is_answered(caller: Caller) -> None:
-    """CVE-2026-49468: the Host header is held against ALLOWED_HOSTS before anything is decided."""
+    """CVE-2026-49468: the Host header is checked against ALLOWED_HOSTS before any other decision."""
     for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example"):
         answer = caller.client.get("/organization", headers={"host": host})
         assert answer.status_code == 400
@@ -181,7 +181,7 @@ def test_an_api_key_manages_nothing(caller: Caller, path: str) -> None:
 
 
 def test_a_developer_makes_no_administrator_and_no_owner(world: World) -> None:
-    """CVE-2025-0628, CVE-2026-47101: rights beyond those of whoever gives them."""
+    """CVE-2025-0628, CVE-2026-47101: a member grants rights beyond their own."""
     dana, path = signed_in(world.dana), f"/organization/{world.acme.id}"
     before = counts()
     for role in ("developer", "admin", "owner"):

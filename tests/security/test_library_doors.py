@@ -1,6 +1,6 @@
-"""What libraries bring along that answers: exactly the pages, files and settings listed here, and in docs/security.md.
+"""Pages, files and settings that libraries bring along: exactly those listed here, and in docs/security.md.
 
-A page that comes with another version of a library, or with another app, fails here until somebody decides.
+A page that comes with another version of a library, or with another app, fails here until it is allowed or removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VIEWS = {
     ("admin/", "unfold.sites.UnfoldAdminSite.index"),
     ("admin/login/", "django.contrib.admin.sites.AdminSite.login"),
     ("admin/logout/", "django.contrib.admin.sites.AdminSite.logout"),
-    # What the pages themselves load.
+    # Files that the pages themselves load.
     ("admin/jsi18n/", "django.contrib.admin.sites.AdminSite.i18n_javascript"),
     ("admin/autocomplete/", "django.contrib.admin.sites.AdminSite.autocomplete_view"),
     ("admin/search/", "unfold.sites.UnfoldAdminSite.search"),

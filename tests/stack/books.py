@@ -1,4 +1,4 @@
-"""What the stores of a running product say once nothing is left to do: log, ledger, balances, holds, reconciliation."""
+"""State of a running product's stores when no work is left: log, ledger, balances, holds, reconciliation."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Row(NamedTuple):
 
 @dataclass
 class Books:
-    """What the stores say once nothing is left to do; `left` is what still was when patience ended."""
+    """The state of the stores when no work is left; `left` is the work that remained when patience ended."""
 
     left: dict[str, int]
     rows: list[Row]

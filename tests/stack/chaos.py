@@ -36,7 +36,7 @@ class Door(NamedTuple):
 
 @dataclass
 class Heard:
-    """What clients were told, by the id of their request."""
+    """The answers that clients got, by the id of their request."""
 
     # Answered to the end: the cost stated in USD.
     costs: dict[str, Decimal] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Heard:
     # Failed by the provider, and refused by the gateway with these statuses.
     failed: set[str] = field(default_factory=set)
     refused: dict[str, int] = field(default_factory=dict)
-    # Nobody answered, and nobody answered in time.
+    # Requests without an answer, and those without an answer in time.
     broken: set[str] = field(default_factory=set)
     hung: set[str] = field(default_factory=set)
     slowest: float = 0.0

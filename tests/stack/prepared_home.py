@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 VARIABLE = "PREPARED_HOMES"
-# What a home is prepared for: one that is to be otherwise begins empty.
+# A home whose environment sets one of these variables begins empty, not as a copy.
 _PREPARED_FOR = frozenset(
     {"DATABASE_URL", "REDIS_URL", "GATEWAY_MODE", "SECRET_KEY", "API_KEY_PEPPER", "ENCRYPTION_KEYS"}
 )

@@ -73,7 +73,7 @@ class Product:
         for line in self._process.stdout:
             self.output.append(line)
             if line.startswith("ready "):
-                # Whoever stops reading a pipe stops its writer one day.
+                # Once a pipe is full and has no reader, its writer blocks.
                 self._drain = subprocess.Popen(["cat"], stdin=self._process.stdout, stdout=subprocess.DEVNULL)
                 return
         raise AssertionError("the server did not start:\n" + "".join(self.output[-40:]))
@@ -167,7 +167,7 @@ class Product:
         return pid
 
     def cut(self) -> None:
-        """Kill everything at once, without a moment for anybody to put things right, and wait until it is gone."""
+        """Kill all processes at once, so that none can clean up, and wait until they are gone."""
         if self._process.poll() is not None:
             return
         everyone = [self.pid, *descendants(self.pid)]
@@ -188,7 +188,7 @@ class Product:
 
 
 def _let_pass(home: Path) -> None:
-    """Let PostgreSQL, which root runs as `nobody`, keep its data in the home: elsewhere nobody would take them away."""
+    """Let PostgreSQL, which root runs as an unprivileged user, keep its data in the home, to be deleted with it."""
     temporary = Path(tempfile.gettempdir()).resolve()
     for folder in (home := home.resolve(), *home.parents):
         if temporary in folder.parents and folder.exists() and folder.stat().st_uid == os.geteuid():
@@ -222,6 +222,6 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def free_port() -> int:
-    """Return a port nobody listens on."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         return int(one.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Spending keys: API keys that may spend so much and no more, and what is left of what they held."""
+"""Spending keys: API keys with a fixed amount to spend, and a check that none of their holds remain."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SpendingKey:
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def ask(self, script: str) -> str:
-        """Return `answered`, the refusal's code, or `broken` when nobody answered."""
+        """Return `answered`, the refusal's code, or `broken` when no answer came."""
         body = {**self.asking, "messages": [{"role": "user", "content": f"hi [[sandbox {script}]]"}]}
         for _ in range(5 if self.patient else 1):
             try:
@@ -76,7 +76,7 @@ class SpendingKey:
         return {"Authorization": f"Bearer {self.token}", "x-request-id": uuid4().hex}
 
     def estimate(self) -> Decimal:
-        """Return what is reserved for a request."""
+        """Return the amount reserved for a request."""
         body = {**self.asking, "messages": [{"role": "user", "content": f"hi [[sandbox {MORE} latency=1500]]"}]}
         answer = requests.post(f"{self.product.url}/v1/route/explain", json=body, headers=self.headers, timeout=10)
         return Decimal(answer.json()["estimate"]["max_cost_usd"])
@@ -108,7 +108,7 @@ class SpendingKey:
 
 
 def manage(product: Product, session: str, method: str, path: str, **body: Any) -> Any:
-    """Ask management as whoever a session is of."""
+    """Call the management API as the session's user."""
     headers = {"Authorization": f"Bearer {session}"} if session else {}
     response = requests.request(method, product.url + path, json=body or None, headers=headers, timeout=20)
     assert response.status_code == 200, response.text
@@ -116,7 +116,7 @@ def manage(product: Product, session: str, method: str, path: str, **body: Any) 
 
 
 def key_with_credits(product: Product, amount: str = "1", **asking: Any) -> SpendingKey:
-    """Return a key of somebody new, whose organization has exactly so many dollars."""
+    """Return a key of a new user, whose organization has exactly so many dollars."""
     fields = {"name": "SpendingKey", "email": f"{uuid4().hex}@example.com", "password": "a long walk by the sea"}
     session = manage(product, "", "POST", "/auth/sign-up/email", **fields)["token"]
     (organization,) = manage(product, session, "GET", "/organization")["organizations"]
@@ -137,13 +137,13 @@ def key_with_limit(product: Product) -> SpendingKey:
 
 
 def assert_nothing_is_held(product: Product) -> None:
-    """Assert that no reservation is left, nor anybody in flight, and that the books are in order.
+    """Assert that no reservation and no request in flight is left, and that the books are in order.
 
     A store that is too busy to say so is asked again.
     """
 
     def left() -> dict[str, int]:
-        """Return what is not nothing; a balance that holds less than nothing is not nothing either."""
+        """Return the figures other than 0; a balance with negative holds counts too."""
         try:
             found = json.loads(product.manage("shell", "-c", STATE).partition("STATE")[2])
         except AssertionError as error:

@@ -1,4 +1,4 @@
-"""Whoever dies or hangs under load, and whenever: nothing is lost, nothing counted twice, the bill right to the digit.
+"""Processes die or hang under load at random times: nothing is lost or counted twice, the bill is exact to the digit.
 
 `CHAOS_SEED` repeats a run's draws, `CHAOS_SECONDS` makes it longer: minutes of it by hand, before a release.
 """
@@ -62,7 +62,7 @@ def test_every_answer_is_logged_and_charged_once_whoever_dies_and_whenever(produ
     assert product.manage("check_ledger") == "Every balance equals the sum of its ledger entries.\n"
     assert books.differences == {}
     assert books.tasks_done >= 1
-    # Nobody waited for ever, nor was told of a defect where something was away.
+    # No client waited forever, and none got an internal error where a store or process was away.
     assert load.heard.hung == set()
     assert set(load.heard.refused.values()) <= {503}
 
@@ -70,7 +70,7 @@ def test_every_answer_is_logged_and_charged_once_whoever_dies_and_whenever(produ
 def doors_of(product: Product) -> list[Door]:
     """Return ways in: paid from credits, with answers that are kept, and with a provider key of one's own.
 
-    The organization keeps what is asked and answered, which costs as well.
+    The organization stores requests and answers, which costs as well.
     """
     demo = product.demo
     organization = demo["organizationId"]
@@ -116,10 +116,10 @@ def manage(product: Product, method: str, path: str, **body: Any) -> Any:
 
 
 def assert_everyone_has_one_row(heard: Heard, books: Books) -> None:
-    """Assert what clients were told: the cost of an answer is its row's, and there is one row for whoever was let in.
+    """Assert that each answer states the cost in its row, and that each admitted request has one row.
 
-    Whom nobody answered may have been let in or not. One that was let in while the store was away and whose worker died
-    before the end may have left no trace.
+    A request without an answer may have been admitted or not. One that was admitted while the store was away and whose
+    worker died before the end may have left no trace.
     """
     rows = Counter(row.request_id for row in books.rows)
     assert [request_id for request_id, number in rows.items() if number > 1] == []

@@ -1,4 +1,4 @@
-"""The product on a primary of PostgreSQL and its replica, by one URL: the primary is killed, and nobody restarts."""
+"""The product on a PostgreSQL primary and its replica, by one URL: the primary is killed, and no process restarts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_process_goes_on_with_the_new_primary(product: Product, servers: R
     after = [f"after-{number}" for number in range(20)]
     assert [product.chat("Hello", one).status_code for one in after] == [200] * 20
     answered += after
-    # Known keys are served all the time, by what was read of them before.
+    # Known keys are served all the time, from copies read before.
     assert len(answered) == 60
 
     def logged() -> Counter[str]:
@@ -54,7 +54,7 @@ def test_every_process_goes_on_with_the_new_primary(product: Product, servers: R
     assert (books.left, books.differences, books.tasks_done > 0) == ({}, {}, True)
     assert "Every balance equals" in product.manage("check_ledger")
     assert {words: product.processes(*words) for words in processes} == processes
-    # Nobody writes to what was the primary, were it there again.
+    # Had the old primary come back, no process would write to it.
     assert servers.replica.run("SELECT count(*) FROM request_log") == [(60,)]
 
 

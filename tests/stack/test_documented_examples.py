@@ -22,7 +22,7 @@ from tests.support.documented_examples import DOCUMENTS, Example, examples, why_
 pytestmark = pytest.mark.stack
 
 PLACE = "http://127.0.0.1:8000"
-# What a reader puts in place of words in capitals, and does not wait for.
+# The values that a reader puts in place of words in capitals, and the waits that the test leaves out.
 README = {
     "EMAIL": "reader@example.com",
     "ORG": shlex.quote("Demo Organization"),
@@ -30,7 +30,7 @@ README = {
     "PLAN": "enterprise",
     "drain 15": "drain 0",
 }
-# What the address of an example answers where names of the web are not resolved: all else about it was right.
+# The refusal of an example's address where DNS does not resolve public names: the rest of the request was valid.
 UNRESOLVED = [{"path": "url", "message": "Its host is not known"}]
 # Examples with such addresses.
 ELSEWHERE = {"docs/log-sinks.md", "docs/mcp-servers.md"}
@@ -49,7 +49,7 @@ def read_product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
 
 
 class Reader:
-    """A reader in a folder like the project's, whose shell keeps what it was told from one block to the next."""
+    """A reader in a folder like the project's, whose shell keeps its variables from one block to the next."""
 
     def __init__(self, folder: Path, product: Product) -> None:
         for path in PROJECT.iterdir():
@@ -127,7 +127,7 @@ def assert_the_sandbox_listens(command: str, folder: Path) -> None:
 
 
 def test_the_start_is_quiet_and_ends_with_the_key(read_product: Product) -> None:
-    """What goes to the terminal until it is ready: steps, no banners, no warnings, nothing twice."""
+    """Until it is ready, the terminal shows steps: no banners, no warnings, nothing twice."""
     told = [line.rstrip("\n") for line in read_product.output]
     assert [line for line in told if re.search(r"[Ww]arning|celery|gunicorn|Traceback", line)] == []
     assert [line for line in told if told.count(line) > 1] == []

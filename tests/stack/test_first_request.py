@@ -1,4 +1,4 @@
-"""What a user does first: one request, whole or streamed, an answer, and a log entry with the exact cost."""
+"""A user's first steps: one request, whole or streamed, an answer, and a log entry with the exact cost."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_streamed_tool_calls_accumulate(client: openai.OpenAI) -> None:
 
 
 class Person(BaseModel):
-    """What a structured answer must hold."""
+    """The schema of a structured answer."""
 
     name: str
     age: int

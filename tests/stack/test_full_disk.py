@@ -100,7 +100,7 @@ def test_on_a_full_disk_nothing_that_was_answered_is_lost(small_disk: Path) -> N
     filler.unlink()
     eventually(lambda: requests.get(product.url, timeout=10).status_code == 200, patience=30)
     clients.stop()
-    # Nobody was killed by it, and nobody refused otherwise.
+    # It killed no worker, and caused no other refusals.
     assert product.processes("gunicorn") == workers
     assert clients.failed == []
     assert Counter(clients.answers.values()).keys() == {(200, None, ""), refusal}

@@ -1,4 +1,4 @@
-"""Hedging, over the real product: a second provider is asked when the first is late; whoever answers first wins, and
+"""Hedging, over the real product: a second provider is asked when the first is late; the first to answer wins, and
 the other is closed and paid for what it read."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class World:
         return requests.post(f"{self.product.url}/v1/chat/completions", json=body, headers=sent, timeout=30)
 
     def answered(self, hedge: str | None, **more: Any) -> tuple[str, list[tuple[str, str, bool]]]:
-        """Return who answered a stream, and what was tried."""
+        """Return the provider that answered a stream, and the attempts."""
         response = self.ask(hedge, **more)
         assert response.status_code == 200, response.text
         assert response.text.endswith("data: [DONE]\n\n")

@@ -24,7 +24,7 @@ WEATHER = {
     },
 }
 TIME = {**WEATHER, "name": "get_time"}
-# The sandbox once more, as a provider of Anthropic's format with models of its own.
+# The sandbox a second time, as a provider of Anthropic's format with models of its own.
 MIRROR = """
 from apps.catalog.models import Model, ModelProvider, Provider
 provider = Provider.objects.get(pk="sandbox")
@@ -61,7 +61,7 @@ def client(mirror: Product) -> anthropic.Anthropic:
 
 @pytest.fixture(params=["sandbox/", "mirror/mirror-"], ids=["openai", "anthropic"])
 def models(request: pytest.FixtureRequest) -> str:
-    """What the names of the models begin with: each test runs against a provider of either format."""
+    """The prefix of the models' names: each test runs against a provider of either format."""
     return str(request.param)
 
 

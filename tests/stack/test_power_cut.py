@@ -18,13 +18,13 @@ pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 @pytest.fixture
 def ends() -> Iterator[ExitStack]:
-    """What is to be stopped at the end."""
+    """A stack of the processes to stop at the end."""
     with ExitStack() as ends:
         yield ends
 
 
 def held(folder: Path, organization: str) -> int:
-    """What is held on the organization's credits, 1e-9 USD."""
+    """Return the amount held on the organization's credits, in 1e-9 USD."""
     store = Redis.from_url(json.loads((folder / "run" / "stores.json").read_text())["redis_url"], decode_responses=True)
     return int(store.hget(f"balance:organization:{organization}", "held") or 0)
 

@@ -27,7 +27,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
 
 
 class Asker(threading.Thread):
-    """A client that asks again and again, on kept connections and on new ones, until it is told to stop."""
+    """A client that sends requests in a loop, on kept connections or new ones, until it is stopped."""
 
     def __init__(self, product: Product, *, keep: bool) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ JSON = {"content-type": "application/json"}
 
 
 class Reply:
-    """What came back; headers by their names in lower case."""
+    """A response; headers by their names in lower case."""
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self.status = response.status

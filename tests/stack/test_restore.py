@@ -62,7 +62,7 @@ def run(script: str, product: Product, folder: Path) -> str:
         timeout=120,
         check=False,
     )
-    # Whoever looks first, these commands or the settler, says that an epoch of the ledger has begun.
+    # The first to look, one of these commands or the settler, logs that an epoch of the ledger has begun.
     told = ("ledger.epoch_began", "balances.resynced")
     complaints = [line for line in done.stderr.splitlines() if not any(event in line for event in told)]
     assert (done.returncode, complaints) == (0, []), done.stdout + done.stderr
@@ -111,7 +111,7 @@ def test_a_backup_is_restored_as_the_document_says(product: Product, tmp_path: P
     # Begun by it, or by the settler while it was on its way.
     assert ask_database(product, EPOCHS) == [(2,)]
     assert (rich.credits(), poor.credits()) == before
-    # Who had credits is served, and who had none is not.
+    # The organization with credits is served, and the one without is not.
     assert poor.ask(ASK) == "insufficient_credits"
     spend(rich, 3)
     eventually(lambda: len(rich.logs()) == 6)

@@ -1,4 +1,4 @@
-"""What works in the background lets those go first who answer."""
+"""Background processes give way to the processes that answer requests."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_answers_are_logged_and_charged_once_across_a_failover(product: Product,
     answered += [one for one in meanwhile if product.chat("Hello", one).status_code == 200]
     eventually(lambda: servers.has_successor(lost), patience=60)
     eventually(lambda: product.chat("Hello", "probe").status_code == 200, patience=30)
-    # What was the primary comes back with what it had, and is told that it is a replica.
+    # The old primary comes back with its data, and the sentinels make it a replica.
     servers.start(lost)
     eventually(servers.is_whole, patience=60)
     after = [f"after-{number}" for number in range(20)]

@@ -48,7 +48,7 @@ def silent_database(product: Product) -> Iterator[None]:
 
 
 def ask(product: Product, token: str) -> tuple[int, str | None]:
-    """Ask with a key; return the status and what is said about when to try again."""
+    """Ask with a key; return the status and the `Retry-After` header."""
     response = requests.post(
         f"{product.url}/v1/chat/completions",
         json={"model": "sandbox/echo", "messages": [{"role": "user", "content": "hi"}]},

@@ -1,7 +1,7 @@
 """Three providers of one model, each a sandbox whose weather is scripted, behind the real product with two workers.
 
 For each scenario the share of requests answered, the latency added and the cost are printed beside those of an oracle
-that knows the weather: it asks the cheapest provider that works, and nobody else.
+that knows the weather: it asks only the cheapest provider that works.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WARM = 2.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a request: when it was made, how long it took, who was asked and who answered at what cost."""
+    """The outcome of a request: its time, its duration, the providers asked, the one that answered, and the cost."""
 
     at: float
     seconds: float
@@ -46,7 +46,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class World:
-    """The product, its providers, and what is printed at the end."""
+    """The product, its providers, and the lines to print at the end."""
 
     product: Product
     upstreams: dict[str, Upstream]

@@ -1,5 +1,5 @@
-"""Three hundred at once on one dollar: nobody spends past it by more than the estimates of those in flight were wrong,
-whoever dies meanwhile, and nothing stays held."""
+"""Three hundred requests at once on one dollar, while processes die: spending exceeds the dollar by no more than the
+estimates of requests in flight were wrong, and no hold remains."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_key_with_a_limit_of_one_dollar(product: Product) -> None:
     assert spending_key.outcomes["answered"] >= int(DOLLAR / estimate)
     first = spending_key.costs()
     assert sum(first) <= DOLLAR
-    # What was held beyond the cost can be spent: asked again and again, all but the last request's worth is.
+    # Holds beyond the cost are free to spend: repeated requests spend all but less than one request's cost.
     while spending_key.ask(LESS) == "answered":
         spending_key.outcomes["answered"] += 1
         if spending_key.outcomes["answered"] % 5 == 0:
@@ -86,7 +86,7 @@ def test_an_organization_with_one_dollar_while_a_worker_dies(product: Product) -
     rows = Counter(row["unifiedFinishReason"] for row in spending_key.logs())
     assert rows["completed"] >= spending_key.outcomes["answered"]
     assert sum(rows.values()) <= spending_key.outcomes["answered"] + spending_key.outcomes["broken"]
-    # What is left can be spent, and no more.
+    # The remaining amount can be spent, and no more.
     spending_key.outcomes.clear()
     spending_key.wave([MORE] * AT_ONCE)
     costs = spending_key.costs()
@@ -97,7 +97,7 @@ def test_an_organization_with_one_dollar_while_a_worker_dies(product: Product) -
 
 
 CENT = DOLLAR / 100
-# What the estimate of a small prompt may be wrong by, and a token of rounding, in USD.
+# The possible error of a small prompt's estimate, and a token of rounding, in USD.
 SLIP = Decimal("0.00005")
 
 

@@ -21,7 +21,7 @@ from tests.support.store_faults import FAULTS, fault
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
-# What an answer costs, and what is reserved for it: 16,384 tokens and more.
+# The usage that sets an answer's cost; its reservation is for 16,384 tokens and more.
 SCRIPT = "usage=1000,200"
 ALLOWANCE = Decimal("0.10")
 # The fault of every run; `gateway/admission/test_offline_admission.py` has all of them in one process.
@@ -81,7 +81,7 @@ def choose(product: Product, spending_key: SpendingKey, policy: str) -> None:
 def test_what_is_served_without_an_answer_of_the_store_is_bounded_and_charged(
     product: Product, store: Redis, rich: SpendingKey, poor: SpendingKey, kind: str
 ) -> None:
-    # What earlier tests were let through for counts for half a minute after them.
+    # The allowance that earlier tests used counts for half a minute after them.
     eventually(lambda: product.metrics().get("gateway_offline_allowance_used_usd", 0) == 0, patience=90)
     choose(product, rich, "closed")
     assert poor.ask(SCRIPT) == "insufficient_credits"

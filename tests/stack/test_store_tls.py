@@ -1,6 +1,6 @@
 """The product on a Valkey that speaks TLS alone: one server, a primary that sentinels name, a cluster.
 
-The certificates are of an authority that the system is told of (`SSL_CERT_FILE`), as operators do.
+The system trusts the authority of the certificates through `SSL_CERT_FILE`, as operators configure it.
 """
 
 from __future__ import annotations

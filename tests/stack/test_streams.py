@@ -95,7 +95,7 @@ def test_a_client_that_leaves_is_noticed_and_the_provider_is_told(
     assert time.time() - left_at < 1
     entry = product.log_of(tag)
     assert (entry["canceled"], entry["hasError"], entry["unifiedFinishReason"]) == (True, False, "canceled")
-    # What was produced is paid, and marked as estimated; nothing produced, nothing paid.
+    # The tokens produced are charged, and marked as estimated; without any, there is no charge.
     assert (entry["cost"] > 0, entry["estimatedCost"]) == (bytes_first, bytes_first)
 
 

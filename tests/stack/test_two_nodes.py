@@ -1,6 +1,6 @@
 """Two nodes, each with web worker, settler, worker and beat in a home of its own, on one PostgreSQL and one Valkey.
 
-PostgreSQL is reached through PgBouncer in transaction mode where that is installed. Whatever is killed under load,
+PostgreSQL is reached through PgBouncer in transaction mode where that is installed. Processes are killed under load;
 nothing is lost and nothing counted twice. `NODES_SECONDS` makes it longer.
 """
 
@@ -87,7 +87,7 @@ def test_whatever_is_killed_every_answer_is_logged_and_charged_once(nodes: Nodes
     time.sleep(SECONDS / 3)
     for load in loads:
         load.stop()
-    # What a change of one node means for another: within a second, as within a node.
+    # A change on one node takes effect on another within a second, as within a node.
     headers = {"Authorization": f"Bearer {one.demo['sessionToken']}"}
     (own,) = requests.get(f"{one.url}/keys/api", headers=headers, timeout=10).json()["apiKeys"]
     told = requests.patch(f"{one.url}/keys/api/{own['id']}", json={"status": "inactive"}, headers=headers, timeout=10)
@@ -113,7 +113,7 @@ def test_whatever_is_killed_every_answer_is_logged_and_charged_once(nodes: Nodes
 
 
 def merge(into: Heard, other: Heard) -> None:
-    """Add what clients of another node were told."""
+    """Add the answers that clients of another node got."""
     into.costs.update(other.costs)
     into.refused.update(other.refused)
     for name in ("parts", "unreserved_parts", "failed", "broken", "hung"):

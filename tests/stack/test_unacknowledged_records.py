@@ -1,4 +1,4 @@
-"""An answer does not wait for the store to have heard of it: whoever dies in that moment, its record is there."""
+"""An answer does not wait for the store to acknowledge its record: the record survives a crash in that moment."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_answer_whose_record_nobody_has_heard_of_yet_is_charged_once(product:
     request_id = uuid4().hex
     before = Decimal(product.credits())
     store = answered_while_the_store_hangs(product, request_id)
-    # The answer came before anybody had given the store up.
+    # The answer came before any process gave up waiting for the store.
     assert list((Path(product.environment["GATEWAY_HOME"]) / "spool").glob("*")) == []
     # The youngest of these is the worker; the store does not run, and is killed all the same.
     killed = product.kill(*MONEY_STORE) if victim == "valkey-server" else product.kill(victim)
@@ -63,7 +63,7 @@ def test_an_answer_whose_record_nobody_has_heard_of_yet_is_charged_once(product:
     cost = Decimal(str(row[0]["cost"]))
     assert cost > 0
     eventually(lambda: Decimal(product.credits()) == before - cost)
-    # Nobody sweeps it later as one that was never answered.
+    # No later sweep treats it as a request without an answer.
     assert product.chat("afterwards").status_code == 200
     assert product.manage("check_ledger") == "Every balance equals the sum of its ledger entries.\n"
     assert len([one for one in product.all_logs() if one["requestId"] == request_id]) == 1

@@ -205,7 +205,7 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_said_and_nothing_is_stored(product: Product, case: str) -> None:
     body, said = WRONG[case]
-    # Larger than what is read whole before it is looked at.
+    # Larger than the part that is read whole before it is parsed.
     body += b"" if len(body) > 70_000 else b"\r\n" + b" " * 70_000
     status, _, told = ask(product, body)
     assert (status, said in told["error"]["message"]) == (400, True), told
@@ -224,7 +224,7 @@ def test_what_is_too_large_is_refused_by_its_length_unread(product: Product) -> 
 def test_a_file_of_another_purpose_is_no_larger_than_a_body(product: Product) -> None:
     most, purpose = 32 * MEGABYTE, FIELD % ("purpose", "user_data")
     large = b"x" * (most + 1)
-    # What the file is for may follow it.
+    # The purpose may follow the file.
     for body in (form(purpose, FILE, large, END), form(FILE, large, "\r\n", purpose[:-2], END)):
         status, _, told = ask(product, body)
         assert (status, told["error"]["message"]) == (413, f"file is larger than {most} bytes")

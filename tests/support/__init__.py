@@ -1,1 +1,1 @@
-"""What tests share: the cast, stores, upstreams and inputs of every kind."""
+"""Fixtures and inputs that tests share: the cast, stores, upstreams and inputs of every kind."""

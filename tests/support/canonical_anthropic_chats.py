@@ -39,7 +39,7 @@ arguments = records.map(lambda record: msgspec.json.encode(record).decode())
 
 @st.composite
 def replies(draw: st.DrawFn, dialect: str) -> Reply:
-    """Draw a whole reply; what is opaque in it belongs to `dialect`."""
+    """Draw a whole reply; its opaque parts belong to `dialect`."""
     calls = draw(st.lists(st.builds(WholeCall, id=ids, name=words, arguments=arguments), max_size=3))
     native, reason = draw(
         st.sampled_from((("max_tokens", "length"), ("refusal", "content_filter")))

@@ -57,7 +57,7 @@ def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def replies(draw: st.DrawFn, dialect: str) -> Reply:
-    """Draw a whole reply; what is opaque in it belongs to `dialect`."""
+    """Draw a whole reply; its opaque parts belong to `dialect`."""
     return Reply(
         id=draw(words),
         model=draw(words),

@@ -43,7 +43,7 @@ PICTURE = "data:image/png;base64,aGk="
 
 @st.composite
 def replies(draw: st.DrawFn, dialect: str) -> Reply:
-    """Draw a whole reply; what is opaque in it belongs to `dialect`."""
+    """Draw a whole reply; its opaque parts belong to `dialect`."""
     return Reply(
         id=draw(names),
         model=draw(words),
@@ -131,7 +131,7 @@ def chats(draw: st.DrawFn, dialect: str) -> Chat:
     )
 
 
-# Thinking is shown to those who ask for it, and asked for by whoever is shown it.
+# A request shows thinking exactly when it asks for thinking.
 _efforts = (
     st.builds(ReasoningRequest, effort=st.sampled_from(("minimal", "low", "medium", "high")), exclude=st.booleans())
     | st.builds(ReasoningRequest, max_tokens=st.integers(1, 10**5), exclude=st.booleans())

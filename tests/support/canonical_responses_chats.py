@@ -42,7 +42,7 @@ _item_ids = ids.map("rs_{}".format)
 
 @st.composite
 def replies(draw: st.DrawFn, dialect: str) -> Reply:
-    """Draw a whole reply; what is opaque in it belongs to `dialect`."""
+    """Draw a whole reply; its opaque parts belong to `dialect`."""
     calls = draw(st.lists(_whole_calls, max_size=3))
     native, reason = draw(
         st.sampled_from((("max_output_tokens", "length"), ("content_filter", "content_filter")))
@@ -76,7 +76,7 @@ def replies(draw: st.DrawFn, dialect: str) -> Reply:
 
 @st.composite
 def _thoughts(draw: st.DrawFn) -> list[ReasoningDelta]:
-    """Draw items of thinking: summaries, then thinking in clear, then what is encrypted."""
+    """Draw items of thinking: summaries, then thinking in clear, then encrypted thinking."""
     blocks: list[ReasoningDelta] = []
     for item_id in draw(st.lists(_item_ids, max_size=2, unique=True)):
         summaries, texts = draw(st.lists(words, min_size=1, max_size=2)), draw(st.lists(words, max_size=1))

@@ -31,7 +31,7 @@ class World:
     acme: Organization
     # Acme's `Default Project`.
     project: Project
-    # Sam's own organization and project, nobody else's.
+    # Sam's own organization and project, without other members.
     elsewhere: Organization
     elsewhere_project: Project
 

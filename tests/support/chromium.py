@@ -83,11 +83,11 @@ class Browser:
         self.run(f"document.querySelector({json.dumps(selector)}).click()")
 
     def text(self, selector: str = "body") -> str:
-        """Return what is to be read there."""
+        """Return the visible text of an element."""
         return str(self.run(f"document.querySelector({json.dumps(selector)}).innerText"))
 
     def plug_in_authenticator(self) -> str:
-        """Give the browser an authenticator that verifies whoever uses it; return its id."""
+        """Give the browser an authenticator that verifies any user; return its id."""
         self.ask("WebAuthn.enable")
         options = {"protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True}
         made = self.ask(

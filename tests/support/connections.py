@@ -1,4 +1,4 @@
-"""What holds for connections that a test serves by itself: an application that says `ok`, and no limits to speak of."""
+"""Settings for connections that a test serves by itself: an application that says `ok`, and generous limits."""
 
 from __future__ import annotations
 

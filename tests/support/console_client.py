@@ -18,7 +18,7 @@ _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]+>", re.DOTALL)
 
 
 class Visitor:
-    """Somebody with a browser; answers are Django's test responses. `check_forgery` sends forms as a stranger's site
+    """A user with a browser; answers are Django's test responses. `check_forgery` sends forms as a stranger's site
     would: without the page's token."""
 
     def __init__(self, user: User | None = None, *, check_forgery: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What an organization has, what is held of it, and what answers say when it runs out."""
+"""An organization's credits, its holds on them, and the answers when they run out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CENT = Decimal("0.01")
 BIG = "[[sandbox kb=400]]"
 # The same, of a provider that does not heed the limit that it is given.
 HEEDLESS = "[[sandbox kb=400 heedless]]"
-# What the estimate of a prompt may be short of the sandbox's count, and one token of rounding, in USD.
+# The amount by which a prompt's estimate may fall below the sandbox's count, and one token of rounding, in USD.
 SLIP = Decimal("0.00005")
 
 
@@ -43,7 +43,7 @@ def credits_of(caller: Caller) -> Decimal:
 
 
 def held(caller: Caller) -> Decimal:
-    """Return what is held on the credits, in USD."""
+    """Return the amount held on the credits, in USD."""
     value = valkey().hget(balances.key("organization", caller.organization_id), "held")
     return Decimal(int(value or 0)) / NANO
 

@@ -15,8 +15,8 @@ WEATHER = {
 
 
 def ask(caller: Caller, text: Any = "hello", *, path: str | None = None, **fields: Any) -> Any:
-    """Send a request to `sandbox/echo` unless `model` says otherwise; `method` is what is asked of it, `headers` are
-    HTTP headers (a key is among them unless `key` is None), `query` stands behind the path."""
+    """Send a request to `sandbox/echo` unless `model` says otherwise; `method` is the model's method, `headers` are
+    HTTP headers (a key is among them unless `key` is None), `query` follows the path."""
     model, method = fields.pop("model", "sandbox/echo"), fields.pop("method", "generateContent")
     key = fields.pop("key", caller.token)
     headers = {**({} if key is None else {"x-goog-api-key": key}), **fields.pop("headers", {})}

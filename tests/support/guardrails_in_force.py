@@ -52,7 +52,7 @@ def forbid(caller: Caller, *terms: str, action: str = "block", **columns: Any) -
 
 
 def waiting() -> str:
-    """Return what waits to be settled, and what is noted of requests under way."""
+    """Return the records that wait for settlement, and the notes of requests in progress."""
     stored = [valkey().xrange(outbox.STREAMS[0]), *(_value_of(key) for key in valkey().keys("*"))]
     return json.dumps(stored, default=str)
 
@@ -68,7 +68,7 @@ def written() -> str:
 
 
 def violations() -> list[tuple[str, str, str, str]]:
-    """Return what was noted: rule, what was done, what matched, the content."""
+    """Return the recorded violations: rule, action, pattern, content."""
     rows = Violation.objects.order_by("rule_id", "matched_content")
     return [(row.rule_id, row.action_taken, row.matched_pattern, row.matched_content) for row in rows]
 

@@ -1,4 +1,4 @@
-"""A name service in the place of the C library's: some names hang until they are released, the others are here."""
+"""A replacement for the C library's name service: some names hang until released, others resolve to this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HANGING = "tar"
 
 
 class HangingNames:
-    """What was asked for, by native threads, as the C library would be."""
+    """A name service that native threads call, as they call the C library; it remembers the names asked for."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""A small MCP server that speaks streamable HTTP as it is told to, and remembers what it was asked."""
+"""A small MCP server that speaks streamable HTTP as a test sets it up, and remembers the requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tool(name: str, description: str = "", **members: Any) -> dict[str, Any]:
 
 
 class StandIn:
-    """What the server does, to be set by a test, and what it was asked: method, params, headers in lower case."""
+    """The server's behavior, which a test sets, and the requests it got: method, params, headers in lower case."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}/mcp"
@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @property
     def stand_in(self) -> StandIn:
-        """What the server does."""
+        """The server's behavior."""
         server: Any = self.server
         stand_in: StandIn = server.stand_in
         return stand_in
@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(body)
         except (BrokenPipeError, ConnectionResetError):
-            # Whoever asked had enough.
+            # The client has closed the connection.
             self.close_connection = True
 
     def log_message(self, *_: Any) -> None:

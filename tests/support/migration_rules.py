@@ -1,4 +1,4 @@
-"""What a migration may not do while the version before it still runs, and how long it may keep others waiting."""
+"""Operations that a migration may not have while the version before still runs, and how long it may hold locks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LARGE: Final = frozenset(
     }
 )
 _LARGE: Final = frozenset((app, model) for _, app, model in LARGE)
-# Written beside a migration that may: who reads it learns what was done about it.
+# The comment beside a migration that is exempt: it tells the reader why that is safe.
 REASON: Final = re.compile(r"^# not expand and contract: (\S.{19,})$", re.MULTILINE)
 _GONE: Final = (
     operations.RemoveField,
@@ -74,7 +74,7 @@ def _problems_of(
         return
     model = str(getattr(operation, "model_name_lower", getattr(operation, "name_lower", "")))
     if (app, model) in made:
-        # Nobody knows it yet.
+        # The version before does not use the new table.
         return
     if isinstance(operation, _GONE):
         yield f"{where}: the version before still asks for it"

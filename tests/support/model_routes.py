@@ -46,7 +46,7 @@ def body_of(route: str, content: str = "hello", **fields: Any) -> dict[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back; headers by their names in lower case."""
+    """A response; headers by their names in lower case."""
 
     status: int
     headers: dict[str, str]

@@ -31,7 +31,7 @@ class ReceivedSpan:
 
 @dataclass
 class Collector:
-    """What came; `statuses` are answered first, one to a message, before all others get 200."""
+    """The messages received; `statuses` are answered first, one to a message, before all others get 200."""
 
     url: str
     spans: list[ReceivedSpan] = field(default_factory=list)

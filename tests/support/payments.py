@@ -29,7 +29,7 @@ def _stub() -> Iterator[StripeStub]:
 def stripe(_stub: StripeStub, settings: Settings) -> StripeStub:
     """The processor, with empty books; payments are on."""
     # The map of paths is drawn once: not by a test that has set a secret.
-    get_resolver().url_patterns  # noqa: B018 - drawing it is what is wanted
+    get_resolver().url_patterns  # noqa: B018 - read for its side effect: it draws the map
     _stub.reset()
     settings.STRIPE_SECRET_KEY = "sk_test_12345"
     settings.STRIPE_PUBLISHABLE_KEY = "pk_test_12345"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hypothesis import settings
 
 LONG = "long"
-# Of a property that asks nobody, and of one whose every example writes to the stores.
+# For a property without stores, and for one whose every example writes to the stores.
 MANY, MANY_WITH_STORES = 20_000, 1_000
 
 

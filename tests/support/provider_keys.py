@@ -48,7 +48,7 @@ def create(caller: Caller, world: World, query: str = "", **changes: Any) -> Any
 
 
 class _Provider(BaseHTTPRequestHandler):
-    """Answers as its server is told, and remembers who asked."""
+    """Sends its server's answer, and remembers each request with its credentials."""
 
     def do_GET(self) -> None:
         server: Any = self.server

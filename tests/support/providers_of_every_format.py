@@ -1,4 +1,4 @@
-"""A provider for each wire format that the gateway speaks to providers, all of them played by the sandbox."""
+"""A provider for each wire format in which the gateway calls providers, all of them played by the sandbox."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLACES = {
     "vertex_openai": _CLOUD,
     "azure_anthropic": ("x-api-key", "/anthropic/v1"),
 }
-# What the data files say of the models that speak a format.
+# The fields that the data files have for models of a format.
 FACTS: dict[str, dict[str, Any]] = {
     "bedrock": {"reasoning_form": "thinking", "takes": ["tool_choice"], "tool_results": "without_files"},
     "responses": {"developer_role": True},

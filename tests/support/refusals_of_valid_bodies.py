@@ -5,14 +5,14 @@ Schemathesis loads it by its path.
 
 import schemathesis
 
-# Of errors that have a code: what a model or its provider cannot do, what an organization forbids, names of nothing.
+# Codes of errors for features that a model or its provider lacks, for an organization's rules, and for unknown names.
 REASONS = frozenset(
     {
         *("unsupported_feature", "model_not_found", "upstream_refused", "previous_response_not_found"),
         *("guardrail_blocked", "zero_data_retention"),
     }
 )
-# How Anthropic's clients, who get no codes, are told that a request is malformed.
+# The message of a malformed request for Anthropic's clients, who get no codes.
 MALFORMED = "Invalid request format"
 # A picture must be one, and so must sound; a cursor must be of the list; a model takes some kinds of input alone;
 # Google's methods share one schema; a voice's name is printable.

@@ -31,7 +31,7 @@ _OPTIONS = (
     "wal_retrieve_retry_interval=200ms",
     "log_min_messages=fatal",
 )
-# What `pg_backup_start` finds while it copies and a replica makes for itself.
+# Files of a running primary that a replica makes for itself.
 _NOT_COPIED = shutil.ignore_patterns("postmaster.pid", "postmaster.opts", "standby.signal", "00000*", ".s.PGSQL*")
 
 

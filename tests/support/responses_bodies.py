@@ -34,7 +34,7 @@ def assert_well_formed(wire: dict[str, Any]) -> None:
 
 
 def plainly(value: Any) -> Any:
-    """Return what was validated as plain values: fields that the types do not know are missing from it."""
+    """Return a validated value as plain values: fields that the types do not know are missing from it."""
     if isinstance(value, dict):
         return {name: plainly(inner) for name, inner in value.items()}
     if isinstance(value, str | int | float | bool) or value is None:

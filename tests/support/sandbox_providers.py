@@ -77,7 +77,7 @@ class _Unsynced:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    """A clock that the test moves; nobody really waits before a retry, and no worker syncs of its own accord."""
+    """A clock that the test moves; retries do not really wait, and no worker syncs of its own accord."""
     clock = Clock()
     for module in (circuit_breaker, credentials):
         monkeypatch.setattr(module, "time", clock)

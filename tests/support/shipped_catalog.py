@@ -11,5 +11,5 @@ def stock() -> None:
     """Load the data files, unless they are there: tests that commit empty every table after themselves."""
     if not Provider.objects.exists():
         load()
-        # In a test that does not commit nobody else tells the cache, which may hold the tables of another test.
+        # In a test that does not commit nothing else invalidates the cache, which may hold the tables of another test.
         generation.bump(generation.CATALOG)

@@ -1,4 +1,4 @@
-"""A small HTTP server that takes what log sinks are sent, as it is told to, and keeps what it took."""
+"""A small HTTP server that receives the messages to log sinks, answers as a test sets it up, and keeps them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Taken(NamedTuple):
 
 
 class Receiver:
-    """What the server answers, to be set by a test, and what it was sent; `objects` are the bodies of PUT by path."""
+    """The server's answers, which a test sets, and the requests it got; `objects` are the bodies of PUT by path."""
 
     def __init__(self, port: int) -> None:
         self.origin = f"http://127.0.0.1:{port}"

@@ -35,7 +35,7 @@ def _configured(name: str, value: str) -> Any:
 
 
 def _replica(store: Redis) -> Any:
-    """A replica of nobody who is there: it answers reads, and refuses to write."""
+    """Make the store a replica of a primary that does not exist: it answers reads, and refuses to write."""
     store.execute_command("REPLICAOF", "127.0.0.1", "1")
     return lambda: store.execute_command("REPLICAOF", "NO", "ONE")
 
@@ -47,7 +47,7 @@ def _hang(store: Redis) -> Any:
 
 
 def _vanish(store: Redis) -> Any:
-    """No new connection is let in, and those that there are are ended."""
+    """Refuse new connections, and end the existing ones."""
     path = str(store.config_get("unixsocket")["unixsocket"])
     away = f"{path}.away"
     os.rename(path, away)

@@ -34,7 +34,7 @@ class Problem(Exception):
 
 
 class StripeStub:
-    """The processor's books. `asked` lists what was asked of it, `faults` what goes wrong next, by path."""
+    """The processor's books. `asked` lists the requests it got, `faults` the next failures, by path."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -172,7 +172,7 @@ class StripeStub:
         return page
 
     def enter_card(self, page_id: str, kind: str = "good") -> str:
-        """Let somebody enter a card on a page of the processor's own; return where that leads."""
+        """Enter a card as a customer on the processor's own page; return where that leads."""
         page = self.things[page_id]
         page["setup_intent"] = {"payment_method": self.make_card(kind, page["customer"])}
         return str(page["success_url"]).replace("{CHECKOUT_SESSION_ID}", page_id)
@@ -282,7 +282,7 @@ def _handler_of(stub: StripeStub) -> type[BaseHTTPRequestHandler]:
             if place not in ("pay", "bank"):
                 self._serve(address.query)
                 return
-            # The processor's own page: whoever opens it has a card; and the bank's: whoever opens it confirms.
+            # The processor's own page: opening it enters a card; and the bank's: opening it confirms.
             self.send_response(303)
             self.send_header("Location", stub.enter_card(name) if place == "pay" else stub.confirm(name))
             self.send_header("Content-Length", "0")

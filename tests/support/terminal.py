@@ -61,7 +61,7 @@ class Terminal:
         return self._process.wait(PATIENCE)
 
     def _read(self) -> bool:
-        """Take in what was written meanwhile; False when nothing more will come."""
+        """Read the output since the last call; return False when no more will come."""
         ready, _, _ = select.select([self._descriptor], [], [], 0.2)
         if not ready:
             return True

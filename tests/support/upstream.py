@@ -122,7 +122,7 @@ def settle_all() -> int:
 
 
 def nothing_happened(caller: Caller) -> bool:
-    """Tell whether nobody was called, nothing is held and nothing waits to be recorded."""
+    """Return whether no provider was called, nothing is held and nothing waits to be recorded."""
     held = valkey().hget(balances.key("organization", caller.organization_id), "held")
     return (held in {None, "0"}, valkey().xlen(outbox.STREAMS[0]), reservations.notes_of(worker_name(), 0)) == (
         True,

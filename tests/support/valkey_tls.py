@@ -26,7 +26,7 @@ def find_program() -> Path | None:
         program = shutil.which(name)
         if program is None:
             continue
-        # It ends at once, for what it was told is not enough: of TLS, or already because it knows none.
+        # It ends at once: its TLS options are incomplete, or it does not support TLS.
         told = subprocess.run(
             [program, "--port", "0", "--tls-port", "1"], capture_output=True, text=True, timeout=10, check=False
         ).stdout
@@ -65,7 +65,7 @@ class Tls:
 
     @property
     def client(self) -> dict[str, Any]:
-        """What redis-py has to be told."""
+        """Options for redis-py."""
         return {"ssl": True, "ssl_ca_certs": str(self.authority)}
 
 

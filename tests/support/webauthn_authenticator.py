@@ -32,7 +32,7 @@ class Authenticator:
     rp_id: str = RP_ID
     flags: int = PRESENT | VERIFIED
     count: int = 0
-    # What the browser adds to, or replaces in, what it says of the page.
+    # Fields that the browser adds to, or replaces in, its description of the page.
     client_data: dict[str, Any] = field(default_factory=dict)
     fmt: str = "none"
     handle: bytes | None = None
@@ -100,7 +100,7 @@ def registration(caller: Caller, authenticator: Authenticator, name: str = "lapt
 
 
 def add_passkey(caller: Caller, authenticator: Authenticator | None = None, **proof: Any) -> Authenticator:
-    """Give whoever is signed in a passkey."""
+    """Give the caller's user a passkey."""
     made = authenticator or Authenticator()
     response = caller.post("/auth/passkeys", registration(caller, made, **proof))
     if response.status_code != 200:

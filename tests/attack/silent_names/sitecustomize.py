@@ -24,5 +24,5 @@ def _getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: in
     return _look_up(host, port, family, type, proto, flags)
 
 
-# What both the standard library and gevent call.
+# Both the standard library and gevent call this one.
 _socket.getaddrinfo = _getaddrinfo

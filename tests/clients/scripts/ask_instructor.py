@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 
 class Person(BaseModel):
-    """What is asked for."""
+    """The schema of the answer."""
 
     name: str
 

@@ -10,7 +10,7 @@ litellm.suppress_debug_info = True
 
 
 class Person(BaseModel):
-    """What is asked for."""
+    """The schema of the answer."""
 
     name: str
 

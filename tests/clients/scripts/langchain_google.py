@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 
 class Person(BaseModel):
-    """What a structured answer holds."""
+    """The schema of a structured answer."""
 
     name: str
 

@@ -42,7 +42,7 @@ CLIENTS = [client for name in DIALECTS if (client := find_client_dialect(name)) 
 
 
 def _hold(events: Iterable[Event]) -> list[Event]:
-    """Return the events of an answer, held against what every reader promises."""
+    """Return the events of an answer; assert that they keep every reader's promises."""
     found = list(events)
     assert all(isinstance(event, Event) for event in found)
     assert not any(isinstance(event, Failed) for event in found[:-1]), "something came behind the failure"

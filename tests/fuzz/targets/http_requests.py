@@ -41,7 +41,7 @@ SEEDS = [
 
 @dataclass
 class Read:
-    """What was read: requests up to the last that is served, and with which status the connection was ended."""
+    """The result of reading: requests up to the last that is served, and the status that ended the connection."""
 
     requests: list[tuple[Any, ...]]
     status: int | None
@@ -96,7 +96,7 @@ def run_reader(data: bytes) -> None:
         # A reader that has bytes behind its last request sees sooner that they are none.
         assert _same_start(whole.requests, cut.requests), (whole, cut)
         if not any(not keep_alive for *_, keep_alive in cut.requests + whole.requests):
-            # Of two reasons to refuse, the one that is met first counts; whether it is refused is the same.
+            # With two reasons to refuse, the first to be met counts; both ways of reading refuse or both accept.
             assert (whole.requests, whole.status is None) == (cut.requests, cut.status is None)
     _compare_with_h11(data, whole)
     if (path := path_of_plain(data, LIMITS)) is not None:
@@ -165,7 +165,7 @@ def _nobody(host: str) -> bool:
 
 
 def _ignored(*_: object) -> None:
-    """What a worker counts is of no interest here."""
+    """A worker's counters do not matter here."""
 
 
 def run_connection(data: bytes) -> None:
@@ -200,7 +200,7 @@ def run_connection(data: bytes) -> None:
             continue
         length = re.search(rb"\r\nContent-Length: (\d+)", head)
         assert length, head
-        # What answers HEAD has a length and no body: it is followed by an answer or by the end.
+        # An answer to HEAD has a length and no body: it is followed by an answer or by the end.
         body = int(length[1])
         said = rest if rest[:9] == b"HTTP/1.1 " and b"HEAD" in data else rest[body:]
         if b"Connection: close" in head:

@@ -12,9 +12,9 @@ from apps.gateway.upstream.http_response import SocketWaiter, Timeouts, Upstream
 from tests.fuzz.target import Target
 
 BUDGET = Timeouts(connect=1, first_byte=5, idle=5, total=10, tick=1)
-MOST = 256 * 1024
-# Bytes of one piece of a body: what is read from the socket at once may unpack to more, but not to this.
-MOST_AT_ONCE = 8 * 1024 * 1024
+MAX_BODY = 256 * 1024
+# Bytes of one piece of a body: one read from the socket may unpack to more bytes, but not to this many.
+MAX_PIECE = 8 * 1024 * 1024
 _PACKED = gzip.compress(b'{"a":1}')
 SEEDS = [
     b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: application/json\r\n\r\nhello",
@@ -58,9 +58,9 @@ def run(data: bytes) -> None:
             assert 200 <= exchange.status <= 999
             size = 0
             for piece in exchange.iterate_body():
-                assert len(piece) <= MOST_AT_ONCE, f"{len(piece)} bytes at once"
+                assert len(piece) <= MAX_PIECE, f"{len(piece)} bytes at once"
                 size += len(piece)
-                if size > MOST:
+                if size > MAX_BODY:
                     break
         except UpstreamFailure as failure:
             if failure.error_type not in {"network", "timeout"}:

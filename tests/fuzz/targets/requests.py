@@ -1,5 +1,5 @@
-"""Clients' requests in every format: taken or refused by `InvalidRequest` that names the field; what was taken can be
-looked at by guardrails, and written to every provider or refused in words."""
+"""Clients' requests in every format: taken, or refused by `InvalidRequest` that names the field; guardrails can scan
+a request that was taken, and it can be written to every provider or refused in words."""
 
 from __future__ import annotations
 
