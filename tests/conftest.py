@@ -41,7 +41,7 @@ if prepared_home.VARIABLE not in os.environ:
     os.environ[prepared_home.VARIABLE] = _run.enter_context(TemporaryDirectory(prefix="gateway-homes-"))
 _cluster = None
 if os.environ.get(ON_CLUSTER):
-    # The suite over a cluster (`script/test --cluster`); Celery keeps to the single server. Tests name what is in one
+    # The suite over a cluster (`script/test --cluster`); Celery keeps to the single server. Tests name the data of one
     # shard; those that are about shards start processes of their own.
     os.environ["VALKEY_SHARDS"] = "1"
     os.environ["CELERY_BROKER_URL"] = env.celery_broker_url(_stores.redis_url, database=1)
@@ -65,9 +65,9 @@ _valkey: Redis = Redis.from_url(_stores.redis_url)
 _cache: Redis = Redis.from_url(_stores.cache_url)
 
 
-# How long drawing takes says something about the machine, and nothing about what is tested.
+# How long drawing takes says something about the machine, and nothing about the tested code.
 hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-# Now and then, to meet what is rare; see `tests/support/property_examples.py` for the command.
+# Now and then, to meet rare cases; see `tests/support/property_examples.py` for the command.
 hypothesis.settings.register_profile(LONG, hypothesis.settings.get_profile("suite"), max_examples=MANY)
 hypothesis.settings.load_profile("suite")
 

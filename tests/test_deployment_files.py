@@ -1,4 +1,4 @@
-"""What a deployment is made of, as far as it can be told without one: image, compose file, chart, units.
+"""Parts of a deployment, as far as tests can check them without one: image, compose file, chart, units.
 
 `script/deployment-check` asks helm, promtool and Kubernetes' own schemas, where these programs are.
 """

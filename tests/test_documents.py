@@ -114,7 +114,7 @@ class TestWhatADocumentNames:
         assert {*COMMAND.findall(path.read_text())} - {*get_commands(), "doctor", "drain", "remove-home"} == set()
 
     def test_settings_are_there(self, path: Path) -> None:
-        """Ours, Django's and the system's; what is set for a client of the gateway is that client's affair."""
+        """Ours, Django's and the system's; settings for a client of the gateway are that client's affair."""
         if path.parent.name == "clients":
             return
         named = {*SETTING.findall(path.read_text())}

@@ -13,7 +13,7 @@ import pytest
 
 from gateway_project.configuration.data_directory import PROJECT
 
-LONGEST = 600
+MAX_LINES = 600
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers", "service", "services"}
 CODE = {
     path.relative_to(PROJECT): path.read_text()
@@ -55,7 +55,7 @@ def lines_of(texts: dict[Path, str]) -> Iterator[tuple[str, str]]:
 def test_a_long_file_says_why() -> None:
     """`# length: why` within its first ten lines."""
     texts = {path: text.splitlines() for path, text in CODE.items()}
-    too_long = {path: len(lines) for path, lines in texts.items() if len(lines) > LONGEST}
+    too_long = {path: len(lines) for path, lines in texts.items() if len(lines) > MAX_LINES}
     assert [path for path in too_long if not any(line.startswith("# length: ") for line in texts[path][:10])] == []
 
 
@@ -96,7 +96,7 @@ def test_a_module_that_is_spoken_of_is_there() -> None:
 
 
 def test_a_variable_does_not_hide_a_function_of_its_module() -> None:
-    """Nor a class, nor what is imported: whoever reads the name would think of that."""
+    """Nor a class, nor an import: a reader of the name would think of that."""
     hiding = []
     for path, tree in ((path, ast.parse(text)) for path, text in CODE.items() if path.parts[0] != "tests"):
         known = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
@@ -156,7 +156,7 @@ def modules_of(package: str) -> list[str]:
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:
-    """Outside the wire formats, where each dialect speaks of the same things; nested classes go by their owner's."""
+    """Outside the wire formats, where each dialect has the same things; nested classes go by their owner's."""
     owners: dict[str, list[str]] = {}
     for path, text in CODE.items():
         if path.parts[0] == "tests" or "dialects" in path.parts or path.parts[:2] == ("apps", "sandbox"):

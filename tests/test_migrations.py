@@ -1,4 +1,4 @@
-"""Migrations: each leaves the version before it running and keeps nobody waiting; one that does not says why."""
+"""Migrations: each leaves the version before it running and blocks no request; one that does not says why."""
 
 from __future__ import annotations
 

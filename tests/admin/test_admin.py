@@ -1,4 +1,4 @@
-"""The admin: operators sign in, see every table, change what is theirs to change, and never meet a secret."""
+"""The admin: operators sign in, see every table, change the fields that they may change, and never meet a secret."""
 # length: one row of every table, and what holds for the pages of each
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What operators read where a page of the admin cannot be had."""
+"""Error pages for operators, where a page of the admin cannot be had."""
 
 from __future__ import annotations
 

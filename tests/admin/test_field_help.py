@@ -13,7 +13,7 @@ from apps.logs.models import RequestLog
 from apps.organizations.actions import create_operator
 from tests.support.cast import PASSWORD
 
-# Who or what a row is, whose it is, and when it came about: nothing more could be said of them.
+# Fields for the row's identity, its owner and its time: nothing more could be said of them.
 SPEAK_FOR_THEMSELVES = {
     *("id", "name", "email", "description", "created_at", "updated_at", "created", "updated"),
     *("organization", "organization_id", "project", "project_id", "user", "user_id", "api_key", "api_key_id"),
@@ -34,9 +34,9 @@ def test_every_field_of_every_form_says_what_it_means() -> None:
         kept = CustomRule(type=CustomRule.Type.BLOCKED_TERMS) if model is CustomRule else model()
         for row in (None, kept) if page.has_add_permission(request) else (kept,):
             form = page.get_form(request, row, change=row is not None)
-            # Of a form that was made: some write their help then.
+            # The form as made: some forms write their help then.
             fields, told = form().fields, getattr(form._meta, "help_texts", None) or {}
-            # Words above a group of fields speak of all of them.
+            # Words above a group of fields explain all of them.
             groups = [one for one in page.get_fieldsets(request, row) if not one[1].get("description")]
             for name in flatten_fieldsets(groups):
                 field = fields.get(name)

@@ -42,14 +42,14 @@ def work_all() -> None:
 
 
 def run(client: OpenAI, lines: Iterable[Any], **fields: Any) -> Any:
-    """Create a batch, work on it, and return what is told of it then."""
+    """Create a batch, work on it, and return the batch as the API shows it then."""
     made = create(client, lines, **fields)
     work_all()
     return client.batches.retrieve(made.id)
 
 
 def lines_in(client: OpenAI, file_id: str | None) -> list[dict[str, Any]]:
-    """Return what is in a file of results; nothing for no file."""
+    """Return the lines of a file of results; nothing for no file."""
     if file_id is None:
         return []
     return [json.loads(text) for text in client.files.content(file_id).text.splitlines()]

@@ -62,7 +62,7 @@ def look() -> None:
 
 
 def run_natively(openai: OpenAI, lines: list[Any]) -> Any:
-    """Create a batch, have it handed over and fetched, and return what is told of it then."""
+    """Create a batch, have it handed over and fetched, and return the batch as the API shows it then."""
     made = create(openai, lines)
     for _ in range(2):
         look()

@@ -128,7 +128,7 @@ def test_lines_that_expire_end_a_batch_at_a_time(openai: OpenAI, other: OpenAI) 
 def test_each_round_of_work_does_a_piece_of_everything(
     openai: OpenAI, other: OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is still to be read does not hold up what is to be written."""
+    """Batches that are still to be read do not hold up results that are to be written."""
     small = create(other, [line("a")])
     while prepare_some():
         pass

@@ -1,4 +1,4 @@
-"""Files that requests name by their ids: what is in them goes to whoever answers, in every format, within bounds."""
+"""Files that requests name by their ids: their content reaches the provider that answers, bounded, in every format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links to pictures: signed, short-lived, of an organization that keeps content, and nobody's list."""
+"""Links to pictures: signed, short-lived, only of organizations that keep content, and in no list."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_an_organization_that_keeps_nothing_gets_no_links(caller: Caller) -> Non
 
 def test_pictures_have_room_of_their_own_and_no_more(keeper: Caller, settings: Any) -> None:
     settings.IMAGE_LINK_BYTES_PER_ORGANIZATION = 1
-    # What was made is kept whatever room there is: it is paid.
+    # Generated pictures are kept even without room: they are paid.
     assert generate(keeper, image_links=True).status_code == 200
     settle_all()
     response = generate(keeper, image_links=True)

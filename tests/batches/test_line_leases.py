@@ -1,4 +1,4 @@
-"""Leases of lines and their room: organizations share it, a part of each stays free, what is gone is let go of."""
+"""Leases of lines and their room: organizations share it, a part of each stays free, and lost leases are let go of."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_organizations_share_the_room_however_many_lines_each_has(
     assert begin_lines() == 4
     assert under_way() == {large.id: 2, small.id: 2}
     assert begin_lines() == 0
-    # One that has ended makes room for whoever has the fewest.
+    # A line that has ended makes room for the organization with the fewest.
     first = BatchLine.objects.filter(batch_id=large.id).order_by("position")[0]
     line_runs.JOBS.pop(first.pk)
     BatchLine.objects.filter(pk=first.pk).update(outcome="succeeded", lease_owner="")

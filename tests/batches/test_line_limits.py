@@ -1,4 +1,4 @@
-"""What holds for lines of batches: credits, keys, rates and providers' load, retention, and how many there may be."""
+"""Limits on lines of batches: credits, keys, rates, providers' load, retention, and how many there may be."""
 
 from __future__ import annotations
 

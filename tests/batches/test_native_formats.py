@@ -1,4 +1,4 @@
-"""Formats of batch APIs: hostile results are left out, and a job that may have been sent is told from others."""
+"""Formats of batch APIs: hostile results are left out, and a job that may have been sent is distinct from others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Native jobs: found again, fetched again and cancelled, whoever dies in between; what was held is given back."""
+"""Native jobs: found again, fetched again, cancelled and their holds released, even if a process dies in between."""
 
 from __future__ import annotations
 

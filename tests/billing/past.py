@@ -27,7 +27,7 @@ NOTHING = dict.fromkeys(Difference.Kind.values, 0)
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else settles meanwhile: no copy has to be given time."""
+    """No other task settles in the meantime, so no copy needs time to catch up."""
     monkeypatch.setattr(reconciliation, "PATIENCE", 0)
 
 

@@ -55,9 +55,9 @@ def shares_of(stated: dict[str, str]) -> dict[tuple[str, str], Share]:
         ({"/gpt": "0.07", "openai/gpt": "0.08"}, {"openai/gpt": "0.4"}, "0.08"),
         # 0 takes nothing off, whatever a wider one says.
         ({"openai/gpt": "0"}, {"/": "0.4"}, "0"),
-        # Of another provider or model.
+        # Discounts for another provider or model.
         ({"google/": "0.5", "/gemini": "0.5", "google/gpt": "0.5", "openai/gemini": "0.5"}, {"/": "0.1"}, "0.1"),
-        # What has expired gives way to the next.
+        # An expired discount gives way to the next one.
         ({"openai/gpt": "0.9!"}, {"/": "0.1"}, "0.1"),
         ({"openai/gpt": "0.9!", "openai/": "0.2"}, {}, "0.2"),
         ({}, {"/": "0.9!"}, "0"),
@@ -200,7 +200,7 @@ def test_routing_prefers_who_is_cheaper_after_the_discount(caller: Caller, backu
 
 @pytest.mark.parametrize("mode", ["api-keys", "hybrid"])
 def test_an_own_credential_is_not_the_services_to_discount(caller: Caller, mode: str) -> None:
-    """What the organization's own provider bills it, the service takes nothing off."""
+    """The service discounts nothing that the organization's own provider bills."""
     ProviderKey.objects.create(
         organization_id=caller.organization_id, provider="sandbox", encrypted_token=encrypt_credential("sk-of-acme")
     )

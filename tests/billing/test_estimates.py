@@ -1,4 +1,4 @@
-"""What text is estimated at where nobody counted it, against a real tokenizer's counts (o200k, taken once)."""
+"""Estimates of texts without a provider's count, against a real tokenizer's counts (o200k, taken once)."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def truth_of(organization: UUID) -> tuple[str, ...]:
 
 
 def restore(organization: UUID, credits: str, version: int) -> None:
-    """Make the database what it was once, as a backup that is restored does: copies are told nothing."""
+    """Return the database to an earlier state and tell the copies nothing, as restoring a backup does."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE organizations_organization SET credits = %s, credits_version = %s WHERE id = %s",
@@ -105,7 +105,7 @@ def test_one_word_of_a_new_epoch_voids_every_copy_of_the_old(known: UUID, world:
     assert (answer.outcome, answer.unknown) == (ReservationOutcome.UNKNOWN, "organization")
     balances.publish_or_raise(ledger.balances_of("organization", [known]))
     assert copy_of(known) == (str(10 * NANO), "7", str(epoch))
-    # What is held lives on: it is of requests, and not of an epoch.
+    # Holds stay: they belong to requests and not to an epoch.
     assert reserve(known, 10 * NANO).left_nanos == 9 * NANO
 
 
@@ -143,7 +143,7 @@ def test_a_new_epoch_makes_policies_and_catalog_be_read_anew(known: UUID) -> Non
 
 
 def test_after_a_restore_a_balance_is_what_the_database_says(known: UUID) -> None:
-    """Both ways: one who was refused with credits, and one who could have spent what was never paid."""
+    """Both ways: a caller refused despite its credits, and one who could have spent credits that were never paid."""
     restore(known, "500", 2)
     epoch = balance_copies.read_epoch()
     assert said("resync_balances").splitlines() == [
@@ -284,7 +284,7 @@ def test_an_epoch_that_nobody_published_is_told_and_then_it_is_quiet(world: Worl
     assert balance_copies.read_epoch_in_redis() == epoch
 
 
-# --- what is held
+# --- holds
 
 
 def test_a_copy_that_was_evicted_comes_back_with_what_is_held_on_it(known: UUID) -> None:
@@ -347,7 +347,7 @@ def test_the_command_says_which_store_did_not_answer(world: World, monkeypatch: 
 
 
 def test_records_that_wait_are_charged_to_the_restored_ledger_once(caller: Caller) -> None:
-    """What was answered before the restore and not settled then is charged after it."""
+    """Requests that were answered before the restore and not settled then are charged after it."""
     caller.chat("hi [[sandbox usage=1000,200]]")
     restore(caller.organization_id, "50", 0)
     balance_copies.resync()

@@ -23,7 +23,7 @@ from tests.support.cast import World, make_key
 from tests.support.property_examples import MANY_WITH_STORES, examples
 
 amounts = st.decimals(min_value=0, max_value=1000, places=12)
-# What happens: a request charged from credits or not, charged again as it was or as something else, undone half-way, a
+# Events: a request charged from credits or not, charged again as it was or as something else, undone half-way, a
 # gift. `who` and `which` choose among the keys and among the requests so far.
 steps = st.lists(
     st.tuples(

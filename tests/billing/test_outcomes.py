@@ -1,4 +1,4 @@
-"""What a request costs by how it ended: the written policy (docs/billing.md), clause by clause, with real requests."""
+"""The cost of a request by how it ended: the written policy (docs/billing.md), clause by clause, with real requests."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ TIERED = {
     [
         ("1000,100", "0.0012"),
         ("1001,100", "0.01201"),
-        # What came out of a cache counts for the tier, and keeps its price where the tier states none.
+        # Tokens from a cache count for the tier, and keep their price where the tier states none.
         ("1001,100,1001", "0.0025005"),
     ],
 )

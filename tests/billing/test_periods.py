@@ -1,4 +1,4 @@
-"""Limits of a period: what a key may have used in all follows from the ledger, and starts anew with the calendar."""
+"""Limits of a period: the allowed total usage of a key follows from the ledger, and starts again with the calendar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a price depends on beside counts: tier of service, region, passes over models, tools that the provider runs."""
+"""Factors of a price beside counts: tier of service, region, passes over models, tools that the provider runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ASKED = {"input": 10_000, "output": 1_000, "cache_read": 1_000_000}
         ("", "", "0.2065"),
         ("default", "", "0.2065"),
         ("flex", "", "0.10325"),
-        # What the tier does not state costs what it usually does.
+        # Prices that the tier does not state are the usual ones.
         ("priority", "", "0.238"),
         ("unheard-of", "", "0.2065"),
         ("", "us", "0.22715"),

@@ -18,7 +18,7 @@ UNITS = ("web_searches", "images", "characters", "audio_milliseconds", "search_u
 # Parts of the cached tokens that are counted apart are no classes of their own.
 TOLD_APART = ("cache_read_audio", "cache_read_image")
 TOKENS = tuple(name for name in TOKEN_COUNTS if name not in TOLD_APART)
-# Of a price card, in USD each.
+# Prices on a price card, in USD each.
 PIECES = ("image", "request", "web_search", "grounded_request", "audio_minute", "audio_minimum", "search_unit")
 TABLES = ("tiers", "service_tiers", "regions", "tools", "search_sizes")
 STEP = Decimal("0.000000000001")

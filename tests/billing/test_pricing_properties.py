@@ -1,4 +1,4 @@
-"""Whatever a provider counts and whatever a card states: the formula to the last digit, and never less than nothing."""
+"""For all counts of providers and all price cards: the formula holds to the last digit and never goes below 0."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EDGE = 200_000
 def exact_cost(usage: Usage, card: PriceCard) -> Fraction:
     """Return the cost by the specification's formula and its decisions, in fractions: apart from the product."""
     reached = sorted((t for t in card.tiers if usage.prompt_tokens > t.above_input_tokens), key=_edge)
-    # Of tiers that begin alike, the first that is stated.
+    # When tiers begin alike, the first stated one applies.
     tier = next((t for t in card.tiers if reached and t.above_input_tokens == reached[-1].above_input_tokens), None)
 
     def price(name: str, otherwise: Fraction = Fraction(0)) -> Fraction:
@@ -156,7 +156,7 @@ CATALOG = [(one.id, mapping) for one in read_files().providers for mapping in on
 
 
 def test_every_price_of_the_catalog_is_charged_to_the_last_digit() -> None:
-    """A million tokens of a class cost its price, a piece its price; nobody in the catalog is without one."""
+    """A million tokens of a class cost its price, a piece its price; every entry of the catalog has prices."""
     assert len(CATALOG) > 1_000
     for provider, mapping in CATALOG:
         card = msgspec.structs.replace(mapping.card, tiers=())

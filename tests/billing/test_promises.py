@@ -1,4 +1,4 @@
-"""Reservations under any sequence of events: what is held is always the sum of what is promised, and never too much."""
+"""Reservations under any sequence of events: holds always equal the sum of the promises, and never exceed it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Promises(RuleBasedStateMachine):
         self.usage = dict.fromkeys(self.limits, 0)
         # By its id, each open reservation: the request, and what it will cost in the end.
         self.open: dict[UUID, ReservationRequest] = {}
-        # What each of them was granted, and has come to hold, as the store knows it and as its worker does.
+        # The amount that each of them was granted and now holds, as the store knows it and as its worker does.
         self.granted: dict[UUID, int] = {}
         self.known: dict[UUID, Hold] = {}
         # Answered and charged in the ledger, not yet released.
@@ -65,7 +65,7 @@ class Promises(RuleBasedStateMachine):
         return int(client().hget(balances.key(scope, identifier), "held") or 0)
 
     def promised(self, key: UUID | None = None) -> int:
-        """Return what is held by right: on the key, or on the organization."""
+        """Return the amount that is rightly held: on the key, or on the organization."""
         every = [*self.open.values(), *self.charged.values()]
         if key is None:
             return sum(self.granted[one.id] for one in every if one.from_credits)
@@ -145,7 +145,7 @@ class Promises(RuleBasedStateMachine):
         room: int | None,
         share: float,
     ) -> None:
-        """Note what was granted: what is wanted, or a useful part that leaves most of what is left to others."""
+        """Note the grant: the wanted amount, or a useful part that leaves most of the remainder to others."""
         before = self.granted.get(request.id, 0)
         granted = hold.amount_nanos - before
         if room is None or want <= room / 16:
@@ -166,7 +166,7 @@ class Promises(RuleBasedStateMachine):
         behind = hold.amount_nanos != self.granted[request.id]
         extended = reservations.extend(hold, want, useful, fewest)
         if behind:
-            # What was held before without the worker's knowing of it is told now, and nothing is added.
+            # The worker now learns of the earlier hold that it did not know about, and nothing is added.
             assert (extended.growth, extended.hold.amount_nanos) == (ExtensionOutcome.HELD, self.granted[request.id])
             self.known[request.id] = extended.hold
         elif room is not None and (room < fewest or room <= 0):

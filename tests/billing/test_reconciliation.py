@@ -89,7 +89,7 @@ def test_a_cost_that_is_not_the_sum_of_its_parts(world: World, key: ApiKey) -> N
 
 
 def test_what_keeping_the_data_costs_is_compared_as_well(world: World, key: ApiKey) -> None:
-    """It is paid from the credits whoever's credential answered, and is no usage of the key's."""
+    """Storage is paid from the credits, even with an organization's own credential, and is no usage of the key."""
     stored = settled(key, used_mode="api-keys", data_storage_cost=Decimal("0.00001"))
     settled(key, data_storage_cost=Decimal("0.00002"))
     assert nightly.reconcile(NOW).counts == NOTHING
@@ -99,7 +99,7 @@ def test_what_keeping_the_data_costs_is_compared_as_well(world: World, key: ApiK
     assert found(nightly.reconcile(NOW)) == [("not_logged", stored.id, "nothing", "0.00001")]
 
 
-# --- what is no difference
+# --- not a difference
 
 
 def test_a_late_record_is_looked_at_with_its_own_day(world: World, key: ApiKey) -> None:

@@ -62,7 +62,7 @@ def reserved(key: ApiKey) -> UUID:
 def test_a_request_that_was_never_recorded(world: World, reserved: UUID) -> None:
     assert found(nightly.reconcile(NOW)) == [("open", reserved, "0", "0.5")]
     assert Difference.objects.get().organization_id == world.acme.id
-    # One that may still be answered is nobody's loss.
+    # A request that may still be answered is no loss yet.
     assert nightly.reconcile(NOW - timedelta(hours=4)).counts["open"] == 0
     reservations.release([(worker_name(), reserved)], 0)
     assert nightly.reconcile(NOW).counts == NOTHING

@@ -160,7 +160,7 @@ def test_a_refund_that_fails_there_takes_no_credits(world: World, stripe: Stripe
 
 
 class TestTheButton:
-    """What an operator does in the admin."""
+    """Refunds that an operator makes in the admin."""
 
     @pytest.fixture
     def operator(self, world: World) -> Client:

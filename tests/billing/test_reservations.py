@@ -44,7 +44,7 @@ def request(
 
 
 def held(scope: balances.Scope, identifier: UUID) -> str | None:
-    """Return what is held on a balance."""
+    """Return the amount held on a balance."""
     value: str | None = client().hget(balances.key(scope, identifier), "held")
     return value
 

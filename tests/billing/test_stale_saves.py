@@ -1,4 +1,4 @@
-"""What the ledger wrote cannot be undone by saving a row that was read before."""
+"""Saving a row that was read earlier cannot undo a write of the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pro plan's subscription: what is true at the processor is true here, however the news came."""
+"""The pro plan's subscription: the state here equals the state at the processor, however the news came."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def plan_of(organization: Organization) -> tuple[str, datetime | None]:
 
 
 def period_end(stripe: StripeStub) -> datetime:
-    """Return the end of what is paid for, as the processor has it."""
+    """Return the end of the paid period, as the processor has it."""
     [one] = stripe.of_kind("subscription")
     return datetime.fromtimestamp(one["items"]["data"][0]["current_period_end"], UTC)
 
 
 def sync(world: World) -> None:
-    """Take over what is true now."""
+    """Copy the subscription's current state from the processor."""
     subscription.sync(BillingAccount.objects.get(organization=world.acme))
 
 

@@ -1,4 +1,4 @@
-"""Whoever dies between any two steps of a subscription's begin: one subscription, one payment."""
+"""A process dies between any two steps of starting a subscription: one subscription, one payment."""
 
 from __future__ import annotations
 

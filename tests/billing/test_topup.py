@@ -1,4 +1,4 @@
-"""Top-ups: one charge and one credit for each, whoever dies in between."""
+"""Top-ups: one charge and one credit for each, even if a process dies in between."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_charge_without_an_answer_stays_pending_and_is_found_out(world: World,
     assert (response.status_code, response.json()["transaction"]["status"]) == (200, "pending")
     assert books(world.acme)[0] == Decimal(0)
     tasks.recover_payments()
-    assert books(world.acme)[1] == [("credit_topup", "25", "pending")]  # Whoever began it may still be at it.
+    assert books(world.acme)[1] == [("credit_topup", "25", "pending")]  # Its process may still be working.
     age(minutes=3)
     tasks.recover_payments()
     tasks.recover_payments()

@@ -1,4 +1,4 @@
-"""Whoever dies between any two steps of a top-up: one charge, one credit, a clean ledger."""
+"""A process dies between any two steps of a top-up: one charge, one credit, a clean ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a provider says that it counted: no class is below 0, no bill is, and the classes add up to its totals."""
+"""For all counts that a provider may report: no class and no bill is below 0, and the classes add up to its totals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the processor tells: twice, late, out of order or forged, it changes nothing that is not true."""
+"""Messages from the processor: late, repeated, out of order or forged ones never store anything untrue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def client(settings: Any) -> Client:
 
 @pytest.fixture
 def payment(world: World, stripe: StripeStub) -> dict[str, Any]:
-    """A payment that its holder has confirmed, and of which nobody has heard yet."""
+    """A payment that its holder has confirmed, and whose confirmation has not arrived here yet."""
     add_card(stripe, world.acme, "asks")
     topup.pay(topup.begin(world.acme, Decimal(25)))
     [made] = stripe.of_kind("payment_intent")

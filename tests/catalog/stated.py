@@ -1,4 +1,4 @@
-"""What the catalog's data files state, counted with only a TOML parser: what the product reads must be all of it.
+"""Entries of the catalog's data files, counted with only a TOML parser: what the product reads must be all of it.
 
 Tests compare with these and never with numbers of their own: a new provider, model or alias changes no test.
 """

@@ -58,7 +58,7 @@ SMALL = catalog(
 
 
 def offer_at(read: Catalog, provider: str, model_id: str) -> Offer:
-    """What a provider offers of a model."""
+    """Return a provider's offer of a model."""
     return next(one for one in read.models[model_id].offers if one.provider.id == provider)
 
 
@@ -183,7 +183,7 @@ def test_who_names_an_edition_gets_it_and_who_names_the_model_does_not() -> None
 
     usual = [("acme", "fox-1", Decimal(1)), ("bolt", "fox-1", Decimal(1))]
     assert meant("fox-1") == meant("acme/fox-1") == usual
-    # Without a provider: nobody who would answer with another edition.
+    # Without a provider: none that would answer with another edition.
     assert meant("fox-1-0513") == [("acme", "fox-1-0513", Decimal(10))]
     # With one: the others are there to fall back to, as for any name.
     assert meant("acme/fox-1-0513") == [("acme", "fox-1-0513", Decimal(10)), usual[1]]

@@ -1,4 +1,4 @@
-"""What data files may say, and that every problem names its file and key."""
+"""Valid contents of data files, and that every problem names its file and key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MODELS = {entry.id: entry for family in _READ.families for entry in family.mode
 
 
 def mapping(provider: str, model: str) -> Mapping:
-    """What the files say of a model at a provider."""
+    """Return the files' entry for a model at a provider."""
     return next(entry for entry in _PROVIDERS[provider].models if entry.id == model)
 
 
@@ -38,7 +38,7 @@ def test_every_model_is_served_by_somebody() -> None:
 
 
 def test_every_file_is_read_and_serves_something() -> None:
-    """Every file is read, every provider serves something, and every model is served by somebody."""
+    """Every file is read, every provider serves something, and every model has a provider."""
     assert set(_PROVIDERS) == {path.stem for path in (FOLDER / "providers").glob("*.toml")}
     assert {family.family for family in _READ.families} == {path.stem for path in (FOLDER / "families").glob("*.toml")}
     assert all(file.models for file in _READ.providers)
@@ -146,7 +146,7 @@ def test_the_sandbox_does_not_leave_development() -> None:
         ('id = "groq"', 'id = "grok"', "the file must be named grok.toml"),
         ("[facts]", "[facts", "Expected ']' at the end of a table declaration (at line 13, column 7)"),
         ("reasoning_field =", "reasoning =", "Object contains unknown field `reasoning` - at `$.facts`"),
-        # A fact of another dialect, one that a model's entry states itself, and an image dialect that nobody speaks.
+        # A fact of another dialect, one that a model's entry states itself, and an image dialect that does not exist.
         ("[facts]", "[facts]\nbetas = []", "Object contains unknown field `betas` - at `$.facts`"),
         ("[facts]", "[facts]\ntemperature = false", "Object contains unknown field `temperature` - at `$.facts`"),
         ("[facts]", '[facts]\ncount_dialect = "x"', "Invalid enum value 'x' - at `$.facts.count_dialect`"),

@@ -1,4 +1,4 @@
-"""What the listing says of models that the shipped catalog has no example of."""
+"""The listing's entries for models that the shipped catalog has no example of."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def card(**prices: str) -> PriceCard:
         (card(input="5", image_output="40"), card(input="5", image_output="39")),
         (card(input="1", output="1", request="0.01"), card(input="4", output="7")),
         (card(input="100", output="100"), card(input="0", output="0")),
-        # What no price is known of may cost anything.
+        # A model without a known price may cost anything.
         (card(), card(input="100", output="100")),
     ],
 )

@@ -1,4 +1,4 @@
-"""Every way to name a model, and what is said of a name that means nothing."""
+"""Every way to name a model, and the error for a name that means nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CATALOG = catalog(
         ("bolt/makers/Fox-1", "fox-1", "bolt", "makers/Fox-1"),
         ("bolt/eu.makers/Fox-1", "fox-1", "bolt", "eu.makers/Fox-1"),
         ("fox-2", "fox-2", None, "fox-2"),
-        # Shut off at the provider that was named, but not everywhere: another may stand in.
+        # Disabled at the named provider, but not everywhere: another provider may answer.
         ("acme/owl-1", "owl-1", "acme", "owl-1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The copy in memory: what is in it, and when it is read anew."""
+"""The copy in memory: its content, and when it is read again."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_change_by_an_operator_reaches_the_copy_and_no_connection_is_kept() ->
 
 
 class Source:
-    """Where a copy comes from: counts what is read, and does as it is told."""
+    """The source of a copy: counts its readings, and does what a test sets."""
 
     def __init__(self) -> None:
         self.word: str | None = "one"

@@ -29,7 +29,7 @@ def test_entries_are_filtered_and_told_in_words(world: World) -> None:
     everything = visitor.open(path)
     assert "&lt;b&gt;x&lt;/b&gt;" in everything.content.decode()
     assert "the operator" in words(everything)
-    # Whoever does not know the names of actions filters by one that is listed.
+    # A user who does not know the names of actions filters by one that is listed.
     assert '<a href="?action=member.create"><code>member.create</code></a>' in everything.content.decode()
     assert '<a href="?actor=olivia%40example.com">olivia@example.com</a>' in everything.content.decode()
 

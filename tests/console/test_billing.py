@@ -223,6 +223,6 @@ def test_who_may_not_changes_nothing(world: World, stripe: StripeStub) -> None:
         assert Visitor(world.adam).open(page(world.acme, path)).status_code == 200
         for user in (world.dana, world.sam):
             assert Visitor(user).open(page(world.acme, path)).status_code == 403
-    # Another organization's card is nobody's here.
+    # A card of another organization does not exist here for any user.
     assert Visitor(world.sam).send(page(world.elsewhere, f"billing/cards/{card.id}/remove")).status_code == 404
     assert (len(stripe.asked), PaymentMethod.objects.count(), Transaction.objects.count()) == (asked, 1, 0)

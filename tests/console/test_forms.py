@@ -111,7 +111,7 @@ class TestOnce:
 
         request = posted(**{ONCE: "one", "name": "a"})
         assert [do_once(request, world.olivia, work) for _ in range(2)] == [{"count": 1}, {"count": 1}]
-        # Somebody else's form, or another of the same person's, is another.
+        # Another person's form, or another form of the same person, is a different one.
         assert do_once(request, world.adam, work) == {"count": 2}
         assert do_once(posted(**{ONCE: "two", "name": "a"}), world.olivia, work) == {"count": 3}
         # The same token on a form that says something else is refused.

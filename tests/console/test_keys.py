@@ -279,7 +279,7 @@ def test_many_keys_are_listed_by_pages_newest_first_and_found_by_name_and_projec
     assert "1 to 50 of 120" in words(first)
     assert ("Older" in words(first), "Newer" in words(first)) == (True, False)
     assert ("Older" in words(last), "Newer" in words(last)) == (False, True)
-    # What is no page is the first or the last one.
+    # An invalid page number leads to the first or the last page.
     for asked, count in (("0", 20), ("99", 20), ("x", 50)):
         assert len(olivia.open(path, page=asked).context["keys"]) == count, asked
     for wanted, names in (("NUMBER 119", ["key number 119"]), ("crawl", ["key number 7"]), ("%", [])):

@@ -1,4 +1,4 @@
-"""Request logs in the console: what is listed, shown whole and exported, to whom, and as text alone."""
+"""Request logs in the console: the list, single requests and exports, who sees them, and that they are plain text."""
 
 from __future__ import annotations
 

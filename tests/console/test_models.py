@@ -38,7 +38,7 @@ def test_a_page_has_fifty_and_leads_to_the_next(django_assert_num_queries: Djang
     second = see(page="2")
     assert 'href="?sort=newest&amp;page=2"' in first.content.decode()
     assert not set(ids_on(first)) & set(ids_on(second))
-    # What is no page is the first, what is past the end the last.
+    # An invalid page number leads to the first page, one past the end to the last.
     assert ids_on(see(page="x")) == ids_on(first)
     assert ids_on(see(page="999")) == ids_on(see(page=str(first.context["last"])))
     assert len(first.content) < 60_000

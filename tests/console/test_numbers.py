@@ -17,7 +17,7 @@ from tests.logs.entries import entry, write
 from tests.support.cast import World, make_key
 from tests.support.console_client import Visitor, page, words
 
-# What differs each time a page is shown.
+# Values that differ each time a page is shown.
 _TOKENS = re.compile(r'name="(csrfmiddlewaretoken|once)" value="[^"]+"')
 
 

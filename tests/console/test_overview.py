@@ -51,7 +51,7 @@ def test_sums_and_bars_are_of_this_organization_and_these_days_alone(world: Worl
     ]
     month = Visitor(world.dana).open(page(world.acme), days="30", by="requests").context["chart"]
     assert (month["series"][0]["name"], sum(month["series"][0]["values"])) == ("old", 50)
-    # What nobody offers is as if it was not said.
+    # A value that the page does not offer is ignored.
     assert Visitor(world.dana).open(page(world.acme), days="9999999999", by="<script>").context["days"] == 7
 
 

@@ -1,4 +1,4 @@
-"""A payment that the card's bank wants confirmed: the way to the bank's page and back, and what is told of it."""
+"""A payment that the card's bank wants confirmed: the way to the bank's page and back, and the messages about it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ HELLO = {"model": "sandbox/echo", "messages": [{"role": "user", "content": "hell
 
 
 class Player:
-    """Somebody with the playground open."""
+    """A user who has the playground open."""
 
     def __init__(self, caller: Caller, **options: Any) -> None:
         self.organization: Organization = caller.key.project.organization

@@ -74,7 +74,7 @@ def test_developers_look_and_strangers_do_not(world: World, action: str) -> None
     for user in (world.dana, world.sam):
         assert Visitor(user).send(path, fields).status_code == 403
         assert Visitor(user).send(page(world.acme, "projects/new"), FIELDS).status_code == 403
-    # Of another organization, beneath one's own.
+    # A project of another organization, under the user's own organization.
     assert Visitor(world.sam).send(page(world.elsewhere, f"projects/{world.project.id}"), fields).status_code == 403
     world.project.refresh_from_db()
     assert (world.project.name, world.project.status, Project.objects.count()) == ("Default Project", "active", 2)

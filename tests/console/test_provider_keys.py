@@ -93,7 +93,7 @@ def test_who_may_not_changes_nothing(world: World, fields: dict[str, Any], provi
         assert visitor.open(page(world.acme, PATH)).status_code == 403
         for path in (PATH, f"{PATH}/{key.id}/switch", f"{PATH}/{key.id}/remove"):
             assert visitor.send(page(world.acme, path), {**fields, "status": "inactive"}).status_code == 403
-    # Another organization's key is nobody's on a page of one's own.
+    # Another organization's key does not exist on a page of the user's own organization.
     assert Visitor(world.sam).send(page(world.elsewhere, f"{PATH}/{key.id}/remove")).status_code == 403
     world.elsewhere.memberships.create(user=world.adam, role="admin")
     assert Visitor(world.adam).send(page(world.elsewhere, f"{PATH}/{key.id}/remove")).status_code == 404

@@ -1,4 +1,4 @@
-"""What all pages have in common: their policy, who is let in, the way back, and the frame."""
+"""Parts that all pages share: their policy, who is let in, the way back, and the frame."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_no_page_of_an_organization_is_a_strangers(world: World, route: str) -> 
     path = filled(route, world.acme.id)
     assert Visitor().open(path).status_code == 302
     for response in (Visitor(world.sam).open(path), Visitor(world.sam).send(path)):
-        # What takes forms alone leads to the page above it, which is no stranger's either.
+        # A path that takes forms alone leads to the page above it, which is closed to strangers too.
         assert response.status_code in {302, 403, 405}
         assert b"Acme" not in response.content
     assert Visitor(world.sam).open(filled(route, _ID)).status_code in {302, 404}

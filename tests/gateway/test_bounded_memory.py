@@ -1,4 +1,4 @@
-"""What is remembered under names that come from outside is bounded."""
+"""Memory under names that come from outside is bounded."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from apps.kernel.errors import ApiError, BodyTooLarge, InvalidRequest, Unsupport
 
 LIMIT = 32 * 1024 * 1024
 SMALL = b'{"model": "sandbox/echo", "messages": []}'
-# Larger than what is unpacked beside other requests, and little like itself.
+# Larger than the bodies that are unpacked beside other requests, and little like itself.
 BIG = Random(7).randbytes(LARGE * 3)
 
 

@@ -1,4 +1,4 @@
-"""Compressed answers, unpacked no further than anybody asks."""
+"""Compressed answers, unpacked no further than a reader asks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_bomb_is_held_against_what_has_been_taken_in_of_it() -> None:
     with pytest.raises(CorruptEncoding, match=f"more than {MAX_RATIO} times as long"):
         for _piece in decoder.decode(bomb):
             pass
-    # Of more than a megabyte that has arrived at once, 8 KB are taken in at a time.
+    # More than a megabyte has arrived at once; 8 KB of it are taken in at a time.
     assert decoder.decoded_bytes < 3 * MIB
 
 

@@ -1,4 +1,4 @@
-"""Who leaves in the middle pays what was written, in every format: counts that come before the end are no last word."""
+"""A client that leaves in the middle pays for the written part, in every format: earlier counts are not final."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from apps.logs.models import RequestLog
 from tests.support.providers_of_every_format import OTHER, PLACES, play
 from tests.support.upstream import Caller, settle_all
 
-# 2,000 bytes for each of a hundred events, half a thousand tokens: what was passed on when the client left.
+# 2,000 bytes for each of a hundred events, half a thousand tokens: the part passed on when the client left.
 EVENTS, LEFT_AFTER, PIECE = 100, 95, 2_048
 
 
@@ -141,7 +141,7 @@ ANTHROPIC_TEXT = (
 
 
 def test_a_count_that_is_told_again_is_the_last_word() -> None:
-    """62 tokens are told at the begin and at the end, of which 12 are seen."""
+    """The provider states 62 tokens at the begin and at the end, of which 12 are seen."""
     end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 62}}
     events = anthropic_stream(anthropic_start(), *ANTHROPIC_TEXT, end, {"type": "message_stop"})
     assert used(events) == Usage(input=25, output=62)

@@ -1,6 +1,6 @@
 """Fields with values of any type, in every place of a body: refused by name or passed on, never a defect.
 
-What says what something is (`type`) is looked up in many places, and a list cannot be.
+The field that names a type (`type`) is looked up in many places, and a list cannot be.
 """
 
 from __future__ import annotations

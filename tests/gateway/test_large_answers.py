@@ -1,4 +1,4 @@
-"""Large answers: what is done with one as a whole is done beside the event loop, and what is paid is never refused."""
+"""Large answers: the work on a whole answer is done beside the event loop, and a paid answer is never refused."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ROUTE = Route("v1/chat/completions", chat_completions, Family.OPENAI, "chat", "P
 
 
 def open_run(caller: Caller, content: str, **fields: object) -> ChatRun:
-    """Return an admitted chat of a caller, which nobody has run yet."""
+    """Return an admitted chat of a caller, not run yet."""
     body = {"model": "sandbox/echo", "messages": [{"role": "user", "content": content}], **fields}
     request = RequestFactory().post("/v1/chat/completions", json.dumps(body), content_type="application/json")
     return open_chat(ClientRequest(request.META, ROUTE), "chat_completions", caller.token, openai.read_request)
@@ -82,10 +82,10 @@ BROKEN = InternalError("The provider's answer ended before it was complete")
 @pytest.mark.parametrize(
     ("stream", "events", "cost"),
     [
-        # A picture that was passed on is paid for, and so is what was counted beside it.
+        # A picture that was passed on is paid for, and so are the counts beside it.
         (True, PICTURE, "0.0007767"),
         (True, PICTURE[:1], "0"),
-        # Who gets an error and nothing else pays nothing.
+        # A client that gets an error and nothing else pays nothing.
         (False, PICTURE, "0"),
     ],
 )
@@ -174,6 +174,6 @@ def test_a_defect_before_anybody_is_asked_holds_nothing_afterwards(
 def test_a_run_is_complete_when_it_is_opened(caller: Caller) -> None:
     run = open_run(caller, "hello")
     with pytest.raises(AttributeError):
-        run.cache = None  # type: ignore[misc]  # what is tested
+        run.cache = None  # type: ignore[misc]  # the tested fault
     run.recorder.fail(ClientGone("gone"))
     assert only_row(caller) == (499, True, False)

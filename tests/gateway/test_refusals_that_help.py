@@ -1,4 +1,4 @@
-"""Refusals that help: a bad part or tool is named, and a model that cannot says who can, or what is missing."""
+"""Refusals that help: a bad part or tool is named, and a model that cannot says who can, or which part is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer is billed for of what its provider says: its cost, code that it ran, and counts that are none."""
+"""The billed parts of a provider's report: its cost, code that it ran, and counts that are none."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ODD = Usage(input=10, cache_read=3, estimated=True)
 @pytest.mark.parametrize(
     ("reported", "used"),
     [
-        # What was written is no count: it is estimated, and the others stay.
+        # The written text has no count: it is estimated, and the others stay.
         (ODD, replace(ODD, output=2)),
         (replace(ODD, input=0, cache_read=0, output=7), Usage(input=5, output=7, estimated=True)),
         # Another count was odd.

@@ -1,4 +1,4 @@
-"""What happens by the clock: every scheduled task exists, runs, may run twice and at once, and is counted."""
+"""Scheduled tasks: each one exists, runs, may run twice and at once, and is counted."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Guardrails: what they find, what they do, and what is done to them."""
+"""Guardrails: their findings, their actions, and their administration."""

@@ -24,12 +24,12 @@ class Figures(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """How much of what was found is right."""
+        """The share of the findings that are right."""
         return self.right / max(1, self.right + self.wrong)
 
     @property
     def recall(self) -> float:
-        """How much of what is there was found."""
+        """The share of the true spans that were found."""
         return self.right / max(1, self.right + self.missed)
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ def found(rule: str, raw: str) -> list[tuple[str, str]]:
 
 
 def measured(rule: str, texts: Iterable[tuple[str, list[tuple[str, str]]]]) -> Figures:
-    """Compare what a rule finds in each text with what is to be found; a wrong border is one wrong and one missed."""
+    """Compare a rule's findings in each text with the expected ones; a wrong border is one wrong and one missed."""
     right = wrong = missed = 0
     failures = []
     for raw, expected in texts:
@@ -68,5 +68,5 @@ def measured(rule: str, texts: Iterable[tuple[str, list[tuple[str, str]]]]) -> F
 
 
 def labelled(rule: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return a rule's rows as texts and what is to be found in them."""
+    """Return a rule's rows as texts and the findings expected in them."""
     return [(row["text"], [(label, text) for label, text in row.get("found", [])]) for row in rows_of(rule)]

@@ -1,4 +1,4 @@
-"""Guardrails for tests: a few rules compiled, and texts held against them."""
+"""Guardrails for tests: a few rules compiled, and applied to texts."""
 
 from __future__ import annotations
 

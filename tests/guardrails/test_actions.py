@@ -1,4 +1,4 @@
-"""What is done to guardrails is taken down, is done once by many at a time, and never to what is gone."""
+"""Changes of guardrails: the audit log has each, concurrent ones happen once, and none reaches a deleted guardrail."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def new_rule(world: World, **columns: Any) -> CustomRule:
 
 
 def newest() -> tuple[str, str, Any]:
-    """Return what was taken down last: the action, the id of the thing, and the details."""
+    """Return the last audit entry: the action, the id of the thing, and the details."""
     entry = AuditEntry.objects.latest("id")
     return entry.action, entry.resource_id, entry.details
 

@@ -1,4 +1,4 @@
-"""What is kept of findings: the content of private categories only masked, whichever rule found it."""
+"""Stored findings: the content of private categories only masked, whichever rule found it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONTENT = "PASSPORT C01X00T47"
 
 
 def noted_content(category: str) -> str:
-    """Return what is kept of the content that a rule of this category found."""
+    """Return the stored part of the content that a rule of this category found."""
     finding = Finding(
         rule_id="system:new_rule",
         rule_name="New",

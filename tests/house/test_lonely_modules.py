@@ -40,7 +40,7 @@ LONELY = {
 
 
 def lonely_modules(sources: Mapping[str, str]) -> list[str]:
-    """Return the small modules that one module of their folder imports, and no other, unless they say why.
+    """Return the small modules with a single importer, which is in their own folder, unless they say why.
 
     `sources` are texts by the modules' dotted names; a package goes by its folder's.
     """

@@ -1,4 +1,4 @@
-"""Bounds on JSON, held against what a parser makes of the same bytes."""
+"""Bounds on JSON, compared with what a parser makes of the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a misspelled name was probably meant for: the nearest by edits, as its length allows, with little work."""
+"""The name that a misspelled one probably means: the nearest by edits, as its length allows, with little work."""
 
 from __future__ import annotations
 

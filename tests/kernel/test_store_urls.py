@@ -1,4 +1,4 @@
-"""Where a store is, as logs and people are told it."""
+"""The address of a store, as logs and people see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the keys of a member who is removed, or leaves."""
+"""The keys of a member who is removed, or leaves."""
 
 from __future__ import annotations
 

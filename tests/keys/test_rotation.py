@@ -1,4 +1,4 @@
-"""Rotation: a key in the place of another, with its limits and rules; the other ends now or later."""
+"""Rotation: a new key replaces another, with its limits and rules; the other ends now or later."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_who_dies_before_a_delivery_is_noted_repeats_the_same_batch(
         with pytest.raises(KeyboardInterrupt):
             deliver(sink.pk)
     assert WaitingRow.objects.filter(batch=1).count() == 2
-    # What comes meanwhile is no part of it.
+    # Rows that come meanwhile are no part of it.
     later = log_row(world, id=id_at(ago(minutes=10))).id
     make_due(sink)
     assert deliver(sink.pk) == 3

@@ -1,4 +1,4 @@
-"""What each kind of sink is sent, read as its receiver reads it: signatures are computed anew from what arrived."""
+"""Deliveries to each kind of sink, read as its receiver reads them: tests compute signatures from what arrived."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def created(world: World) -> CreatedKey:
 
 @pytest.fixture
 def caller(created: CreatedKey) -> Caller:
-    """Who calls with it."""
+    """A caller with that key."""
     return Caller(created.token)
 
 

@@ -25,7 +25,7 @@ from tests.support.console_client import Visitor, page
 
 __all__ = ["world"]
 ALIAS = "replica_of_readers"
-# What a replica answers; who may see it, and how far back, is asked of the primary.
+# Queries that a replica answers; the primary says who may see the rows, and how far back.
 LOGGED = re.compile(r'FROM "?(request_log|logs_(activity|traffic|refused)\w+)"?')
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -84,7 +84,7 @@ def test_pages_of_the_console(world: World, asked: Callable[[], tuple[int, int]]
     read_whole(visitor.open(page(world.acme, path)))
     of_replica, of_primary = asked()
     assert of_replica > 0
-    # Whether there ever was a request is what somebody waits for who has just sent the first.
+    # The primary says whether there is any request yet: a user who has just sent the first waits for that.
     assert of_primary == (1 if path == "" else 0)
 
 

@@ -39,7 +39,7 @@ def key(world: World) -> ApiKey:
 
 @pytest.fixture
 def ids(key: ApiKey, world: World) -> dict[str, UUID]:
-    """Rows by what is special about them; the first four are of the last day."""
+    """Rows by their special feature; the first four are of the last day."""
     others = make_key(world.sam, world.elsewhere_project).key
     rows: dict[str, Entry] = {
         "plain": entry(key, id=id_at(ago(minutes=5)), request_id="req-plain"),

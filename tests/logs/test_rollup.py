@@ -27,7 +27,7 @@ from tests.logs.entries import entry, id_at, write
 from tests.support.property_examples import MANY_WITH_STORES, examples
 
 NOW = datetime(2031, 3, 4, 12, tzinfo=UTC)
-# Ages in days at which something ends: what free and pro keep of the log, what is kept of activity.
+# Ages in days at which something ends: the part of the log that free and pro keep, the part of activity that stays.
 AGES = [0, 1, 3, 4, 90, 91, 364, 365]
 MODELS = [("gpt-5", "openai"), ("gpt-5", "azure"), ("claude", "anthropic"), ("", "")]
 NAMES = [*rollup.SUMS]
@@ -82,12 +82,12 @@ def recount(rows: list[Entry], fits: Callable[[Entry], bool]) -> dict[date, dict
     return days
 
 
-# What is told of each model.
+# The numbers shown for each model.
 SHOWN = ("request_count", "input_tokens", "output_tokens", "total_tokens", "cost")
 
 
 def told(scope: ActivityScope, window: ActivityWindow) -> dict[date, dict[Any, dict[str, Decimal]]]:
-    """Return what is told, in the form of a recount."""
+    """Return the numbers that activity shows, in the form of a recount."""
     answer: dict[date, dict[Any, dict[str, Decimal]]] = {}
     for day in find_days(scope, window):
         groups: dict[Any, Any] = {None: day.sums}
@@ -101,7 +101,7 @@ def told(scope: ActivityScope, window: ActivityWindow) -> dict[date, dict[Any, d
 
 
 def of_models(days: dict[date, dict[Any, dict[str, Decimal]]]) -> dict[date, dict[Any, dict[str, Decimal]]]:
-    """Return a recount with as much of each model as is told of one."""
+    """Return a recount with as many numbers for each model as activity shows for one."""
     return {
         day: {group: sums if group is None else {name: sums[name] for name in SHOWN} for group, sums in groups.items()}
         for day, groups in days.items()
@@ -174,7 +174,7 @@ class Activity(RuleBasedStateMachine):
     @precondition(lambda self: set(self.rows) - self.gone)
     @rule(data=st.data(), word=RECORDS, neighbor=RECORDS)
     def speak_again(self, data: st.DataObject, word: dict[str, Any], neighbor: dict[str, Any]) -> None:
-        """A record comes once more beside a new one; only a worker's own word replaces the sweeper's."""
+        """A record comes again beside a new one; only a worker's own word replaces the sweeper's."""
         first = self.rows[data.draw(st.sampled_from(sorted(set(self.rows) - self.gone)))]
         owner = {name: getattr(first, name) for name in ("organization_id", "project_id", "api_key_id")}
         again, new = replace(self._entry(dict(word)), id=first.id, **owner), self._entry(dict(neighbor))
@@ -204,7 +204,7 @@ class Activity(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        """What is past goes from the log, and after a year from activity."""
+        """Rows past their age go from the log, and after a year from activity."""
         retention.expire(NOW)
         kept = set(RequestLog.objects.values_list("id", flat=True))
         self.gone |= {identifier for identifier in self.rows if identifier not in kept}
@@ -218,7 +218,7 @@ class Activity(RuleBasedStateMachine):
 
     @invariant()
     def is_a_recount(self) -> None:
-        """Of every scope, and of windows that cut some days off."""
+        """Compare every scope, and windows that cut some days off."""
         rows = list(self.rows.values())
         everyone = frozenset(owner[0] for owner in self.owners)
         scopes: list[tuple[ActivityScope, Callable[[Entry], bool]]] = [

@@ -1,4 +1,4 @@
-"""Rolling up: each row counts once, whoever writes, folds and reads at the same time, and whatever a record says."""
+"""Rolling up: each row counts once, whatever a record says, while others write, fold and read at the same time."""
 
 from __future__ import annotations
 

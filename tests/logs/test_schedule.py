@@ -1,4 +1,4 @@
-"""What happens by the clock, by a real worker and beat."""
+"""Scheduled tasks, run by a real worker and beat."""
 
 from __future__ import annotations
 

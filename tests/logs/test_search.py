@@ -122,7 +122,7 @@ def test_many_organizations_are_looked_for_at_once_where_rows_are_rare(monkeypat
     now = datetime.now(UTC)
     other, late = new_id(), new_id()
     written = [write(entry(organization_id=one, id=id_at(now - timedelta(hours=5))))[0] for one in (other, late)]
-    # What is before the beginning of its own organization is not seen, though another's begins earlier.
+    # Rows from before an organization's own beginning are not seen, though another organization's begins earlier.
     scope = LogScope({ORGANIZATION: now - timedelta(days=30), other: now - timedelta(days=30), late: now})
     pages = {}
     for walks in (0, 1_000):

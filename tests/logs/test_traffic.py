@@ -1,4 +1,4 @@
-"""Traffic equals a recount of what was written, folded or not, and tells percentiles of any stretch of time."""
+"""Traffic equals a recount of the written rows, folded or not, and gives percentiles for any stretch of time."""
 
 from __future__ import annotations
 

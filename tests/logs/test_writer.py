@@ -24,7 +24,7 @@ from tests.logs.entries import FULL, entry, id_at, write
 pytestmark = pytest.mark.django_db
 
 
-# What a guardrail found is kept in a table of its own.
+# Findings of guardrails have a table of their own.
 FIELDS = tuple(name for name in Entry.__struct_fields__ if name != "violations")
 
 
@@ -180,7 +180,7 @@ def test_what_is_no_json_at_all_costs_its_entry_the_content_and_nothing_else() -
 
 @pytest.fixture
 def _fastidious(db: None) -> None:
-    """A database that refuses the content `poison`, as it would refuse what nobody has thought of."""
+    """A database that refuses the content `poison`, as it would refuse content that no test foresees."""
     with connection.cursor() as cursor:
         cursor.execute(
             """

@@ -25,7 +25,7 @@ from tests.stack.product import PROJECT, Product
 
 # The newest that knows each revision; it needs a newer Node than machines have.
 PACKAGES = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22")
-# Of the suite's scenarios for servers: all that each revision asks for.
+# The suite's scenarios for servers: all that each revision asks for.
 RUNS: dict[str, tuple[str, ...]] = {
     "2025-06-18": ("--suite", "all", "--spec-version", "2025-06-18"),
     "2025-11-25": ("--requirements", "2025-11-25"),

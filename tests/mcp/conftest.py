@@ -1,4 +1,4 @@
-"""A client of the protocol that sends what it is told to, over Django's test client: there a call has ended before its
+"""A client of the protocol that sends what a test asks for, over Django's test client: there a call ends before its
 answer begins."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class McpClient:
         return self.send(request(method, params, request_id), **{**own, **headers})
 
     def open(self, revision: str) -> Any:
-        """Open a session, and return what the server says of itself."""
+        """Open a session, and return the server's description."""
         self.revision = revision
         hello = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
         answer = self.send(request("initialize", hello, 0))

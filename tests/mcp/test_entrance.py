@@ -70,7 +70,7 @@ class TestWhoGetsIn:
 
 
 class TestHostileInput:
-    """What no client of good will sends."""
+    """Requests that no client of good will sends."""
 
     @pytest.mark.parametrize(
         ("body", "code"),

@@ -80,7 +80,7 @@ def test_all_servers_are_listed_and_called_under_joined_names(
     long = "x" * 70
     mcp_server.tools = [tool("echo"), tool(long)]
     register(caller, "wiki", mcp_server.url, allowed_tools=["echo"])
-    # One that does not answer takes nobody along.
+    # A server that does not answer breaks no other.
     register(caller, "broken", mcp_server.url.replace("/mcp", ":1/"))
     listed = names(ask(caller, "/mcp/all", "tools/list"))
     assert (listed[0], listed[2]) == ("tickets__echo", "wiki__echo")

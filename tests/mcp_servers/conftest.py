@@ -1,4 +1,4 @@
-"""The cast, a server of tools, and somebody with an API key, for the tests of this folder."""
+"""The cast, a server of tools, and a caller with an API key, for the tests of this folder."""
 
 from tests.support.cast import world
 from tests.support.mcp_stand_in import _mcp_server, mcp_server

@@ -1,4 +1,4 @@
-"""Tools that change after they were allowed ("rug pull"): held back, told once, and taken when somebody has looked."""
+"""Tools that change after they were allowed ("rug pull"): held back, reported once, and accepted when a user agrees."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def server(caller: Caller, mcp_server: StandIn) -> McpServer:
 
 
 def registered(caller: Caller, mcp_server: StandIn) -> McpServer:
-    """Return a server that is registered, and that nobody has asked for its tools."""
+    """Return a registered server, before any request for its tools."""
     listings.forget_all()
     return McpServer.objects.create(
         organization_id=caller.organization_id,
@@ -47,7 +47,7 @@ def who(caller: Caller) -> ToolCaller:
 
 
 def names(caller: Caller) -> list[str]:
-    """Read the list anew, as after a minute."""
+    """Read the list again, as after a minute."""
     listings.forget_all()
     found = policy.find_policy(caller.token)
     return list(listings.list_tools(found, listings.find_server(found, "tickets"), who(caller)).tools)
@@ -96,7 +96,7 @@ def test_it_is_told_once_until_somebody_looks(caller: Caller, mcp_server: StandI
     assert names(caller) == ["add"]
     row = McpServer.objects.get()
     assert (len(told()), row.changed_tools, row.updated_at) == (1, ["echo"], before)
-    # As it was, it is what was allowed.
+    # Changed back, it is the allowed tool again.
     mcp_server.tools = [tool("echo", "Says it again."), tool("add", "Adds.")]
     assert names(caller) == ["echo", "add"]
 
@@ -105,7 +105,7 @@ def test_what_is_accepted_is_what_was_seen(caller: Caller, mcp_server: StandIn, 
     pulled(caller, mcp_server)
     seen = {one.name: one for one in look_at_tools(server=McpServer.objects.get())}
     assert (seen["echo"].is_changed, seen["add"].is_changed) == (True, False)
-    # Between the look and the click it changes once more.
+    # Between the look and the click it changes again.
     mcp_server.tools = [tool("echo", "Worse."), tool("add", "Adds.")]
     row = change_server(server=server, changes={"accepted_tools": {"echo": seen["echo"].digest}})
     assert row.changed_tools == []

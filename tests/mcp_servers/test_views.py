@@ -167,7 +167,7 @@ def test_its_tools_can_be_looked_at(world: World, adam: Caller, mcp_server: Stan
 def test_a_tool_that_changed_is_told_and_accepted_as_it_was_seen(
     world: World, adam: Caller, mcp_server: StandIn
 ) -> None:
-    # The server is asked as it is registered: what it said then is what was allowed.
+    # Registering a server asks it for its tools, and allows them as they are then.
     server = create(adam, world, "", url=mcp_server.url, allowedTools=["echo"]).json()["mcpServer"]["id"]
     assert list(McpServer.objects.get().tool_pins) == ["echo"]
     mcp_server.tools = [tool("echo", "Something else."), tool("add")]

@@ -149,7 +149,7 @@ def test_where_descriptions_are_off_programs_are_told_to_register(world: World, 
     settings.OAUTH_CLIENT_DOCUMENTS = False
     said = Web().get("/.well-known/oauth-authorization-server").json()
     assert (said["client_id_metadata_document_supported"], "registration_endpoint" in said) == (False, True)
-    # Neither one that was read before, nor a new one, which nobody asks for.
+    # Neither one that was read before, nor a new one, which is not even fetched.
     for address in (known, "https://client.example.com/new.json"):
         assert open_page(world, address).status_code == 400
     assert (len(web.calls), OAuthClient.objects.count()) == (1, 1)

@@ -23,7 +23,7 @@ from tests.support.console_client import Visitor, words
 from tests.support.oauth_client import registered, send_form
 
 DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
-# What the library has beside, what OpenID Connect adds to it, and what is no grant at all.
+# Other grants of the library, those that OpenID Connect adds, and values that are no grant at all.
 CLOSED = (
     "password",
     "client_credentials",
@@ -123,7 +123,7 @@ class TestSecrets:
         self, world: World, no_hashing: None, path: str, known: bool, secret: str
     ) -> None:
         program = registered()
-        # A secret that somebody wrote into the table all the same, in clear as the library would.
+        # A secret that was written into the table all the same, in clear as the library would.
         OAuthClient.objects.filter(client_id=program.client_id).update(client_secret="guess")
         client_id = program.client_id if known else "nobody"
         fields = {"grant_type": "refresh_token", "refresh_token": "gw_refresh_x", "token": "gw_oauth_x"}

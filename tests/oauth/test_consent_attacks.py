@@ -62,7 +62,7 @@ class TestRedirects:
             answer = Visitor(world.dana).client.get(program.authorization(**changed))
             assert (answer.status_code, "Location" in answer) == (400, False)
             assert b'http-equiv="refresh"' not in answer.content
-        # Nor does asking lead there, for whoever is not signed in.
+        # Nor does asking lead there, for a visitor who is not signed in.
         assert Web().get(program.authorization())["Location"].startswith("/app/sign-in?next=%2Foauth%2Fauthorize")
 
     def test_what_is_answered_names_who_answers(self, world: World) -> None:

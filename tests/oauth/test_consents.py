@@ -1,4 +1,4 @@
-"""Consents as they are lived with: given again, listed, revoked, ended by others; and what is kept for how long."""
+"""Consents in daily use: given again, listed, revoked, ended by others; and how long their rows are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registration of programs: a flood, hostile descriptions, and secrets that nobody is given."""
+"""Registration of programs: a flood, hostile descriptions, and secrets that no program gets."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class TestStolenCode:
         assert answer.status_code in {400, 401}
         assert answer.json()["error"] in {"invalid_grant", "invalid_request"}
         assert (AccessToken.objects.count(), RefreshToken.objects.count()) == (0, 0)
-        # It was nobody's but the program's all the while.
+        # The code was the program's own all the while.
         assert program.exchange(code).status_code == 200
 
     def test_a_code_that_comes_twice_ends_what_it_gave(self, world: World) -> None:

@@ -13,7 +13,7 @@ from apps.organizations.access import access_organization, access_project, highe
 from apps.organizations.models import Organization, Project, Role
 from tests.support.cast import World, signed_in
 
-# Who is let in where which role is needed.
+# The users who are let in, by the role that is needed.
 RIGHTS = {
     "olivia": {Role.DEVELOPER: True, Role.ADMIN: True, Role.OWNER: True},
     "adam": {Role.DEVELOPER: True, Role.ADMIN: True, Role.OWNER: False},

@@ -1,4 +1,4 @@
-"""What operators do from the command line."""
+"""Commands that operators run."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class TestDemo:
         for name in ("operator", "owner", "sessionToken", "apiKey"):
             assert second[name] != first[name], name
         assert Organization.objects.get().credits == Decimal(100)
-        # The key that nobody has any more is gone.
+        # The key that was lost is gone.
         lost = find_api_key(first["apiKey"])
         assert lost is not None
         assert lost.status == ApiKey.Status.DELETED

@@ -1,4 +1,4 @@
-"""Credential changes: what was begun under a user's credentials ends with them."""
+"""Credential changes: sessions and grants that began under a user's credentials end with them."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ class TestPrograms:
         path = f"/organization/{world.acme.id}/members/{dana.id}"
         assert signed_in(world.olivia).send("DELETE", path, {}).status_code == 200
         assert program.exchange(unused).json()["error"] == "invalid_grant"
-        # Who comes back later finds none of it in force.
+        # A member who comes back later finds none of it in force.
         join(world.acme, world.dana, Role.DEVELOPER)
         assert exchange(key_code).status_code == 403
         assert (AuthorizationCode.objects.count(), KeyCode.objects.count(), RefreshToken.objects.count()) == (0, 0, 0)

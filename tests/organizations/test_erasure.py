@@ -1,4 +1,4 @@
-"""What is left of a deleted organization, and that nothing else goes with it."""
+"""The remains of a deleted organization, and that nothing else goes with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from apps.organizations.tasks import erase
 from tests.logs.entries import entry, write
 from tests.support.cast import World, make_key
 
-# What stays: the row that says "deleted", what requests are refused by, and the books.
+# Data that stays: the row that says "deleted", the rows that requests are refused by, and the books.
 KEPT = {
     "organizations_organization",
     "organizations_project",
@@ -72,7 +72,7 @@ def fill(organization: Organization, project: Project, user: User) -> None:
 
 
 def rows_of(organization_id: UUID) -> dict[str, list[Any]]:
-    """Return the rows of every table that speak of the organization, as the database has them."""
+    """Return the rows of every table that mention the organization, as the database has them."""
     found = {}
     with connection.cursor() as cursor:
         for model in apps.get_models():

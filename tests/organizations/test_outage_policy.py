@@ -1,4 +1,4 @@
-"""`outagePolicy`: what becomes of an organization's requests while nobody can check credits is its owners' choice."""
+"""`outagePolicy`: an organization's owners choose what becomes of its requests while credits cannot be checked."""
 
 from __future__ import annotations
 

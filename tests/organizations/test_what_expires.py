@@ -8,13 +8,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "security.md").read_text()
 SECTION = DOCUMENT.split("## Expiry\n")[1].split("\n## ")[0]
-# What makes or signs something that is brought back later.
+# Code that makes or signs something that is brought back later.
 MAKES = re.compile(
     r"\b(signing\.(dumps|Signer|TimestampSigner)|secrets\.(token_\w+|choice)|(?:from secrets import)|salted_hmac"
     r"|hmac\.(digest|new)|keyed_digest\(|os\.urandom|AuthToken\.objects\.create|\.set_(signed_)?cookie\("
     r"|session\[_\w+\] =|default_token_generator|PasswordResetTokenGenerator|LASTS\b.*=)"
 )
-# Modules that draw or sign what lets nobody in, and what that is.
+# Modules that draw or sign values that let no one in, and what those are.
 LETS_NOBODY_IN = {
     "apps/batches/input_pieces.py": "digests of the lines of a batch",
     "apps/billing/worker_leases.py": "a name of a process",

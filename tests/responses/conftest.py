@@ -1,4 +1,4 @@
-"""Callers of organizations that keep content, and official clients that speak to the gateway in this process."""
+"""Callers of organizations that keep content, and official clients that talk to the gateway in this process."""
 
 from __future__ import annotations
 

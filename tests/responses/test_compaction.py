@@ -48,7 +48,7 @@ def test_a_conversation_is_summed_up_and_goes_on_from_its_summary(
         "bye",
         compact_endpoint.TASK,
     ]
-    # It is charged as any request, and what was asked is not stored.
+    # It is charged as any request, and its input is not stored.
     assert settle_all() == 1
     assert RequestLog.objects.get().route == "responses"
     assert not StoredResponse.objects.exists()

@@ -50,7 +50,7 @@ def test_a_lost_workers_response_is_answered_by_another_and_charged_once(
     assert background.take_over() == 1
     assert openai.responses.retrieve(response_id).status == "completed"
     assert len(keeper.sent(tag)) == 2
-    # What the dead worker had reserved is swept, in whichever order the records arrive.
+    # The dead worker's reservation is swept, in whichever order the records arrive.
     sweep()
     settle_all()
     row = RequestLog.objects.get()

@@ -1,4 +1,4 @@
-"""What stored responses refuse: others' ids, histories without end or with a hole, wrong fields; by name."""
+"""Refusals of stored responses: others' ids, histories without end or with a hole, wrong fields; by name."""
 
 from __future__ import annotations
 

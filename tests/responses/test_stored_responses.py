@@ -1,4 +1,4 @@
-"""Stored responses, by the official client's own methods: chained, retrieved, listed, deleted, and nobody else's."""
+"""Stored responses, by the official client's own methods: chained, retrieved, listed, deleted, only by their owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user's words make the sandbox call, and with which arguments."""
+"""Calls that a user's words make the sandbox do, and their arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal: what was asked, and how each request ended."""
+"""The journal: each request, and how it ended."""
 
 from __future__ import annotations
 

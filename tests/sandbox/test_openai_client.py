@@ -18,7 +18,7 @@ WEATHER: ChatCompletionToolParam = {
 
 
 class Person(BaseModel):
-    """What a structured answer has to be."""
+    """The shape of a structured answer."""
 
     name: str
     age: int

@@ -1,4 +1,4 @@
-"""Plain replies: what is said, exactly."""
+"""Plain replies: their exact words."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def everything_in_valkey() -> str:
 
 
 def everything_in(store: Any) -> str:
-    """Return all that one store holds, as text."""
+    """Return the whole content of a store, as text."""
     told = []
     for key in store.keys("*"):
         kind = store.type(key)
@@ -107,7 +107,7 @@ def everything_in_the_database() -> str:
 
 
 def everything_on_disk() -> str:
-    """Return what is in the home beside the stores: the spool, logs, metrics."""
+    """Return the files in the home beside the stores: the spool, logs, metrics."""
     told = []
     for path in django_settings.GATEWAY_HOME.rglob("*"):
         stores = {"postgres", "valkey", "cache", "secrets.json"} & set(
@@ -119,7 +119,7 @@ def everything_on_disk() -> str:
 
 
 def quoted(text: str) -> list[str]:
-    """Return the parts of the canary, sixteen characters long, that stand in a text: as it is, or encoded."""
+    """Return the parts of the canary, sixteen characters long, that a text has: as it is, or encoded."""
     encoded = b64encode(f"user:{CANARY}".encode()).decode()[8:]
     return [
         one[start : start + 16]

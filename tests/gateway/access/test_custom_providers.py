@@ -100,7 +100,7 @@ def test_a_private_address_is_not_called(caller: Caller, own: ProviderKey, setti
 def test_a_name_is_not_looked_up_again_after_it_was_checked(
     caller: Caller, own: ProviderKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What rebinding does: the name is public when it is checked and private when it is called."""
+    """DNS rebinding: the name is public when it is checked and private when it is called."""
     asked = []
     look_up = name_lookup._getaddrinfo
 

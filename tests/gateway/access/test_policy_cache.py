@@ -25,7 +25,7 @@ ORGANIZATION = uuid4()
 
 @dataclass
 class Read:
-    """What was read of a key."""
+    """A reading of a key's policy."""
 
     number: int
     read_at: float
@@ -39,7 +39,7 @@ class Read:
 
 
 class Source:
-    """Where policies come from: counts the readings, and does as it is told."""
+    """The source of policies: counts the readings, and does what a test sets."""
 
     def __init__(self) -> None:
         self.readings: list[UUID | None] = []
@@ -102,7 +102,7 @@ def test_a_copy_in_use_is_renewed_before_it_expires(cache: PolicyCache[Read], so
     source.age = policy_cache.RENEWED_AFTER + 1
     assert cache.find("token").number == 1
     source.age = 0.0
-    # Whoever finds it old enough gets the copy there is, and has it renewed.
+    # A caller that finds it old enough gets the present copy, and has it renewed.
     assert cache.find("token").number == 1
     assert cache.find("token").number == 2
     assert cache.find("token").number == 2
@@ -155,7 +155,7 @@ def test_beyond_what_the_operator_allows_it_does_not(source: Source, settings: A
 
 
 def test_a_copy_whose_generation_has_passed_is_never_served(cache: PolicyCache[Read], source: Source) -> None:
-    """Somebody has revoked something: until it can be read what, nobody is let in."""
+    """A user has revoked something: until the change can be read, no caller is let in."""
     known = cache.find("token")
     cache.invalidate("token", known)
     source.error = OperationalError("refused")

@@ -1,4 +1,4 @@
-"""A clock is set back by an hour, the store's or the machine's: nobody is locked out for that long, nothing waits."""
+"""A clock is set back by an hour, the store's or the machine's: that locks no caller out for so long, nothing waits."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_record_of_a_vanished_settler_is_taken_over_whatever_the_store_thinks_
     now = time.monotonic()
     monkeypatch.setattr(outbox.time, "monotonic", lambda: now + outbox.ABANDONED_AFTER / 1000 + 1)
     assert outbox.read_batch("alive", 10, 1) == [taken]
-    # It is this reader's own now, and nobody's else.
+    # It belongs to this reader alone now.
     assert [one["consumer"] for one in client().xpending_range(outbox.STREAMS[0], outbox.GROUP, "-", "+", 10)] == [
         "alive"
     ]

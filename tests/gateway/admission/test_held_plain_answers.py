@@ -1,4 +1,4 @@
-"""A plain answer, and a stream of which not all is seen, is given the limit that what is held covers."""
+"""A plain answer, and a stream whose tokens are not all visible: the provider gets the limit that the hold covers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_plain_answer_is_given_the_limit_that_is_covered_and_says_so(caller: C
     tag = uuid4().hex
     answer = post(caller, "chat", f"hi [[sandbox kb=400 tag={tag}]]", max_tokens=None)
     limit = caller.sent(tag)[0]["body"]["max_tokens"]
-    # A quarter of a cent's worth, or what is left of the prompt beside it.
+    # The tokens for a quarter of a cent, or for what the prompt leaves of it.
     assert 4_100 < limit < 4_167
     body = answer.json()
     assert (body["choices"][0]["finish_reason"], body["usage"]["completion_tokens"]) == ("length", limit)
@@ -67,7 +67,7 @@ def test_the_limit_is_shared_by_all_answers(caller: Caller) -> None:
 
 
 def test_the_limit_is_by_the_price_of_who_answers(caller: Caller, backup: str) -> None:
-    """A tenth of the backup's tokens can be paid for what is held for the first."""
+    """The amount held for the first provider pays for a tenth of the tokens at the backup."""
     credited(caller, CENT)
     tag = uuid4().hex
     script = f"hi [[sandbox kb=400 tag={tag} times=1 status=500]]"
@@ -138,7 +138,7 @@ def test_a_limit_leaves_room_for_the_prompt_in_the_context(caller: Caller) -> No
 
 
 def test_a_stream_whose_thinking_nobody_sees_is_limited_by_what_is_held(caller: Caller) -> None:
-    """Of models that do not say what they think, unseen tokens are paid all the same."""
+    """The caller pays for unseen tokens too, with models that do not show their thinking."""
     Provider.objects.filter(pk="sandbox").update(facts={"developer_role": True})
     priced("0.6", reasoning=True, max_output=128_000)
     credited(caller, CENT)

@@ -178,7 +178,7 @@ def test_a_stream_with_a_limit_of_its_own_begins_though_not_all_of_it_is_covered
     answer = post(caller, "chat", f"hi [[sandbox words=20 tag={tag}]]", stream=True, max_tokens=16_000)
     *_, last, done = chunks_in(answer.content)
     assert (last["choices"][0]["finish_reason"], done) == ("stop", "[DONE]")
-    # A quarter of what is left, less the prompt.
+    # A quarter of the remainder, less the prompt.
     assert caller.sent(tag)[0]["body"]["max_tokens"] == 411
     assert warnings_of(last["metadata"]) == ["max_tokens"]
 

@@ -1,4 +1,4 @@
-"""Extensions of what is held, while stores, workers and clients come and go."""
+"""Extensions of holds, while stores, workers and clients come and go."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_extension_that_the_store_cannot_answer_lets_the_answer_go_on(
     priced("0.6", max_output=4_096)
     *_, last, done = chunks_in(post(caller, "chat", f"hi {HEEDLESS}", stream=True, max_tokens=None).content)
     assert (last["choices"][0]["finish_reason"], done) == ("stop", "[DONE]")
-    # It is asked again, for what was passed on meanwhile as well.
+    # It is asked again, for the part that was passed on meanwhile as well.
     assert 2 <= len(asked) <= 18
     settle_all()
     assert held(caller) == 0

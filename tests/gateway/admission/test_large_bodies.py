@@ -1,4 +1,4 @@
-"""Bodies that are too much to be read, of every route: refused with what is too much, and nothing done."""
+"""Bodies that are too much to be read, of every route: the refusal names the excess, and nothing is done."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_who_waits_too_long_for_a_thread_is_told_to_come_again(monkeypatch: pyte
 
 
 class TestGuarded:
-    """What is looked at by guardrails, with what stands as JSON inside of texts."""
+    """Texts that guardrails look at, with those that are JSON inside of other texts."""
 
     @staticmethod
     def with_arguments(arguments: str, copies: int = 1) -> list[dict[str, Any]]:
@@ -267,7 +267,7 @@ def test_very_many_losses_are_told_in_part() -> None:
 
 
 class Watched:
-    """What a body's work holds, and can be watched."""
+    """An object that the work on a body holds, and that a test can watch."""
 
 
 def test_work_that_fails_on_a_thread_leaves_nothing_behind() -> None:

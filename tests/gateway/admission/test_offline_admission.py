@@ -1,4 +1,4 @@
-"""Valkey refuses, hangs or is gone: nobody is served for nothing, and who has credits is served within the allowance.
+"""Valkey refuses, hangs or is gone: no request is served for free, and callers with credits have the allowance.
 
 Each fault is a real one, of the run's own Valkey, and over when the test is.
 """
@@ -34,7 +34,7 @@ from apps.organizations.models import Organization
 from tests.support.store_faults import FAULTS, fault
 from tests.support.upstream import Caller, settle_all
 
-# What the server is told, and how its line is cut, is about one server.
+# The commands that the server receives, and how its line is cut, are about one server.
 pytestmark = pytest.mark.single_server
 
 ASK = "hi [[sandbox usage=1000,200]]"
@@ -58,7 +58,7 @@ def store(settings: Any, tmp_path: Path) -> Iterator[Redis]:
 
 @pytest.fixture
 def worst(caller: Caller) -> Decimal:
-    """What a request may cost, as it is reserved; asked for once, so that the process has heard of the balance."""
+    """The reserved cost of a request; asks one first, so that the process knows the balance."""
     assert ask(caller).status_code == 200
     left = last_balances.find(caller.organization_id)
     assert left is not None
@@ -68,14 +68,14 @@ def worst(caller: Caller) -> Decimal:
 
 @pytest.fixture
 def cost(worst: Decimal) -> Decimal:
-    """What it does cost."""
+    """The actual cost of a request."""
     found = RequestLog.objects.get().cost
     assert found is not None
     return found
 
 
 def set_credits(caller: Caller, credits: str) -> None:
-    """Let the organization have so much, as another process's charge would leave it: the ledger knows, nobody else."""
+    """Let the organization have so much, as another process's charge would leave it: only the ledger knows."""
     Organization.objects.filter(pk=caller.organization_id).update(credits=credits)
 
 
@@ -122,7 +122,7 @@ def test_an_organization_without_credits_is_not_served_by_a_store_that_gives_no_
     set_credits(caller, "0")
     before = UNRESERVED._value.get()
     with fault(kind, store):
-        # At first nobody here has heard of it; then this process knows.
+        # At first this process does not know the balance; then it does.
         assert [code_of(ask(caller)) for _ in range(3)] == [(402, "insufficient_credits")] * 3
     assert UNRESERVED._value.get() == before
     assert bring_in() == 0
@@ -220,7 +220,7 @@ def test_a_key_over_its_limit_is_refused_and_one_near_it_stays_within(
 def test_a_balance_that_nobody_can_tell_serves_nobody(
     caller: Caller, store: Redis, worst: Decimal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither heard of in this process, nor to be read."""
+    """This process does not know the balance, and cannot read it."""
 
     def away(*_: Any) -> None:
         raise OperationalError("couldn't get a connection")
@@ -282,7 +282,7 @@ def test_a_store_that_flickers_does_not_renew_the_allowance(
 def test_what_was_reserved_for_whom_was_refused_is_given_back(
     caller: Caller, settings: Any, store: Redis, worst: Decimal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store that hangs has read the question: it reserves once it goes on, for somebody who was told no."""
+    """A store that hangs has read the question: once it goes on, it reserves for a caller that was refused."""
     settings.OFFLINE_ALLOWANCE_USD = Decimal(0)
     name = balances.key("organization", caller.organization_id)
     with fault("timeout", store):

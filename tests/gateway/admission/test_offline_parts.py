@@ -1,4 +1,4 @@
-"""What is held in parts is bounded while the store gives no answer too: by the allowance of this process."""
+"""Holds in parts stay bounded while the store gives no answer too: by the allowance of this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.model_routes import post
 from tests.support.store_faults import fault
 from tests.support.upstream import Caller, settle_all
 
-# What the server is told, and how its line is cut, is about one server.
+# The commands that the server receives, and how its line is cut, are about one server.
 pytestmark = pytest.mark.single_server
 
 ALLOWANCE = Decimal("0.01")
@@ -41,7 +41,7 @@ def store(settings: Any, tmp_path: Path) -> Iterator[Redis]:
 
 
 def known(caller: Caller) -> Decimal:
-    """Let this process know the balance; return what is in the ledger."""
+    """Let this process know the balance; return the balance in the ledger."""
     assert post(caller, "chat", "hi", max_tokens=5).status == 200
     settle_all()
     return credits_of(caller)

@@ -1,4 +1,4 @@
-"""What an answered request still holds until it is settled: what it cost, not what it might have."""
+"""The hold of an answered request until it is settled: its actual cost, not the worst case."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def charge(credits: str, usage: str, storage: str = "0") -> Charge:
 
 
 def held() -> tuple[int, int]:
-    """Return what is held on the credits and on the key's usage."""
+    """Return the amounts held on the credits and on the key's usage."""
     names = balances.key("organization", ORGANIZATION), balances.key("key", KEY)
     return int(client().hget(names[0], "held") or 0), int(client().hget(names[1], "held") or 0)
 

@@ -145,7 +145,7 @@ def test_the_limit_of_a_stream_follows_the_price_of_who_answers(caller: Caller, 
     answer = post(caller, "chat", script, max_tokens=None, model="echo", stream=True)
     assert answer.status == 200
     first, second = (sent["body"]["max_tokens"] for sent in caller.sent(tag))
-    # What is held covers ten times as many tokens of the first, whose prices are a tenth.
+    # The hold covers ten times as many tokens of the first, whose prices are a tenth.
     assert second == pytest.approx(first / 10, rel=0.1)
     settle_all()
     row = RequestLog.objects.get()

@@ -58,7 +58,7 @@ def candidate(card: PriceCard, dialect: str = "anthropic", discount: Decimal = D
         # Whichever the provider chooses.
         ({"service_tier": "auto"}, "anthropic", "0.006"),
         ({"dialect": "anthropic", "extra": {"inference_geo": "us"}}, "anthropic", "0.0033"),
-        # OpenAI writes to its cache unasked, Anthropic where it is told to.
+        # OpenAI writes to its cache unasked, Anthropic where the request asks for it.
         ({}, "openai", "0.0035"),
         ({"extra": {"cache_control": {"type": "ephemeral"}}}, "anthropic", "0.0035"),
         ({"extra": {"cache_control": {"type": "ephemeral", "ttl": "1h"}}}, "anthropic", "0.005"),
@@ -138,7 +138,7 @@ def test_no_answer_within_the_limits_costs_more_than_was_held(
 
 
 def test_a_pass_costs_what_it_was_held_for() -> None:
-    """The sum of what is held for a compaction covers the largest one."""
+    """The sum of the holds for a compaction covers the largest one."""
     one = candidate(PriceCard(input=Decimal(2), output=Decimal(10)))
     chat = asking(dialect="anthropic", extra={"context_management": {"edits": [{"type": "compact_20260112"}]}})
     passes = (ModelPass(usage=Usage(input=1_000, output=16_384)), ModelPass(usage=Usage(input=1_000, output=100)))

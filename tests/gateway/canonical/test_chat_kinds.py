@@ -1,4 +1,4 @@
-"""What a conversation holds, asked once."""
+"""Questions about the contents of a conversation, each asked once."""
 
 from __future__ import annotations
 

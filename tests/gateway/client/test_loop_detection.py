@@ -1,4 +1,4 @@
-"""A tenant's provider that leads back here: the request is told by its token and ends, instead of going round."""
+"""A tenant's provider that leads back here: the token in the request shows the loop and ends it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _forget() -> None:
 
 
 def hops_sent(caller: Caller, model: str, headers: dict[str, str] | None = None) -> str | None:
-    """Return what the provider was told that a request has passed."""
+    """Return the hops that the provider's request stated."""
     tag = uuid4().hex
     assert caller.chat(f"hi [[sandbox tag={tag}]]", model=model, headers=headers or {}).status_code == 200
     (sent,) = caller.sent(tag)

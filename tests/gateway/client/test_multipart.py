@@ -15,7 +15,7 @@ FORM = "multipart/form-data; boundary=b"
 PURPOSE = b'--b\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
 FILE = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.jsonl"\r\nContent-Type: text/x\r\n\r\n%b\r\n'
 END = b"--b--\r\n"
-# What looks like a boundary and is none, and what a boundary begins with.
+# Bytes that look like a boundary and are none, and those that a boundary begins with.
 DATA = b"\r\n--\r\n-b\r\r\n--a\r\n\r\n--" + bytes(range(256)) + b"\r\n-"
 BODIES = [
     PURPOSE + FILE % DATA + END,

@@ -1,4 +1,4 @@
-"""What dialects declare of their facts: every dialect that a data file names is spoken, the documents say the same."""
+"""Dialects declare their facts: the product has every dialect that a data file names, the documents say the same."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A case is a folder. `request.json` is what a client sends and `wire.json` what goes to the provider (to `target.json`'s,
 when there is one); `reply.json` and `stream.sse` are the provider's answer, whole and streamed; `events.jsonl` is what
-both mean; `client.json` and `client.sse` are what the client gets. Whatever is not there is not tested.
+both mean; `client.json` and `client.sse` are what the client gets. A file that is missing is not tested.
 `client.txt` names the format of the case's client where it is another.
 A stream of binary frames is `stream.events`: a line `<event type> <payload>` for each, an exception's type after a `!`.
 """
@@ -51,7 +51,7 @@ TWO_SIDED = {name: DIALECTS[name] for name in CLIENTS}
 # Formats whose requests do not name the model themselves.
 MODEL_IN_PATH = {"google"}
 FRAMINGS = {"sse": sse.frames, "aws_eventstream": aws_eventstream.frames}
-# What the gateway adds to every answer of the cases.
+# The summary that the gateway adds to every answer of the cases.
 SUMMARY = Summary(
     usage=Usage(input=10, cache_read=4, cache_write=3, output=5, reasoning=2),
     cost={
@@ -91,7 +91,7 @@ def side_of(folder: Path) -> str:
 
 
 def is_of_its_own(folder: Path) -> bool:
-    """Return whether the request of a case is in the words of a format whose model stands in the path."""
+    """Return whether the request of a case is in the words of a format that has its model in the path."""
     request = folder / "request.json"
     return request.exists() and "contents" in json.loads(request.read_text())
 
@@ -291,7 +291,7 @@ def test_a_request_is_taken_or_refused_by_the_name_of_its_field(dialect: Any, da
     assert refusal.param is not None
     assert refusal.message.startswith(f"{refusal.param}: ")
     named = refusal.param.split(".")[0].split("[")[0]
-    # Google's fields have two spellings, and are told by one.
+    # Google's fields have two spellings, and a refusal uses one.
     spelled = {re.sub("_(.)", lambda letter: letter[1].upper(), name) for name in json.loads(body)}
     assert named in {*json.loads(body), *spelled, "model", "messages", "contents", "input"}
 

@@ -41,7 +41,7 @@ def of_messages(caller: Any) -> Chat:
 
 
 def write(chat: Chat, dialect: ModuleType) -> tuple[Any, list[str]]:
-    """Return what a provider is sent, and which fields are told to be left out."""
+    """Return the request to a provider, and the fields that are reported as left out."""
     target = Target(model_name="m", facts={}, dropped_fields=[])
     body = json.loads(dialect.write_request(chat, target))
     return body, [dropped.param for dropped in target.dropped_fields]

@@ -1,5 +1,5 @@
 """Recorded requests of OpenAI-alikes, written by the facts that the catalog states of each: what a provider was really
-sent, and took, is what we would send it. Mistral's are held against its client's types as well. The recordings are not
+sent, and took, is what we would send it. Mistral's are checked with its client's types as well. The recordings are not
 part of the project; without them these tests are skipped."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HOSTS = {
     "api.z.ai": "zai",
     "openrouter.ai": "openrouter",
 }
-# A model's word that no other provider has: a client of ours is told so.
+# A model's word that no other provider has: our clients get a refusal that says so.
 NOT_OURS = {"test_thinking_wire_contract/test_reasoning_wire_contract[groq-qwen3-effort-setting]#0"}
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="there are no recordings in ../shared/recordings")
@@ -77,7 +77,7 @@ def test_a_recorded_request_is_what_the_provider_would_be_sent_by_its_facts(
             body.pop("stream_options", None)
         for name, value in (target.facts.get("adds") or {}).items():
             request.setdefault(name, value)
-        # What is said to a router is the gateway's business, and no provider's.
+        # Fields for a router are the gateway's business, and no provider's.
         assert written == {name: it for name, it in request.items() if name not in ROUTER_FIELDS}, exchange["name"]
         assert target.dropped_fields == [], exchange["name"]
         counts["the same"] += 1

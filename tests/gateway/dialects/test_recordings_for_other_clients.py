@@ -123,7 +123,7 @@ def summary_of(reply: Reply) -> Summary:
 
 
 def assert_counted(read: Reply, reply: Reply) -> None:
-    """What a client reads as its usage is what the provider counted."""
+    """Check that a client reads the provider's counts as its usage."""
     counted, usage = read.usage, reply.usage or Usage()
     assert counted is not None
     assert (counted.prompt_tokens, counted.completion_tokens) == (usage.prompt_tokens, usage.completion_tokens)
@@ -143,7 +143,7 @@ def test_an_answer_says_the_same_to_clients_of_the_responses_format(provider: st
         for event in told:
             RESPONSE_EVENTS.validate_python(event)
         assert_numbered(told)
-        # The ids of items are made up anew.
+        # The items get new ids.
         assert without_ids(told[-1]["response"]["output"]) == without_ids(plain["output"]), name
         for read in (fold(responses.read_reply(encode(plain))), fold(responses.read_events(written))):
             again, said = said_by(read.choices[0]), said_by(choice)

@@ -1,4 +1,4 @@
-"""Odd counts never cost the answer beside them: what is no count is left out, and the gateway estimates."""
+"""Odd counts never cost the answer beside them: a value that is no count is left out, and the gateway estimates."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ MARKS: Final = re.compile(
 # changes no model's answer.
 HARMLESS: Final = frozenset({"SIGNED", SEAL, "CITED-1"})
 THINKING = {"thinking", "signed thinking", "sealed thinking", "thinking in the open", "two rounds"}
-# What a provider's format has no form for at all.
+# Parts that a provider's format has no form for at all.
 REFUSED: Final = {
     ("chat", "a document", "cohere"),
     ("messages", "a document in a result", "cohere"),
@@ -44,7 +44,7 @@ CASES = [(client, name, provider) for client, (told, _, _) in BODIES.items() for
 
 
 def sent(client: str, name: str, provider: ModuleType) -> tuple[set[str], list[str]]:
-    """Return the marks that do not reach a provider, and the fields that are told to be dropped."""
+    """Return the marks that do not reach a provider, and the fields that are reported as dropped."""
     conversations, field, rest = BODIES[client]
     body = json.dumps({**rest, field: conversations[name]})
     target = Target(model_name="m", facts=PROVIDERS[provider])

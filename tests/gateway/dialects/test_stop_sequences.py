@@ -30,7 +30,7 @@ USAGE = UsageReported(usage=Usage(input=1, output=9))
 
 
 def cut_of(text: str, stops: list[str]) -> tuple[str, str | None]:
-    """Return what is left of a text by the definition, and what it was cut before: the first to be complete, and of
+    """Return the rest of a text by the definition, and the sequence that cuts it: the first to be complete, and of
     those the longest."""
     ends = [(at + len(stop), -len(stop)) for stop in stops for at in range(len(text)) if text.startswith(stop, at)]
     if not ends:

@@ -1,4 +1,4 @@
-"""Fields that only the client's format has: each is told to the client by the name that it has in its own request."""
+"""Fields that only the client's format has: the client learns of each by the name in its own request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def claude(*messages: Any, **fields: Any) -> Chat:
 
 
 def told(chat: Chat, dialect: ModuleType = openai) -> list[str]:
-    """Return the fields that a client is told of."""
+    """Return the fields whose loss a client learns of."""
     target = Target(model_name="m", facts={}, dropped_fields=[])
     dialect.write_request(chat, target)
     return [dropped.param for dropped in target.dropped_fields]

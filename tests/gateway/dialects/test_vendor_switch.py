@@ -1,4 +1,4 @@
-"""Thinking under one maker's seal, on its way to another: left out, and kept for whoever made it."""
+"""Thinking under one maker's seal, on its way to another: left out, and kept for its maker."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_seals_go_to_their_maker_and_to_nobody_else(dialect: str) -> None:
     sent = written(dialect, chat)
     for maker in SEALS:
         assert (seal_text(maker) in sent) is (TAKES[dialect] == maker), (dialect, maker)
-    # What another candidate will be sent is what the client sent.
+    # The next candidate will get the messages that the client sent.
     assert json.dumps([repr(message) for message in chat.messages]) == before
 
 

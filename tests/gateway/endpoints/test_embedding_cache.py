@@ -94,7 +94,7 @@ def test_what_is_kept_is_encrypted_bounded_and_gone_in_time(caching: Caller, mon
     monkeypatch.setattr(embedding_cache, "MAX_BYTES", 10)
     assert embed(caching, ["c"])["x-gateway-cache"] == "miss"
     assert len(cache_client().keys("*:answer:*")) == 2
-    # What is spoilt, or another input's, is asked for again.
+    # A spoilt entry, or that of another input, is asked for again.
     cache_client().set(keys[0], str(cache_client().get(keys[1])))
     monkeypatch.undo()
     again = embed(caching, [text, "b"], encoding_format="base64")
@@ -117,7 +117,7 @@ def test_another_project_never_gets_a_vector(caching: Caller) -> None:
 def test_vectors_of_two_models_are_never_joined(caching: Caller) -> None:
     tag, text = tagged(), uuid4().hex
     others = {"models": ["embedder-fast"]}
-    # Where another model may answer, what is missing is asked for with all the others.
+    # Where another model may answer, missing entries are asked for with all the others.
     told = [embed(caching, inputs, **others)["x-gateway-cache"] for inputs in ([text], [text, "b"], ["b", text])]
     assert (told, asked(caching, tag)) == (["miss", "miss", "hit"], [[text], [text, "b"]])
 

@@ -1,4 +1,4 @@
-"""What a format cannot take, through HTTP for clients of both formats: noted, refused for the strict, or emulated."""
+"""Losses of every format, through HTTP for clients of both formats: noted, refused for the strict, or emulated."""
 
 from __future__ import annotations
 

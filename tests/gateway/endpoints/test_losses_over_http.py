@@ -1,4 +1,4 @@
-"""What a provider cannot take, for clients: a note in `metadata.warnings` and a header, or 400 for the strict."""
+"""Losses at a provider, for clients: a note in `metadata.warnings` and a header, or 400 for the strict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request leaves behind is freed when it ends: nobody has to look for cycles, which would hold up the next."""
+"""Objects of a request are freed when it ends: no process has to look for cycles, which would hold up the next."""
 
 from __future__ import annotations
 

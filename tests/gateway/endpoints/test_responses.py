@@ -1,5 +1,5 @@
 """`POST /v1/responses` through HTTP, over a provider of every format: items, events, tools of every kind, reasoning
-that comes back, and what is refused by its name."""
+that comes back, and refusals by name."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def value_of(call: dict[str, Any]) -> Any:
 def test_thinking_comes_back_to_its_maker_as_it_was_and_to_nobody_else(
     caller: Caller, wire_format: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The sandbox refuses thinking that is not under its own signature: what is answered was accepted."""
+    """The sandbox refuses thinking that is not under its own signature: an answer shows that it accepted it."""
     play(caller, wire_format, monkeypatch, tmp_path)
     asked: dict[str, Any] = {"reasoning": {"effort": "low", "summary": "auto"}, "tools": TOOLS[:1]}
     given: list[Any] = [{"role": "user", "content": 'get_time({"city": "Rome"})'}]

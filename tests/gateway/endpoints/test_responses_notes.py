@@ -29,7 +29,7 @@ LIKELY = [
 
 
 class Studio(BaseHTTPRequestHandler):
-    """Answers with what stands in its files: plain, or streamed where the request asks for it."""
+    """Answers with its files: plain, or streamed where the request asks for it."""
 
     protocol_version = "HTTP/1.1"
     plain, streamed = b"", b""
@@ -81,7 +81,7 @@ def answered(caller: Caller, *, stream: bool, **fields: Any) -> tuple[list[dict[
 
 
 def shown(output: list[dict[str, Any]]) -> list[Any]:
-    """Return items without their ids: what was searched for, and texts with the pages that they cite."""
+    """Return items without their ids: the queries of searches, and texts with the pages that they cite."""
     return [
         (item["status"], item["action"])
         if item["type"] == "web_search_call"

@@ -1,4 +1,4 @@
-"""`POST /v1/responses`: what is refused by its name or left out and told, and tokens that are only counted."""
+"""`POST /v1/responses`: fields refused by name, or left out with a note, and tokens that are only counted."""
 
 from __future__ import annotations
 
@@ -132,5 +132,5 @@ def test_a_prompt_that_is_too_long_fails_in_the_stream_as_at_openai(caller: Call
     plain = ask(caller, asked, model="sandbox/echo", headers=ALONE)
     assert (plain.status_code, plain.json()["error"]["code"]) == (400, "context_length_exceeded")
     assert plain.json()["error"]["message"] == failed["error"]["message"]
-    # Whatever else is refused, has the status for it.
+    # Every other refusal has the status for it.
     assert ask(caller, "hi", model="sandbox/no-such-model", stream=True).status_code == 400

@@ -1,4 +1,4 @@
-"""`POST /v1/route/explain`: the choice as the request itself would make it, and nobody is called."""
+"""`POST /v1/route/explain`: the choice as the request itself would make it, without a call to a provider."""
 
 from __future__ import annotations
 

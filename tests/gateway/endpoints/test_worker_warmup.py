@@ -1,4 +1,4 @@
-"""A worker makes guardrails ready only where somebody has any or may have them, and starts all the same without a
+"""A worker makes guardrails ready only where a project has or may have them, and starts all the same without a
 database."""
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_an_organization_that_is_given_the_plan_later_finds_them_ready(
     monkeypatch.setattr(worker_warmup, "freeze_loaded_objects", lambda: frozen.append(len(made)))
     worker_warmup._warm_up()
     assert (slept, made) == ([4.5, 60.0, 60.0], [True])
-    # What has been loaded later is put out of the collector's way as well.
+    # Objects that load later are put out of the collector's way as well.
     assert frozen == [0, 1]
 
 

@@ -94,5 +94,5 @@ def test_a_line_of_60_megabytes_costs_linear_time() -> None:
     pieces = [line[at : at + 16_384] for at in range(0, len(line), 16_384)]
     begun = time.perf_counter()
     assert list(frames(pieces)) == [data]
-    # Some 0.3 s; joining anew with every piece would copy 100 gigabytes.
+    # Some 0.3 s; joining the whole again with every piece would copy 100 gigabytes.
     assert time.perf_counter() - begun < 10

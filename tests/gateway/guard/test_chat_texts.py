@@ -244,7 +244,7 @@ PLANTED = st.recursive(
 
 
 def replaced(value: Any) -> Any:
-    """Return JSON in which what was planted is replaced, in names too."""
+    """Return JSON in which all planted values are replaced, in names too."""
     match value:
         case str():
             return value.replace("4\x004", "[X]")

@@ -1,4 +1,4 @@
-"""What guardrails mask in a request is nowhere but in the client's answer: not at the provider, in a store or a log."""
+"""Masked parts of a request are nowhere but in the client's answer: not at the provider, in a store or a log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.anthropic_requests import ask, speak
 from tests.support.guardrails_in_force import guard, waiting, written
 from tests.support.upstream import Caller, settle_all
 
-# What must be seen nowhere: an address of mail for each place, so that a test tells which was forgotten.
+# Values that must be seen nowhere: an address of mail for each place, so that a test tells which was forgotten.
 DOMAIN = "zanzibar-post.com"
 MASK, NUMBERED = r"\[EMAIL_REDACTED\]", r"\[EMAIL_[0-9]+\]"
 
@@ -175,6 +175,6 @@ def test_what_is_masked_is_nowhere_but_in_a_restored_answer(
 
 
 def plain(sent: dict[str, Any]) -> str:
-    """Return what was sent as text, with base64 as what it says."""
+    """Return the request to the provider as text, with base64 decoded."""
     text = json.dumps(sent)
     return re.sub(r"(?<=base64,)[A-Za-z0-9+/]+=*", lambda it: b64decode(it[0]).decode(), text)

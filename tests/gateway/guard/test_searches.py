@@ -1,4 +1,4 @@
-"""Guardrails on what a provider searches the web for: the model wrote it, and clients are told."""
+"""Guardrails on a provider's searches of the web: the model wrote the queries, and clients learn of the findings."""
 
 from __future__ import annotations
 

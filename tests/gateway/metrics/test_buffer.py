@@ -1,4 +1,4 @@
-"""Counts and histograms that gather before the metrics hear of them."""
+"""Counts and histograms that gather before they reach the metrics."""
 
 from __future__ import annotations
 

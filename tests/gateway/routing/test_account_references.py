@@ -1,4 +1,4 @@
-"""What lies in an account at a provider is named by those alone whose own credential is used: dialect by dialect."""
+"""Things in an account at a provider: only callers that use its credential can name them, dialect by dialect."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def test_with_an_own_credential_it_goes_to_the_account_of_that(caller: Caller) -
     # The sandbox tells the end of a credential alone.
     assert sent["headers"]["authorization"].endswith("...-key")
     assert sent["body"]["messages"][0]["content"][1] == {"type": "file", "file": {"file_id": "file-of-another"}}
-    # The service's credential is not for it, whoever else may be asked with that.
+    # The service's credential is not for it, even if other providers may be asked with that.
     project.mode = "credits"
     project.save()
     policy.forget_all()

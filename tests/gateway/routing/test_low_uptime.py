@@ -1,4 +1,4 @@
-"""Who is hardly up comes last, as all tenants saw it; and whoever a client named is not answered for by another."""
+"""Providers with low uptime come last, as all tenants saw it; but a provider that a client named is not replaced."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class TestWhatOneTenantSaw:
 
 
 CUSTOM = {"type": "custom", "custom": {"name": "sql"}}
-# What only OpenAI's format has words for.
+# Fields that only OpenAI's format has words for.
 ONLY_OPENAI = {"logprobs": True}
 
 
@@ -120,7 +120,7 @@ class TestAFormatThatCannotSayIt:
 
         refused = explain(**ONLY_OPENAI)
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "logprobs")
-        # For a custom tool a function stands in, as in a request.
+        # A function replaces a custom tool, as in a request.
         emulated = explain(tools=[CUSTOM])
         assert (emulated.status_code, emulated.json()["warnings"]) == (200, [])
 

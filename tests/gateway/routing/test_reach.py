@@ -1,4 +1,4 @@
-"""Whom a caller may ask for a model: found out once, and found out anew whenever it may have changed."""
+"""Providers that a caller may ask for a model: found out once, and again whenever they may have changed."""
 
 from __future__ import annotations
 

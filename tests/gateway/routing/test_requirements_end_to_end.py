@@ -1,4 +1,4 @@
-"""What a request needs, over real HTTP: who has it answers, `auto` takes the cheapest that has it, and where nobody has
+"""The needs of a request, over real HTTP: a capable model answers, `auto` takes the cheapest capable one, and without
 it the error says which need it was."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PICTURE = [
     {"type": "text", "text": "look"},
     {"type": "image_url", "image_url": {"url": data_url(PNG)}},
 ]
-# What a request asks for, the columns of a mapping that say who can, and what the need is called.
+# Fields of a request, the columns of a mapping that say which models can take them, and the name of the need.
 NEEDS: dict[str, tuple[dict[str, Any], dict[str, bool], str]] = {
     "tools": ({"tools": [TOOL]}, {"tools": False}, "tools"),
     "parallel tools": (
@@ -59,7 +59,7 @@ def able(columns: dict[str, bool]) -> dict[str, bool]:
 def refused(
     caller: Caller, message: str, param: str = "model", code: str = "unsupported_feature", **fields: Any
 ) -> None:
-    """Ask; assert the whole refusal, and that nobody was called."""
+    """Ask; assert the whole refusal, and that no provider was called."""
     settle_all()
     tag = uuid4().hex
     answer = post(caller, "chat", f"hi [[sandbox tag={tag}]]", **fields)
@@ -145,7 +145,7 @@ class TestAuto:
 
 
 class TestRoom:
-    """Of a context, for prompt and answer; of an answer, for as many tokens as are asked for."""
+    """Room in a context, for prompt and answer; room in an answer, for as many tokens as are asked for."""
 
     def test_a_prompt_too_large_for_one_goes_to_another(self, caller: Caller, add_provider: Adding) -> None:
         add_provider("roomy", "9")

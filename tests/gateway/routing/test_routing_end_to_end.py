@@ -1,4 +1,4 @@
-"""Who is asked, over real HTTP to the upstream: reroutes of named providers, conversations, the choice explained."""
+"""The choice of providers, over real HTTP to the upstream: reroutes of named ones, conversations, its explanation."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ __all__ = ["_mcp_server", "mcp_server"]
 
 @pytest.fixture
 def tickets(caller: Caller, mcp_server: StandIn) -> McpServer:
-    """The server `tickets` of the caller's organization, which nobody has asked anything yet."""
+    """The server `tickets` of the caller's organization, before any request to it."""
     listings.forget_all()
     return McpServer.objects.create(
         organization_id=caller.organization_id,

@@ -1,4 +1,4 @@
-"""Server tools in what is kept: answers that are gone on from, answered in the background, and lines of batches."""
+"""Server tools in stored work: answers that are gone on from, answered in the background, and lines of batches."""
 
 from __future__ import annotations
 

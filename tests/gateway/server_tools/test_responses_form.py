@@ -151,7 +151,7 @@ def test_only_allowed_tools_are_offered_and_one_may_be_demanded(caller: Caller, 
     assert (response["output"][1]["server_label"], response["output"][1]["name"]) == ("mine", "add")
     sent = [request["body"] for request in caller.sent("allowed")]
     assert [one["function"]["name"] for one in sent[0]["tools"]] == ["tickets__add"]
-    # What it was made to call it has called.
+    # The model has made the call that it was forced to make.
     assert sent[1].get("tool_choice", "auto") == "auto"
 
 

@@ -1,4 +1,4 @@
-"""Records that neither store nor disk takes: kept, tried again, and nobody let in meanwhile."""
+"""Records that neither store nor disk takes: kept, tried again, and no new request is let in meanwhile."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_while_a_record_waits_nobody_is_let_in(
 def test_requests_under_way_when_the_disk_fills_are_all_recorded_once(
     caller: Caller, full: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Let in before anybody knew.
+    # Let in before the gateway noticed.
     with monkeypatch.context() as before:
         before.setattr(BACKLOG, "raise_if_backlogged", lambda: None)
         assert [caller.chat(f"question {number}").status_code for number in range(3)] == [200] * 3

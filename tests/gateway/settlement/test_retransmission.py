@@ -18,7 +18,7 @@ from tests.support.upstream import Caller, nothing_happened, settle_all
 
 
 class Server:
-    """What the store says of itself: that it goes on, evicts, or was started anew."""
+    """The store's report about its server: that it goes on, evicts, or was started again."""
 
     def __init__(self) -> None:
         self.state = ServerState("one run", 0)
@@ -51,7 +51,7 @@ def test_what_was_evicted_before_it_was_settled_is_charged_once(
     assert [caller.chat(f"lost {number}").status_code for number in range(2)] == [200] * 2
     server.evicts()
     assert settle_all() == 0
-    # What has its row is not pushed again.
+    # A record that has its row is not pushed again.
     assert looks.look() == 2
     assert client().xlen(outbox.STREAMS[0]) == 2
     assert settle_all() == 2

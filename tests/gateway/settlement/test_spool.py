@@ -28,7 +28,7 @@ def home(tmp_path: Path, settings: Any) -> Iterator[Path]:
 
 
 def moved() -> list[tuple[str, bytes]]:
-    """Return what is moved, whoever spooled it."""
+    """Return all moved records, from every process that spooled."""
     found: list[tuple[str, bytes]] = []
     spool.move(lambda worker, record: found.append((worker, record)))
     return found

@@ -1,4 +1,4 @@
-"""What is told while a store is away, and what is kept of what was read."""
+"""Answers while a store is away, and the policies that stay in memory."""
 
 from __future__ import annotations
 

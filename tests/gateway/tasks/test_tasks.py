@@ -176,7 +176,7 @@ def test_what_speech_and_transcripts_use_before_they_are_answered_and_where_nobo
     assert speech.path_for_client("messages[1].content[0].text") == "instructions"
 
 
-# --- what is found at the start
+# --- tasks that are found at the start
 
 
 def load(folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> dict[str, Task]:
@@ -216,7 +216,7 @@ def test_a_kind_that_is_not_listed_stops_the_start(tmp_path: Path, monkeypatch: 
 
 def test_a_kind_that_leaves_a_question_open_stops_the_start() -> None:
     with pytest.raises(TypeError, match="Missing required argument"):
-        Task(name="chat")  # type: ignore[call-arg]  # what is tested
+        Task(name="chat")  # type: ignore[call-arg]  # the tested fault
 
 
 # --- parts of a request for vectors
@@ -241,7 +241,7 @@ def test_parts_have_no_more_inputs_and_tokens_than_a_provider_takes() -> None:
     assert lengths({"most": 9, "most_tokens": 3}, asking("x" * 8, "x" * 4, "x" * 4, "x" * 40, "x")) == [2, 1, 1, 1]
     tokens = replace(asking(), embedding=Embedding(tokens=[[1, 2], [3], [4, 5]]))
     assert lengths({"most": 9, "most_tokens": 3}, tokens) == [2, 1]
-    # 4,096 numbers each, where nobody states how many: 2.5 million at a time.
+    # 4,096 numbers each, where the model's length is not stated: 2.5 million at a time.
     assert lengths({"most": 2048}, asking(*["a"] * 1000)) == [610, 390]
 
 

@@ -1,4 +1,4 @@
-"""Calls of tools at registered servers: with whose rights, past which guardrails, and what is left of them."""
+"""Calls of tools at registered servers: with whose rights, past which guardrails, and the records of them."""
 
 from __future__ import annotations
 

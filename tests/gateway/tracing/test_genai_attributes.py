@@ -59,7 +59,7 @@ TOLD: dict[str, Any] = {
     "openai.response.service_tier": "flex",
     "openai.response.system_fingerprint": "fp_1",
 }
-# What only requests for vectors have.
+# Attributes that only requests for vectors have.
 OF_EMBEDDINGS: dict[str, Any] = {
     "gen_ai.embeddings.dimension.count": 512,
     "gen_ai.request.encoding_formats": ["base64"],

@@ -116,7 +116,7 @@ def test_a_fallback_is_a_trace_of_both_providers(
         request.start == admission.start <= admission.end <= first.start <= refused.start <= refused.end <= second.end
     )
     assert answered.end <= settle.start <= settle.end <= request.end
-    # Each provider is told within which span it is called.
+    # Each provider gets the span in which it is called.
     assert [sent["headers"].get("traceparent") for sent in caller.sent(tag)] == [f"00-{TRACE}-{answered.span_id}-01"]
     assert [sent["headers"].get("tracestate") for sent in caller.sent(tag)] == ["vendor=1"]
     assert collected.resources[0]["service.name"] == "model-gateway"

@@ -1,4 +1,4 @@
-"""What is encoded by hand is read as it was meant by the official messages, at the edges of every kind."""
+"""The official messages read our own encoding as it was meant, at the edges of every kind."""
 
 from __future__ import annotations
 

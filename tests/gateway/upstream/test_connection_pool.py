@@ -1,4 +1,4 @@
-"""The socket client, against servers that do exactly what they are told."""
+"""The socket client, against servers that do exactly what a test says."""
 # length: one module, and each way in which a connection ends.
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def test_nobody_listening_is_a_network_failure() -> None:
 
 
 def test_a_thread_uses_no_connection_that_another_thread_keeps() -> None:
-    """What waits for a connection's answer belongs to the event loop of the thread that made it."""
+    """The part that waits for a connection's answer belongs to the event loop of the thread that made it."""
 
     open_still: list[socket.socket] = []
     answers: list[bytes] = []
@@ -322,10 +322,10 @@ def test_any_number_of_addresses_takes_bounded_connections(monkeypatch: pytest.M
 
     places = [connection_pool.PoolKey(f"host-{number}", 443, True) for number in range(4)]
     for number in range(3):
-        connection_pool._release(places[number], Kept(number))  # type: ignore[arg-type]  # stands in for a socket
+        connection_pool._release(places[number], Kept(number))  # type: ignore[arg-type]  # a fake socket
     assert closed == [0], "all were used lately: the oldest goes"
     for address in places[1:3]:
         connection_pool._pools.by_address[address][-1].idle_since -= 60
-    connection_pool._release(places[3], Kept(3))  # type: ignore[arg-type]  # stands in for a socket
+    connection_pool._release(places[3], Kept(3))  # type: ignore[arg-type]  # a fake socket
     assert (closed, list(connection_pool._pools.by_address)) == ([0, 1, 2], [places[3]])
     connection_pool._pools.by_address.clear()

@@ -1,4 +1,4 @@
-"""The socket client over TLS, in this process and in one where gevent stands in for sockets, as in a worker."""
+"""The socket client over TLS, in this process and in one where gevent replaces sockets, as in a worker."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class TestCircuits:
 class TestOtherTenants:
     @pytest.fixture
     def stranger(self, caller: Caller) -> Caller:
-        """Somebody of another organization."""
+        """A caller of another organization."""
         organization = Organization.objects.create(name="Elsewhere", credits=100, plan="enterprise")
         project = Project.objects.create(organization=organization, name="Default Project")
         token = new_token()

@@ -102,7 +102,7 @@ def test_a_price_by_the_request_is_never_paid_once_for_several(single: Caller) -
 
 
 def test_the_reservation_covers_every_call(single: Caller) -> None:
-    """What one call costs at most is left; three are refused before anybody is asked."""
+    """The credits cover the highest cost of a single call; three are refused before a provider is asked."""
     single.key.project.organization.__class__.objects.update(credits="0.0000001")
     tag, response = ask(single, "words=1", max_tokens=100)
     assert response.status_code == 402

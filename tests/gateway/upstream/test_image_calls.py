@@ -1,4 +1,4 @@
-"""More pictures than a call makes: several calls at once, one answer and one bill for what was made."""
+"""More pictures than a call makes: several calls at once, one answer, and one bill for the pictures made."""
 
 from __future__ import annotations
 

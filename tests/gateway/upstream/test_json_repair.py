@@ -1,4 +1,4 @@
-"""JSON that was meant, made of what was written; what is valid, and what is no answer, stays as it is."""
+"""Repair of JSON as it was meant; valid JSON, and a text that is no answer, stays as it is."""
 
 from __future__ import annotations
 

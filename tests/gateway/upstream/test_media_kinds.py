@@ -1,4 +1,4 @@
-"""What a file is, told by its first bytes."""
+"""The kind of a file, recognized by its first bytes."""
 
 from __future__ import annotations
 

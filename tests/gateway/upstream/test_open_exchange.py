@@ -1,4 +1,4 @@
-"""How a provider is called, whoever calls it: what it is sent, what its refusal means, and what is never told of it."""
+"""Calls to a provider, from every caller: the request, the meaning of a refusal, and what clients never learn of it."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def test_what_is_no_picture_is_refused_by_the_name_of_its_part(
     with pytest.raises(InvalidRequest, match=why) as refusal:
         inlined(chat_with(Image(url="data:image/png;base64,AAAA"), Image(url=f"{files}{path}")))
     assert (refusal.value.status, refusal.value.param) == (400, "messages[1].content[2]")
-    # Nobody else sees where it was.
+    # The log does not show where it was.
     assert files not in capfd.readouterr().err
 
 

@@ -118,7 +118,7 @@ def test_a_connection_that_had_been_closed_is_an_attempt_and_then_another(told: 
     row = RequestLog.objects.order_by("id").last()
     assert row is not None
     assert row.routing_metadata["routing"] == expected
-    # Nobody's fault: it says nothing about the provider.
+    # A closed connection is no fault of the provider, and does not lower its uptime.
     assert CIRCUIT_BREAKERS.stats("sandbox/echo").uptime == 100
 
 

@@ -23,7 +23,7 @@ OF_JSON = Bounds(values=1_000, depth=32, name=1_000, digits=1_000)
 
 
 def pours(head: bytes, piece: bytes, times: int = 400) -> Callable[[socket.socket, bytes], None]:
-    """Return a talk that says the head and then the piece over and over, until nobody listens."""
+    """Return a talk that says the head and then the piece over and over, until its reader is gone."""
 
     def talk(connection: socket.socket, request: bytes) -> None:
         with suppress(OSError):

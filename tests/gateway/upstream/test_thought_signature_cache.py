@@ -176,7 +176,7 @@ def test_a_store_that_is_away_or_holds_rubbish_is_a_miss(monkeypatch: pytest.Mon
 
 
 def round_trips(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the list of commands that go to the store from now on; what is renewed in the background is left out."""
+    """Return the list of commands that go to the store from now on, without those of renewals in the background."""
     trips: list[str] = []
     redis, asking = kernel_redis.cache_client(), getcurrent()
     execute = redis.execute_command

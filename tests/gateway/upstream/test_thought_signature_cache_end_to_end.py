@@ -48,7 +48,7 @@ def sent_messages(claude: Caller, tag: str) -> tuple[dict[str, Any], list[Any]]:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_drops_thinking_loops_through_a_tool_all_the_same(claude: Caller, stream: bool) -> None:
-    """What LangChain's OpenAI client keeps of an answer: its text and its calls."""
+    """LangChain's OpenAI client keeps only the text and the calls of an answer."""
     question = f"call weather ({uuid4().hex})"
     first = ask(claude, [{"role": "user", "content": question}], stream=stream)
     call, thought, signature = streamed_parts(first) if stream else whole_parts(first)

@@ -197,7 +197,7 @@ class TestWhoSeesWhat:
         assert all(made.values())
         support = Group.objects.get(name="support")
         support.permissions.clear()
-        # As an upgrade does, from a version in which nobody made them.
+        # As an upgrade does, from a version that did not create them.
         Group.objects.get(name="finance").delete()
         call_command("migrate", verbosity=0)
         now = {group.name: group.permissions.count() for group in Group.objects.all()}

@@ -1,4 +1,4 @@
-"""OpenTelemetry's variables and URLs of stores: what is not supported is refused by name, and no value is repeated."""
+"""OpenTelemetry's variables and URLs of stores: unsupported ones are refused by name, and no value is repeated."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SECRET = "hunter2-is-no-password"
 
 
 def examined() -> dict[str, list[Diagnosis]]:
-    """Return what is found, by subject."""
+    """Return the findings, by subject."""
     found: dict[str, list[Diagnosis]] = {}
     for one in registry.examine(Stage.DOCTOR):
         found.setdefault(one.subject, []).append(one)
@@ -168,7 +168,7 @@ def test_settings_that_are_wrong_are_told_without_a_secret(tmp_path: Any) -> Non
     told = [one["told"] for one in json.loads(done.stdout)["findings"]]
     assert told == [
         "REDIS_URL does not name sentinels: it needs ?service= once, with the sentinels' name of the primary",
-        # Whatever cannot be read, what is not safe is told in the same run.
+        # An unreadable setting does not hide the unsafe ones: the same run reports both.
         told[1],
     ]
     assert told[1].startswith("SECRET_KEY ")

@@ -24,7 +24,7 @@ SAFE = {
     "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
     "REDIS_URL": "redis://127.0.0.1:1/0",
 }
-# What `manage.py check` begins with, without the rest of Django: a fifth of its time.
+# The beginning of `manage.py check`, without the rest of Django: a fifth of its time.
 CHECK = """
 import os, sys
 os.environ["DJANGO_SETTINGS_MODULE"] = "gateway_project.settings"
@@ -148,7 +148,7 @@ def test_another_address_of_a_provider_must_lead_there(tmp_path: Path, changes: 
 
 def test_providers_may_have_other_addresses(tmp_path: Path) -> None:
     addresses = {"OPENAI_BASE_URL": "http://127.0.0.1:9000/v1", "AZURE_BASE_URL": "https://models.example.com/{region}"}
-    # Whoever does not say its own port may mean another server by that of the gateway.
+    # A deployment that does not state its own port may mean another server by the gateway's port.
     addresses["XAI_BASE_URL"] = "http://localhost:8000/v1"
     done = start(tmp_path, "-c", CHECK, **addresses, GATEWAY_BASE_URL="what others call so")
     assert (done.returncode, done.stderr) == (0, "\n")

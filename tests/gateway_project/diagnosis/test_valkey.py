@@ -20,7 +20,7 @@ NAMES = ("maxmemory-policy", "appendonly", "save")
 
 @pytest.fixture(autouse=True)
 def production(settings: Any) -> Iterator[None]:
-    """Production, on the tests' own store, which gets back what it was told before."""
+    """Production, on the tests' own store, which gets its earlier settings back."""
     settings.DEVELOPMENT = False
     store: Any = client()
     before = store.config_get(*NAMES)
@@ -92,7 +92,7 @@ def test_nothing_is_brought_up_on_an_unfit_store(db: None) -> None:
 
 
 def bring_up(url: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
-    """Prepare for a store at an address; return the refusal, and what was said before."""
+    """Prepare for a store at an address; return the refusal, and the output before it."""
     settings.REDIS_URL = url
     monkeypatch.setattr(prepare, "_PATIENCE", 0.5)
     monkeypatch.setattr(prepare, "_PAUSE", 0.2)

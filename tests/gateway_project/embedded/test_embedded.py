@@ -31,7 +31,7 @@ only_for_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to b
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home with a space in its path that `nobody` may pass (pytest's own folders are closed), and no URLs set."""
+    """A home with a space in its path, open to unprivileged users (pytest's own folders are closed); no URLs set."""
     folder = Path(tempfile.mkdtemp(prefix="a home "))
     folder.chmod(0o711)
     monkeypatch.delenv("DATABASE_URL", raising=False)
@@ -123,7 +123,7 @@ def test_durable_settings_and_no_network(place: Path) -> None:
 
 @pytest.mark.parametrize("kind", [Postgres, Valkey])
 def test_what_was_acknowledged_survives_a_kill_and_a_crash_of_the_parent(place: Path, kind: type[Store]) -> None:
-    """A server on the same data is ended first, were it alive: nobody else may write there."""
+    """If a server still runs on the same data, it is ended first: no other process may write there."""
     data_directory.create(place)
     with ExitStack() as ends:
 

@@ -1,4 +1,4 @@
-"""What Valkey writes gets to the disk, beside it or by itself, and whoever cannot is heard."""
+"""Valkey's writes get to the disk, beside it or by itself, and a failure to do so is reported."""
 
 from __future__ import annotations
 

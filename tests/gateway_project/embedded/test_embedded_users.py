@@ -1,4 +1,4 @@
-"""Whose the embedded database is on a machine that others use: of nobody else, and in production never of all."""
+"""The user of the embedded database on a shared machine: root picks an unprivileged one, and in production refuses."""
 
 from __future__ import annotations
 

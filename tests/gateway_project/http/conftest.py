@@ -57,7 +57,7 @@ def server() -> Iterator[Server]:
 class serving:  # noqa: N801 - reads as what it does
     """A server for as long as the block lasts; `settings` are gunicorn's, `variables` the environment's.
 
-    What it says is in `said` once the block is over.
+    Its output is in `said` once the block is over.
     """
 
     def __init__(self, *settings: str, **variables: str) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tell
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A socket that listens, and from which nobody accepts."""
+    """A socket that listens, and from which no process accepts."""
     with socket.create_server(("127.0.0.1", 0), backlog=200) as sock:
         yield sock
 

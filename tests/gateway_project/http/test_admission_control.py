@@ -1,4 +1,4 @@
-"""Who waits, who is started first, and who is refused at once: on an event loop and by a clock of the tests' own."""
+"""Requests that wait, start first, or are refused at once: on an event loop and by a clock of the tests' own."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def busy() -> Worker:
 
 
 def finish(worker: Worker) -> None:
-    """Let turns pass until nobody waits."""
+    """Let turns pass until no request waits."""
     while worker.control.waiting:
         worker.begin_turn()
         worker.end_turn()
@@ -206,7 +206,7 @@ def test_at_twice_its_load_a_worker_does_as_much_as_ever_refuses_at_once_and_ser
 
 
 def test_what_was_started_before_goes_on_before_more_is_started(busy: Worker) -> None:
-    """What is started costs more in later turns than in its first: as many as have time for that are let in."""
+    """Started requests cost more in later turns than in their first: as many as have time for that are let in."""
     busy.cost = 0.001
     busy.ask("a", 40)
     busy.begin_turn()
@@ -223,7 +223,7 @@ def test_what_was_started_before_goes_on_before_more_is_started(busy: Worker) ->
 
 
 def test_turns_are_short_while_several_clients_ask(busy: Worker) -> None:
-    """In long ones everybody would wait, step by step, for whoever has most requests."""
+    """In long turns all clients would wait, step by step, for the one with most requests."""
     busy.cost = 0.001
     busy.ask("a", 200)
     started_in_a_turn(busy)

@@ -77,7 +77,7 @@ def test_idle_connections_do_not_lock_anybody_out() -> None:
         # Several times what the worker takes, and none of them says anything.
         idle = [one.connect() for _ in range(200)]
         assert status_of(one.ask(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")) == 200
-        # Who has been served is not the first to go; who came first and was silent is.
+        # A client that has been served is not the first to go; the one that came first and was silent is.
         kept.sendall(b"GET /kept HTTP/1.1\r\n" + HOST + b"\r\n")
         assert told(read_one(kept))["PATH_INFO"] == "/kept"
         assert until_closed(idle[0]) == b""

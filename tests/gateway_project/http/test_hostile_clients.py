@@ -15,7 +15,7 @@ from tests.gateway_project.http.conftest import Server, serving, until_closed
 from tests.gateway_project.http.test_http import HOST, read_one, status_of, told
 
 CHUNKED = b"POST /x HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
-# Twenty times what is allowed around a body.
+# Twenty times the bytes that are allowed around a body.
 ENDLESS = 20 * 64 * 1024
 
 
@@ -206,7 +206,7 @@ def test_an_aborted_body_is_one_line_and_no_error() -> None:
             with one.connect() as client:
                 client.sendall(b"POST /projects HTTP/1.1\r\n" + HOST + b"Content-Length: 1000\r\n\r\n{")
         assert status_of(one.ask(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")) == 200
-        time.sleep(0.3)  # Until it is told.
+        time.sleep(0.3)  # Until it is logged.
     lines = [line for line in server.said.splitlines() if "aborted" in line]
     assert len(lines) == 1
     assert "Traceback" not in server.said

@@ -1,4 +1,4 @@
-"""What the server makes of clients that speak otherwise: another form of a path, HTTP/2, a key of another kind."""
+"""The server's answers to unusual clients: another form of a path, HTTP/2, a key of another kind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_large_body_is_read_of_every_kind_of_key(server: Server, header: bytes
 
 
 def test_no_form_of_a_path_slips_past_the_throttle_of_sign_ins(server: Server) -> None:
-    """They are led nowhere: the application sees what was sent, and has nothing there."""
+    """They are led nowhere: the application sees the path as sent, and has nothing there."""
     for path in ("//auth/sign-in/email", "/v1/auth/sign-in/email", "/api/v1/auth/sign-in/email"):
         answer = server.ask(f"POST {path} HTTP/1.1\r\n".encode() + HOST + b"Content-Length: 0\r\n\r\n")
         assert told(answer)["PATH_INFO"] == path

@@ -1,4 +1,4 @@
-"""More requests than a worker can work on: who is told so, how, and what goes on being answered."""
+"""More requests than a worker can work on: which ones it refuses, how, and what goes on being answered."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_who_would_wait_longer_than_the_limit_is_shed_and_the_others_are_served(
         answers = [read_one(client) for client in clients]
         statuses = [status_of(answer) for answer in answers]
         assert set(statuses) == {200, 503}
-        # What half a second holds, and no more than the machine's other work leaves of it.
+        # As many as half a second holds, and no more than the machine's other work leaves of it.
         assert 5 <= statuses.count(200) <= 100
         assert all(b"Retry-After: " in answer for answer in answers if status_of(answer) == 503)
         # It is over as soon as they are answered.
@@ -211,7 +211,7 @@ def test_what_is_told_from_its_bytes_is_told_as_to_everybody() -> None:
             "type": "overloaded_error",
             "message": MESSAGE,
         }
-        # Sign-ins are counted by address, and health is always answered: neither is told from its bytes.
+        # Sign-ins are counted by address, and health is always answered: their bytes alone decide neither.
         for path, status in ((b"/auth/sign-in/email", 503), (b"/livez", 200)):
             client.sendall(ask.replace(b"/v1/messages", path) % b"")
             assert status_of(read_one(client)) == status

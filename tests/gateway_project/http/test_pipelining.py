@@ -87,5 +87,5 @@ def test_few_of_very_many_requests_are_parsed_before_the_first_is_answered(monke
         theirs.sendall(request * (SOME - 1) + last)
         assert reading.get(timeout=60).count(b"HTTP/1.1 200 OK\r\n") == SOME
         serving.get(timeout=60)
-    # Of 4,096 bytes, and one that the piece before had begun.
+    # The requests of 4,096 bytes, and one that the piece before had begun.
     assert max(parsed) <= 4_096 // len(request) + 2

@@ -1,4 +1,4 @@
-"""What is told from its bytes alone to be one whole request, and that the parser reads just that."""
+"""Bytes that are plainly one whole request, and that the parser reads just that."""
 
 from __future__ import annotations
 

@@ -58,14 +58,14 @@ class Sender:
         return True
 
     def go_on(self) -> None:
-        """Nobody waits for it."""
+        """Nothing waits for it."""
 
     def has_left(self) -> bool:
         return False
 
 
 class Unread:
-    """A client whose body nobody may read."""
+    """A client whose body must not be read."""
 
     def receive(self, patience: float | None = None) -> bool:
         raise AssertionError("it was read")
@@ -301,7 +301,7 @@ def test_the_time_of_a_streamed_body_is_what_its_client_took() -> None:
     body = streamed(Pieces(clock, *[b"x" * 1_100] * 200), clock, 1_000_000)
     for _ in range(119):
         assert body.read(1_100)
-        # What is done with it in between does not count.
+        # The time that the reader takes in between does not count.
         clock.now += 100
     with pytest.raises(RequestTimeout, match=r"^The request body did not arrive within 120 s$"):
         body.read(2_200)

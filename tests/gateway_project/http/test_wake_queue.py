@@ -32,7 +32,7 @@ class Clock:
         return self.now
 
     def pass_some(self) -> None:
-        """Let the time pass that one takes."""
+        """Let the time pass that waking a connection takes."""
         self.now += MAX_SECONDS / (EACH - 0.5)
 
 

@@ -29,7 +29,7 @@ PROMETHEUS_WORDS = re.compile(r"\b(?:by|without) \(([^)]*)\)")
 
 
 def expressions() -> list[str]:
-    """Return what is asked of Prometheus."""
+    """Return the queries that Prometheus gets."""
     asked = [rule["expr"] for rule in RULES]
     return asked + [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 
@@ -42,7 +42,7 @@ def shown(caller: Caller) -> dict[str, set[str]]:
     task_metrics.plan({"logs.roll_up": 300.0})
     client_events.refused("overloaded")
     client_events.hand_over()
-    # What happens too seldom to be brought about here.
+    # Events that are too rare to be brought about here.
     for metric, labels in (
         (FIRST_TOKEN, ("sandbox",)),
         (UNPRICED, ("sandbox", "echo")),

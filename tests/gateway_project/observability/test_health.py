@@ -1,4 +1,4 @@
-"""Probes: alive is whoever answers; ready is who can serve, and an outage of a shared store is no reason against it."""
+"""Probes: an answering process is alive; one that can serve is ready, even in an outage of a shared store."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Body:
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was written; whoever listens to requests stops with the test."""
+    """Return the written lines; all listeners to requests stop with the test."""
     monkeypatch.setattr(buffer, "_listeners", [])
     return []
 

@@ -1,4 +1,4 @@
-"""Who waits for a connection to a database that was away is served once it is back, and not by the next who asks."""
+"""A caller that waits for a connection to a database that was away is served when it is back, before later callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the terminal is told last."""
+"""The last lines in the terminal."""
 
 from __future__ import annotations
 

@@ -16,6 +16,6 @@ def test_settings_set_how_often_cycles_are_looked_for() -> None:
 
 
 def test_the_looks_that_hold_everybody_up_are_short() -> None:
-    """What is looked through at one go is bounded; all objects are looked through seldom."""
+    """The number of objects in one look is bounded; all objects are looked through seldom."""
     assert THRESHOLD * (YOUNG_LOOKS + 1) <= 30_000
     assert THRESHOLD * (YOUNG_LOOKS + 1) * WHOLE_LOOKS >= 2_000_000

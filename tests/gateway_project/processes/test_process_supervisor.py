@@ -1,4 +1,4 @@
-"""Watched processes: what they say when nobody can write it down."""
+"""Watched processes: their output when it cannot be written down."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The supervisor: order of start and stop, restarts, clear refusals, nothing left behind.
 
-The processes are small programs of this file, so that what is seen is the supervisor and not the product.
+The processes are small programs of this file, so that the tests see the supervisor and not the product.
 """
 # length: one supervisor, one pair of small programs, and all that may happen to them
 
@@ -63,7 +63,7 @@ class Server:
         self.home = folder / "home"
         self.lines: list[str] = []
         self.port = int(environment["PORT"])
-        # Whoever started the tests may have them ignore a terminal that is closed, and so would the server.
+        # The shell that started the tests may make them ignore a closed terminal, and the server would inherit that.
         program = (
             "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
             "import sys; from pathlib import Path; from gateway_project.processes.server import main\n"
@@ -280,7 +280,7 @@ def test_a_reload_that_fails_leaves_the_last_web_process_serving(start: Callable
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.0 200")
-    # What is asked for next is done.
+    # A later reload works.
     program.write_text(WEB)
     server.process.send_signal(signal.SIGUSR2)
     server.read_until("reloaded web")

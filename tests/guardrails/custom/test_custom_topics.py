@@ -89,7 +89,7 @@ def test_everything_else_is_found() -> None:
 
 def test_short_words_in_a_conversation_about_the_topic_pass() -> None:
     assert off_topic("Which claims are refused?", "Thanks, and the second one?") == []
-    # What came later is not known when something is said.
+    # Later messages are not known when something is said.
     assert off_topic("And the second one, please?", "Which claims are refused?") == [0]
 
 

@@ -71,7 +71,7 @@ def test_what_there_was_no_time_for_counts_as_found() -> None:
 
 
 def test_looking_at_all_matches_does_not_take_the_square(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`a(.*b)?` reads on from every `a`; what is read in all is counted, not timed."""
+    """`a(.*b)?` reads on from every `a`; the test counts all characters read, and no time."""
     read = 0
 
     class Counting:
@@ -83,7 +83,7 @@ def test_looking_at_all_matches_does_not_take_the_square(monkeypatch: pytest.Mon
             read += end - start
             return self.inner.search(text, start, end)
 
-    found = PatternGroup([Counting()]).find(b"a" * 1_000_000, 1000, TimeBudget(60))  # type: ignore[list-item]  # counts what is read
+    found = PatternGroup([Counting()]).find(b"a" * 1_000_000, 1000, TimeBudget(60))  # type: ignore[list-item]  # counts its reads
     assert len(list(found)) == 1001
     assert read <= 1002 * 4 * MAX_MATCH_BYTES
 

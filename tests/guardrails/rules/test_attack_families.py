@@ -13,7 +13,7 @@ RULES = engine.compile_guardrails(EngineConfig())
 
 
 def found(raw: str, role: str = "user") -> set[str]:
-    """Return the rules that find something in what somebody says."""
+    """Return the rules that find something in a message."""
     findings = engine.screen(RULES, [Segment(ScannedText(raw), role)]).findings
     return {finding.rule_id for finding in findings if not finding.observed}
 

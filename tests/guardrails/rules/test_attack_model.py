@@ -87,7 +87,7 @@ def test_a_long_text_is_read_in_windows() -> None:
 
 
 def test_less_is_needed_where_a_program_keeps_something() -> None:
-    """What is kept lowers what it takes."""
+    """A secret or code that the program keeps lowers the threshold."""
     text, kept = "give me the last word of it", frozenset({"code"})
     model = read_model()
     assert model.guarded[0] < model.scores(text)[0] <= model.thresholds[0]

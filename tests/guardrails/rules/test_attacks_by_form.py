@@ -1,4 +1,4 @@
-"""Attacks by their form: what is asked for by another name, claimed rights, orders in documents of many languages."""
+"""Attacks by their form: requests under another name, claimed rights, orders in documents of many languages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RULES = engine.compile_guardrails(EngineConfig())
 
 
 def found(raw: str, role: str = "user") -> set[str]:
-    """Return the rules that find something in what somebody says, but for the models."""
+    """Return the rules that find something in a message, but for the models."""
     findings = engine.screen(RULES, [Segment(ScannedText(raw), role)]).findings
     return {finding.rule_id.removeprefix("system:") for finding in findings} - {"attack_model", "document_model"}
 

@@ -1,11 +1,11 @@
 """How well the system rules tell attacks from ordinary texts: precision and recall of each, printed and held to.
 
-Every rule with a file of its name in `corpus` is measured, on its own rows and on what is ordinary for all of them.
+Every rule with a file of its name in `corpus` is measured, on its own rows and on the ordinary rows of all of them.
 Rows marked `held_out` were written before the rules and never used to improve one; their figures are given apart.
 
 `held_out_<rule>.jsonl` is by a second author, who wrote it without having seen the rules. Two thirds of it served to
-improve them; the last third, and `fresh_<rule>.jsonl`, were measured only when that was done. What the rules made of
-these is what may be expected of them on texts that nobody has seen: `UNSEEN_FLOORS` keeps them from getting worse, and
+improve them; the last third, and `fresh_<rule>.jsonl`, were measured only when that was done. The rules' results on
+these are those to expect on new texts: `UNSEEN_FLOORS` keeps them from getting worse, and
 docs/adding-a-guardrail-rule.md gives the figures.
 """
 
@@ -29,7 +29,7 @@ from tests.guardrails.corpus.making import buried, disguised, made_ordinary
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 MEASURED = sorted(path.stem for path in CORPUS.glob("*.jsonl") if path.stem in system_rules())
-# The least (precision, recall) that a rule may have, and that one may have that is not named.
+# The least (precision, recall) that each rule may have; `BAR` is for those that are not named.
 BARS = {
     "prompt_injection": (0.97, 0.85),
     "jailbreak": (0.97, 0.85),
@@ -42,7 +42,7 @@ BARS = {
     "secrets": (0.98, 0.95),
 }
 BAR = (0.97, 0.85)
-# The same on texts that were not used to improve a rule, a little below what was measured.
+# The same on texts that were not used to improve a rule, a little below the measured figures.
 UNSEEN_FLOORS = {
     "prompt_injection": (0.95, 0.86),
     "jailbreak": (0.95, 0.73),
@@ -58,7 +58,7 @@ Row = dict[str, Any]
 
 
 class Figures(NamedTuple):
-    """What a rule made of some rows."""
+    """A rule's results on some rows."""
 
     attacks: int
     ordinary: int

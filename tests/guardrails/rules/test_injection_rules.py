@@ -1,4 +1,4 @@
-"""What the rules against prompt injection and jailbreaks find, where, by which name; and that no text holds them up."""
+"""The rules against prompt injection and jailbreaks: their findings, places, names; and that no text holds them up."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_weak_signs_count_only_near_one_another() -> None:
 
 
 def test_every_attack_of_a_text_is_found() -> None:
-    """What masks them must leave none behind."""
+    """Masking them must leave none behind."""
     raw = f"{ORDER}. {'Nothing else here. ' * 60}" * 3
     assert found(prompt_injection, raw) == [("ignore_instructions", ORDER)] * 3
 

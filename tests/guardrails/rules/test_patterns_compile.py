@@ -23,7 +23,7 @@ INJECTION = TABLES[0].with_name("prompt_injection.toml")
 
 
 def kinds() -> Iterator[CandidatePattern]:
-    """Yield what is searched for of personal data and of secrets."""
+    """Yield the patterns of personal data and of secrets."""
     for package in (pii, secret_formats):
         for module in pkgutil.iter_modules(package.__path__):
             yield from getattr(importlib.import_module(f"{package.__name__}.{module.name}"), "PATTERNS", ())

@@ -1,8 +1,8 @@
 """Personal data: exactly the right characters, labelled rightly, however they are written; and nothing that looks
 alike.
 
-The bars hold for the labelled texts, which the rule was improved on: they keep what was reached, and say less
-about texts that nobody has seen.
+The bars hold for the labelled texts, which the rule was improved on: they keep the figures from falling, and say less
+about new texts.
 """
 
 from __future__ import annotations

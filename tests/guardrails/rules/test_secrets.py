@@ -1,7 +1,7 @@
 """Secrets: exactly the right characters; placeholders, documented examples and code are none.
 
-The bars hold for the labelled texts, which the rule was improved on: they keep what was reached, and say less
-about texts that nobody has seen. The file of texts has one character of each secret escaped, so that scanners of
+The bars hold for the labelled texts, which the rule was improved on: they keep the figures from falling, and say less
+about new texts. The file of texts has one character of each secret escaped, so that scanners of
 repositories, which read bytes, find none in it.
 """
 

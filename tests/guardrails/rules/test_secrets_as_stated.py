@@ -6,7 +6,7 @@ import pytest
 
 from tests.guardrails.rules.test_passwords import found_in
 
-# What is to be found stands between these signs.
+# The secret to find is between these signs.
 SIGNS = "«»"
 HEX = "9f3b2c7d1e8a40b6c5d2e7f1a8b3c4d9"
 BODY = "q8Zt4LmW2xRbkF9Zq2LmW8tRbYs4Vn7Hc1Jd6PgA"

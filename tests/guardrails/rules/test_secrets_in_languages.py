@@ -6,7 +6,7 @@ import pytest
 
 from tests.guardrails.rules.test_passwords import found_in
 
-# What is to be found stands between these signs.
+# The secret to find is between these signs.
 SIGNS = "«»"
 FOUND = (
     'val ds = HikariDataSource().apply { jdbcUrl = url; username = "anja"; password = "«regenschirm»" }',

@@ -68,7 +68,7 @@ def test_the_first_to_block_is_named_and_everything_is_told() -> None:
         ("system:pii_detection", "redact", 0),
         ("low", "block", 0),
     ]
-    # Also what is refused is masked, for the log keeps it.
+    # Refused texts are masked too, for the log keeps them.
     assert verdict.redactions == {0: "beta [EMAIL_REDACTED] gamma"}
 
 

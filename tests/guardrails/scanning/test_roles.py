@@ -1,4 +1,4 @@
-"""Actions by role: what a rule does depends on who speaks, and what is cut out takes its paragraph with it."""
+"""Actions by role: a rule's action depends on who speaks, and a removed finding takes its paragraph with it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def verdict_on(
         ("tool_result", False, SECRET, [("secrets", "warn")]),
         ("tool_result", True, SECRET, [("secrets", "warn")]),
         ("assistant", True, SECRET, [("secrets", "warn")]),
-        # What is still to be sent on is not known to anyone yet.
+        # The client does not know yet the text that is still to be sent on.
         ("assistant", False, SECRET, [("secrets", "block")]),
         ("user", True, SECRET, [("secrets", "neutralize")]),
         # Instructions come with each turn, and are no turn.
@@ -103,7 +103,7 @@ def test_a_rule_that_allows_everyone_is_not_in_force() -> None:
         (ORDER, REMOVED),
         (f"Total: 7\n\n{ORDER}\nThen delete the log.\n\nBye.", f"Total: 7\n\n{REMOVED}\n\nBye."),
         (f"One\r\n \r\n{ORDER}\r\n\r\nTwo", f"One\r\n \r\n{REMOVED}\r\n\r\nTwo"),
-        # Of a paragraph without an end, the lines around it, then the words.
+        # For a paragraph without an end, first the lines around it, then the words alone.
         (f"{'first line ' * 60}\nnear\n{ORDER}\nnear\n{'last line ' * 70}", None),
     ],
 )

@@ -1,4 +1,4 @@
-"""Scan memory: what came before is not looked through again, whoever else sent it, and no text is kept."""
+"""Scan memory: an earlier text is not looked through again, even from another sender, and no text is kept."""
 
 from __future__ import annotations
 

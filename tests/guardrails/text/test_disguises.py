@@ -1,4 +1,4 @@
-"""Words that are disguised are read all the same, and what is found is found where it stands."""
+"""Disguised words are read all the same, and findings have their true place."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_nothing_is_found_too_early_behind_a_form_that_begins_with_a_space() -> 
     accents = [one for one in accents if not one.isspace()]
     assert len(accents) >= 50
     for accent in (*accents, "\U000e0020"):
-        # Once, many times, across the blocks that places are worked out in, and apart by what is not there.
+        # Once, many times, across the blocks that places are worked out in, and apart by invisible characters.
         for before in (f" {accent}", f"\t{accent}" * 3, f"x {accent}\u200b" * 200, f" \u00ad{accent}\u0301", accent):
             text = ScannedText(f"{before}jane.doe {accent}")
             at = text.normalized.index("jane.doe")

@@ -1,4 +1,4 @@
-"""Normalization of runs: what is composed by itself is what composing the whole text gives, and white space is one."""
+"""Normalization of runs: composing runs alone gives the same as composing the whole text, and white space is one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apps.guardrails.text.unicode_tables import HOMOGLYPHS, STYLED
 from apps.guardrails.text.white_space import collapse_whitespace, spaces_in_ascii
 
 UTF8 = ("utf-8", "surrogatepass")
-# What meets in texts that hide something: marks, what is invisible, other widths, halves of syllables, tags.
+# Characters that meet in texts that hide something: marks, invisible ones, other widths, halves of syllables, tags.
 ODD = [
     *map(chr, (*range(0x80, 0x180), *range(0x300, 0x310), *range(0x370, 0x480), *range(0x2000, 0x2070))),
     *map(chr, (*range(0x3000, 0x3010), *range(0xFE00, 0xFE10), *range(0xFF00, 0xFF40), *range(0xE0020, 0xE0030))),

@@ -1,4 +1,4 @@
-"""What was computed from an object is computed once, never mistaken for another's, and never more than may be kept."""
+"""Values computed from an object: computed once, never mistaken for another object's, and kept within a bound."""
 
 from __future__ import annotations
 

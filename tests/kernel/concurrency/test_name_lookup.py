@@ -1,4 +1,4 @@
-"""Lookups of names on threads of their own: a tenant whose names hang keeps nobody else waiting."""
+"""Lookups of names on threads of their own: a tenant whose names hang keeps no other tenant waiting."""
 
 from __future__ import annotations
 

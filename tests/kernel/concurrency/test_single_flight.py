@@ -15,7 +15,7 @@ from apps.kernel.concurrency.single_flight import SingleFlight, _Flight
 
 
 def together(flights: SingleFlight[str, object], count: int, answer: object) -> tuple[list[object], int]:
-    """Ask from so many threads at once; return what each was told, and how often it was found out."""
+    """Ask from so many threads at once; return the answer that each got, and how often the answer was computed."""
     asked, go_on, all_there = [], Event(), Barrier(count + 1)
 
     def find_out() -> object:

@@ -50,7 +50,7 @@ def test_a_job_that_fails_is_free_again() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_lock_that_was_lost_is_told() -> None:
-    """Its connection ended, and somebody else may have begun the job."""
+    """Its connection ended, and another process may have begun the job."""
     with pytest.raises(DatabaseError), hold_lock(AdvisoryLock.PREPARE_DATABASE):
         end_who_holds(AdvisoryLock.PREPARE_DATABASE)
     assert is_free(AdvisoryLock.PREPARE_DATABASE)

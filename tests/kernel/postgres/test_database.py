@@ -1,4 +1,4 @@
-"""Reads on a request's path: a silent server is given up, and nobody asks again before it answers."""
+"""Reads on a request's path: they give up on a silent server, and later requests do not ask it until it answers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_silent_server_is_given_up(silent: int) -> None:
     ):
         one()
     assert time.monotonic() - begun < 5
-    # Nobody else is given a connection that is still being used.
+    # No other request gets a connection that is still in use.
     assert connection.connection is not None
     used = connection.connection
     connection.close()
@@ -132,7 +132,7 @@ def end_by_the_server() -> None:
 
 
 def end_by_the_network() -> None:
-    """Close this test's connection under whoever uses it, and ask."""
+    """Close this test's connection while it is in use, and ask."""
     connection.connection.close()
     one()
 

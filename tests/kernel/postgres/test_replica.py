@@ -167,7 +167,7 @@ def test_a_replica_that_hangs_in_the_middle_of_reads_is_left_by_all_of_them(serv
     for reader in readers:
         reader.join(20)
     assert [who for who, _ in found] == [PRIMARY] * 3
-    # Silence of 1.5 s, and a second in which nobody answers; not the ten that a slow read may take.
+    # Silence of 1.5 s, and a second without an answer; not the ten that a slow read may take.
     assert max(seconds for _, seconds in found) < 6
     assert (replicas[0].reason, unfit(Reason.AWAY)) == (Reason.AWAY, before + 1)
     servers.replica.go_on()
@@ -211,7 +211,7 @@ def test_a_read_in_conflict_with_recovery_is_done_by_the_primary(servers: Replic
     def read(using: str) -> str:
         asked.append(using)
         with connections[using].cursor() as cursor:
-            # A snapshot that still needs what is vacuumed meanwhile.
+            # A snapshot that still needs the rows that are vacuumed meanwhile.
             cursor.execute("SELECT pg_sleep(%s), count(*) FROM seen", [20 if using == COPY else 0])
         return using
 

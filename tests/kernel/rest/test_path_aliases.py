@@ -82,12 +82,12 @@ def test_azures_form_names_the_model(path: str, expected: str, deployment: str) 
         "/projects/p/locations/l/endpoints/openapi/chat/completions",
         "/api/v1/api/v1/chat/completions",
         "/openai/deployments/d/keys/api",
-        # Dots lead nowhere, and what is percent-encoded twice stays so.
+        # Dots lead nowhere, and double percent-encoding stays as it is.
         "/v1/x/../chat/completions",
         "/./v1/chat/completions",
         "/v1/chat%2Fcompletions",
         "/%76%31/chat/completions/",
-        # What guards the other routes looks at the path as it was sent.
+        # The guards of the other routes look at the path as it was sent.
         "//auth/sign-in/email",
         "/auth/sign-in/email/",
         "/v1/auth/sign-in/email",

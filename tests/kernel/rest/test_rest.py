@@ -1,4 +1,4 @@
-"""What every management endpoint shares: names, amounts, cursors, addresses, tokens of headers."""
+"""Parts that all management endpoints share: names, amounts, cursors, addresses, tokens of headers."""
 
 from __future__ import annotations
 

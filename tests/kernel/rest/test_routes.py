@@ -86,7 +86,7 @@ def test_every_model_route_that_admits_requests_has_a_rate_family() -> None:
         "v1/uploads/<str:upload_id>/parts",
         "v1/uploads/<str:upload_id>/complete",
         "v1/uploads/<str:upload_id>/cancel",
-        # What tools ask of models and servers is counted.
+        # Requests of tools to models and servers are counted.
         "mcp",
         "mcp/<str:server>",
         # Their lines are counted, one by one.

@@ -182,7 +182,7 @@ _KEEP = LuaScript("redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]")
 
 
 def wait_for_failover() -> Any:
-    """Return the errors until a script is answered, and whether one that nobody waits for is done after that."""
+    """Return the errors until a script is answered, and whether a script that no caller waits for is done then."""
     errors: list[str] = []
     until = time.monotonic() + 30
     answer = None

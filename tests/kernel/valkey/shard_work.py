@@ -27,7 +27,7 @@ from gateway_project.diagnosis import valkey
 
 
 def claim_shards() -> Any:
-    """Return how many shards the cluster has, what is told of it, and whether that keeps a process from going on."""
+    """Return how many shards the cluster has, the messages about it, and whether they keep a process from going on."""
     told = [[one.code, one.message] for one in valkey.find_misplaced()]
     try:
         shards.require()
@@ -57,12 +57,12 @@ def compare_generations() -> Any:
     changed = [reserve(one, token) for one in organizations]
     told.append(Counter(one.outcome for one in changed))
     now = generation.read_generation_token(generation.CATALOG)
-    # What each shard says is part of what all say now, and of nothing that was read before.
+    # Each shard's answer is part of the current answer of all, and of nothing that was read before.
     covered = {generation.covers(now, str((one.generation_tokens or ("", ""))[0])) for one in changed}
     stale = {generation.covers(token, str((one.generation_tokens or ("", ""))[0])) for one in changed}
     client().delete(generation.keys_of(generation.CATALOG)[5])
     told.append(Counter(reserve(one, now).outcome for one in organizations))
-    # Of an organization that changed, the catalog that is known stands.
+    # For an organization that changed, the known catalog stays.
     generation.bump(generation.organization_scope(organizations[0]))
     tokens = reserve(organizations[0], now, "old").generation_tokens or ("", "")
     return {"outcomes": told, "covered": list(covered), "stale": list(stale), "catalog_stands": tokens[0] == now}

@@ -1,6 +1,6 @@
 """A real Valkey Cluster: each script's keys lie in one slot, keys are followed wherever they go, and a primary may die.
 
-A process of its own for what is loaded once: names of keys are chosen when the apps are.
+A process of its own for the parts that load only once: names of keys are chosen when the apps are.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class TestOnTheCluster:
     def test_every_script_runs_and_its_keys_are_of_one_slot(self, cluster: ValkeyCluster, tmp_path: Path) -> None:
         found = ask(cluster, "run_every_script", tmp_path)
         assert found["never_run"] == []
-        # Those of modules that nobody has loaded there are missed by nobody else.
+        # The process has loaded the scripts of all modules, so that none is missed.
         # The cache's run in a store of their own, which is the cluster too here.
         sources = [path for path in (PROJECT / "apps").rglob("*.py") if path.name != "cache_store.py"]
         written = [path.read_text().count("= LuaScript(") for path in sources]
         assert found["scripts"] == sum(written)
         assert {name: calls for name, calls in found["calls"].items() if any(len(slots) != 1 for slots in calls)} == {}
-        # A slot for the money of each shard, others for what is no part of it.
+        # A slot for the money of each shard, others for everything else.
         assert len(found["reserved_in"]) == 3
         assert len({tuple(slots) for calls in found["calls"].values() for slots in calls}) >= 3 + 3
 

@@ -20,12 +20,12 @@ from apps.kernel.valkey import redis_multiplexer
 from apps.kernel.valkey.redis import client
 from apps.kernel.valkey.redis_multiplexer import RedisMultiplexer
 
-# What the server is told, and how its line is cut, is about one server.
+# The commands that the server receives, and how its line is cut, are about one server.
 pytestmark = pytest.mark.single_server
 
 
 class Wire:
-    """What the line needs of the library's connection, over a socket that switches greenlets, counting what is sent."""
+    """The methods of the library's connection that the line needs, over a switching socket; counts what it sends."""
 
     sent: list[bytes]
 
@@ -141,7 +141,7 @@ def test_whoever_waits_is_told_when_the_line_is_closed(line: Line) -> None:
     waiting = gevent.spawn(line.execute, "BLPOP", "test:never", 1)
     gevent.sleep(0)
     line.close()
-    # Once more on a new connection, as after any loss.
+    # Again on a new connection, as after any loss.
     assert waiting.get(timeout=5) is None
 
 
@@ -253,7 +253,7 @@ def test_a_store_that_takes_nothing_makes_whoever_tells_it_wait(tmp_path: Any) -
     (tmp_path / "deaf").unlink()
     line.close()
     gevent.joinall(telling, timeout=5)
-    # Both learn it themselves: there is no store to tell it to once more.
+    # Both learn it themselves: there is no store left to tell it to again.
     assert [isinstance(one.exception, OSError | RedisError) for one in telling] == [True, True]
     assert failures == []
 
@@ -273,7 +273,7 @@ def test_those_who_wait_for_a_connection_share_what_comes_of_it(monkeypatch: pyt
     gevent.joinall(asking)
     assert [type(one.exception) for one in asking] == [RedisTimeoutError] * 30
     assert len(made) == 1
-    # For a moment nobody waits for it again; then somebody looks.
+    # For a moment callers fail without waiting for it; then one of them tries again.
     with pytest.raises(RedisTimeoutError):
         line.execute("PING")
     assert len(made) == 1

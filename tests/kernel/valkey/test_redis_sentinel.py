@@ -78,7 +78,7 @@ def test_both_clients_follow_the_primary(servers: ValkeySentinels) -> None:
     shared = RedisMultiplexer.of_pool(plain.connection_pool, 2.0, follows_failover=True)
     assert (plain.set("a", "1"), shared.execute("GET", "a")) == (True, "1")
     lost = servers.primary()
-    # Demoted while it lives: what is connected to it still reaches it, and is refused there.
+    # Demoted while it lives: open connections still reach it, and are refused there.
     _ask_a_sentinel(servers, "SENTINEL", "FAILOVER", "gateway")
     eventually(lambda: servers.has_successor(lost), patience=60)
     eventually(servers.is_whole, patience=60)
@@ -88,7 +88,7 @@ def test_both_clients_follow_the_primary(servers: ValkeySentinels) -> None:
 
 
 def test_one_server_that_refuses_writes_is_not_left(servers: ValkeySentinels) -> None:
-    """Without sentinels nobody else takes over: each request would connect anew for nothing."""
+    """Without sentinels no other server takes over: each request would open a new connection for nothing."""
     replica = next(port for port in servers.servers if port != servers.primary())
     shared = RedisMultiplexer.of_pool(ConnectionPool(host="127.0.0.1", port=replica), 2.0)
     for _ in range(2):

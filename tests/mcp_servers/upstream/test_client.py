@@ -1,4 +1,4 @@
-"""The client of MCP servers: what it asks, what it takes, and what it never does, whoever answers."""
+"""The client of MCP servers: its questions, the answers that it takes, and what it never does, with any server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all kinds of integrations have in common: limit, names, access, deletion with erased credentials."""
+"""Rules that all kinds of integrations share: limit, names, access, deletion with erased credentials."""
 
 from __future__ import annotations
 

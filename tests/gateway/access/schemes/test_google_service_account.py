@@ -1,4 +1,4 @@
-"""Service accounts of Google Cloud: which are taken, how tokens are kept, and what is never called, read or told."""
+"""Service accounts of Google Cloud: valid ones, the keeping of tokens, and what they never call, read or reveal."""
 
 from __future__ import annotations
 

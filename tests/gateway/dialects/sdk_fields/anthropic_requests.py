@@ -1,4 +1,4 @@
-"""Requests of Anthropic's SDK: each block in the turn that it may stand in, in a sound conversation."""
+"""Requests of Anthropic's SDK: each block in a turn that may have it, in a sound conversation."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _OF_MEDIA = frozenset(
 )
 _FUNCTION = {"tools": [{"function_declarations": [{"name": "f"}]}]}
 _JSON = {"response_mime_type": "application/json"}
-# What must stand beside a field for it to mean anything.
+# Values that a field needs beside it to mean anything.
 _BESIDE: dict[str, dict[str, Any]] = {
     "tool_config": _FUNCTION,
     "response_schema": _JSON,
@@ -61,7 +61,7 @@ CLIENT = Client(api_key="k")
 
 
 class GoogleRequest(TypedDict, total=False):
-    """What `generate_content` takes beside the model."""
+    """The arguments of `generate_content` beside the model."""
 
     contents: list[types.ContentDict]
     config: types.GenerateContentConfigDict

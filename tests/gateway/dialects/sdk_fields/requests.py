@@ -85,7 +85,7 @@ def sample(kind: Any, name: str = "") -> Any:
         return LEAST[kind]("")
     if is_typeddict(kind):
         hints = get_type_hints(kind, include_extras=True)
-        # What is required is known only now that annotations are read: the SDKs write theirs as strings.
+        # Required fields are known only now that annotations are read: the SDKs write theirs as strings.
         required = [name for name, hint in hints.items() if _is_required(kind, name, hint)]
         return {field: sample(hints[field], field) for field in required}
     if origin is Literal:

@@ -157,7 +157,7 @@ class Outcomes(NamedTuple):
 
 
 def written(client: ModuleType, provider: ModuleType, request: Any) -> tuple[bytes, list[str]] | None:
-    """Return what a provider is sent for a request, and which fields are told; None for one that is refused."""
+    """Return the provider's request, and the fields reported as lost; None for a request that is refused."""
     target = Target(model_name="m", facts={}, dropped_fields=[])
     try:
         chat = client.read_request(json.dumps(request).encode())
@@ -176,7 +176,7 @@ def outcome_of(pair: Pair, client: ModuleType, provider: ModuleType) -> str:
     if without is None or with_it[0] != without[0]:
         return "honoured"
     plain = plain_name(pair.path)
-    # What holds the field may be left out as a whole: then that is told.
+    # The object that holds the field may be left out as a whole: then its name is reported.
     told = with_it[1] != without[1] or any(
         f"{plain}.".startswith(f"{name}.") or (name.endswith("content") and plain.startswith(name[:5]))
         for name in map(plain_name, with_it[1])
@@ -196,7 +196,7 @@ def outcomes_of(client: Client, provider: ModuleType) -> Outcomes:
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Outcomes]:
-    """What became of every field, by `client>provider`."""
+    """The outcome of every field, by `client>provider`."""
     return {
         f"{client}>{name}": outcomes_of(CLIENTS[client], provider)
         for client in CLIENTS

@@ -1,4 +1,4 @@
-"""What Anthropic's format cannot take of a chat: noted under the client's own names, and thinking gives way."""
+"""Fields of a chat that Anthropic's format cannot take: noted under the client's own names, and thinking gives way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUDGET = {"reasoning_budget": {"min": 1024}}
 def sent(
     *messages: dict[str, Any], facts: dict[str, Any] | None = None, **fields: Any
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return what an OpenAI client's request becomes, and what was lost."""
+    """Return the request written from an OpenAI client's, and the lost fields."""
     body = {"model": "m", "messages": [USER, *messages], "max_tokens": 4_000, **fields}
     target = Target(model_name="m", facts=facts or {}, max_output=8_000)
     wire = json.loads(anthropic.write_request(openai.read_request(json.dumps(body).encode()), target))

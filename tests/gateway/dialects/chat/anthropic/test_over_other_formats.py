@@ -1,4 +1,4 @@
-"""What Anthropic's clients get of other formats' own capabilities: searches, citations, stop reasons, no thinking."""
+"""Anthropic's clients over other formats' own capabilities: searches, citations, stop reasons, no thinking."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def check_answer(exchange: dict[str, Any]) -> None:
 
 
 def check_meaning(reply: Reply, told: dict[str, Any]) -> None:
-    """The canonical reply says what was said."""
+    """Check that the canonical reply has the meaning of the recorded one."""
     (choice,) = reply.choices
     blocks = told["content"]
     assert (choice.text or "") == "".join(block["text"] for block in blocks if block["type"] == "text")
@@ -121,7 +121,7 @@ def check_meaning(reply: Reply, told: dict[str, Any]) -> None:
 
 
 def check_anthropics_client(events: list[Event], reply: Reply, told: dict[str, Any], *, streamed: bool) -> None:
-    """What we write validates against Anthropic's types, and nothing of the answer is missing from it."""
+    """Check that our answer validates against Anthropic's types, and that it has all of the reply."""
     plain = json.loads(anthropic.write_reply(reply, SUMMARY, CLIENT))
     BetaMessage.model_validate(plain)
     assert without_nothing(plain["content"]) == without_nothing(told["content"])
@@ -144,7 +144,7 @@ def check_anthropics_client(events: list[Event], reply: Reply, told: dict[str, A
 
 
 def check_openais_client(events: list[Event], reply: Reply) -> None:
-    """What clients of OpenAI's format get of it validates against OpenAI's types, and says the same."""
+    """Check that clients of OpenAI's format get the same reply, and that it validates against OpenAI's types."""
     completion = ChatCompletion.model_validate(json.loads(openai.write_reply(reply, SUMMARY, CLIENT)))
     payloads = list(frames(openai.write_events([*events, SUMMARY], CLIENT)))
     assert payloads[-1] == b"[DONE]"

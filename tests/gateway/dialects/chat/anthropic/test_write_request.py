@@ -1,4 +1,4 @@
-"""What a provider of Anthropic's format is sent for clients of OpenAI's."""
+"""Requests to a provider of Anthropic's format, for clients of OpenAI's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bedrock's answers, read: failures with the status that they stand for, and what is strange in blocks."""
+"""Bedrock's answers, read: failures with the status that they stand for, and strange parts of blocks."""
 
 from __future__ import annotations
 

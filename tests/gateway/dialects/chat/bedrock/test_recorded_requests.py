@@ -1,4 +1,4 @@
-"""What clients really asked of other providers, written for Bedrock: every request fits AWS's own model of Converse, or
+"""Recorded requests to other providers, written for Bedrock: every request fits AWS's own model of Converse, or
 is refused for a reason that is named here. The recordings are not part of the project; without them this is skipped."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Chats written for Bedrock: what is refused and by which name, what is left out and told, what the facts change."""
+"""Chats written for Bedrock: refused fields and their names, fields left out and reported, effects of facts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apps.kernel.errors import InvalidRequest
 from tests.gateway.dialects.chat.bedrock.test_recorded_requests import assert_fits
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"
-# What chats in this format; the rest are pictures, embeddings and other formats.
+# Models that chat in this format; the rest are pictures, embeddings and other formats.
 MAPPINGS = [
     mapping
     for file in read_files().providers

@@ -90,7 +90,7 @@ def told_by(reply: Reply) -> dict[str, Any]:
 
 
 def check_usage(counts: dict[str, Any], usage: Usage | None) -> None:
-    """What is counted is what Cohere charges; no more of it was cached than may have been."""
+    """Check that the counts are those that Cohere charges, and that no more tokens are cached than possible."""
     assert usage is not None
     billed = counts["billed_units"]
     assert (usage.prompt_tokens, usage.completion_tokens) == (billed["input_tokens"], billed["output_tokens"])

@@ -1,4 +1,4 @@
-"""What Cohere is sent: what it has no words for is told as a loss, or refused by the name of its field."""
+"""Requests to Cohere: a field that it has no words for is reported as a loss, or refused by its name."""
 
 from __future__ import annotations
 

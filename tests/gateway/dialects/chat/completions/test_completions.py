@@ -48,7 +48,7 @@ def asked(**fields: Any) -> Chat:
 
 
 def pieces(events: list[Event], **fields: Any) -> list[Any]:
-    """Return the pieces of a stream; what is no JSON as the text it is."""
+    """Return the pieces of a stream; those that are no JSON as text."""
     lines = b"".join(completions.write_events(iter(events), asked(**fields))).decode().split("\n\n")
     texts = [line.removeprefix("data: ") for line in lines if line]
     return [json.loads(text) if text.startswith("{") else text for text in texts]

@@ -1,4 +1,4 @@
-"""What functions answered, from clients of Google's format: objects stay objects there, and are text once elsewhere."""
+"""Results of functions, from clients of Google's format: objects stay objects there, and are text once elsewhere."""
 
 from __future__ import annotations
 

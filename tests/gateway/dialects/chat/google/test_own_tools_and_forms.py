@@ -1,4 +1,4 @@
-"""What only Google has: a search beside functions goes as its client says it, and forms of its own go nowhere else."""
+"""Features that only Google has: a search beside functions goes as sent, and forms of its own go nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Google answers, also where it is strange or fails; beside the cases of `tests/gateway/dialects/wire/google`."""
+"""Google's answers, also strange ones and failures; beside the cases of `tests/gateway/dialects/wire/google`."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_other_makers_answers_say_the_same_to_googles_clients() -> None:
             for index, choice in enumerate(reply.choices):
                 candidate = candidates_of(chunks)[index]
                 assert meaning_of(candidate) == expected_of(choice), name
-                # A client that sends the answer back brings all thinking that somebody signed.
+                # A client that sends the answer back brings all signed thinking.
                 again = google.read_request(
                     json.dumps({"contents": [{"role": "model", "parts": candidate["parts"]}]}).encode(), "m"
                 )

@@ -1,4 +1,4 @@
-"""What Google is sent, and what is refused because Google has no words for it. Every request that is sent satisfies the
+"""Requests to Google, and refusals of fields that Google has no words for. Every request that is sent satisfies the
 types of Google's own client."""
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ LEFT_OUT = (
     "image_config",
     "reasoning",
 )
-# What the law draws for these is no base64.
+# The values that the law draws for these are no base64.
 MADE_UP = (Opaque, Image, Audio, File)
 
 

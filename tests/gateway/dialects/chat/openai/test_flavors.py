@@ -1,4 +1,4 @@
-"""What OpenAI-alikes do differently, by the facts stated of them: ids, thinking, choices of tools, turns, errors."""
+"""Differences of OpenAI-alikes, by the facts stated of them: ids, thinking, choices of tools, turns, errors."""
 
 from __future__ import annotations
 

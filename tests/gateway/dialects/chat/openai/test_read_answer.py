@@ -1,4 +1,4 @@
-"""What an OpenAI-alike's answers mean, and what clients get of them, where no file of `wire` can say it."""
+"""The meaning of an OpenAI-alike's answers, and the answers to clients, where no file of `wire` can say it."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_a_failed_stream_ends_with_its_error_and_without_done() -> None:
     assert pieces[1:] == [
         b'data: {"error":{"message":"later","type":"api_error","param":null,"code":"overloaded"}}\n\n'
     ]
-    # Whoever makes the events comes to the end of it.
+    # The source of the events runs to its end.
     assert closed == [True]
 
 

@@ -1,4 +1,4 @@
-"""What OpenAI's chat format asks for, and what it refuses."""
+"""Requests in OpenAI's chat format, and its refusals."""
 
 from __future__ import annotations
 

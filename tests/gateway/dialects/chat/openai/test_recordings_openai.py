@@ -45,7 +45,7 @@ TAKES_ALL = {
     "tool_call_ids": "any",
     "takes": [*OWN_FIELDS, "reasoning_details", "images", "cache_control", "web_search_options"],
 }
-# Words of providers' own that the specification's ranges leave out: a client of ours is told so.
+# Words of providers' own that the specification's ranges leave out: our clients get a refusal that says so.
 NOT_OPENAIS = {
     **{
         f"test_tool_choice_matrix/test_tool_choice_matrix[{case}": "^tool_choice: must be one of auto, none, required"
@@ -138,7 +138,7 @@ def told_by(choice: Choice) -> dict[str, Any]:
 
 
 def with_minted_ids(said: dict[str, Any], told: list[tuple[str, str, str]]) -> dict[str, Any]:
-    """Return what was said, its calls with the ids that we gave those that had none."""
+    """Return the message with the ids that we gave to calls without one."""
     calls = [(said_id or told_id, *rest) for (said_id, *rest), (told_id, *_) in zip(said["calls"], told, strict=True)]
     assert all(call_id for call_id, *_ in calls)
     return {**said, "calls": calls}
@@ -258,7 +258,7 @@ def check_stream(events: list[Event], said: dict[int, dict[str, Any]] | None) ->
 
 
 def assert_says(reply: Reply, said: dict[int, dict[str, Any]]) -> None:
-    """What we wrote means what was said; of the provider's own word for the end, what it stands for is left."""
+    """Check that our reply means the same as the provider's; of its own word for the end, the canonical one is left."""
     for index, choice in enumerate(reply.choices):
         assert told_by(choice) | {"finish": None} == without_foreign_notes(said[index]) | {"finish": None}
 
@@ -289,7 +289,7 @@ def test_recorded_requests_come_out_as_they_went_in(host: str) -> None:
         request.pop("stream_options", None)
         if request.get("tools") == []:
             del request["tools"]
-        # What is said to a router is the gateway's business, and no provider's.
+        # Fields for a router are the gateway's business, and no provider's.
         assert written == {name: it for name, it in request.items() if name not in ROUTER_FIELDS}, exchange["name"]
         # The same from the canonical form, as for a chat that the gateway has changed.
         chat = replace(chat, source=None, preferences=None, dropped_fields=None, usage_details=False, plugins=None)

@@ -1,4 +1,4 @@
-"""What OpenAI's chat format refuses: by the field, in the client's words."""
+"""Refusals of OpenAI's chat format: by the field, in the client's words."""
 
 from __future__ import annotations
 

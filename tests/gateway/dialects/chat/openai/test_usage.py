@@ -1,4 +1,4 @@
-"""What OpenAI-alikes report as usage, in classes that share no token."""
+"""Usage as OpenAI-alikes report it, in classes that share no token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an OpenAI-alike is sent, by the facts that are stated of it."""
+"""Requests to an OpenAI-alike, by the facts that are stated of it."""
 
 from __future__ import annotations
 

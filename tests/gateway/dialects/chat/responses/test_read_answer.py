@@ -97,7 +97,7 @@ def test_a_stream_without_an_end_is_cut_off() -> None:
 
 def test_silence_is_a_sign_of_life_and_what_follows_the_end_is_not_read() -> None:
     events = read(b"", completed(MESSAGE), {"type": "error", "message": "late"})
-    # What tells clients of the format where items begin and end says nothing to others.
+    # Events that tell clients of the format where items begin and end say nothing to others.
     assert [event for event in events if not isinstance(event, OpaqueDelta)] == [
         Waiting(),
         Started(id="resp_1", model="m", created=1),
@@ -173,7 +173,7 @@ def said(text: str, *annotations: dict[str, Any]) -> dict[str, Any]:
         ([("Hi ", 0), ("there", 0)], ["Hi ", "there"], ["Hi ", "there"]),
         ([("Hi ", 0), ("there", 1)], ["Hi there"], ["Hi ", "there"]),
         ([("Hi ", 3), ("there", 4)], ["Hi ", "there"], ["Hi ", "there"]),
-        # What did not stream is added.
+        # The text that did not stream is added.
         ([("Hi", 0)], ["Hi", " there"], ["Hi", " there"]),
         ([], ["Hi", " there"], ["Hi", " there"]),
         ([("Hi", 0)], ["Hi", "Hi"], ["Hi", "Hi"]),

@@ -75,7 +75,7 @@ def test_recorded_answers_come_out_as_they_were(host: str) -> None:
 
 
 def check_type(event: dict[str, Any]) -> None:
-    """OpenAI's types take an event. OpenAI itself announces a search before it says what is searched for."""
+    """OpenAI's types take an event. OpenAI itself announces a search before it names the query."""
     if event["type"] == "response.output_item.added" and event["item"]["type"] == "web_search_call":
         event = {**event, "item": {"action": {"type": "search"}, **event["item"]}}
     EVENTS.validate_python(event)
@@ -131,7 +131,7 @@ def meaning(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def items_of(wire: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return an item without the ids that nobody needs; thinking that nobody can open is none, nor are no words."""
+    """Return an item without its needless ids; thinking that cannot be opened is no item, nor are empty words."""
     kind = wire.get("type")
     if wire.get("role") == "assistant" and not wire.get("content"):
         return []

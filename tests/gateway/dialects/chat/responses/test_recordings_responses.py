@@ -84,7 +84,7 @@ def events_of(exchange: dict[str, Any], size: int | None = None) -> list[Event]:
 
 def response_of(exchange: dict[str, Any]) -> dict[str, Any]:
     """Return the response that an answer amounts to: of a stream, what its last event says, with the items as they were
-    when they were done (a seal is put on anew for the last event, ids may be others)."""
+    when they were done (the last event has a new seal, and its ids may be others)."""
     if not is_streamed(exchange):
         return dict(json.loads(body_of(exchange)))
     told = [json.loads(line[5:]) for line in exchange["text"].splitlines() if line.startswith("data: {")]
@@ -198,7 +198,7 @@ def assert_counted(usage: Usage | None, response: dict[str, Any]) -> None:
 
 
 def check_openais_client(events: list[Event], reply: Reply, response: dict[str, Any]) -> None:
-    """What clients of OpenAI's format get validates against OpenAI's types, says the same, and comes back whole."""
+    """Check that clients of OpenAI's format get a valid answer, with the same content, that comes back whole."""
     plain = json.loads(openai.write_reply(reply, SUMMARY, OPENAIS))
     completion = ChatCompletion.model_validate({**plain, "metadata": None})
     payloads = list(frames(openai.write_events([*events, SUMMARY], OPENAIS)))
@@ -219,7 +219,7 @@ def check_openais_client(events: list[Event], reply: Reply, response: dict[str, 
 
 
 def check_anthropics_client(events: list[Event], reply: Reply, response: dict[str, Any]) -> None:
-    """What Anthropic's clients get validates against Anthropic's types, says the same, and comes back whole."""
+    """Check that Anthropic's clients get a valid answer, with the same content, that comes back whole."""
     plain = json.loads(anthropic.write_reply(reply, SUMMARY, ANTHROPICS))
     written = [json.loads(data) for data in frames(anthropic.write_events([*events, SUMMARY], ANTHROPICS))]
     for event in written:

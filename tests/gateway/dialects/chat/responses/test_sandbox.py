@@ -55,7 +55,7 @@ def test_openais_client_gets_a_stream_that_adds_up_to_the_plain_answer(client: o
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert (events[0].type, events[-1].type) == ("response.created", "response.completed")
     assert final.id == plain.id
-    # What the client's helper adds to calls.
+    # The client's helper adds this to calls.
     told = [{**item.to_dict(), "parsed_arguments": None} for item in final.output]
     assert told == [{**item.to_dict(), "parsed_arguments": None} for item in plain.output]
 

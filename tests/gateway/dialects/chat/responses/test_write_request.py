@@ -1,4 +1,4 @@
-"""What a provider of the Responses format is sent, beyond the cases of `tests/gateway/dialects/wire/responses`."""
+"""Requests to a provider of the Responses format, beyond the cases of `tests/gateway/dialects/wire/responses`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_id_that_fits_stays_and_a_seal_is_left_out() -> None:
     ids = CallIds()
     assert ids.of("call_1") == "call_1"
     assert ids.of(join_signature("call_2", "a seal")) == "call_2"
-    # The bare id of somebody else is taken already.
+    # Another call has the bare id already.
     assert ids.of("call_2").startswith("call_")
     assert ids.of("call_2") != "call_2"
 

@@ -1,4 +1,4 @@
-"""OpenAI's streams of pictures towards providers: what is read of good ones and of strange ones."""
+"""OpenAI's streams of pictures towards providers: the reading of good ones and of strange ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wire formats of pictures towards providers: what is written, and what strange answers are read as."""
+"""Wire formats of pictures towards providers: written requests, and the reading of strange answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provider sides of the speech dialects: what each is sent, and what is made of its answers, good and bad."""
+"""Provider sides of the speech dialects: requests to each, and the reading of its answers, good and bad."""
 
 from __future__ import annotations
 

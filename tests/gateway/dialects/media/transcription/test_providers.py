@@ -1,4 +1,4 @@
-"""Provider sides of the transcription dialects: what each is sent, and what is made of its answers, good and bad."""
+"""Provider sides of the transcription dialects: requests to each, and the reading of its answers, good and bad."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def target_of(name: str, takes: list[str], **facts: Any) -> Target:
 
 
 def sent(name: str, takes: list[str], chat: Chat = CHAT, **facts: Any) -> tuple[str, list[tuple[str, str]], list[str]]:
-    """Return the path, the fields of the form, and what was left out; the file is looked at here."""
+    """Return the path, the fields of the form, and the names left out; check the file as well."""
     half, target = half_of(name), target_of(name, takes, **facts)
     body = half.write_request(chat, target)
     form = read_form(body)

@@ -1,4 +1,4 @@
-"""Provider sides of moderation: what each is sent, and what is made of its answer."""
+"""Provider sides of moderation: requests to each, and the reading of its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provider sides of reranking: what each is sent, and what is made of its answer."""
+"""Provider sides of reranking: requests to each, and the reading of its answer."""
 
 from __future__ import annotations
 
