@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway_project.configuration.data_directory import PROJECT
 
-WIRE = PROJECT / "tests" / "wire"
+WIRE = PROJECT / "tests" / "gateway" / "dialects" / "wire"
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
 # The number of recordings for a target, and the bytes of each.
 _MAX_RECORDINGS, _MAX_BYTES = 40, 12 * 1024
