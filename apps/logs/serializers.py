@@ -174,7 +174,7 @@ class ActivityQuery(CamelSerializer):
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the query; `days` is not looked at when both ends are given. Raises ValidationError."""
-        if "from" in data and "to" in data:
+        if isinstance(data, Mapping) and "from" in data and "to" in data:
             data = {name: value for name, value in data.items() if name != "days"}
         return dict(super().to_internal_value(data))
 

@@ -28,7 +28,9 @@ SHARE = CacheShare(UUID(int=7), 1_000_000)
 
 def rules(*, restore: bool = True, custom: tuple[RuleSource, ...] = ()) -> CompiledGuardrails:
     states = {name: SystemRuleState(enabled=False) for name in system_rules()}
-    states["pii_detection"] = SystemRuleState(action="redact", restore=restore)
+    states["pii_detection"] = SystemRuleState(
+        action="redact", restore=restore, roles={"system": "redact", "tool_result": "redact"}
+    )
     return engine.compile_guardrails(EngineConfig(system_rules=states, custom_rules=custom))
 
 

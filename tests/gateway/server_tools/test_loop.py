@@ -152,7 +152,8 @@ def test_tools_get_masked_values_and_models_do_not(
     caller: Caller, mcp_server: StandIn, tickets: McpServer, restore: bool, stream: bool
 ) -> None:
     Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
-    guard(caller, rules={"pii_detection": "redact"}, pii_detection={"restore": restore})
+    everyone = {"roles": {"tool_result": "redact"}}
+    guard(caller, rules={"pii_detection": "redact"}, pii_detection={"restore": restore, **everyone})
     (ann, ben), tag = ADDRESSES, uuid4().hex
     mcp_server.result = {"content": [{"type": "text", "text": f"sent to {ann}, copy to {ben}"}]}
     response = told(caller, f'[[sandbox tag={tag}]] tickets__echo({{"to": "{ann}", "n": 1}})', stream=stream)
