@@ -65,7 +65,7 @@ def test_what_is_in_force_is_set_and_reset(world: World, adam: Visitor) -> None:
     for wrong in (
         {"rule.secrets.action": "explode"},
         {"rule.secrets.roles.user": "explode"},
-        {"rule.secrets.roles.nobody": "warn"},
+        {"rule.secrets.roles.unknown": "warn"},
         {"rule.secrets.roles.earlier_turn": "allow"},
         {"rule.nothing.enabled": "true"},
         {"maxFileSizeMb": "big"},

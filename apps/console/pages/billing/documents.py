@@ -25,8 +25,8 @@ _MONTH = re.compile("[0-9]{4}-[0-9]{2}")
 
 
 def months_of(organization: Organization, now: datetime) -> list[date]:
-    """Return the first days of the months that there is a statement of, the latest first: since the organization was
-    made, and as far back as the sums of days are kept whole."""
+    """Return the first day of each month with a statement, latest first: since the organization was made, and as far
+    back as the sums of days are kept whole."""
     begin = max(organization.created_at.astimezone(UTC).date(), _next(kept_since(now)))
     month = now.astimezone(UTC).date().replace(day=1)
     months = [month]
@@ -38,7 +38,7 @@ def months_of(organization: Organization, now: datetime) -> list[date]:
 
 
 def read_month(text: str, organization: Organization, now: datetime) -> date:
-    """Return the month that `YYYY-MM` stands for. Raises NotFound for one that there is no statement of."""
+    """Return the month that `YYYY-MM` stands for. Raises NotFound for a month without a statement."""
     if _MONTH.fullmatch(text):
         for month in months_of(organization, now):
             if f"{month:%Y-%m}" == text:
