@@ -165,7 +165,7 @@ def _servers_of(known: Any) -> list[Any]:
 def flush() -> None:
     """Wait until the store has answered everything that this process has sent. Raises RedisError."""
     if is_module_patched("socket"):
-        _multiplexer().execute("PING")
+        _multiplexer().flush()
 
 
 class LuaScript:

@@ -204,12 +204,7 @@ class ClusterMultiplexer:
         self._looked_at = 0.0
 
     def execute(self, *arguments: str | bytes | int) -> Any:
-        """Return the answer to a script, or to a command without keys after all nodes have answered it.
-
-        Raises RedisError if it is refused, its node is down, or it takes too long.
-        """
-        if arguments[0] not in ("EVAL", "EVALSHA"):
-            return [wire.execute(*arguments) for wire in list(self._wires.values())]
+        """Return the answer to a script. Raises RedisError if it is refused, its node is down, or it takes too long."""
         slot = _slot_of(arguments)
         until = time.monotonic() + self._budget
         for _ in range(_HOPS):
@@ -254,6 +249,11 @@ class ClusterMultiplexer:
         except RedisError as error:
             gevent.spawn(self._learn, error, node)
             raise
+
+    def flush(self) -> None:
+        """Wait until all nodes have answered every command sent so far. Raises RedisError."""
+        for wire in list(self._wires.values()):
+            wire.flush()
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,4 +1,4 @@
-"""Redis multiplexer: one connection shared by all greenlets of a process, with automatic pipelining.
+"""Redis multiplexer: two connections shared by all greenlets of a process, with automatic pipelining.
 
 Concurrent commands leave in one packet and are answered in one packet: `execute` waits for the answer, `send_nowait`
 until the command has left. A command may be sent twice if the connection is lost in between, so only repeatable
@@ -24,6 +24,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from apps.kernel.concurrency.green_socket import send_all, watch_readable
 
 _READ_SIZE = 65_536
+# Bytes from which a command is large: a quarter of what a socket takes at once.
+_LARGE = 65_536
+_PING = hiredis.pack_command(("PING",))
 # Checks for overdue answers per budget.
 _LOOKS = 5
 # Seconds for which a store that accepted a connection without greeting is avoided; commands then fail at once.
@@ -32,7 +35,11 @@ _NOTHING_YET = object()
 
 
 class RedisMultiplexer:
-    """The shared connection, opened on first use and reopened when lost. A command may take `budget` seconds."""
+    """The shared connections, opened on first use and reopened when lost. A command may take `budget` seconds.
+
+    Large commands have a connection of their own: a small one, for which a client waits, would otherwise wait until
+    megabytes before it have left. Commands of different sizes may therefore overtake each other.
+    """
 
     def __init__(
         self,
@@ -46,14 +53,8 @@ class RedisMultiplexer:
 
         With `follows_failover`, a new connection may lead to another server: a server that became a replica is left.
         """
-        self._connect = connect
         self._follows_failover = follows_failover
-        self._budget = budget
-        self._scripts = scripts
-        self._wire: _SharedConnection | None = None
-        # Shared by all who need a connection while one is being opened.
-        self._opening: AsyncResult[_SharedConnection] | None = None
-        self._paused_until = 0.0
+        self._small, self._large = (_Lane(connect, budget, scripts) for _ in range(2))
 
     @classmethod
     def of_pool(
@@ -73,23 +74,25 @@ class RedisMultiplexer:
     def execute(self, *arguments: str | bytes | int) -> Any:
         """Return the store's answer to a command. Raises RedisError if it refuses, is down, or takes too long."""
         command = hiredis.pack_command(arguments)  # type: ignore[arg-type] # its stub knows tuples of one only
+        lane = self._lane_of(command)
         try:
-            return self._open_wire().execute(command)
+            return lane.open().execute(command)
         except RedisConnectionError:
-            return self._open_wire().execute(command)
+            return lane.open().execute(command)
         except ResponseError as refusal:
             if not self._is_of_a_replica(refusal):
                 raise
             self.close()
-            return self._open_wire().execute(command)
+            return lane.open().execute(command)
 
     def send_nowait(self, arguments: Sequence[str | bytes | int], failed: Callable[[RedisError], object]) -> None:
-        """Send a command after all earlier ones; return once it has left this process.
+        """Send a command after all earlier ones of its kind; return once it has left this process.
 
         From then on it reaches the store even if this process dies. `failed` is called by the event loop if the store
         refuses it or is lost before the answer, and must not wait. Raises RedisError if it cannot be sent.
         """
         command = hiredis.pack_command(arguments)  # type: ignore[arg-type] # as above
+        lane = self._lane_of(command)
 
         def heard(error: RedisError) -> None:
             if self._is_of_a_replica(error):
@@ -97,22 +100,51 @@ class RedisMultiplexer:
             failed(error)
 
         try:
-            self._open_wire().send_nowait(command, heard)
+            lane.open().send_nowait(command, heard)
         except RedisConnectionError:
-            self._open_wire().send_nowait(command, heard)
+            lane.open().send_nowait(command, heard)
+
+    def flush(self) -> None:
+        """Wait until the store has answered every command sent so far. Raises RedisError."""
+        for lane in (self._small, self._large):
+            lane.flush()
+
+    def close(self) -> None:
+        """Close the connections; waiting callers get an error."""
+        for lane in (self._small, self._large):
+            lane.close()
+
+    def _lane_of(self, command: bytes) -> _Lane:
+        return self._small if len(command) < _LARGE else self._large
+
+    def _is_of_a_replica(self, error: RedisError) -> bool:
+        """Return whether another server has become the primary."""
+        return self._follows_failover and isinstance(error, ResponseError) and str(error).startswith("READONLY")
+
+
+class _Lane:
+    """A connection of the multiplexer and its successors, opened one at a time."""
+
+    def __init__(self, connect: Callable[[], Any], budget: float, scripts: Sequence[str]) -> None:
+        self._connect, self._budget, self._scripts = connect, budget, scripts
+        self._wire: _SharedConnection | None = None
+        # Shared by all who need a connection while one is being opened.
+        self._opening: AsyncResult[_SharedConnection] | None = None
+        self._paused_until = 0.0
+
+    def flush(self) -> None:
+        """Wait until the store has answered what was sent, if this is open. Raises RedisError."""
+        if self._wire is not None and not self._wire.closed:
+            self._wire.execute(_PING)
 
     def close(self) -> None:
         """Close the connection; waiting callers get an error."""
         if self._wire is not None:
             self._wire.close(RedisConnectionError("The connection was closed"))
 
-    def _is_of_a_replica(self, error: RedisError) -> bool:
-        """Return whether another server has become the primary."""
-        return self._follows_failover and isinstance(error, ResponseError) and str(error).startswith("READONLY")
-
-    def _open_wire(self) -> _SharedConnection:
+    def open(self) -> _SharedConnection:
         """Return the connection, opened once for all who need it: they share the outcome, so that a hanging store costs
-        them one timeout together and not one each."""
+        them one timeout together and not one each. Raises RedisError."""
         if self._wire is not None and not self._wire.closed:
             return self._wire
         if self._opening is not None:

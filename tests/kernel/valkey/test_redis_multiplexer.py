@@ -246,7 +246,7 @@ def test_a_store_that_takes_nothing_makes_whoever_tells_it_wait(tmp_path: Any) -
     failures: list[Exception] = []
     telling = [
         gevent.spawn(line.send_nowait, words, failures.append)
-        for words in (("SET", "test:large", "x" * 8_000_000), ("SET", "test:small", "x"))
+        for words in (("SET", "test:large", "x" * 8_000_000), ("SET", "test:larger", "x" * 9_000_000))
     ]
     gevent.joinall(telling, timeout=0.1)
     assert [one.ready() for one in telling] == [False, False]
@@ -255,6 +255,39 @@ def test_a_store_that_takes_nothing_makes_whoever_tells_it_wait(tmp_path: Any) -
     gevent.joinall(telling, timeout=5)
     # Both learn it themselves: there is no store left to tell it to again.
     assert [isinstance(one.exception, OSError | RedisError) for one in telling] == [True, True]
+    assert failures == []
+
+
+def test_a_small_command_does_not_wait_for_a_large_one(tmp_path: Any) -> None:
+    address = str(tmp_path / "deaf")
+    server = green.socket(green.AF_UNIX, green.SOCK_STREAM)
+    server.bind(address)
+    server.listen()
+    wires: list[Wire] = []
+
+    def connect() -> Wire:
+        # The first connection leads to a store that reads nothing.
+        wires.append(Wire(None if wires else address))
+        return wires[-1]
+
+    line = RedisMultiplexer(connect, 5.0)
+    failures: list[Exception] = []
+    large = gevent.spawn(line.send_nowait, ("SET", "test:large", "x" * 8_000_000), failures.append)
+    gevent.sleep(0)
+    assert line.execute("PING") == "PONG"
+    assert (len(wires), large.ready()) == (2, False)
+    (tmp_path / "deaf").unlink()
+    line.close()
+    large.join(5)
+
+
+def test_flush_waits_for_small_and_large_commands(line: Line) -> None:
+    failures: list[Exception] = []
+    line.send_nowait(("SET", "test:small", "x"), failures.append)
+    line.send_nowait(("SET", "test:large", "x" * 200_000), failures.append)
+    line.flush()
+    assert client().strlen("test:large") == 200_000
+    assert [wire.sent[-1].count(b"PING") for wire in line.wires] == [1, 1]
     assert failures == []
 
 
@@ -278,7 +311,7 @@ def test_those_who_wait_for_a_connection_share_what_comes_of_it(monkeypatch: pyt
         line.execute("PING")
     assert len(made) == 1
     monkeypatch.setattr(redis_multiplexer, "_PAUSE", 0.0)
-    line._paused_until = 0.0
+    line._small._paused_until = 0.0
     with pytest.raises(RedisTimeoutError):
         line.execute("PING")
     assert len(made) == 2
