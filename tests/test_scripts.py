@@ -1,8 +1,11 @@
-"""The scripts: each tells what it is for, and does nothing else then."""
+"""The scripts: each prints its help, and what it runs can be imported."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,3 +25,24 @@ def test_help_is_the_first_comment(script: Path, option: str, tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [line.removeprefix("#").removeprefix(" ") for line in comment]
     assert list(tmp_path.iterdir()) == []
+
+
+# Modules of ours that a script runs: suites of their own, which no test imports whole.
+MODULES = sorted(
+    {name for script in SCRIPTS for name in re.findall(r"-m ((?:tests|bench)\.[a-z_.]+)", script.read_text())}
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_what_a_script_runs_can_be_imported_without_an_environment(name: str) -> None:
+    source = f"import importlib, {name} as m; hasattr(m, '__path__') and importlib.import_module('{name}.__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        cwd=PROJECT,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
