@@ -1,8 +1,8 @@
 """Looks up the pinned packages in a copy of a database of vulnerabilities, without the network.
 
 `script/advisories PATH [FILE ...]` reads advisories in the OSV format (https://ossf.github.io/osv-schema/) from a
-folder or a zip archive: a checkout of github.com/pypa/advisory-database, or the archive of all advisories about PyPI packages
-that osv.dev publishes. FILE is a requirements file; without one, all of the project's are read.
+folder or a zip archive: a checkout of github.com/pypa/advisory-database, or the archive of all advisories about PyPI
+packages that osv.dev publishes. FILE is a requirements file; without one, all of the project's are read.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _is_affected(version: str, affected: dict[str, Any]) -> bool:
 
 
 def _parsed(version: object) -> Version:
-    """Return a version that can be compared; OSV's "0" is before all others, as is what nobody can read."""
+    """Return a version that can be compared; OSV's "0" is before all others, as is one that cannot be read."""
     try:
         return Version(str(version))
     except InvalidVersion:

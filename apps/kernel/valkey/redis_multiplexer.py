@@ -133,7 +133,7 @@ class _Lane:
         self._paused_until = 0.0
 
     def flush(self) -> None:
-        """Wait until the store has answered what was sent, if this is open. Raises RedisError."""
+        """Wait until the store has answered all commands sent before, if this is open. Raises RedisError."""
         if self._wire is not None and not self._wire.closed:
             self._wire.execute(_PING)
 
