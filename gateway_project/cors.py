@@ -16,9 +16,9 @@ from django.db import DatabaseError
 from apps.gateway.access.policy import find_policy
 from apps.kernel.errors import ApiError, Forbidden
 from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.request_headers import KEY_HEADERS, find_presented_key
 from apps.kernel.rest.routes import family_of, route_table
 from apps.keys.allowed_origins import known_origins
-from apps.keys.api_key_header import KEY_HEADERS, find_presented_key
 from gateway_project.configuration.web_origins import ANY, CorsOrigins
 from gateway_project.http.refusals import refusal
 

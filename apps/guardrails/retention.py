@@ -1,4 +1,5 @@
 """Retention of violations: they are kept as long as the plan keeps the logs that they belong to."""
+# alone: tasks.py only starts work, which is elsewhere
 
 from __future__ import annotations
 

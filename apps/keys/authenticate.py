@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from apps.kernel.errors import Unauthenticated
-from apps.keys.api_key_header import MISSING, find_presented_key
+from apps.kernel.rest.request_headers import MISSING_KEY, find_presented_key
 from apps.keys.models import ApiKey
 from apps.keys.secrets import digest_of, is_api_key
 from apps.organizations.credentials.sessions import extend, find_session
@@ -46,11 +46,11 @@ class ApiKeyOrSession(BaseAuthentication):
         if is_api_key(token):
             key = find_api_key(token)
             if key is None or not works(key):
-                raise Unauthenticated(MISSING)
+                raise Unauthenticated(MISSING_KEY)
             return None, key
         session = find_session(token)
         if session is None:
-            raise Unauthenticated(MISSING)
+            raise Unauthenticated(MISSING_KEY)
         extend(session)
         return session.user, session
 

@@ -2,6 +2,7 @@
 
 If a process dies between sending and clearing the notice, the e-mail is sent twice; none is lost.
 """
+# alone: tasks.py only starts work, which is elsewhere
 
 from __future__ import annotations
 

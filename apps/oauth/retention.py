@@ -2,6 +2,7 @@
 
 Used codes and refresh tokens are kept as long as the tokens issued for them may live, so that a second use is detected.
 """
+# alone: tasks.py only starts work, which is elsewhere
 
 from __future__ import annotations
 

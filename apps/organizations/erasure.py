@@ -4,6 +4,7 @@ Each app with rows of organizations has a module `erasure` with `erase(organizat
 organization without a name has been erased, so an interrupted run is completed by the next. Rows without personal data
 stay if later requests or the ledger need them.
 """
+# alone: the hook `erasure` of all apps; tasks.py only starts it
 
 from __future__ import annotations
 

@@ -118,7 +118,11 @@ def resolved(policy: Policy, items: Sequence[Any]) -> list[Any]:
     if len(wanted) > MAX_REFERENCES:
         raise InvalidRequest(f"More than {MAX_REFERENCES} items are referred to", param="input")
     # Items that the request contains need no query.
-    found = {item["id"]: item for item in items if isinstance(item, dict) and not is_reference(item) and "id" in item}
+    found = {
+        item["id"]: item
+        for item in items
+        if isinstance(item, dict) and not is_reference(item) and is_public_id(item.get("id"))
+    }
     if missing := [item_id for item_id in wanted if item_id not in found]:
         found |= _stored_items(policy, missing)
     for index, item in enumerate(items):

@@ -2,6 +2,7 @@
 
 The signature is not looked at. An account whose name begins with `invalid` is refused.
 """
+# alone: an endpoint of Google's accounts, not of a model; routes.py only leads to it
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ from django.utils import timezone
 from redis.exceptions import RedisError
 
 from apps.catalog import catalog_cache
-from apps.gateway.routing.circuit_breaker import WINDOW_SECONDS, CircuitBreakers
-from apps.gateway.routing.provider_stats import ProviderStats
+from apps.gateway.routing.circuit_breaker import WINDOW_SECONDS, CircuitBreakers, ProviderStats
 from apps.kernel.ids import find_id
 from apps.kernel.pages import number_formats as as_text
 from apps.kernel.postgres import replica

@@ -2,6 +2,7 @@
 
 Reads only.
 """
+# alone: the checks of one topic; registry.py lists those of all of them
 
 from __future__ import annotations
 

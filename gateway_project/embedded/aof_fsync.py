@@ -3,6 +3,7 @@
 docs/adr/0078 says why the server does not do it. It imports nothing of the project: it runs as a script for as long as
 the server, and must be small.
 """
+# alone: runs as a script, beside the server, without the project's imports
 
 from __future__ import annotations
 

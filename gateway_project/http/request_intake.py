@@ -14,10 +14,9 @@ from typing import Any
 
 from apps.kernel.errors import ApiError, RateLimited, Unauthenticated
 from apps.kernel.rest.envelopes import Family
-from apps.kernel.rest.request_headers import believed_address
+from apps.kernel.rest.request_headers import KEY_HEADERS, MISSING_KEY, believed_address
 from apps.kernel.rest.routes import family_of, route_table
 from apps.kernel.upload_bounds import FORM_ROOM
-from apps.keys.api_key_header import KEY_HEADERS, MISSING
 from gateway_project.http.admission_control import SHED, AdmissionControl
 from gateway_project.http.body_reading import (
     STREAMED_MEMORY,
@@ -272,7 +271,7 @@ def _missing_credential(path: str, environ: dict[str, Any]) -> str:
     """Return the error message for a request without a credential on a route that needs one; else an empty text."""
     if is_workspace_page(path):
         return "" if _SESSION_COOKIE.search(environ.get("HTTP_COOKIE", "")) else _NO_SESSION
-    return MISSING if is_model_route(path) and not _credential_of(environ) else ""
+    return MISSING_KEY if is_model_route(path) and not _credential_of(environ) else ""
 
 
 def _leave_nothing() -> None:

@@ -230,6 +230,16 @@ def test_lakera_masks_what_has_a_place_and_blocks_the_rest(caller: Caller, servi
     assert "(prompt_attack)" in refused.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("odd", [["pii/name"], {"pii": "name"}, None, 7])
+def test_odd_detector_of_lakeras_blocks(caller: Caller, service: GuardService, odd: Any) -> None:
+    ask_guard(caller, service.url, "lakera", secrets={"apiKey": "lakera"})
+    found = {"detector_type": odd, "detected": True, "message_id": 0}
+    service.answers({"flagged": True, "payload": [found], "breakdown": [found]})
+    refused = caller.chat("I am Ann")
+    assert refused.status_code == 400
+    assert f"({odd})" in refused.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("categories", "status"), [([], 400), (["violence"], 200), (["hate", "harassment/threatening"], 400)]
 )

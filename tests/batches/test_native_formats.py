@@ -169,3 +169,16 @@ def test_a_job_of_mistrals_tells_its_files() -> None:
     state = mistral.look(cast(ProviderApi, ScriptedApi({"/batch/jobs/j": row})), "j")
     assert (state.is_ended, state.results) == (True, ("/files/out%2Fx/content",))
     assert state.files == ("/files/out%2Fx", "/files/in")
+
+
+@pytest.mark.parametrize("status", [["completed"], ["SUCCESS"], {"completed": True}, 7, None, "unheard_of"])
+def test_odd_status_is_a_job_that_has_not_ended(status: Any) -> None:
+    job = {"status": status, "processing_status": status, "metadata": {"state": status}, "done": status}
+    for native, path in [
+        (openai, "/batches/j"),
+        (mistral, "/batch/jobs/j"),
+        (anthropic, "/messages/batches/j"),
+        (google, "/batches/j"),
+    ]:
+        identifier = "batches/j" if native is google else "j"
+        assert native.look(cast(ProviderApi, ScriptedApi({path: job})), identifier).is_ended is False

@@ -9,8 +9,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from apps.console.model_cards import Search, current_cards, search
-from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
-from apps.gateway.routing.provider_stats import OutcomeCounts, compute_stats
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, OutcomeCounts, compute_stats
 from tests.support.console_client import words
 from tests.support.shipped_catalog import stock
 

@@ -9,8 +9,7 @@ import pytest
 from apps.gateway.access import credentials
 from apps.gateway.access.credentials import API_KEYS, Credential
 from apps.gateway.access.policy import OwnCredential
-from apps.gateway.routing.circuit_breaker import CircuitBreakers
-from apps.gateway.routing.provider_stats import NO_TRAFFIC
+from apps.gateway.routing.circuit_breaker import NO_TRAFFIC, CircuitBreakers
 
 
 def test_models_that_tenants_make_up_are_not_scored() -> None:

@@ -1,13 +1,12 @@
 """A small module with a single importer beside it belongs into that importer, or says why it stands alone.
 
-It says so with `# alone: why` within its first ten lines. Modules that do neither yet are counted in each folder.
+It says so with `# alone: why` within its first ten lines.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,27 +15,6 @@ from gateway_project.configuration.data_directory import PROJECT
 
 # Lines below which a module is small.
 SMALL = 80
-# How many lonely modules a folder may have. The numbers may only fall; folders at 0 are finished.
-LONELY = {
-    "apps/batches": 0,
-    "apps/billing": 1,
-    "apps/catalog": 0,
-    "apps/console": 3,
-    "apps/gateway": 0,
-    "apps/gateway/dialects": 0,
-    "apps/guardrails": 6,
-    "apps/kernel": 1,
-    "apps/keys": 0,
-    "apps/log_sinks": 1,
-    "apps/logs": 0,
-    "apps/mcp": 1,
-    "apps/mcp_servers": 0,
-    "apps/oauth": 1,
-    "apps/organizations": 1,
-    "apps/responses": 0,
-    "apps/sandbox": 6,
-    "gateway_project": 2,
-}
 
 
 def lonely_modules(sources: Mapping[str, str]) -> list[str]:
@@ -72,34 +50,16 @@ def _is_lonely(name: str, importers: set[str], text: str) -> bool:
     return folder in (importer, importer.rpartition(".")[0])
 
 
-@cache
-def lonely_of_the_product() -> dict[str, list[str]]:
-    """Return the paths of lonely modules by the folder that counts them, the innermost that is listed."""
-    paths = [path for root in ("apps", "gateway_project") for path in sorted((PROJECT / root).rglob("*.py"))]
-    modules = {_name_of(path): path for path in paths if "migrations" not in path.parts}
-    found: dict[str, list[str]] = {folder: [] for folder in LONELY}
-    for name in lonely_modules({name: path.read_text() for name, path in modules.items()}):
-        path = modules[name]
-        if path.name != "__init__.py":
-            place = str(path.relative_to(PROJECT))
-            folder = max((folder for folder in LONELY if place.startswith(f"{folder}/")), key=len, default="apps")
-            found.setdefault(folder, []).append(place)
-    return found
-
-
 def _name_of(path: Path) -> str:
     return ".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__")
 
 
-@pytest.mark.parametrize("folder", LONELY)
-def test_lonely_modules_only_become_fewer(folder: str) -> None:
-    found = lonely_of_the_product()[folder]
-    assert len(found) <= LONELY[folder], "merge each into its importer, or state `# alone: why`:\n" + "\n".join(found)
-
-
-def test_every_app_is_counted() -> None:
-    assert {f"apps/{path.parent.name}" for path in (PROJECT / "apps").glob("*/__init__.py")} <= LONELY.keys()
-    assert lonely_of_the_product().keys() == LONELY.keys()
+def test_no_module_is_lonely() -> None:
+    paths = [path for root in ("apps", "gateway_project") for path in sorted((PROJECT / root).rglob("*.py"))]
+    modules = {_name_of(path): path for path in paths if "migrations" not in path.parts}
+    lonely = [modules[name] for name in lonely_modules({name: path.read_text() for name, path in modules.items()})]
+    found = [str(path.relative_to(PROJECT)) for path in lonely if path.name != "__init__.py"]
+    assert not found, "merge each into its importer, or state `# alone: why`:\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize(

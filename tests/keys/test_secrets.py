@@ -11,8 +11,8 @@ import pytest
 from cryptography.fernet import Fernet
 
 from apps.kernel.errors import Unauthenticated
+from apps.kernel.rest.request_headers import find_presented_key
 from apps.keys import secrets
-from apps.keys.api_key_header import find_presented_key
 
 
 def test_a_token_is_a_prefix_and_forty_letters_and_digits(settings: Any) -> None:

@@ -16,6 +16,7 @@ from apps.organizations.models import Organization, RetentionLevel
 from apps.responses import access, history
 from apps.responses.models import Conversation, StoredResponse
 from tests.responses.conftest import Clients, neighbour, stranger
+from tests.support import responses_calls
 from tests.support.upstream import Caller, settle_all
 
 MODEL = "sandbox/echo"
@@ -113,6 +114,13 @@ def test_a_wrong_field_is_named_and_nobody_is_asked(openai: OpenAI, fields: dict
     with pytest.raises(sdk.BadRequestError) as refused:
         openai.responses.create(**{"model": MODEL, "input": "hello", **fields})
     assert refused.value.param == param
+    assert (StoredResponse.objects.count(), settle_all()) == (0, 0)
+
+
+def test_reference_beside_an_item_with_an_odd_id_is_looked_for_in_vain(caller: Caller) -> None:
+    odd: Any = {"role": "user", "content": "hi", "id": ["msg_m"]}
+    refused = responses_calls.ask(caller, [odd, {"type": "item_reference", "id": "msg_m"}], model=MODEL)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (404, "input[1].id")
     assert (StoredResponse.objects.count(), settle_all()) == (0, 0)
 
 

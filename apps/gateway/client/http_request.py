@@ -21,8 +21,8 @@ from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import ApiError, BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
 from apps.kernel.ids import request_id_of
 from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.request_headers import KEY_HEADERS, find_presented_key
 from apps.kernel.rest.routes import DEPLOYMENT, Route
-from apps.keys.api_key_header import KEY_HEADERS, find_presented_key
 
 # Custom headers kept with a log: so many, of so many characters each.
 _MAX_TAGS, _MAX_TAG_LENGTH = 20, 256

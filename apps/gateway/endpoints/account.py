@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from apps.gateway.account_reports import Report, find_generation, report_credits, report_key
 from apps.kernel.errors import Gone, InvalidRequest, NotFound, Unauthenticated
-from apps.keys.api_key_header import MISSING, find_presented_key
+from apps.kernel.rest.request_headers import MISSING_KEY, find_presented_key
 from apps.keys.authenticate import find_api_key, works
 from apps.keys.models import ApiKey
 from apps.organizations.models import Project
@@ -48,7 +48,7 @@ def _authenticated(request: HttpRequest) -> ApiKey:
     """Return the key that is presented. Raises Unauthenticated, Gone."""
     key = find_api_key(find_presented_key(request.headers))
     if key is None or not works(key):
-        raise Unauthenticated(MISSING)
+        raise Unauthenticated(MISSING_KEY)
     if key.project.status != Project.Status.ACTIVE:
         raise Gone(f"This project has been {key.project.status}")
     return key

@@ -21,8 +21,8 @@ from apps.gateway.endpoints.answering import answer_with_errors, json_response, 
 from apps.gateway.endpoints.public import check_key
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.request_headers import KEY_HEADERS
 from apps.kernel.rest.routes import Route
-from apps.keys.api_key_header import KEY_HEADERS
 
 Endpoint = Callable[[ClientRequest], ClientResponse]
 # Headers that only Google's clients send.

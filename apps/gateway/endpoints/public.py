@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse
 
 from apps.gateway.access.policy import find_current_policy
 from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.request_headers import KEY_HEADERS, find_presented_key
 from apps.kernel.rest.routes import family_of
-from apps.keys.api_key_header import KEY_HEADERS, find_presented_key
 
 Rest = ParamSpec("Rest")
 View = Callable[Concatenate[HttpRequest, Rest], HttpResponse]

@@ -45,7 +45,8 @@ _COLON: Final = re.compile(r"\s*:")
 _NAME_BEFORE: Final = re.compile(r'"([^"\\]{1,200})"\s*:\s*\Z')
 _LOOK_BACK: Final = 256
 # Blocks of thinking, as formats call them: signed, so never changed.
-_THINKING: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
+# A tuple: in the JSON of a call `type` may be a list, for which a set raises TypeError.
+_THINKING: Final = ("thinking", "redacted_thinking", "reasoning")
 _MAX_SCHEMA_DEPTH: Final = 20
 # Characters of values that an answer gets back: a model may repeat a placeholder of a long value without end.
 MAX_RESTORED: Final = 4_000_000

@@ -14,7 +14,7 @@ import msgspec
 
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import Candidates
-from apps.gateway.routing.provider_stats import ProviderStats
+from apps.gateway.routing.circuit_breaker import ProviderStats
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.usage import Usage
 

@@ -123,7 +123,8 @@ class MessagesForm:
         return [*found, *(_function(one) for one in self.toolset.by_function.values() if one.label in left)]
 
     def _is_call(self, block: Any) -> bool:
-        return block.get("type") == "tool_use" and block.get("name") in self.toolset.by_function
+        name = block.get("name")
+        return block.get("type") == "tool_use" and isinstance(name, str) and name in self.toolset.by_function
 
     def _use(self, asked: ServerCall) -> Record:
         return {

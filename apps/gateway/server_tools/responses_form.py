@@ -34,7 +34,7 @@ class ResponsesForm:
         """
         self.toolset = toolset
         self._labels = [one.label for one in wanted]
-        listed = {item.get("server_label") for item in items if _is_listing(item)}
+        listed = [item.get("server_label") for item in items if _is_listing(item)]
         self._unlisted = [label for label in self._labels if label not in listed]
         self._items = plain_items(items, toolset)
         self._ids: dict[str, str] = {}

@@ -63,7 +63,7 @@ def read_answers(question: GuardQuestion, answers: Sequence[bytes]) -> list[Outs
     if not answer["flagged"]:
         return []
     placed = [_place(question, one) for one in objects_in(answer.get("payload"))]
-    located = {one.get("detector_type") for one in objects_in(answer.get("payload"))}
+    located = [one.get("detector_type") for one in objects_in(answer.get("payload"))]
     found = [one for one in placed if one is not None]
     detected = [one for one in objects_in(answer.get("breakdown")) if one.get("detected") is True]
     whole = [one for one in detected if one.get("detector_type") not in located or None in placed]

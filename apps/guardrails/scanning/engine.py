@@ -20,6 +20,7 @@ from apps.guardrails.findings.redaction import bounded, is_masked, mask, replace
 from apps.guardrails.findings.scan_types import (
     DEFAULT_PRIORITY,
     EARLIER_TURN,
+    INSTRUCTING_ROLES,
     SPEAKERS,
     SYSTEM,
     UNFINISHED,
@@ -31,11 +32,11 @@ from apps.guardrails.findings.scan_types import (
     Span,
     Verdict,
 )
+from apps.guardrails.findings.text_chunks import split_into_chunks
 from apps.guardrails.outside import outside_types
 from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.rules import PII_RULE, SystemRule, system_rules
 from apps.guardrails.scanning.active_rule import ActiveRule
-from apps.guardrails.scanning.kept_secrets import kept_by_operator
 from apps.guardrails.scanning.outside_rules import OutsideRule, compile_outside_rule
 from apps.guardrails.scanning.scan_memory import ScanRecall
 from apps.guardrails.scanning.text_scan import ScanTerms, find_in_text
@@ -181,7 +182,7 @@ def find_matches(
     budget = TimeBudget.for_characters(sum(len(segment.text.raw) for segment in segments))
     terms = ScanTerms(budget, answer, recall)
     found: defaultdict[tuple[ActiveRule, int], list[Span]] = defaultdict(list)
-    kept = kept_by_operator((rule for _, rule in compiled.system), () if answer else segments)
+    kept = _kept_by_operator((rule for _, rule in compiled.system), () if answer else segments)
     for index, segment in enumerate(segments):
         settings = msgspec.structs.replace(compiled.settings, role=segment.role, kept=kept)
         key = segment.speaker, segment.is_earlier
@@ -329,3 +330,14 @@ def _active_rule(source: RuleSource, place: int) -> ActiveRule:
     rank = (-source.priority, 0, place)
     observed, restore = source.observe_only, source.restore
     return ActiveRule(rank, source.id, source.name, source.type, source.action, observed, restore)
+
+
+def _kept_by_operator(rules: Iterable[SystemRule], segments: Sequence[Segment]) -> frozenset[str]:
+    """Return what all rules read in what a program's instructions say; of long ones, in the first chunk."""
+    readers = [rule.read_operator for rule in rules if rule.read_operator is not None]
+    instructions = [segment for segment in segments if readers and segment.role in INSTRUCTING_ROLES]
+    kept: set[str] = set()
+    for segment in instructions:
+        first = next(split_into_chunks(segment.text)).text
+        kept = kept.union(*(read_operator(first) for read_operator in readers))
+    return frozenset(kept)

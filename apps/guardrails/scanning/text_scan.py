@@ -1,4 +1,5 @@
 """Scan of one text by all rules in force, chunk by chunk; remembered findings are not searched again."""
+# alone: the scan of one text; the engine decides which texts, and what the findings mean
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 Most texts consist of them; each has one normalized form, independent of its neighbors.
 """
+# alone: a table computed at import, which the tests check character by character
 
 from __future__ import annotations
 

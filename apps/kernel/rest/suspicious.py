@@ -2,6 +2,7 @@
 
 A client may send many of them, so each kind is logged at most once a second, without a traceback.
 """
+# alone: a counter with its log, of requests that the framework refuses before a view
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """The tool `generate-image`: has a model generate images."""
+# alone: one tool; box.py lists all of them
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ MAX_TOOLS, MAX_NAME, MAX_BLOCKS = 500, 128, 1_000
 _MEMBERS: Final = ("title", "description", "outputSchema", "annotations")
 _TYPES: Final = {"title": str, "description": str, "outputSchema": dict, "annotations": dict}
 # Results that are complete; others need input from the client first (revision 2026-07-28), which is not supported.
-_COMPLETE: Final = frozenset({None, "complete"})
+_COMPLETE: Final = (None, "complete")
 
 
 class Tool(msgspec.Struct, frozen=True):

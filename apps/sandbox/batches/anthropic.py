@@ -1,4 +1,5 @@
 """Anthropic's Message Batches API: `/v1/messages/batches`."""
+# alone: one provider's API; the folder's `__init__` lists all of them
 
 from __future__ import annotations
 

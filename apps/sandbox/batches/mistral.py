@@ -1,4 +1,5 @@
 """Mistral's batch API: `/v1/batch/jobs`; its files are at OpenAI's path."""
+# alone: one provider's API; the folder's `__init__` lists all of them
 
 from __future__ import annotations
 

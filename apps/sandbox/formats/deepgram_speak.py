@@ -1,4 +1,5 @@
 """Deepgram's speech: `POST /v1/speak`, with the voice in the model's name; answers are sound."""
+# alone: a format, found by the folder that it is in
 
 from __future__ import annotations
 

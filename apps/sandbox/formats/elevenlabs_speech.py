@@ -1,4 +1,5 @@
 """ElevenLabs's speech: `POST /v1/text-to-speech/{voice}/stream`; answers are sound."""
+# alone: a format, found by the folder that it is in
 
 from __future__ import annotations
 

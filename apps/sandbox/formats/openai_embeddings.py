@@ -1,4 +1,5 @@
 """OpenAI's embeddings: `POST /v1/embeddings`; answers are whole."""
+# alone: a format, found by the folder that it is in
 
 from __future__ import annotations
 

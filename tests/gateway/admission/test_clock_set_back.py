@@ -12,8 +12,7 @@ from apps.billing import balances, reservations, worker_leases
 from apps.billing.balances import Balance
 from apps.billing.reservations import RateLimit, ReservationOutcome, ReservationRequest, flight_key
 from apps.gateway.routing import circuit_breaker
-from apps.gateway.routing.circuit_breaker import FIRST_PROBE_PAUSE, CircuitBreakers, OpenCircuit
-from apps.gateway.routing.provider_stats import OutcomeCounts
+from apps.gateway.routing.circuit_breaker import FIRST_PROBE_PAUSE, CircuitBreakers, OpenCircuit, OutcomeCounts
 from apps.gateway.settlement import outbox
 from apps.kernel.errors import RateLimited
 from apps.kernel.ids import new_id

@@ -175,6 +175,14 @@ def test_thinking_stays_as_its_maker_signed_it() -> None:
     assert given.data["content"][1] == call
 
 
+@pytest.mark.parametrize("kind", [["thinking"], {"thinking": "x"}, ["string", "null"]])
+def test_json_with_an_odd_type_has_its_values_again(kind: Any) -> None:
+    call = {"type": "tool_use", "input": {"type": kind, "to": "[EMAIL_1]"}}
+    [out, _] = restored([OpaqueDelta(dialect="anthropic", data={"content": [call]}), END])
+    assert isinstance(out, OpaqueDelta)
+    assert out.data == {"content": [{"type": "tool_use", "input": {"type": kind, "to": "ann@post.org"}}]}
+
+
 def test_what_waits_comes_before_what_follows() -> None:
     usage, wait = UsageReported(usage=Usage(input=1)), Waiting()
     odds, started = Logprobs(logprobs={}), ToolCallStarted(index=0, id="c", name="f")

@@ -12,12 +12,15 @@ from apps.gateway.routing import circuit_breaker
 from apps.gateway.routing.circuit_breaker import (
     FIRST_PROBE_PAUSE,
     MAX_PROBE_PAUSE,
+    NO_TRAFFIC,
     OPEN_AFTER,
     WINDOW_SECONDS,
     CircuitBreakers,
     FailureEvidence,
+    OutcomeCounts,
+    ProviderStats,
+    compute_stats,
 )
-from apps.gateway.routing.provider_stats import NO_TRAFFIC, OutcomeCounts, ProviderStats, compute_stats
 from apps.kernel.ids import new_id
 
 FOX = "acme/fox-1"

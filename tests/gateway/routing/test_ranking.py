@@ -14,7 +14,7 @@ from apps.catalog.offers import CatalogProvider, Offer
 from apps.gateway.access.credentials import CREDITS, Credential
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import Candidates
-from apps.gateway.routing.provider_stats import NO_TRAFFIC, ProviderStats
+from apps.gateway.routing.circuit_breaker import NO_TRAFFIC, ProviderStats
 from apps.gateway.routing.ranking import Ranking, RequestProfile, rank
 from apps.kernel.ids import new_id
 from apps.kernel.prices import PriceCard, PriceTier

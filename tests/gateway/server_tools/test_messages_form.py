@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from apps.gateway.access import policy
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import Finished, OpaqueDelta, Summary
+from apps.gateway.run import ChatRun
+from apps.gateway.server_tools.messages_form import MessagesForm
+from apps.gateway.server_tools.toolset import Toolset
+from apps.gateway.server_tools.turn import ModelTurn
+from apps.kernel.usage import Usage
 from apps.keys.models import IamRule
 from apps.logs.models import RequestLog
 from apps.mcp_servers.models import McpServer
@@ -178,3 +185,18 @@ def test_access_rules_of_the_key_decide_which_tools_are_offered(
     refused = ask(caller, CALL, headers=BETA, **named(tickets))
     assert refused.status_code == 400
     assert "is none of the MCP servers that this key may use" in refused.json()["error"]["message"]
+
+
+def test_call_with_an_odd_name_stays_in_the_answer() -> None:
+    content = [
+        {"type": "text", "text": "a"},
+        {"type": "text", "text": "b"},
+        {"type": "tool_use", "id": "toolu_1", "name": ["tickets__echo"], "input": {}},
+    ]
+    form = MessagesForm({"messages": []}, [], Toolset([]))
+    transcript = form.begin_turn(Chat(model="sandbox/echo", messages=[], dialect="anthropic"))
+    transcript.add(OpaqueDelta(dialect="anthropic", data={"content": content}))
+    turn = ModelTurn(cast(ChatRun, None), 0, Toolset([]), transcript, 0)
+    turn.summary = Summary(usage=Usage(), cost={}, metadata={})
+    form.end_turn(turn, [])
+    assert form.reply(Finished(reason="stop")).choices[0].extra["anthropic"]["content"] == content

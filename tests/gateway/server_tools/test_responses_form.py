@@ -232,3 +232,10 @@ def test_a_failed_call_tells_the_model_the_error_and_what_was_answered() -> None
     plain = plain_items(items, Toolset([]))
     outputs = [item["output"] for item in plain if item["type"] == "function_call_output"]
     assert outputs == ["Error: broke\nhalf of it", 'Error: {"code":1}', "x"]
+
+
+def test_listing_with_an_odd_label_is_no_servers(caller: Caller, tickets: McpServer) -> None:
+    odd = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": ["tickets"], "tools": []}
+    response = told(caller, [odd, {"role": "user", "content": "hello"}])
+    assert kinds(response) == ["mcp_list_tools", "message"]
+    assert response["output"][0]["server_label"] == "tickets"

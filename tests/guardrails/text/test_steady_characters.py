@@ -9,10 +9,9 @@ import unicodedata
 import pytest
 
 from apps.guardrails.text import normalization
-from apps.guardrails.text.normalization import NormalizedText, normalize
+from apps.guardrails.text.normalization import NormalizedText, collapse_whitespace, normalize, spaces_in_ascii
 from apps.guardrails.text.steady_characters import STEADY, is_quiet, replace_fixed_forms
 from apps.guardrails.text.unicode_tables import HOMOGLYPHS, STYLED
-from apps.guardrails.text.white_space import collapse_whitespace, spaces_in_ascii
 
 UTF8 = ("utf-8", "surrogatepass")
 # Characters that meet in texts that hide something: marks, invisible ones, other widths, halves of syllables, tags.

@@ -167,6 +167,8 @@ def test_a_failure_of_the_tools_own_is_an_answer(mcp_server: StandIn) -> None:
         ({"content": ["hello"]}, "invalid content"),
         ({"task": {"taskId": "t-1", "status": "working"}}, "answered with a task"),
         ({"content": [], "resultType": "input_required"}, "requests input from the user"),
+        ({"content": [], "resultType": ["complete"]}, "requests input from the user"),
+        ({"content": [], "resultType": {}}, "requests input from the user"),
     ],
 )
 def test_a_result_that_is_none_is_refused(mcp_server: StandIn, result: dict[str, Any], words: str) -> None:

@@ -8,6 +8,7 @@ a job is of one model, results as OpenAI's, those that failed in a file of their
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 from urllib.parse import quote
 
 from apps.batches.native.formats import MAX_PAGES, JobState, NativeLine, SentJob, id_of, rows_of
@@ -18,7 +19,7 @@ __all__ = ["cancel", "find", "look", "read_answers", "submit"]
 
 _PATH = "/batch/jobs"
 _PAGE = 100
-_ENDED = frozenset({"SUCCESS", "FAILED", "TIMEOUT_EXCEEDED", "CANCELLED"})
+_ENDED: Final = ("SUCCESS", "FAILED", "TIMEOUT_EXCEEDED", "CANCELLED")
 
 
 def submit(api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:

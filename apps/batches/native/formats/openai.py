@@ -9,7 +9,7 @@ docs/batch and `groq.types.BatchCreateParams` (the same for chats, up to 100 MB;
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -86,7 +86,8 @@ def _form(boundary: str, content: bytes, name: str) -> bytes:
 
 __all__ = ["cancel", "find", "look", "read_answers", "submit"]
 
-_ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
+# A tuple, as in the other formats: a status may be any JSON, and a set raises TypeError for a list.
+_ENDED: Final = ("completed", "failed", "expired", "cancelled")
 
 
 def submit(api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:

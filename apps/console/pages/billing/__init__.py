@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from apps.console.pages.billing import cards, confirmation, documents, payments
+from apps.console.pages.billing import cards, documents, payments
 
-PATHS = [*payments.PATHS, *cards.PATHS, *confirmation.PATHS, *documents.PATHS]
+PATHS = [*payments.PATHS, *cards.PATHS, *documents.PATHS]

@@ -1,4 +1,4 @@
-"""The billing page: top-ups, automatic top-up, the subscription.
+"""The billing page: top-ups and their confirmation (3-D Secure), automatic top-up, the subscription.
 
 Calls to the payment processor run outside transactions, under an idempotency key of the form: a form submitted twice
 is one payment.
@@ -12,11 +12,12 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.urls import path
+from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
 
 from apps.billing import payment_processor, subscription, topup
+from apps.billing.access import access_top_up
 from apps.billing.auto_topup import HIGHEST, LOWEST
 from apps.billing.cards import default_card
 from apps.billing.invoices import has_invoice
@@ -29,6 +30,7 @@ from apps.console.rendering import show
 from apps.console.templatetags.console import usd
 from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
+from apps.kernel.errors import ApiError
 from apps.kernel.rest.pages import page_of
 from apps.organizations.actions import change_organization
 from apps.organizations.models import Plan, Role
@@ -202,7 +204,48 @@ def _is_unconfirmed(row: Transaction) -> bool:
     return is_open and row.type == Transaction.Type.CREDIT_TOPUP and not row.is_automatic
 
 
+@workspace_page("POST", needs=Role.OWNER)
+def confirm(request: HttpRequest, workspace: Workspace, transaction_id: str) -> HttpResponse:
+    """Show a link to the bank's page; the content security policy does not let a form redirect there."""
+    row = access_top_up(workspace.user, str(workspace.organization.id), transaction_id)
+    where = {"organization_id": workspace.organization.id, "transaction_id": row.id}
+    returning = f"{settings.PUBLIC_URL}{reverse('console:payment_confirmed', kwargs=where)}"
+
+    def begin() -> tuple[str | None, Transaction]:
+        with worded():
+            address = topup.open_confirmation(row, returning)
+            return address, row if address else _recovered(row)
+
+    done, form = attempt(request, begin)
+    if done is None:
+        return show_billing(request, workspace, top_up=form)
+    address, seen = done
+    if address is None:
+        tell_top_up(request, topup.TopUpResult(seen))
+        return back_to("billing", workspace)
+    return show(request, "billing/confirm_payment", workspace, entry="billing", address=address, row=row)
+
+
+@workspace_page(needs=Role.OWNER)
+def confirmed(request: HttpRequest, workspace: Workspace, transaction_id: str) -> HttpResponse:
+    """Fetch the payment's state from the processor. Safe to open by anyone and repeatedly."""
+    row = access_top_up(workspace.user, str(workspace.organization.id), transaction_id)
+    try:
+        with worded():
+            seen = _recovered(row)
+        tell_top_up(request, topup.TopUpResult(seen))
+    except ApiError as error:
+        messages.error(request, error.message)
+    return back_to("billing", workspace)
+
+
+def _recovered(row: Transaction) -> Transaction:
+    """Return the payment in the processor's current state."""
+    return topup.recover(row) if row.status == Transaction.Status.PENDING else row
+
+
 _HERE = "o/<str:organization_id>/billing"
+_PAYMENT = f"{_HERE}/payments/<str:transaction_id>"
 PATHS = [
     path(_HERE, billing, name="billing"),
     path(f"{_HERE}/transactions", transactions, name="transactions"),
@@ -211,4 +254,6 @@ PATHS = [
     path(f"{_HERE}/details", details, name="billing_details"),
     path(f"{_HERE}/subscribe", subscribe, name="subscribe"),
     path(f"{_HERE}/unsubscribe", unsubscribe, name="unsubscribe"),
+    path(f"{_PAYMENT}/confirm", confirm, name="confirm_payment"),
+    path(f"{_PAYMENT}/confirmed", confirmed, name="payment_confirmed"),
 ]

@@ -1,4 +1,5 @@
 """Tries a text against all rules and shows each finding; nothing is stored."""
+# alone: one page; the folder's `__init__` lists the paths of all of them
 
 from __future__ import annotations
 

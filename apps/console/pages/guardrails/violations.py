@@ -1,4 +1,5 @@
 """Violations: what rules found in requests, with filters and counts."""
+# alone: one page; the folder's `__init__` lists the paths of all of them
 
 from __future__ import annotations
 
