@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from apps.console.pages import logs as pages_of_logs
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import Choice, Reply
+from apps.gateway.settlement.answer_record import keep_answer
 from apps.organizations.models import Organization, RetentionLevel
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import World, make_key
@@ -177,3 +181,26 @@ def test_strangers_see_nothing(world: World, key: Any, path: str) -> None:
     assert Visitor(world.sam).open(page(world.elsewhere, f"logs/{one.id}")).status_code == 404
     nobody = Visitor().open(page(world.acme, "logs"))
     assert nobody["Location"] == f"/app/sign-in?next={quote(page(world.acme, 'logs'), safe='')}"
+
+
+def test_images_of_an_answer_are_shown_to_its_organization_alone(world: World, key: Any) -> None:
+    one, scripts = entry(key, retention_level=RetentionLevel.RETAIN), entry(key)
+    images = [
+        f"data:{kind};base64,{b64encode(data).decode()}"
+        for kind, data in [("image/png", b"PNG"), ("text/html", b"<b>")]
+    ]
+    for record, urls in ((one, images), (scripts, images[1:])):
+        keep_answer(record, Chat(model="m", messages=[]), Reply(choices=[Choice(images=urls)]))
+    write(one, scripts)
+    dana = Visitor(world.dana)
+
+    address = page(world.acme, f"logs/{one.id}/media/0")
+    assert f'src="{address}"' in dana.open(page(world.acme, f"logs/{one.id}")).content.decode()
+    shown = dana.open(address)
+    assert (shown.content, shown["Content-Type"], shown["Content-Disposition"]) == (b"PNG", "image/png", "inline")
+    hostile = dana.open(page(world.acme, f"logs/{scripts.id}/media/0"))
+    assert hostile["Content-Type"] == "application/octet-stream"
+    assert hostile["Content-Disposition"] == 'attachment; filename="answer-0"'
+    assert dana.open(page(world.acme, f"logs/{one.id}/media/2")).status_code == 404
+    assert dana.open(page(world.acme, "logs/nonsense/media/0")).status_code == 404
+    assert Visitor(world.sam).open(address).status_code in {403, 404}

@@ -21,11 +21,12 @@ from apps.kernel.postgres import replica
 from apps.kernel.rest.pages import page_of
 from apps.keys.models import ApiKey
 from apps.logs.access import LogScope, access_logs, scope_of_user
+from apps.logs.answers import SHOWN_TYPES, UNKNOWN_TYPE
 from apps.logs.export import find_pages
 from apps.logs.query import LogRow
 from apps.logs.request_page import ENDS, SCORE_COLUMNS, Link, Reader, end_of
 from apps.logs.request_page import page_of as page_of_request
-from apps.logs.search import find_page, find_row, find_used_models
+from apps.logs.search import find_medium, find_page, find_row, find_used_models
 from apps.logs.serializers import LOG_FIELDS, LogsExportQuery, LogsQuery, entry_of, filters_of, requested_ids_of
 from apps.logs.views import download
 
@@ -117,6 +118,19 @@ def one_log(request: HttpRequest, workspace: Workspace, log_id: str) -> HttpResp
     )
 
 
+@workspace_page()
+def medium(request: HttpRequest, workspace: Workspace, log_id: str, number: int) -> HttpResponse:
+    """Send an image or audio of an answer; a type that browsers do not show is a download."""
+    identifier = find_id(log_id)
+    found = None if identifier is None else find_medium(_of_organization(workspace), identifier, number)
+    if found is None:
+        raise NotFound("There is no such image or audio in the log; it may be past its retention")
+    is_shown = found.content_type in SHOWN_TYPES
+    response = HttpResponse(found.data, content_type=found.content_type if is_shown else UNKNOWN_TYPE)
+    response["Content-Disposition"] = "inline" if is_shown else f'attachment; filename="answer-{number}"'
+    return response
+
+
 def _with_end(row: LogRow) -> LogRow:
     """Return a row with its finish reason as text."""
     return {**row, "end": end_of(row)}
@@ -166,4 +180,5 @@ PATHS = [
     path("o/<str:organization_id>/logs", logs, name="logs"),
     path("o/<str:organization_id>/logs/export", export, name="logs_export"),
     path("o/<str:organization_id>/logs/<str:log_id>", one_log, name="one_log"),
+    path("o/<str:organization_id>/logs/<str:log_id>/media/<int:number>", medium, name="log_medium"),
 ]
