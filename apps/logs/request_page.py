@@ -20,6 +20,8 @@ from apps.logs.query import COLUMNS, JSON_COLUMNS, LogRow
 
 # Characters of one text, and messages, on the page; the export has all of them.
 MAX_CHARACTERS, MAX_MESSAGES = 20_000, 100
+# Characters of an answer in the list.
+MAX_LINE: Final = 100
 # Finish reasons, as stored and as shown.
 ENDS: Final = (
     ("completed", "Completed"),
@@ -246,6 +248,15 @@ def end_of(row: LogRow) -> str:
     """Return the finish reason as text."""
     end = row["unified_finish_reason"] or "unknown"
     return dict(ENDS).get(end, end)
+
+
+def first_line(row: LogRow) -> str:
+    """Return the start of an answer for a list: its first line, else its refusal, called tools or media."""
+    calls = [str(call["name"]) for call in _objects(_json(row["tool_calls"])) if "name" in call]
+    made = [str(one.get("kind")) for one in _objects(_json(row["media"]))]
+    texts = (row["content"], row["refusal"], f"calls {', '.join(calls)}" if calls else "", ", ".join(made))
+    line = next((text.strip() for text in texts if text and text.strip()), "").partition("\n")[0]
+    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…"
 
 
 def _headline(row: LogRow) -> list[Fact]:
