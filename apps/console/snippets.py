@@ -49,20 +49,21 @@ def snippets_for(mode: str, model: str, base_url: str) -> list[Snippet]:
     path, fields = _BODIES.get(mode, _BODIES["chat"])
     body = {"model": model, **fields}
     snippets = [
-        Snippet("curl", _curl(base_url + path, body)),
-        Snippet("Python", _python(base_url + path, body)),
-        Snippet("JavaScript", _javascript(base_url + path, body)),
+        Snippet("curl", curl(base_url + path, body)),
+        Snippet("Python", python(base_url + path, body)),
+        Snippet("JavaScript", javascript(base_url + path, body)),
     ]
     if mode == "chat":
         snippets.insert(1, Snippet("Python (openai)", _openai(base_url, body)))
         claude = {"model": model, "max_tokens": 1024, "messages": fields["messages"]}
-        snippets.append(Snippet("curl, Anthropic's format", _curl(f"{base_url}/v1/messages", claude)))
+        snippets.append(Snippet("curl, Anthropic's format", curl(f"{base_url}/v1/messages", claude)))
         responses = {"model": model, "input": "Hello!"}
-        snippets.append(Snippet("curl, Responses", _curl(f"{base_url}/v1/responses", responses)))
+        snippets.append(Snippet("curl, Responses", curl(f"{base_url}/v1/responses", responses)))
     return snippets
 
 
-def _curl(url: str, body: dict[str, Any]) -> str:
+def curl(url: str, body: dict[str, Any]) -> str:
+    """Return a shell command that posts a body."""
     text = json.dumps(body, ensure_ascii=False).replace("'", "'\\''")
     return (
         f'curl {url} \\\n  -H "Authorization: Bearer $GATEWAY_API_KEY" \\\n'
@@ -70,11 +71,12 @@ def _curl(url: str, body: dict[str, Any]) -> str:
     )
 
 
-def _python(url: str, body: dict[str, Any]) -> str:
+def python(url: str, body: dict[str, Any]) -> str:
+    """Return a Python program that posts a body."""
     return (
         "import os\nimport requests\n\nanswer = requests.post(\n"
         f'    "{url}",\n    headers={{"Authorization": f"Bearer {{os.environ[\'GATEWAY_API_KEY\']}}"}},\n'
-        f"    json={json.dumps(body, ensure_ascii=False)},\n    timeout=120,\n)\n"
+        f"    json={body!r},\n    timeout=120,\n)\n"
         "answer.raise_for_status()\nprint(answer.json())"
     )
 
@@ -89,7 +91,8 @@ def _openai(base_url: str, body: dict[str, Any]) -> str:
     )
 
 
-def _javascript(url: str, body: dict[str, Any]) -> str:
+def javascript(url: str, body: dict[str, Any]) -> str:
+    """Return a JavaScript module, valid as TypeScript, that posts a body."""
     text = json.dumps(body, indent=2, ensure_ascii=False).replace("\n", "\n  ")
     return (
         f'const answer = await fetch("{url}", {{\n  method: "POST",\n'

@@ -241,6 +241,7 @@ def _build_recorder(
         prompt_estimate=admission.worst.prompt_tokens,
         fold=ReplyBuilder() if is_needed_whole else None,
         log_id=entry.id,
+        keeps_content=policy.retention == "retain",
     )
     return Recorder(
         chat=chat,

@@ -21,7 +21,7 @@ from apps.gateway.admission import admit
 from apps.gateway.admission.worst_case import prices_of_passes
 from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.events import Event, Finished, Reply, Started, Summary
+from apps.gateway.canonical.events import AudioBytes, Event, Finished, Reply, Started, Summary, ToolCallStarted
 from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.canonical.service_tier import USUAL
 from apps.gateway.guard.request_guard import RequestGuard
@@ -29,12 +29,14 @@ from apps.gateway.metrics.buffer import record_request_metrics
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, record_failures
 from apps.gateway.routing.ranking import Ranking
 from apps.gateway.settlement import outbox, record
+from apps.gateway.settlement.answer_record import count_call
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.genai_attributes import answer_of
 from apps.gateway.upstream.failover import Failover, losing_cost
 from apps.kernel.concurrency.native_thread_pool import offload_or_run
 from apps.kernel.errors import ApiError, InternalError
 from apps.kernel.usage import Usage
+from apps.logs.answers import MAX_MEDIA_BYTES
 from apps.logs.entry import Entry
 
 
@@ -45,7 +47,13 @@ class AnswerTranscript(msgspec.Struct, eq=False):
     prompt_estimate: int
     fold: ReplyBuilder | None
     log_id: UUID
+    # Whether the record keeps the answer's content.
+    keeps_content: bool = False
     finish: Finished | None = None
+    # Calls of tools by their names.
+    call_counts: dict[str, int] = msgspec.field(default_factory=dict)
+    # Audio of a text that is read aloud, None once it is too large for the record.
+    speech: bytearray | None = msgspec.field(default_factory=bytearray)
 
     def add(self, event: Event) -> None:
         """Add an event before it is passed on. The first one gets the model, the time and the prompt's estimate."""
@@ -58,6 +66,12 @@ class AnswerTranscript(msgspec.Struct, eq=False):
             event.prompt_estimate = self.prompt_estimate
         elif type(event) is Finished:
             self.finish = event
+        elif type(event) is ToolCallStarted:
+            count_call(self.call_counts, event.name)
+        elif type(event) is AudioBytes and self.keeps_content and self.speech is not None:
+            self.speech += event.data
+            if len(self.speech) > MAX_MEDIA_BYTES:
+                self.speech = None
         if self.fold is not None:
             self.fold.add(event)
 
@@ -205,6 +219,7 @@ class Recorder(msgspec.Struct, eq=False):
             self.guard.finish()
         entry.violations = self.guard.violations if self.guard is not None and self.guard.violations else None
         if self.policy.retention != "none":
+            entry.tool_call_counts = self.transcript.call_counts or None
             warnings = {"warnings": self.attempts.dropped_fields} if self.attempts.dropped_fields else {}
             asked = {"guardrail_calls": self.guard.outside_calls} if self.guard and self.guard.outside_calls else {}
             routing = {"routing": self.attempts.attempt_log, **warnings, **self._cached_inputs, **asked}
@@ -227,7 +242,8 @@ class Recorder(msgspec.Struct, eq=False):
         if self.policy.retention != "retain":
             return record.encode(self.entry)
         size = self.attempts.size + self.meter.answer_bytes
-        return offload_or_run(size, record.encode_with_answer, self.entry, self.transcript.reply)
+        speech = bytes(self.transcript.speech) if self.transcript.speech else None
+        return offload_or_run(size, record.encode_with_answer, self.entry, self.chat, self.transcript.reply, speech)
 
 
 # Parts of a cost that are shown only where they are not zero.

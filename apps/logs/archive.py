@@ -36,6 +36,9 @@ class LogArchive(Protocol):
     def find_row(self, scope: LogScope, identifier: UUID) -> LogRow | None:
         """Return a row by its id, or None."""
 
+    def find_media_data(self, scope: LogScope, identifier: UUID) -> str | None:
+        """Return the encrypted images and audio of a row, None without any."""
+
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
         """Add rows in the order of the table's columns; existing ones are replaced."""
 

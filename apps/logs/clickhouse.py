@@ -165,11 +165,15 @@ class ClickHouse:
         """Return a row by its id, or None."""
         if not scope.since:
             return None
-        question = _within(scope)
-        question.ask(f"created_at = {question.bind(time_of(identifier), _MOMENT)}")
-        question.ask(f"id = {question.bind(identifier.int, 'UInt128')}")
+        question = _is_row(scope, identifier)
         rows = self._rows(f"SELECT {_NAMES} FROM request_log WHERE {question.text}", question)  # noqa: S608 - bound
         return rows[0] if rows else None
+
+    def find_media_data(self, scope: LogScope, identifier: UUID) -> str | None:
+        """Return the encrypted images and audio of a row, None without any."""
+        question = _is_row(scope, identifier)
+        text = f"SELECT media_data FROM request_log WHERE {question.text}"  # noqa: S608 - bound
+        return next((data for (data,) in self._read(text, question.parameters)), None)
 
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
         """Add rows in the order of `TABLE_COLUMNS`."""
@@ -245,6 +249,13 @@ class ClickHouse:
             client.command(NEW_COLUMNS)
             self._clients[patience] = client
         return self._clients[patience]
+
+
+def _is_row(scope: LogScope, identifier: UUID) -> _Question:
+    question = _within(scope)
+    question.ask(f"created_at = {question.bind(time_of(identifier), _MOMENT)}")
+    question.ask(f"id = {question.bind(identifier.int, 'UInt128')}")
+    return question
 
 
 def _within(scope: LogScope) -> _Question:

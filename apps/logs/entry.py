@@ -38,6 +38,13 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     messages: Any = None
     content: str | None = None
     reasoning_content: str | None = None
+    refusal: str | None = None
+    tool_calls: Any = None
+    tool_call_counts: dict[str, int] | None = None
+    choices: Any = None
+    citations: Any = None
+    media: Any = None
+    media_data: str | None = None
     response_size: int = 0
 
     prompt_tokens: int | None = None

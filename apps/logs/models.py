@@ -81,6 +81,19 @@ class RequestLog(models.Model):
     messages = models.JSONField(null=True)
     content = models.TextField(null=True)
     reasoning_content = models.TextField(null=True)
+    refusal = models.TextField(null=True, help_text="the model's words for declining")
+    tool_calls = models.JSONField(
+        null=True,
+        help_text="calls of tools by the model: `{id, name, arguments}`, with `choice` past the first",
+    )
+    tool_call_counts = models.JSONField(null=True, help_text="number of calls by the tool's name")
+    choices = models.JSONField(null=True, help_text="with several choices: `{index, finishReason, content, refusal}`")
+    citations = models.JSONField(null=True, help_text="citations, in the form of OpenAI's annotations")
+    media = models.JSONField(
+        null=True, help_text="images and audio of the answer: `{kind, contentType, size, stored}`; bytes by their place"
+    )
+    # The bytes of what `media` describes as stored, one after another, encrypted. Read one row at a time.
+    media_data = models.TextField(null=True)
     response_size = models.IntegerField(default=0, help_text="bytes")
 
     prompt_tokens = models.BigIntegerField(null=True)

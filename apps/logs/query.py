@@ -14,7 +14,9 @@ from apps.logs.models import RequestLog
 # A row by column; JSON columns stay text and are passed on unparsed.
 LogRow = dict[str, Any]
 
-_FIELDS = [field for field in RequestLog._meta.concrete_fields if field.name not in {"swept", "retention_level"}]
+# Columns that no page of the log has: `media_data` is read for one row at a time.
+_UNLISTED = {"swept", "retention_level", "media_data"}
+_FIELDS = [field for field in RequestLog._meta.concrete_fields if field.name not in _UNLISTED]
 COLUMNS = tuple(field.name for field in _FIELDS)
 JSON_COLUMNS = frozenset(field.name for field in _FIELDS if isinstance(field, JSONField))
 MONEY_COLUMNS = frozenset(field.name for field in _FIELDS if isinstance(field, MoneyField))

@@ -14,11 +14,14 @@ from enum import Enum
 from typing import Any, Final
 
 from apps.kernel.pages import number_formats as as_text
+from apps.logs.answers import SHOWN_TYPES, choices_of
 from apps.logs.models import RequestLog
 from apps.logs.query import COLUMNS, JSON_COLUMNS, LogRow
 
 # Characters of one text, and messages, on the page; the export has all of them.
 MAX_CHARACTERS, MAX_MESSAGES = 20_000, 100
+# Characters of an answer in the list.
+MAX_LINE: Final = 100
 # Finish reasons, as stored and as shown.
 ENDS: Final = (
     ("completed", "Completed"),
@@ -122,20 +125,33 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
-    """A part of the cost, with its tokens where it has some."""
+    """A part of the cost, with its tokens where it has some, and a note on them."""
 
     title: str
     tokens: str
     amount: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message of the conversation; `pieces` are (kind, text), where kind is `text` or the name of another part."""
+    """A message of the conversation; `pieces` are (kind, text), where kind is `text` or the title of a folded part."""
 
     title: str
     pieces: list[tuple[str, str]]
     is_answer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Medium:
+    """An image or audio of the answer. `number` is its place in the row; `is_shown`: a browser can show its bytes."""
+
+    number: int
+    kind: str
+    note: str
+    url: str
+    is_stored: bool
+    is_shown: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +176,9 @@ class RequestPage:
     keeps_content: bool
     said: list[Said]
     left_out: int
+    media: list[Medium]
+    # Offered tools, choice of a tool, response format: title and JSON.
+    settings: list[tuple[str, str]]
 
 
 def row_of(log: RequestLog) -> LogRow:
@@ -194,12 +213,16 @@ def page_of(row: LogRow, reader: Reader, links: Mapping[str, Link], *, with_cont
         keeps_content=keeps_content(row),
         said=shown + (list(_answers(row)) if with_content else []),
         left_out=len(said) - len(shown),
+        media=list(_media(row)) if with_content else [],
+        settings=list(_settings(row)) if with_content else [],
     )
 
 
 def _costs(row: LogRow) -> list[CostLine]:
     return [
-        CostLine(title, _tokens(row, counted), _usd(row[column])) for column, title, counted in _COSTS if row[column]
+        CostLine(title, _tokens(row, counted), _usd(row[column]), _reasoning(row) if column == "output_cost" else "")
+        for column, title, counted in _COSTS
+        if row[column]
     ]
 
 
@@ -207,16 +230,33 @@ def _tokens(row: LogRow, column: str) -> str:
     return as_text.count(row[column]) if column and row[column] is not None else ""
 
 
+def _reasoning(row: LogRow) -> str:
+    return f"of which {as_text.count(row['reasoning_tokens'])} reasoning" if row["reasoning_tokens"] else ""
+
+
 def keeps_content(row: LogRow) -> bool:
     """Return whether the row has content of the customer, the model or the provider."""
-    columns = ("messages", "content", "reasoning_content", "tool_results")
-    return any(_json(row[name]) for name in columns) or bool(_object(row["error_details"]).get("message"))
+    texts, values = ("content", "reasoning_content", "refusal"), ("messages", "tool_calls", "media", "tool_results")
+    return (
+        any(row[name] for name in texts)
+        or any(_json(row[name]) for name in values)
+        or bool(_object(row["error_details"]).get("message"))
+    )
 
 
 def end_of(row: LogRow) -> str:
     """Return the finish reason as text."""
     end = row["unified_finish_reason"] or "unknown"
     return dict(ENDS).get(end, end)
+
+
+def first_line(row: LogRow) -> str:
+    """Return the start of an answer for a list: its first line, else its refusal, called tools or media."""
+    calls = [str(call["name"]) for call in _objects(_json(row["tool_calls"])) if "name" in call]
+    made = [str(one.get("kind")) for one in _objects(_json(row["media"]))]
+    texts = (row["content"], row["refusal"], f"calls {', '.join(calls)}" if calls else "", ", ".join(made))
+    line = next((text.strip() for text in texts if text and text.strip()), "").partition("\n")[0]
+    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…"
 
 
 def _headline(row: LogRow) -> list[Fact]:
@@ -281,6 +321,9 @@ def _facts(row: LogRow, reader: Reader, links: Mapping[str, Link]) -> Iterator[F
     for field in _FACTS:
         if reader in field.readers and (link := _value(field.read, row, links)).text:
             yield Fact(field.title, link.text, href=link.href, is_number=field.is_number)
+    counts = _object(row["tool_call_counts"]) if reader is Reader.TENANT else {}
+    if counts:
+        yield Fact("Tools called", ", ".join(f"{name} ({number})" for name, number in counts.items()))
     tags = _object(row["custom_headers"]) if reader is Reader.TENANT else {}
     for name, value in sorted((str(name), str(value)) for name, value in tags.items()):
         yield Fact(f"Tag {name}", value)
@@ -352,24 +395,117 @@ def _said(row: LogRow) -> Iterator[Said]:
     elif isinstance(messages, list):
         for one in messages:
             if isinstance(one, dict):
-                content = next((one[name] for name in ("content", "parts", "output", "arguments") if name in one), None)
-                pieces = list(_pieces(content))
-                pieces += [("tool call", _text(call)) for call in _objects(one.get("tool_calls"))]
-                yield Said(str(one.get("role") or one.get("type") or "input"), pieces)
+                yield Said(str(one.get("role") or one.get("type") or "input"), _message(one))
             else:
                 yield Said("input", [("text", _text(one))])
     elif messages is not None:
         yield Said("input", [("JSON", _text(messages))])
 
 
+def _message(message: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the pieces of a message; results of tools are folded, whichever the format."""
+    content = next((message[name] for name in ("content", "parts", "output", "arguments") if name in message), None)
+    if message.get("role") == "tool" or message.get("type") in _RESULTS:
+        return [("tool result", _text(content))]
+    if message.get("type") in _CALLS:
+        return [(_call_title(message), _arguments(content))]
+    pieces = list(_pieces(content))
+    for call in _objects(message.get("tool_calls")):
+        function = call.get("function") or call.get("custom") or call
+        pieces.append((_call_title(function), _arguments(function.get("arguments") or function.get("input"))))
+    return pieces
+
+
+_RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "tool_result"})
+_CALLS: Final = frozenset({"function_call", "custom_tool_call", "tool_use"})
+
+
+def _call_title(call: Mapping[str, Any]) -> str:
+    return f"tool call {call.get('name') or ''}".strip()
+
+
+def _arguments(value: Any) -> str:
+    """Return the arguments of a call, indented where they are JSON."""
+    if isinstance(value, str):
+        try:
+            return _text(json.loads(value))
+        except ValueError:
+            return _short(value)
+    return _text(value)
+
+
 def _answers(row: LogRow) -> Iterator[Said]:
-    """Yield what came back."""
+    """Yield the answer: its reasoning, and each choice with its texts and calls of tools."""
     if row["reasoning_content"]:
         yield Said("reasoning", [("text", _short(row["reasoning_content"]))])
-    if row["content"]:
-        yield Said("answer", [("text", _short(row["content"]))], is_answer=True)
-    if results := _json(row["tool_results"]):
+    choices = choices_of(row) or [{"index": 0, "content": row["content"], "refusal": row["refusal"]}]
+    calls = _objects(_json(row["tool_calls"]))
+    for choice in choices:
+        pieces = [("text", _short(choice["content"]))] if choice["content"] else []
+        pieces += [("refusal", _short(choice["refusal"]))] if choice["refusal"] else []
+        pieces += [
+            (_call_title(call), _arguments(call.get("arguments")))
+            if "name" in call
+            else ("more calls", f"{call.get('omitted')} more calls were not stored")
+            for call in calls
+            if call.get("choice", 0) == choice["index"]
+        ]
+        if pieces:
+            number = f" {choice['index'] + 1} of {len(choices)}" if len(choices) > 1 else ""
+            yield Said(f"answer{number}", pieces, is_answer=True)
+    if citations := _objects(_json(row["citations"])):
+        yield Said("citations", [("text", "\n".join(map(_citation, citations)))])
+    # The results of other requests are in their messages.
+    if row["route"].startswith("mcp_") and (results := _json(row["tool_results"])):
         yield Said("results of tools", [("JSON", _text(results))])
+
+
+def _citation(citation: Mapping[str, Any]) -> str:
+    """Return a citation's title and address; another kind as JSON."""
+    cited = citation.get("url_citation")
+    if not isinstance(cited, dict):
+        return json.dumps(citation, ensure_ascii=False)
+    return " ".join(str(cited[name]) for name in ("title", "url") if cited.get(name))
+
+
+def _media(row: LogRow) -> Iterator[Medium]:
+    for number, one in enumerate(_objects(_json(row["media"]))):
+        content_type, size = str(one.get("contentType") or ""), one.get("size")
+        notes = [content_type, f"{as_text.count(size)} bytes" if isinstance(size, int) else "", one.get("transcript")]
+        yield Medium(
+            number=number,
+            kind=str(one.get("kind")),
+            note=" · ".join(str(note) for note in notes if note),
+            url=str(one.get("url") or ""),
+            is_stored=bool(one.get("stored")),
+            is_shown=content_type in SHOWN_TYPES,
+        )
+
+
+def _settings(row: LogRow) -> Iterator[tuple[str, str]]:
+    """Yield the offered tools, the choice of a tool and the response format."""
+    for tool in _tools(_json(row["tools"])):
+        yield f"tool {_tool_name(tool)}".strip(), "" if isinstance(tool, str) else _text(tool)
+    for column, title in (("tool_choice", "tool choice"), ("response_format", "response format")):
+        if (value := _json(row[column])) is not None:
+            yield title, _text(value)
+
+
+def _tools(value: Any) -> Iterator[Any]:
+    """Yield each tool; Gemini's format has several of them in one."""
+    for tool in value if isinstance(value, list) else []:
+        declared = tool.get("functionDeclarations") if isinstance(tool, dict) else None
+        if isinstance(declared, list):
+            yield from declared
+        else:
+            yield tool
+
+
+def _tool_name(tool: Any) -> str:
+    if not isinstance(tool, dict):
+        return str(tool)
+    inner = next((tool[name] for name in ("function", "custom") if isinstance(tool.get(name), dict)), tool)
+    return str(inner.get("name") or tool.get("type") or "")
 
 
 def _pieces(content: Any) -> Iterator[tuple[str, str]]:
@@ -377,13 +513,26 @@ def _pieces(content: Any) -> Iterator[tuple[str, str]]:
         yield "text", _short(content)
     elif isinstance(content, list):
         for part in content:
-            if isinstance(part, dict) and isinstance(part.get("text"), str):
-                yield "text", _short(part["text"])
-            else:
-                kind = part.get("type") if isinstance(part, dict) else None
-                yield str(kind or "part"), _text(part)
+            yield _piece(part)
     elif content is not None:
         yield "JSON", _text(content)
+
+
+def _piece(part: Any) -> tuple[str, str]:
+    """Return a part of a message in OpenAI's, Anthropic's or Gemini's format."""
+    if not isinstance(part, dict):
+        return "part", _text(part)
+    if isinstance(part.get("text"), str):
+        return "text", _short(part["text"])
+    if isinstance(call := part.get("functionCall"), dict):
+        return _call_title(call), _text(call.get("args"))
+    if isinstance(result := part.get("functionResponse"), dict):
+        return "tool result", _text(result.get("response"))
+    if part.get("type") in _CALLS:
+        return _call_title(part), _arguments(part.get("input"))
+    if part.get("type") in _RESULTS:
+        return "tool result", _text(part.get("content"))
+    return str(part.get("type") or "part"), _text(part)
 
 
 def _text(value: Any) -> str:

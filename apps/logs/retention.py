@@ -21,10 +21,14 @@ from apps.organizations.plans import PLANS, limits_of
 BATCH = 5_000
 # Columns that each level forbids; lower levels forbid them as well. Identifiers, model, tokens, cost, status and times
 # are billing data, and stay.
-_CONTENT = ("messages", "content", "reasoning_content", "tools", "tool_results", "response_format")
+_CONTENT = (
+    *("messages", "content", "reasoning_content", "tools", "tool_results", "response_format"),
+    *("refusal", "tool_calls", "choices", "citations", "media", "media_data"),
+)
 _METADATA = (
     *("finish_reason", "temperature", "max_tokens", "top_p", "frequency_penalty", "presence_penalty"),
     *("reasoning_effort", "reasoning_max_tokens", "tool_choice", "custom_headers", "source", "routing_metadata"),
+    "tool_call_counts",
 )
 FORBIDDEN = {RetentionLevel.METADATA: _CONTENT, RetentionLevel.NONE: (*_CONTENT, *_METADATA)}
 _LEVELS = [RetentionLevel.NONE, RetentionLevel.METADATA, RetentionLevel.RETAIN]

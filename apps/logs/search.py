@@ -22,6 +22,7 @@ from apps.kernel.ids import time_of
 from apps.kernel.postgres.replica import PRIMARY
 from apps.logs import archive, partitions
 from apps.logs.access import LogScope
+from apps.logs.answers import AnswerMedium, read_medium
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog, find_time
 from apps.logs.query import COLUMNS, JSON_COLUMNS, LogFilters, LogRow
 from apps.organizations.models import Project
@@ -153,6 +154,17 @@ def find_row(scope: LogScope, identifier: UUID) -> LogRow | None:
     if older is None or moment is None or moment >= archive.archived_before(datetime.now(UTC)):
         return None
     return older.find_row(scope, identifier)
+
+
+def find_medium(scope: LogScope, identifier: UUID, number: int) -> AnswerMedium | None:
+    """Return an image or audio of a row by its place, None where the scope has none whose bytes are stored."""
+    row = find_row(scope, identifier)
+    if row is None or row["media"] is None:
+        return None
+    stored = RequestLog.objects.filter(id=identifier).values_list("media_data", flat=True)
+    older = archive.find_archive()
+    data = stored[0] if stored else None if older is None else older.find_media_data(scope, identifier)
+    return read_medium(identifier, json.loads(row["media"]), data, number)
 
 
 def find_used_models(scope: LogScope, using: str = PRIMARY) -> tuple[list[str], list[str]]:

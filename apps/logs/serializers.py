@@ -27,6 +27,7 @@ from apps.kernel.rest.serializers import (
 )
 from apps.logs.access import RequestedIds
 from apps.logs.activity import KEPT_DAYS, ActivityTotals
+from apps.logs.answers import choices_of
 from apps.logs.query import COLUMNS, JSON_COLUMNS, MONEY_COLUMNS, LogFilters, LogRow
 from apps.logs.rollup import SUMS
 
@@ -110,7 +111,10 @@ def encode(answer: dict[str, Any]) -> bytes:
 
 def entry_of(row: LogRow) -> dict[str, Any]:
     """Return a row as a log entry."""
-    return {wire_name: None if (value := row[column]) is None else write(value) for column, wire_name, write in _WIRE}
+    entry = {wire_name: None if (value := row[column]) is None else write(value) for column, wire_name, write in _WIRE}
+    if row["choices"] is not None:
+        entry["choices"] = msgspec.Raw(_ENCODER.encode(choices_of(row)))
+    return entry
 
 
 def _as_it_is(value: Any) -> Any:

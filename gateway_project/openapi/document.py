@@ -57,7 +57,7 @@ def _object(properties: Record) -> Record:
 def _schema_of(column: str) -> Record:
     field: models.Field[Any, Any] = RequestLog._meta.get_field(column)  # type: ignore[assignment]  # no relation
     if column in JSON_COLUMNS:
-        return {"description": "The value as JSON, as it was sent or received"}
+        return {"description": str(field.help_text) or "The value as JSON, as it was sent or received"}
     schema: Record = {"type": [_type_of(column, field), "null"] if field.null else _type_of(column, field)}
     if isinstance(field, models.UUIDField):
         schema["format"] = "uuid"

@@ -40,13 +40,13 @@ SPECIFIED = {
 BEYOND = {
     *("providerKeyId", "route", "timeToFirstToken", "underlyingModel", "statusCode", "unpriced", "prices"),
     *("cachedTokens", "cacheWriteTokens", "cachedInputCost", "cacheWriteCost", "webSearchCost", "dataStorageCost"),
-    "discountSavings",
+    *("discountSavings", "refusal", "toolCalls", "toolCallCounts", "choices", "citations", "media"),
 }
 
 TEXTS = {
     *("id", "requestId", "organizationId", "projectId", "apiKeyId", "providerKeyId", "createdAt", "route"),
     *("requestedModel", "requestedProvider", "usedModel", "usedProvider", "underlyingModel"),
-    *("content", "reasoningContent", "reasoningEffort", "finishReason", "unifiedFinishReason"),
+    *("content", "reasoningContent", "refusal", "reasoningEffort", "finishReason", "unifiedFinishReason"),
     *("promptTokens", "completionTokens", "totalTokens", "reasoningTokens", "cachedTokens", "cacheWriteTokens"),
     *("imageInputTokens", "imageOutputTokens", "mode", "usedMode", "source"),
     "toolChoice",  # Here it is the word `auto`.

@@ -55,6 +55,14 @@ def test_a_batch_is_answered_in_order_and_each_line_is_billed_as_a_request_would
     assert rows[results[0]["id"]].cost == Decimal(str(direct.json()["usage"]["cost_usd_total"])) > 0
 
 
+def test_calls_of_tools_are_in_the_log_row_of_a_line(openai: OpenAI) -> None:
+    city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tools = [{"type": "function", "function": {"name": "get_weather", "parameters": city}}]
+    run(openai, [line("a", 'weather in "Oslo"', model="sandbox/tools", tools=tools)])
+    [call] = RequestLog.objects.get().tool_calls
+    assert call == {"id": call["id"], "name": "get_weather", "arguments": '{"city":"Oslo"}'}
+
+
 def test_lines_that_fail_are_in_the_error_file_by_their_status(openai: OpenAI) -> None:
     lines = [line("good"), line("no model", model="nobody/nothing"), line("bad field", temperature="hot")]
     told = run(openai, lines)

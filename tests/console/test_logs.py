@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import shlex
+from base64 import b64encode
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from apps.console.pages import logs as pages_of_logs
+from apps.console.request_snippets import MAX_BODY
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import Choice, Reply
+from apps.gateway.settlement.answer_record import keep_answer
 from apps.organizations.models import Organization, RetentionLevel
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import World, make_key
@@ -177,3 +184,92 @@ def test_strangers_see_nothing(world: World, key: Any, path: str) -> None:
     assert Visitor(world.sam).open(page(world.elsewhere, f"logs/{one.id}")).status_code == 404
     nobody = Visitor().open(page(world.acme, "logs"))
     assert nobody["Location"] == f"/app/sign-in?next={quote(page(world.acme, 'logs'), safe='')}"
+
+
+def test_images_of_an_answer_are_shown_to_its_organization_alone(world: World, key: Any) -> None:
+    one, scripts = entry(key, retention_level=RetentionLevel.RETAIN), entry(key)
+    images = [
+        f"data:{kind};base64,{b64encode(data).decode()}"
+        for kind, data in [("image/png", b"PNG"), ("text/html", b"<b>")]
+    ]
+    for record, urls in ((one, images), (scripts, images[1:])):
+        keep_answer(record, Chat(model="m", messages=[]), Reply(choices=[Choice(images=urls)]))
+    write(one, scripts)
+    dana = Visitor(world.dana)
+
+    address = page(world.acme, f"logs/{one.id}/media/0")
+    assert f'src="{address}"' in dana.open(page(world.acme, f"logs/{one.id}")).content.decode()
+    shown = dana.open(address)
+    assert (shown.content, shown["Content-Type"], shown["Content-Disposition"]) == (b"PNG", "image/png", "inline")
+    hostile = dana.open(page(world.acme, f"logs/{scripts.id}/media/0"))
+    assert hostile["Content-Type"] == "application/octet-stream"
+    assert hostile["Content-Disposition"] == 'attachment; filename="answer-0"'
+    assert dana.open(page(world.acme, f"logs/{one.id}/media/2")).status_code == 404
+    assert dana.open(page(world.acme, "logs/nonsense/media/0")).status_code == 404
+    assert Visitor(world.sam).open(address).status_code in {403, 404}
+
+
+def test_a_request_leads_to_its_neighbors_and_back_within_the_filter(world: World, key: Any) -> None:
+    names = ["gpt-5", "other", "gpt-5", "gpt-5"]
+    newest, _, middle, oldest = write(
+        *(entry(key, id=id_at(ago(minutes=age)), used_model=name) for age, name in enumerate(names))
+    )
+    dana, query = Visitor(world.dana), "model=gpt-5"
+    shown = dana.open(page(world.acme, f"logs/{middle}"), model="gpt-5")
+    assert (shown.context["newer"], shown.context["older"]) == (newest, oldest)
+    text = shown.content.decode()
+    for target in (f"logs/{newest}", f"logs/{oldest}", "logs"):
+        assert f'href="{page(world.acme, target)}?{query}"' in text
+    ends = [dana.open(page(world.acme, f"logs/{one}"), model="gpt-5").context for one in (newest, oldest)]
+    assert [(end["newer"], end["older"]) for end in ends] == [(None, middle), (middle, None)]
+    wrong = dana.open(page(world.acme, f"logs/{middle}"), apiKeyId="nonsense")
+    assert (wrong.status_code, wrong.context["newer"], wrong.context["older"]) == (200, None, None)
+    assert (
+        f'href="{page(world.acme, f"logs/{middle}")}?{query}"'
+        in dana.open(page(world.acme, "logs"), model="gpt-5").content.decode()
+    )
+
+
+def test_the_list_has_key_project_answer_and_first_token(world: World, key: Any) -> None:
+    calls = [{"id": "c", "name": "find", "arguments": "{}"}, {"omitted": 1}]
+    write(
+        entry(key, content="\nfirst line\nsecond", time_to_first_token=1200, duration=3400, retention_level="retain"),
+        entry(key, id=id_at(ago(minutes=1)), tool_calls=calls),
+        entry(key, id=id_at(ago(minutes=2)), media=[{"kind": "image"}]),
+        entry(key, id=id_at(ago(minutes=3)), content="x" * 101),
+    )
+    answer = Visitor(world.dana).open(page(world.acme, "logs"))
+    assert [row["answer"] for row in answer.context["rows"]] == ["first line", "calls find", "image", "x" * 100 + "…"]
+    assert {(row["key"], row["project"]) for row in answer.context["rows"]} == {("crawler", world.project.name)}
+    assert "3.40 first 1.20" in words(answer)
+
+
+CHAT_REQUEST = {"messages": [{"role": "user", "content": "it's"}], "tools": [{"type": "function", "strict": True}]}
+
+
+def test_a_request_is_offered_as_code_in_its_own_format(world: World, key: Any) -> None:
+    turns = [{"role": "system", "content": "Be kind"}, {"role": "user", "content": "hi"}]
+    form = {"type": "json_object"}
+    chat = entry(key, **CHAT_REQUEST, requested_model="m", temperature=0.5, max_tokens=9, response_format=form)
+    claude = entry(key, route="messages", requested_model="m", messages=turns)
+    reply = entry(key, route="responses", requested_model="m", messages=turns, max_tokens=7)
+    others = [entry(key, route="embeddings", messages="x"), entry(key), entry(key, messages=["x" * MAX_BODY])]
+    write(chat, claude, reply, *others)
+    dana = Visitor(world.dana)
+    bodies = []
+    for one in (chat, claude, reply):
+        curl, python, typescript = dana.open(page(world.acme, f"logs/{one.id}")).context["snippets"]
+        assert [part.language for part in (curl, python, typescript)] == ["curl", "Python", "TypeScript"]
+        url, *_, data = shlex.split(curl.text.replace("\\\n", ""))[1:]
+        bodies.append((url.rpartition("/v1")[2], json.loads(data)))
+        assert ast.literal_eval(python.text.partition("json=")[2].partition(",\n    timeout")[0]) == bodies[-1][1]
+    assert bodies == [
+        (
+            "/chat/completions",
+            {"model": "m", **CHAT_REQUEST, "max_tokens": 9, "temperature": 0.5, "response_format": form},
+        ),
+        ("/messages", {"model": "m", "system": "Be kind", "messages": turns[1:], "max_tokens": 1024}),
+        ("/responses", {"model": "m", "input": turns, "max_output_tokens": 7}),
+    ]
+    for one in others:
+        assert dana.open(page(world.acme, f"logs/{one.id}")).context["snippets"] == []

@@ -23,6 +23,13 @@ FULL: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Grüße, 世界 🌍"}],
     "content": "Hello\n\tthere \\ \\N end",
     "reasoning_content": "Let me think",
+    "refusal": "I must decline",
+    "tool_calls": [{"id": "call-1", "name": "search", "arguments": "{}"}],
+    "tool_call_counts": {"search": 1},
+    "choices": [{"index": 0, "finishReason": "stop", "contentLength": 3}],
+    "citations": [{"type": "url_citation", "url_citation": {"url": "https://example.com"}}],
+    "media": [{"kind": "image", "contentType": "image/png", "size": 3, "stored": True}],
+    "media_data": "ZTE=",
     "response_size": 2048,
     **{
         name: number

@@ -11,7 +11,17 @@ from uuid import UUID
 import pytest
 
 from apps.logs.models import RequestLog
-from apps.logs.request_page import MAX_CHARACTERS, MAX_MESSAGES, CostLine, Link, Reader, RequestPage, page_of, row_of
+from apps.logs.request_page import (
+    MAX_CHARACTERS,
+    MAX_MESSAGES,
+    CostLine,
+    Link,
+    Medium,
+    Reader,
+    RequestPage,
+    page_of,
+    row_of,
+)
 
 
 def made(reader: Reader = Reader.TENANT, *, with_content: bool = True, **columns: Any) -> RequestPage:
@@ -79,6 +89,8 @@ def test_costs_have_every_digit_and_their_tokens() -> None:
         discount_savings=Decimal("1234.5"),
     )
     assert page.costs == [CostLine("Input", "12,345", "$0.000000125"), CostLine("Per request", "", "$0.20")]
+    [output] = made(output_cost=1, completion_tokens=45, reasoning_tokens=12).costs
+    assert output == CostLine("Output", "45", "$1.00", "of which 12 reasoning")
     assert (page.total_cost, made().total_cost) == ("$0.50", "\N{EN DASH}")
     assert [(fact.title, fact.value) for fact in page.extras] == [
         ("Saved by discounts", "$1,234.50"),
@@ -110,6 +122,7 @@ def test_content_is_there_only_if_asked_for() -> None:
     content: dict[str, Any] = {
         "messages": [{"role": "user", "content": "hello"}],
         "content": "hi",
+        "route": "mcp_tool_call",
         "tool_results": [{"name": "search"}],
         "has_error": True,
         "error_details": {"type": "upstream_error", "message": "it quotes hello"},
@@ -123,6 +136,82 @@ def test_content_is_there_only_if_asked_for() -> None:
         ("results of tools", [("JSON", json.dumps([{"name": "search"}], indent=2))]),
     ]
     assert [(fact.title, fact.value) for fact in bare.failure] == [("Class", "upstream_error")]
+
+
+CALLED = '{\n  "city": "Paris"\n}'
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [
+            {"role": "assistant", "tool_calls": [{"function": {"name": "find", "arguments": '{"city":"Paris"}'}}]},
+            {"role": "tool", "content": "sunny"},
+        ],
+        [
+            {"role": "assistant", "content": [{"type": "tool_use", "name": "find", "input": {"city": "Paris"}}]},
+            {"role": "user", "content": [{"type": "tool_result", "content": "sunny"}]},
+        ],
+        [
+            {"type": "function_call", "name": "find", "arguments": '{"city":"Paris"}'},
+            {"type": "function_call_output", "output": "sunny"},
+        ],
+        [
+            {"role": "model", "parts": [{"functionCall": {"name": "find", "args": {"city": "Paris"}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "find", "response": "sunny"}}]},
+        ],
+    ],
+    ids=["chat", "messages", "responses", "gemini"],
+)
+def test_calls_and_results_of_tools_are_folded_in_every_format(turns: Any) -> None:
+    said = made(messages=turns).said
+    assert [one.pieces for one in said] == [[("tool call find", CALLED)], [("tool result", "sunny")]]
+
+
+def test_the_answer_has_each_choice_with_its_calls() -> None:
+    page = made(
+        content="one\ntwo",
+        refusal="no",
+        choices=[
+            {"index": 0, "finishReason": "stop", "contentLength": 3},
+            {"index": 1, "finishReason": "stop", "contentLength": 3, "refusalLength": 2},
+        ],
+        tool_calls=[{"id": "c", "name": "find", "arguments": '{"city":"Paris"}', "choice": 1}, {"omitted": 3}],
+        citations=[{"type": "url_citation", "url_citation": {"title": "News", "url": "https://a.example"}}],
+    )
+    assert [(one.title, one.pieces) for one in page.said] == [
+        ("answer 1 of 2", [("text", "one"), ("more calls", "3 more calls were not stored")]),
+        ("answer 2 of 2", [("text", "two"), ("refusal", "no"), ("tool call find", CALLED)]),
+        ("citations", [("text", "News https://a.example")]),
+    ]
+
+
+def test_an_answer_of_calls_alone_is_content_and_its_images_are_described() -> None:
+    calls = {"tool_calls": [{"id": "c", "name": "find", "arguments": "{"}], "tool_call_counts": {"find": 1}}
+    media = [{"kind": "image", "contentType": "image/png", "size": 1234, "stored": True}]
+    page = made(**calls, media=media)
+    assert (page.keeps_content, made(media=media).keeps_content, made().keeps_content) == (True, True, False)
+    assert [(one.title, one.pieces) for one in page.said] == [("answer", [("tool call find", "{")])]
+    assert facts_of(page)["Tools called"] == "find (1)"
+    assert page.media == [Medium(0, "image", "image/png · 1,234 bytes", "", is_stored=True, is_shown=True)]
+    bare = made(Reader.OPERATOR, with_content=False, **calls, media=media)
+    assert (bare.said, bare.media, "Tools called" in facts_of(bare)) == ([], [], False)
+
+
+def test_offered_tools_are_named_in_every_format() -> None:
+    tools = [
+        {"type": "function", "function": {"name": "chat"}},
+        {"name": "messages", "input_schema": {}},
+        {"type": "web_search"},
+        {"functionDeclarations": [{"name": "gemini"}]},
+        "name alone",
+    ]
+    settings = made(tools=tools, tool_choice="auto", response_format={"type": "text"}).settings
+    assert [title for title, _ in settings] == [
+        *("tool chat", "tool messages", "tool web_search", "tool gemini", "tool name alone"),
+        *("tool choice", "response format"),
+    ]
+    assert [text for _, text in settings[4:]] == ["", "auto", '{\n  "type": "text"\n}']
 
 
 @pytest.mark.parametrize("odd", [["odd"], "odd", 7, {"routing": {}, "providerScores": 7, "warnings": "x"}])

@@ -139,10 +139,14 @@ def test_activity_stays_a_year_and_then_goes(keys: dict[Plan, ApiKey]) -> None:
     assert days_left == [4, 364]
 
 
-CONTENT = {"messages", "content", "reasoning_content", "tools", "tool_results", "response_format"}
+CONTENT = {
+    *("messages", "content", "reasoning_content", "tools", "tool_results", "response_format"),
+    *("refusal", "tool_calls", "choices", "citations", "media", "media_data"),
+}
 METADATA = {
     *("finish_reason", "temperature", "max_tokens", "top_p", "frequency_penalty", "presence_penalty", "tool_choice"),
     *("reasoning_effort", "reasoning_max_tokens", "custom_headers", "source", "routing_metadata"),
+    "tool_call_counts",
 }
 
 

@@ -224,6 +224,7 @@ def _assert_degraded(record: Entry, reason: str) -> None:
     lost = {
         *("messages", "content", "reasoning_content", "prices", "response_format", "tools", "tool_choice"),
         *("tool_results", "custom_headers", "routing_metadata"),
+        *("refusal", "tool_calls", "tool_call_counts", "choices", "citations", "media", "media_data"),
     }
     assert {name for name in lost if getattr(row, name) is not None} == set()
     kept = set(FIELDS) - lost - {"error_details"}

@@ -43,6 +43,19 @@ def test_it_is_one_log_row_and_one_charge(openai: OpenAI) -> None:
     assert LedgerEntry.objects.get(kind="usage").reference == row.id
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_calls_of_tools_are_in_its_log_row(openai: OpenAI, stream: bool) -> None:
+    city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tool: Any = {"type": "function", "name": "get_weather", "parameters": city, "strict": False}
+    asked: dict[str, Any] = {"model": "sandbox/tools", "input": 'weather in "Oslo"', "tools": [tool]}
+    answer = openai.responses.create(**asked, background=True, stream=stream)
+    if stream:
+        assert list(answer)
+    settle_all()
+    [call] = RequestLog.objects.get().tool_calls
+    assert call == {"id": call["id"], "name": "get_weather", "arguments": '{"city":"Oslo"}'}
+
+
 def test_a_stream_is_resumed_with_exactly_the_events_that_are_missing(openai: OpenAI) -> None:
     stream = openai.responses.create(model=MODEL, input="hello there", background=True, stream=True)
     whole = [event.to_dict() for event in stream]

@@ -20,6 +20,7 @@ from apps.gateway.canonical.events import Reply
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects import ClientDialect, client_dialect_of
 from apps.gateway.routing.candidate import Candidate
+from apps.gateway.settlement.answer_record import keep_answer
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard
@@ -146,11 +147,9 @@ def fail(entry: Entry, error: ApiError, retention: str) -> None:
         set_usage_and_cost(entry, bill_at(entry.prices or PriceCard(), waived="failed"))
 
 
-def encode_with_answer(entry: Entry, reply_of: Callable[[], Reply]) -> bytes:
-    """Keep what the model said, for organizations that retain content, and return the record as JSON."""
-    reply = reply_of()
-    entry.content = "\n".join(choice.text for choice in reply.choices if choice.text is not None) or None
-    entry.reasoning_content = "".join(block.text for choice in reply.choices for block in choice.reasoning) or None
+def encode_with_answer(entry: Entry, chat: Chat, reply_of: Callable[[], Reply], speech: bytes | None) -> bytes:
+    """Keep the model's answer, for organizations that retain content, and return the record as JSON."""
+    keep_answer(entry, chat, reply_of(), speech)
     return encode(entry)
 
 

@@ -31,7 +31,10 @@ log = structlog.get_logger(__name__)
 _TELEMETRY = CachedSetting("TELEMETRY")
 _NOTHING_KEPT = "none"
 _NO_CONTENT = dict.fromkeys(
-    ("messages", "content", "reasoning_content", "tools", "tool_choice", "tool_results", "response_format")
+    (
+        *("messages", "content", "reasoning_content", "tools", "tool_choice", "tool_results", "response_format"),
+        *("refusal", "tool_calls", "choices", "citations", "media", "media_data"),
+    )
 )
 
 
@@ -112,8 +115,13 @@ def content_attributes(entry: Entry, chat: Chat) -> dict[str, AttributeValue]:
     _add(found, "gen_ai.input.messages", [_message(one) for one in chat.messages])
     if tools := [_definition(one) for one in chat.tools or () if isinstance(one, FunctionTool)]:
         _add(found, "gen_ai.tool.definitions", tools)
-    if entry.content is not None:
-        parts = [{"type": "text", "content": entry.content}]
+    parts = [] if entry.content is None else [{"type": "text", "content": entry.content}]
+    parts += [
+        {"type": "tool_call", "id": call["id"], "name": call["name"], "arguments": call["arguments"]}
+        for call in entry.tool_calls or ()
+        if "name" in call
+    ]
+    if parts:
         reason = finish_reason_of(entry.finish_reason, entry.unified_finish_reason)
         said = {"role": "assistant", "parts": parts, "finish_reason": reason}
         _add(found, "gen_ai.output.messages", [said])

@@ -79,7 +79,10 @@ class RequestLogAdmin(ReplicaListAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return rows with the names of their organizations, without content."""
         names = Organization.objects.filter(pk=OuterRef("organization_id")).values("name")
-        heavy = ("messages", "content", "reasoning_content", "tools", "tool_results", "routing_metadata")
+        heavy = (
+            *("messages", "content", "reasoning_content", "tools", "tool_results", "routing_metadata"),
+            *("refusal", "tool_calls", "choices", "citations", "media", "media_data"),
+        )
         rows: QuerySet[Any] = super().get_queryset(request)
         named: QuerySet[Any] = rows.defer(*heavy).annotate(owner_name=Subquery(names))
         return named
@@ -126,7 +129,8 @@ class RequestLogAdmin(ReplicaListAdmin):
     ) -> HttpResponse:
         """Show one request without content."""
         identifier = find_id(object_id)
-        row = RequestLog.objects.filter(id=identifier).first() if identifier is not None else None
+        rows = RequestLog.objects.defer("media_data")
+        row = rows.filter(id=identifier).first() if identifier is not None else None
         if row is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]  # Django's own way
         if request.method == "POST" or not self.has_view_permission(request, row):
@@ -135,7 +139,7 @@ class RequestLogAdmin(ReplicaListAdmin):
 
     def _show_content(self, request: HttpRequest, log_id: Any) -> HttpResponse:
         """Show the content, and record in the organization's audit log who saw it."""
-        row = RequestLog.objects.filter(id=log_id).first()
+        row = RequestLog.objects.defer("media_data").filter(id=log_id).first()
         if row is None or not keeps_content(row_of(row)):
             raise Http404
         if not (self.has_view_permission(request, row) and request.user.has_perm(MAY_SEE_CONTENT)):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.urls import path, reverse
@@ -13,6 +15,7 @@ from django.utils import timezone
 
 from apps.console.forms import Form, read_query, refused
 from apps.console.rendering import show
+from apps.console.request_snippets import request_snippets
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
@@ -21,11 +24,12 @@ from apps.kernel.postgres import replica
 from apps.kernel.rest.pages import page_of
 from apps.keys.models import ApiKey
 from apps.logs.access import LogScope, access_logs, scope_of_user
+from apps.logs.answers import SHOWN_TYPES, UNKNOWN_TYPE
 from apps.logs.export import find_pages
 from apps.logs.query import LogRow
-from apps.logs.request_page import ENDS, SCORE_COLUMNS, Link, Reader, end_of
+from apps.logs.request_page import ENDS, SCORE_COLUMNS, Link, Reader, end_of, first_line
 from apps.logs.request_page import page_of as page_of_request
-from apps.logs.search import find_page, find_row, find_used_models
+from apps.logs.search import find_medium, find_page, find_row, find_used_models
 from apps.logs.serializers import LOG_FIELDS, LogsExportQuery, LogsQuery, entry_of, filters_of, requested_ids_of
 from apps.logs.views import download
 
@@ -67,7 +71,8 @@ def logs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         entry="logs",
         status=form.status,
         form=form,
-        rows=[_with_end(row) for row in rows],
+        rows=_listed(workspace, rows),
+        filters=_query_with(request.GET),
         is_filtered=bool(form.values),
         in_future=begins is not None and begins > timezone.now(),
         is_first=not request.GET.get("cursor"),
@@ -114,7 +119,57 @@ def one_log(request: HttpRequest, workspace: Workspace, log_id: str) -> HttpResp
         row=_with_end(row),
         details=page_of_request(row, Reader.TENANT, links, with_content=True),
         score_columns=SCORE_COLUMNS,
+        snippets=request_snippets(row, settings.PUBLIC_URL),
+        filters=_query_with(request.GET),
+        **_neighbors(request, workspace, identifier),
     )
+
+
+@workspace_page()
+def medium(request: HttpRequest, workspace: Workspace, log_id: str, number: int) -> HttpResponse:
+    """Send an image or audio of an answer; a type that browsers do not show is a download."""
+    identifier = find_id(log_id)
+    found = None if identifier is None else find_medium(_of_organization(workspace), identifier, number)
+    if found is None:
+        raise NotFound("There is no such image or audio in the log; it may be past its retention")
+    is_shown = found.content_type in SHOWN_TYPES
+    response = HttpResponse(found.data, content_type=found.content_type if is_shown else UNKNOWN_TYPE)
+    response["Content-Disposition"] = "inline" if is_shown else f'attachment; filename="answer-{number}"'
+    return response
+
+
+def _listed(workspace: Workspace, rows: Sequence[LogRow]) -> list[dict[str, Any]]:
+    """Return rows of the list with the names of their keys and projects, and the first line of their answers."""
+    keys = dict(ApiKey.objects.filter(pk__in={row["api_key_id"] for row in rows}).values_list("pk", "description"))
+    projects = {one.id: one.name for one in workspace.projects}
+    return [
+        {
+            **_with_end(row),
+            "key": keys.get(row["api_key_id"], ""),
+            "project": projects.get(row["project_id"], ""),
+            "answer": first_line(row),
+        }
+        for row in rows
+    ]
+
+
+def _neighbors(request: HttpRequest, workspace: Workspace, identifier: UUID) -> dict[str, UUID | None]:
+    """Return the ids of the next newer and the next older request that match the filters of the list."""
+    names: dict[str, UUID | None] = {"newer": None, "older": None}
+    try:
+        query = read_query(request, LogsQuery, orgId=str(workspace.organization.id))
+        scope = access_logs(_scope(workspace), requested_ids_of(query))
+    except ApiError:
+        return names
+    for name, ascending in (("newer", True), ("older", False)):
+        asked = partial(find_page, scope, filters_of(query), count=1, after=identifier, ascending=ascending)
+        found = replica.read(partial(_asked_of, asked))
+        names[name] = found[0]["id"] if found else None
+    return names
+
+
+def _asked_of(asked: Callable[..., list[LogRow]], using: str) -> list[LogRow]:
+    return asked(using=using)
 
 
 def _with_end(row: LogRow) -> LogRow:
@@ -166,4 +221,5 @@ PATHS = [
     path("o/<str:organization_id>/logs", logs, name="logs"),
     path("o/<str:organization_id>/logs/export", export, name="logs_export"),
     path("o/<str:organization_id>/logs/<str:log_id>", one_log, name="one_log"),
+    path("o/<str:organization_id>/logs/<str:log_id>/media/<int:number>", medium, name="log_medium"),
 ]
