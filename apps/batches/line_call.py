@@ -14,10 +14,9 @@ import msgspec
 from apps.batches.line_format import LineRequest
 from apps.batches.models import Batch, BatchLine
 from apps.gateway.access.policy import token_of_key
-from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.client_disconnect import CancelSwitch, ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest
 from apps.kernel.rest.routes import Route, route_table
-from apps.responses.background_state import CancelSwitch
 from apps.responses.encrypted_json import decrypt_bytes, encrypt_bytes
 
 

@@ -33,6 +33,7 @@ from apps.batches.native.refused_answers import record_refused
 from apps.billing import reservations
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import find_policy, token_of_key
+from apps.gateway.client.client_disconnect import CancelSwitch
 from apps.gateway.client.http_request import ClientResponse
 from apps.gateway.dialects.chat.anthropic import CLIENT as ANTHROPIC
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
@@ -43,7 +44,6 @@ from apps.kernel.postgres import database
 from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.kernel.valkey.store_keys import shard_of
 from apps.organizations.models import Organization
-from apps.responses.background_state import CancelSwitch
 from apps.responses.leased_work import LeasedWork
 
 # API keys whose pace is remembered.

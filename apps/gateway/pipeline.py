@@ -11,22 +11,28 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
+import gevent
 import msgspec
 from msgspec.structs import replace
 
 from apps.billing.discounts import shared_discounts
 from apps.catalog import catalog_cache
 from apps.catalog.catalog_cache import Catalog
-from apps.gateway.access.policy import Policy, find_policy
+from apps.gateway.access.policy import Policy, find_current_policy, find_policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.admit import AdmissionGrant
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.admission.worst_case import WorstCase, allowance_of, estimate_least, estimate_worst_case
 from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.canonical.chat import Chat, DroppedField, Text
+from apps.gateway.canonical.events import Failed, Summary, TextDelta
 from apps.gateway.canonical.fold import ReplyBuilder
+from apps.gateway.client.client_disconnect import CancelSwitch
+from apps.gateway.client.guard_model_call import ROUTE as GUARD_ROUTE
+from apps.gateway.client.guard_model_call import GuardModelCall
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.loop_detection import read_cdn_loop
+from apps.gateway.dialects import client_dialect_of
 from apps.gateway.embedding_cache import find_embedding_entry
 from apps.gateway.guard import outside_guard
 from apps.gateway.guard.request_guard import RequestGuard
@@ -48,10 +54,11 @@ from apps.gateway.upstream.failover import Failover, Hedge, read_hedge
 from apps.gateway.upstream.kept_files import inline_kept_files, names_kept_files
 from apps.gateway.upstream.remote_media import RemoteMedia, fetch_addresses, has_image_addresses
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
-from apps.guardrails.outside import RequestFacts
+from apps.guardrails.outside import ModelAnswer, ModelRequest, RequestFacts
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
+from apps.kernel.money import ZERO
 from apps.kernel.valkey.cache_store import CacheShare
 from apps.logs.entry import Entry
 
@@ -102,7 +109,7 @@ def _open(
 ) -> ChatRun:
     BACKLOG.raise_if_backlogged()
     cdn_loop = read_cdn_loop(call)
-    policy = find_policy(token)
+    policy = _find_policy(call, token)
     body, body_hold = read_body(call, policy.organization_id)
     chat = read_request(body)
     may_name_files = chat.image_request is not None or not chat.kinds <= _TEXT
@@ -141,7 +148,7 @@ def _open(
         hold=admission.granted.hold,
         allowance=allowance,
     )
-    guard = _find_guard(call, policy, profile, admission.entry.requested_model)
+    guard = _find_guard(call, token, policy, profile, admission.entry.requested_model)
     recorder = _build_recorder(chat, admission, attempts, meter, guard, started_at)
     # The answer of a provider's batch API is paid for: it is billed, and no cached answer takes its place.
     may_be_kept = policy.cache_seconds and not is_settled_batch_line(call)
@@ -163,6 +170,48 @@ def _open(
         cache=cache,
         rate=admission.granted.rate,
     )
+
+
+def ask_guard_model(call: ClientRequest, token: str, rule_id: str, request: ModelRequest) -> ModelAnswer:
+    """Return a guard model's answer to a question about a client's request: a request of its own, with its own record.
+
+    Raises ApiError. When the wait for it ends early, it ends as if its client had hung up.
+    """
+    switch = CancelSwitch()
+    running = gevent.spawn(_run_guard_model, GuardModelCall(call, rule_id, request.body, switch), token)
+    try:
+        answer = running.get()
+    except BaseException:
+        switch.cancel()
+        raise
+    if isinstance(answer, ApiError):
+        raise answer
+    return answer
+
+
+def _run_guard_model(call: GuardModelCall, token: str) -> ModelAnswer | ApiError:
+    """Return the error instead of raising it: a greenlet that fails would print it."""
+    text, cost = [], ZERO
+    try:
+        run = open_chat(call, GUARD_ROUTE, token, client_dialect_of("openai").read_request)
+        for event in run.events():
+            match event:
+                case TextDelta():
+                    text.append(event.text)
+                case Summary():
+                    cost = event.cost["total"]
+                case Failed():
+                    return event.error
+        return ModelAnswer("".join(text).encode("utf-8", "replace"), cost, str(run.recorder.entry.id))
+    except ApiError as error:
+        return error
+    finally:
+        call.release_bytes()
+
+
+def _find_policy(call: ClientRequest, token: str) -> Policy:
+    """Return the policy that a request is decided by. Raises Unauthenticated, Gone, Overloaded."""
+    return find_current_policy(token).for_guard_model() if call.is_guard_model_call else find_policy(token)
 
 
 def _bring_files(
@@ -196,7 +245,7 @@ def _check(call: ClientRequest, token: str, policy: Policy, chat: Chat) -> Polic
             free=all(candidate.free for candidate in preferred.eligible),
         ):
             return policy
-        policy = find_policy(token)
+        policy = _find_policy(call, token)
     raise _changing()
 
 
@@ -214,7 +263,9 @@ def _changing() -> Overloaded:
     return Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
 
 
-def _find_guard(call: ClientRequest, policy: Policy, profile: RequestProfile, model: str) -> RequestGuard | None:
+def _find_guard(
+    call: ClientRequest, token: str, policy: Policy, profile: RequestProfile, model: str
+) -> RequestGuard | None:
     """Return the guardrails of a request, None without any."""
     if policy.guardrails is None:
         return None
@@ -222,7 +273,7 @@ def _find_guard(call: ClientRequest, policy: Policy, profile: RequestProfile, mo
     share = None if call.batch_exchange is not None else CacheShare.of(policy.organization_id, policy.plan)
     session = profile.session or call.conversation_id or ""
     facts = RequestFacts(str(policy.organization_id), str(policy.api_key_id), model, session)
-    return RequestGuard(policy.guardrails, policy.retention, facts, share)
+    return RequestGuard(policy.guardrails, policy.retention, facts, share, partial(ask_guard_model, call, token))
 
 
 def _build_recorder(
@@ -272,7 +323,7 @@ def _admit(
         catalog = catalog_cache.current()
         preferred = _resolve(policy, catalog, token, chat, profile.prompt_tokens)
         if preferred is None:
-            policy = find_policy(token)
+            policy = _find_policy(call, token)
             continue
         ranking, dropped_fields = preferences.choose_order(
             preferred,
@@ -312,7 +363,7 @@ def _admit(
                 dropped_fields=dropped_fields,
                 strict=strict or preferences.requires_parameters(chat),
             )
-        policy = find_policy(token)
+        policy = _find_policy(call, token)
     raise _changing()
 
 

@@ -91,6 +91,7 @@ class CustomRule(PolicySource):
         MODEL_ARMOR = "model_armor", "Google Model Armor"
         LAKERA = "lakera", "Lakera Guard"
         OPENAI_MODERATION = "openai_moderation", "OpenAI moderation"
+        MODEL = "model", "Guard model of this gateway"
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="custom_rules")

@@ -1,5 +1,7 @@
 """Client of outside guards: asks one within its time limit, over kept connections, behind a circuit breaker.
 
+Models of this gateway are asked by a function of the caller's, which makes a request of the pipeline of it.
+
 An attempt is repeated once where the connection failed, which is also how a kept connection ends that the guard has
 closed. Redirects are refused, because credentials are sent. Answers are bounded in size. Messages contain neither
 texts, nor addresses with their query, nor credentials.
@@ -9,8 +11,9 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Final, Literal, get_args
 from uuid import UUID
 
@@ -22,8 +25,12 @@ from gevent.pool import Pool
 from urllib3.exceptions import HTTPError
 
 from apps.guardrails.outside import (
+    MAX_REASON,
+    OUTPUT,
     GuardQuestion,
     GuardRequest,
+    ModelAnswer,
+    ModelRequest,
     OutsideFinding,
     OutsideText,
     RequestFacts,
@@ -31,7 +38,9 @@ from apps.guardrails.outside import (
 )
 from apps.guardrails.passed_texts import PassedTexts
 from apps.guardrails.scanning.outside_rules import OutsideRule
+from apps.kernel.errors import ApiError
 from apps.kernel.ids import new_id
+from apps.kernel.money import ZERO
 from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt
 from apps.keys.ssrf_guard import SafeAddress, UnsafeAddressError, resolve_safe_address
 
@@ -50,16 +59,23 @@ FIRST_PAUSE, MAX_PAUSE = 5.0, 60.0
 _MAX_KEPT: Final = 500
 Outcome = Literal["passed", "found", "failed", "skipped"]
 OUTCOMES: Final[tuple[str, ...]] = get_args(Outcome)
+# Asks a model of this gateway for a rule, by its id. Raises ApiError.
+AskModel = Callable[[str, ModelRequest], ModelAnswer]
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of asking a guard: its findings, or why there are none; `skipped`: its circuit is open."""
+    """The outcome of asking a guard: its findings, or why there are none; `skipped`: its circuit is open.
+
+    `cost` is in USD, None where the guard does not say it; `log_ids` are the rows of the log of a model's answers.
+    """
 
     outcome: Outcome
     findings: list[OutsideFinding] = []
     milliseconds: int = 0
     requests: int = 0
     error: str = ""
+    cost: Decimal | None = None
+    log_ids: tuple[str, ...] = ()
 
     @property
     def has_failed(self) -> bool:
@@ -84,19 +100,26 @@ _passed: Final = PassedTexts()
 _sessions: OrderedDict[tuple[str, SafeAddress], requests.Session] = OrderedDict()
 
 
-def judge(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequence[OutsideText]) -> Judged:
+def judge(
+    rule: OutsideRule,
+    direction: str,
+    facts: RequestFacts,
+    texts: Sequence[OutsideText],
+    ask_model: AskModel | None = None,
+) -> Judged:
     """Ask a guard about texts and return the outcome, which may be that it failed. Takes at most the rule's seconds.
 
-    A guard that judges each text by itself is not asked about those that it let pass some minutes ago.
+    A guard that judges each text by itself is not asked about those that it let pass some minutes ago. `ask_model` asks
+    models of this gateway.
     """
     if not rule.type.JUDGES_EACH_TEXT:
-        return _ask(rule, direction, facts, texts)
-    judged_by = repr((rule.id, rule.config, direction))
+        return _ask(rule, direction, facts, texts, ask_model)
+    judged_by = repr((rule.id, rule.config, direction, facts.prompt if direction == OUTPUT else ""))
     digests = [_passed.digest_of(f"{judged_by}{one.role}", one.text) for one in texts]
     new = [index for index, digest in enumerate(digests) if not _passed.has(digest)]
     if not new:
         return Judged(outcome="passed")
-    judged = _ask(rule, direction, facts, [texts[index] for index in new])
+    judged = _ask(rule, direction, facts, [texts[index] for index in new], ask_model)
     if judged.has_failed:
         return judged
     found = {one.text for one in judged.findings}
@@ -107,7 +130,13 @@ def judge(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequenc
     return msgspec.structs.replace(judged, findings=moved)
 
 
-def _ask(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequence[OutsideText]) -> Judged:
+def _ask(
+    rule: OutsideRule,
+    direction: str,
+    facts: RequestFacts,
+    texts: Sequence[OutsideText],
+    ask_model: AskModel | None,
+) -> Judged:
     circuit = _circuit_of(rule.id)
     started = time.monotonic()
     if started < circuit.next_attempt_at:
@@ -115,23 +144,55 @@ def _ask(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Sequence
     if circuit.failures >= OPEN_AFTER:
         # One request finds out; the others go on without until it has.
         circuit.next_attempt_at = started + rule.timeout
-    asked: Sequence[GuardRequest] = ()
+    asked: Sequence[GuardRequest | ModelRequest] = ()
+    models = _Models(rule.id, ask_model)
     try:
         question = _question(rule, direction, facts, texts)
         asked = rule.type.requests_of(question)
         if len(asked) > MAX_REQUESTS:
             raise _GuardFailed(f"the texts would take {len(asked)} requests; {MAX_REQUESTS} are the maximum")
-        findings = _checked(rule.type.read_answers(question, _answers(rule, asked, UUID(facts.organization_id))), texts)
+        answers = _answers(rule, asked, UUID(facts.organization_id), models)
+        findings = _checked(rule.type.read_answers(question, answers), texts)
     except (_GuardFailed, UnusableAnswer) as failure:
         milliseconds = _record_failure(rule, circuit, started, str(failure))
-        return Judged(outcome="failed", milliseconds=milliseconds, requests=len(asked), error=str(failure))
+        return Judged(
+            outcome="failed",
+            milliseconds=milliseconds,
+            requests=len(asked),
+            error=str(failure),
+            cost=models.cost,
+            log_ids=tuple(models.log_ids),
+        )
     circuit.failures, circuit.pause, circuit.next_attempt_at = 0, 0.0, 0.0
     return Judged(
         outcome="found" if findings else "passed",
         findings=findings,
         milliseconds=_milliseconds_since(started),
         requests=len(asked),
+        cost=models.cost,
+        log_ids=tuple(models.log_ids),
     )
+
+
+class _Models:
+    """Asks models of this gateway for a rule, and adds up the cost of their answers."""
+
+    def __init__(self, rule_id: str, ask: AskModel | None) -> None:
+        self.cost: Decimal | None = None
+        self.log_ids: list[str] = []
+        self._rule_id, self._ask = rule_id, ask
+
+    def ask(self, request: ModelRequest) -> bytes:
+        """Return the text of a model's answer. Raises _GuardFailed."""
+        if self._ask is None:
+            raise _GuardFailed("models cannot be asked here")
+        try:
+            answer = self._ask(self._rule_id, request)
+        except ApiError as error:
+            raise _GuardFailed(f"its model answered {error.status}: {str(error)[:MAX_REASON]}") from error
+        self.cost = (self.cost or ZERO) + answer.cost
+        self.log_ids.append(answer.log_id)
+        return answer.text
 
 
 def forget_all() -> None:
@@ -164,16 +225,18 @@ def _question(rule: OutsideRule, direction: str, facts: RequestFacts, texts: Seq
     )
 
 
-def _answers(rule: OutsideRule, asked: Sequence[GuardRequest], owner: UUID) -> list[bytes]:
-    """Return the bodies of the answers. Raises _GuardFailed."""
+def _answers(
+    rule: OutsideRule, asked: Sequence[GuardRequest | ModelRequest], owner: UUID, models: _Models
+) -> list[bytes]:
+    """Return the bodies of the answers, or their texts from models. Raises _GuardFailed."""
     ends = time.monotonic() + rule.timeout
     pool = Pool(_AT_ONCE)
     try:
         with gevent.Timeout(rule.timeout, requests.Timeout()):
             if len(asked) == 1:
                 # Without another greenlet.
-                return [_post(rule.id, asked[0], owner, ends)]
-            answers = list(pool.imap(lambda one: _post_or_error(rule.id, one, owner, ends), asked))
+                return [_send(rule.id, asked[0], owner, ends, models)]
+            answers = list(pool.imap(lambda one: _send_or_error(rule.id, one, owner, ends, models), asked))
     except (requests.RequestException, HTTPError, OSError) as error:
         raise _failure_of(error, rule) from error
     finally:
@@ -193,10 +256,18 @@ def _failure_of(error: Exception, rule: OutsideRule) -> _GuardFailed:
     return _GuardFailed("it could not be reached")
 
 
-def _post_or_error(rule_id: str, request: GuardRequest, owner: UUID, ends: float) -> bytes | Exception:
+def _send(rule_id: str, request: GuardRequest | ModelRequest, owner: UUID, ends: float, models: _Models) -> bytes:
+    if isinstance(request, ModelRequest):
+        return models.ask(request)
+    return _post(rule_id, request, owner, ends)
+
+
+def _send_or_error(
+    rule_id: str, request: GuardRequest | ModelRequest, owner: UUID, ends: float, models: _Models
+) -> bytes | Exception:
     """Return the error instead of raising it: a greenlet that fails would print it."""
     try:
-        return _post(rule_id, request, owner, ends)
+        return _send(rule_id, request, owner, ends, models)
     except (_GuardFailed, requests.RequestException, HTTPError, OSError) as error:
         return error
 

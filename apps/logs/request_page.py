@@ -124,6 +124,17 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardRun:
+    """One question to an outside guard: its name, the texts that it judged, its outcome, duration and cost."""
+
+    name: str
+    direction: str
+    outcome: str
+    duration: str
+    cost: str
+
+
+@dataclass(frozen=True, slots=True)
 class CostLine:
     """A part of the cost, with its tokens where it has some, and a note on them."""
 
@@ -163,6 +174,7 @@ class RequestPage:
     failure: list[Fact]
     failure_message: str
     attempts: list[Attempt]
+    guard_runs: list[GuardRun]
     first_choice: str
     first_reason: str
     scores: list[list[str]]
@@ -200,6 +212,7 @@ def page_of(row: LogRow, reader: Reader, links: Mapping[str, Link], *, with_cont
         failure=_failure(row),
         failure_message=_text(_object(row["error_details"]).get("message") or "") if with_content else "",
         attempts=_attempts(routing),
+        guard_runs=[_guard_run(one) for one in _objects(routing.get("guardrail_calls"))],
         first_choice=str(routing.get("selectedProvider") or ""),
         first_reason=_REASONS.get(reason, reason.replace("-", " ")),
         scores=_scores(routing),
@@ -298,6 +311,19 @@ def _attempt(line: Mapping[str, Any], scores: Mapping[str, Any]) -> Attempt:
     outcome = words.get(state, ["failed", *status, error.replace("_", " ")])
     score = _number(scores.get(provider), "{:.2f}")
     return Attempt(provider, str(line.get("model", "")), state, ", ".join(outcome), score)
+
+
+def _guard_run(call: Mapping[str, Any]) -> GuardRun:
+    outcome, error, cost = str(call.get("outcome") or ""), call.get("error"), call.get("cost")
+    took = call.get("milliseconds")
+    return GuardRun(
+        # Rows from before names were stored have the type.
+        str(call.get("rule_name") or call.get("type") or ""),
+        {"input": "request", "output": "answer"}.get(str(call.get("direction")), ""),
+        f"{outcome}: {error}" if error else outcome,
+        as_text.milliseconds(took) if _is_number(took) else as_text.NOTHING,
+        _usd(Decimal(str(cost))) if _is_number(cost) else as_text.NOTHING,
+    )
 
 
 def _scores(routing: Mapping[str, Any]) -> list[list[str]]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from apps.gateway.access.policy import find_current_policy, token_of_key
+from apps.gateway.client.client_disconnect import CancelSwitch
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.tool_calls import listings
 from apps.gateway.tool_calls.call_tool import call_tool
@@ -28,7 +29,6 @@ from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.tool_names import ALL, SERVER_NAME, joined_names, server_of
 from apps.oauth.access import authenticate_access_token
 from apps.oauth.resources import MODELS, TOOLS, resource_of, www_authenticate
-from apps.responses.background_state import CancelSwitch
 
 # Headers of the HTTP request that are passed on to the model requests of a call.
 _KEPT: Final = ("x-request-id", "x-source", "x-no-fallback", "x-strict", "x-session-id")

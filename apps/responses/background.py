@@ -20,12 +20,13 @@ from redis.exceptions import RedisError
 
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import token_of_key
+from apps.gateway.client.client_disconnect import CancelSwitch
 from apps.gateway.endpoints.responses import answer
 from apps.kernel.errors import ApiError, InternalError
 from apps.kernel.ids import new_id
 from apps.kernel.postgres import database
 from apps.responses import event_log, run_leases
-from apps.responses.background_state import BackgroundRequest, BackgroundState, CancelSwitch
+from apps.responses.background_state import BackgroundRequest, BackgroundState
 from apps.responses.leased_work import LeasedWork
 from apps.responses.models import BackgroundRun
 from apps.responses.response_rows import ResponseDraft

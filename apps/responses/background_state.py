@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from types import TracebackType
 from typing import Any, Final
 from uuid import UUID
 
@@ -16,14 +15,13 @@ import msgspec
 import structlog
 from django.db import DatabaseError
 from gevent.event import Event as Signal
-from greenlet import getcurrent
 
 from apps.billing.worker_leases import worker_name
-from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.client_disconnect import CancelSwitch, ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.endpoints.response_state import ResponseState
 from apps.gateway.routing.request_profile import SESSION_HEADERS
-from apps.kernel.errors import ApiError, ClientGone
+from apps.kernel.errors import ApiError
 from apps.kernel.postgres import database
 from apps.kernel.rest.routes import route_table
 from apps.kernel.valkey.cache_store import CacheShare
@@ -38,38 +36,6 @@ from apps.responses.response_rows import (
     response_place,
 )
 from apps.responses.run_leases import RunRequest
-
-
-class CancelSwitch(ClientDisconnect):
-    """The watch on a connection that is not there: only `cancel` ends a wait."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-
-    @property
-    def is_thrown(self) -> bool:
-        """Whether the run was cancelled."""
-        return self._gone
-
-    def cancel(self) -> None:
-        """End every wait of the run, and each that it would begin. May be called from any greenlet."""
-        self._gone = True
-        if self._waiting:
-            gevent.get_hub().loop.run_callback(self.raise_in_waiters)
-
-    def __enter__(self) -> None:
-        if self._gone:
-            raise ClientGone("The response was cancelled")
-        self._waiting.append(getcurrent())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._waiting.remove(getcurrent())
-
-    def close(self) -> None:
-        """End the watch; there is none."""
-
 
 # The headers that mean anything once a request was let in. Credentials are none of them: they are never stored.
 _KEPT: Final = (

@@ -105,6 +105,8 @@ def test_a_secret_is_stored_encrypted_and_never_shown(adam: Caller, acme: Organi
         ),
         ("lakera", {}, "config.apiKey", "Required"),
         ("openai_moderation", {"apiKey": "k", "categories": ["Hate"]}, "config.categories[0]", "Must be a name such"),
+        ("model", {}, "config.model", "Must be at most 300 printable ASCII characters"),
+        ("model", {"model": "m"}, "config.url", "Not a field of model; there are model, template, roles"),
     ],
 )
 def test_a_wrong_configuration_names_the_field(
@@ -128,6 +130,28 @@ def test_a_wrong_configuration_names_the_field(
     assert issue["path"] == field
     assert issue["message"].startswith(message)
     assert CustomRule.objects.count() == 0
+
+
+def test_a_guard_model_has_no_address_and_no_secret(adam: Caller, acme: Organization) -> None:
+    answer = add(adam, acme, {"model": "llama-guard-4-12b", "categories": ["S10", "S1"]}, "model")
+    assert answer.status_code == 200
+    expected = {
+        "type": "model",
+        "model": "llama-guard-4-12b",
+        "template": "llama_guard",
+        "roles": ["user", "assistant", "tool_result", "document"],
+        "promptBy": "server",
+        "categories": ["S1", "S10"],
+        "prompt": "",
+        "foundWord": "unsafe",
+        "passedWord": "safe",
+        "secrets": [],
+        **COMMON,
+    }
+    assert answer.json()["config"] == expected
+    path = f"/guardrails/rules/{acme.id}/{answer.json()['id']}"
+    changed = adam.send("PATCH", path, {"config": {"model": "m"}})
+    assert changed.json()["config"]["model"] == "m"
 
 
 def test_private_addresses_are_refused(adam: Caller, acme: Organization, settings: Any) -> None:

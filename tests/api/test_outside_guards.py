@@ -74,7 +74,14 @@ class TestRequests:
         assert taken.headers["webhook-signature"] == f"v1,{expected}"
         assert caller.token not in json.dumps(taken.headers) + taken.body.decode()
         assert calls_in_log() == [
-            {"rule_id": str(rule.id), "type": "webhook", "direction": "input", "outcome": "passed", "requests": 1}
+            {
+                "rule_id": str(rule.id),
+                "rule_name": "Outside",
+                "type": "webhook",
+                "direction": "input",
+                "outcome": "passed",
+                "requests": 1,
+            }
         ]
 
     def test_block_refuses_and_is_recorded(self, caller: Caller, service: GuardService) -> None:

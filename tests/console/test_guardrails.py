@@ -144,7 +144,7 @@ def test_the_form_of_a_service_has_all_of_its_configuration(kind: str) -> None:
     type_ = outside_types()[kind]
     names = {field.name for field in OUTSIDE_FIELDS[kind]}
     given = {"url": "https://x.example", "region": "eu-west-1", "guardrailId": "g"}
-    given["template"] = "projects/p/locations/l/templates/t"
+    given |= {"model": "m"} if kind == "model" else {"template": "projects/p/locations/l/templates/t"}
     read = type_.read_config(given)
     derived = {"url"} if kind in ("bedrock_guardrail", "model_armor") else set()
     assert names == {*read, *type_.SECRETS, "direction", "onFailure", "timeoutSeconds"} - derived

@@ -15,6 +15,7 @@ from apps.logs.request_page import (
     MAX_CHARACTERS,
     MAX_MESSAGES,
     CostLine,
+    GuardRun,
     Link,
     Medium,
     Reader,
@@ -116,6 +117,27 @@ def test_an_attempt_states_its_outcome(line: dict[str, Any], state: str, outcome
     routing = {"routing": [{"provider": "openai", "model": "m", **line}, "odd"], "providerScores": scores}
     [attempt] = made(routing_metadata=routing).attempts
     assert (attempt.state, attempt.outcome, attempt.score) == (state, outcome, "0.93")
+
+
+def test_a_run_of_a_guard_states_its_outcome_duration_and_cost() -> None:
+    calls: list[Any] = [
+        {
+            "rule_name": "Judge",
+            "type": "model",
+            "direction": "output",
+            "outcome": "found",
+            "milliseconds": 1_234,
+            "cost": 0.0000125,
+        },
+        {"type": "webhook", "direction": "input", "outcome": "failed", "milliseconds": 7, "error": "it answered 500"},
+        {"milliseconds": "odd", "cost": [1]},
+        "odd",
+    ]
+    assert made(routing_metadata={"guardrail_calls": calls}).guard_runs == [
+        GuardRun("Judge", "answer", "found", "1.23 s", "$0.0000125"),
+        GuardRun("webhook", "request", "failed: it answered 500", "7 ms", "\N{EN DASH}"),
+        GuardRun("", "", "", "\N{EN DASH}", "\N{EN DASH}"),
+    ]
 
 
 def test_content_is_there_only_if_asked_for() -> None:

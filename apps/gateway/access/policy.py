@@ -104,6 +104,22 @@ class Policy:
         """Whether `check` will raise."""
         return self.gone_reason is not None or (self.expires_at is not None and self.expires_at <= datetime.now(UTC))
 
+    def for_guard_model(self) -> Policy:
+        """Return the policy of a request that the gateway makes to a guard model for another one's sake.
+
+        An organization's rule asks it, whatever models the key may use; the other request was counted and admitted.
+        Without guardrails, no guard is asked about its own question.
+        """
+        return replace(
+            self,
+            requests_per_minute=None,
+            key_requests_per_minute=None,
+            concurrency=None,
+            rules=(),
+            guardrails=None,
+            reachable_models={},
+        )
+
     def is_current(self) -> bool:
         """Return whether nothing has changed since it was read, as far as this is known without Redis.
 

@@ -74,6 +74,37 @@ class ClientDisconnect:
             waiting.throw(ClientGone("The client closed the connection"))
 
 
+class CancelSwitch(ClientDisconnect):
+    """The switch of a request that the gateway makes itself, without a connection: only `cancel` ends a wait."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    @property
+    def is_thrown(self) -> bool:
+        """Whether the run was cancelled."""
+        return self._gone
+
+    def cancel(self) -> None:
+        """End every wait of the run, and each that it would begin. May be called from any greenlet."""
+        self._gone = True
+        if self._waiting:
+            gevent.get_hub().loop.run_callback(self.raise_in_waiters)
+
+    def __enter__(self) -> None:
+        if self._gone:
+            raise ClientGone("The request was cancelled")
+        self._waiting.append(getcurrent())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._waiting.remove(getcurrent())
+
+    def close(self) -> None:
+        """End the watch; there is none."""
+
+
 class DisconnectPoller:
     """Polls the sockets of all clients of an event loop that are being waited for, a few times a second, if any are."""
 

@@ -91,6 +91,8 @@ class ClientRequest:
     conversation_id: str = ""
     # How a line of a batch is exchanged with its provider, where that is by the provider's own batch API.
     batch_exchange: BatchExchange | None = None
+    # Whether the gateway asks a guard model by it, for another request's sake.
+    is_guard_model_call: bool = False
 
     def __init__(self, environ: dict[str, Any], route: Route, parameters: Mapping[str, str] | None = None) -> None:
         """Take the environment, the route that the request was sent to, and what its path says beside the route's."""

@@ -40,6 +40,7 @@ from apps.guardrails import outside_client
 from apps.guardrails.findings.redaction import is_masked, placeholder_of
 from apps.guardrails.findings.scan_types import Finding, Segment, Verdict
 from apps.guardrails.outside import INPUT, OUTPUT, OutsideText
+from apps.guardrails.outside.model import TYPE as MODEL
 from apps.guardrails.outside_client import Judged
 from apps.guardrails.scanning.outside_rules import OutsideRule, action_of, findings_of
 from apps.guardrails.text.scanned_text import ScannedText
@@ -58,13 +59,16 @@ def screen_request(guard: RequestGuard, chat: Chat, body: bytes) -> None:
     which nothing may pass.
     """
     rules = [rule for rule in guard.compiled.outside if rule.judges(INPUT)]
-    if not rules:
+    wants_prompt = any(rule.type.TYPE == MODEL and rule.judges(OUTPUT) for rule in guard.compiled.outside)
+    if not rules and not wants_prompt:
         return
     size = reading_size(chat, body)
     chat_texts = offload(size, lambda: ChatTexts(chat, TASKS[chat.task].files_to_screen(chat)))
     named = TASKS[chat.task].path_for_client or str
     texts = [OutsideText(one.role, named(one.path), one.text, _is_replaceable(one)) for one in chat_texts.texts]
-    if not texts:
+    if wants_prompt:
+        guard.facts = guard.facts._replace(prompt=next((one.text for one in reversed(texts) if one.role == "user"), ""))
+    if not texts or not rules:
         return
     segments = [Segment(ScannedText(one.text), one.role, one.place) for one in texts]
     waited = _judge(guard, rules, INPUT, texts, segments)
@@ -167,7 +171,7 @@ def _judge(
     and are waited for when the request is recorded."""
 
     def ask(rule: OutsideRule) -> Judged:
-        judged = outside_client.judge(rule, direction, guard.facts, texts)
+        judged = outside_client.judge(rule, direction, guard.facts, texts, guard.ask_model)
         guard.record_call(rule, direction, judged)
         return judged
 

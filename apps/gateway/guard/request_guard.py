@@ -25,7 +25,7 @@ from apps.guardrails import rules
 from apps.guardrails.findings.redaction import is_masked, merge_spans, placeholder_of, removed_label, replaced_spans
 from apps.guardrails.findings.scan_types import Finding, ScannedFile, Segment, Span, Verdict
 from apps.guardrails.outside import RequestFacts, outside_types
-from apps.guardrails.outside_client import OUTCOMES, Judged
+from apps.guardrails.outside_client import OUTCOMES, AskModel, Judged
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import CompiledGuardrails
 from apps.guardrails.scanning.outside_rules import OutsideRule
@@ -79,11 +79,14 @@ class RequestGuard:
         retention: str,
         facts: RequestFacts = NO_FACTS,
         share: CacheShare | None = None,
+        ask_model: AskModel | None = None,
     ) -> None:
-        """`share` keeps the numbers of a conversation's placeholders; without one they follow from the request alone.
-        A conversation is known by its session; without one by its first message."""
+        """`ask_model` asks guards that are models of this gateway. `share` keeps the numbers of a conversation's
+        placeholders; without one they follow from the request alone. A conversation is known by its session; without
+        one by its first message."""
         self.compiled = compiled
         self.facts = facts
+        self.ask_model = ask_model
         self.masked_values: dict[str, MaskedValue] = {}
         # Guards of others that were asked, and greenlets that still ask.
         self.outside_calls: list[dict[str, Any]] = []
@@ -164,11 +167,14 @@ class RequestGuard:
         self.outside_calls.append(
             {
                 "rule_id": rule.id,
+                "rule_name": rule.active.name,
                 "type": rule.type.TYPE,
                 "direction": direction,
                 "outcome": judged.outcome,
                 "milliseconds": judged.milliseconds,
                 "requests": judged.requests,
+                **({} if judged.cost is None else {"cost": float(judged.cost)}),
+                **({"log_ids": judged.log_ids} if judged.log_ids else {}),
                 **({"error": judged.error} if judged.error else {}),
             }
         )

@@ -19,6 +19,7 @@ ROUTES = (
     "completions",
     "embeddings",
     "generate_content",
+    "guard_model",
     "images_edits",
     "images_generations",
     "mcp_tool_call",

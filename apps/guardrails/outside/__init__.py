@@ -1,10 +1,10 @@
-"""Registry of outside guards: services that judge texts for an organization; every file of this folder is one type.
+"""Registry of outside guards: services and models that judge texts for an organization; every file here is one type.
 
 A type's file holds `TYPE`, `JUDGES_EACH_TEXT`, `SECRETS` (the members of its configuration that are stored encrypted),
 `read_config(config)`, which returns the other members of its own or raises `BadConfig`, `check_secrets(secrets)`, which
-raises `BadConfig` where they do not suffice, `requests_of(question)`, which
-returns the HTTP requests to send, and `read_answers(question, answers)`, which returns findings or raises
-`UnusableAnswer`. Nothing here sends anything (`apps/guardrails/outside_client.py` does). Pure.
+raises `BadConfig` where they do not suffice, `requests_of(question)`, which returns the requests to send, to a service
+(`GuardRequest`) or a model of this gateway (`ModelRequest`), and `read_answers(question, answers)`, which returns
+findings or raises `UnusableAnswer`. Nothing here sends anything (`apps/guardrails/outside_client.py` does). Pure.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -49,12 +50,16 @@ class OutsideText(NamedTuple):
 
 
 class RequestFacts(NamedTuple):
-    """The request that texts belong to; `session` is empty where the client names none."""
+    """The request that texts belong to; `session` is empty where the client names none.
+
+    `prompt` is the user's latest text, which answers are judged with; empty where no guard needs it.
+    """
 
     organization_id: str
     api_key_id: str
     model: str
     session: str
+    prompt: str = ""
 
 
 class GuardQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +87,20 @@ class GuardRequest(NamedTuple):
     body: bytes
 
 
+class ModelRequest(NamedTuple):
+    """A chat completion of a model of this gateway, as JSON of OpenAI's format."""
+
+    body: bytes
+
+
+class ModelAnswer(NamedTuple):
+    """The text of a guard model's answer; `cost` is in USD, `log_id` is the id of its own row in the log."""
+
+    text: bytes
+    cost: Decimal
+    log_id: str
+
+
 class OutsideFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A finding in `texts[text]` at `[start:end]`, in characters; without `end` it is the whole text.
 
@@ -105,7 +124,7 @@ class OutsideType(Protocol):
     SECRETS: tuple[str, ...]
 
     def read_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the members of this type's own, `url` included. Raises BadConfig."""
+        """Return the members of this type's own; `url` for a type that asks over HTTP. Raises BadConfig."""
 
     # Whether it judges each text by itself, so that a text that passed is not judged again for some minutes.
     JUDGES_EACH_TEXT: bool
@@ -113,11 +132,11 @@ class OutsideType(Protocol):
     def check_secrets(self, secrets: Mapping[str, str]) -> None:
         """Raise BadConfig unless the secrets suffice."""
 
-    def requests_of(self, question: GuardQuestion) -> Sequence[GuardRequest]:
+    def requests_of(self, question: GuardQuestion) -> Sequence[GuardRequest | ModelRequest]:
         """Return the requests that ask a question. Raises UnusableAnswer where it cannot be asked."""
 
     def read_answers(self, question: GuardQuestion, answers: Sequence[bytes]) -> list[OutsideFinding]:
-        """Return the findings in the bodies of the answers, in the requests' order. Raises UnusableAnswer."""
+        """Return the findings in the answers, in the order of the requests. Raises UnusableAnswer."""
 
 
 @functools.cache
@@ -134,8 +153,8 @@ def read_outside_config(type_: OutsideType, config: object) -> dict[str, Any]:
     fields = {name: value for name, value in fields_of(config).items() if name not in known}
     own = type_.read_config(fields)
     common = {
-        "direction": _choice(fields, "direction", DIRECTIONS, INPUT),
-        "onFailure": _choice(fields, "onFailure", ON_FAILURE, CLOSED),
+        "direction": read_choice(fields, "direction", DIRECTIONS, INPUT),
+        "onFailure": read_choice(fields, "onFailure", ON_FAILURE, CLOSED),
         "timeoutSeconds": _timeout(fields.get("timeoutSeconds", DEFAULT_TIMEOUT)),
     }
     for name in fields:
@@ -260,7 +279,7 @@ def require_secrets(secrets: Mapping[str, str], *names: str) -> None:
             raise BadConfig(name, "Required")
 
 
-def _choice(fields: Mapping[str, Any], name: str, choices: Sequence[str], default: str) -> str:
+def read_choice(fields: Mapping[str, Any], name: str, choices: Sequence[str], default: str) -> str:
     value = fields.get(name, default)
     if value not in choices:
         raise BadConfig(name, f"Must be one of {', '.join(choices)}")

@@ -17,6 +17,7 @@ from gevent.monkey import is_module_patched
 from gevent.queue import Empty, SimpleQueue
 from redis.exceptions import RedisError
 
+from apps.gateway.client.client_disconnect import CancelSwitch
 from apps.kernel.errors import ApiError, ClientGone, Overloaded
 from apps.kernel.postgres import database
 from apps.kernel.valkey.redis import client
@@ -25,7 +26,6 @@ from apps.mcp.protocol.jsonrpc import Id, RpcError, RpcRequest
 from apps.mcp.protocol.sessions import session_key
 from apps.mcp.protocol.stream_log import LEASE, Position, StreamLog, is_cancellation
 from apps.mcp.protocol.toolbox import Caller, CallResult, Toolbox, UnknownTool, text_block
-from apps.responses.background_state import CancelSwitch
 
 log = structlog.get_logger(__name__)
 

@@ -9,9 +9,9 @@ import msgspec
 from django.conf import settings
 
 from apps.gateway.access.policy import Policy
+from apps.gateway.client.client_disconnect import CancelSwitch
 from apps.mcp.protocol import jsonrpc
 from apps.mcp.protocol.jsonrpc import RpcError, RpcRequest
-from apps.responses.background_state import CancelSwitch
 
 # Characters of a tool's name.
 MAX_NAME: Final = 256

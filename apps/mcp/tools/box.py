@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from apps.gateway.client.client_disconnect import CancelSwitch
 from apps.kernel.errors import InvalidRequest
 from apps.mcp.protocol.toolbox import Caller, CallResult, Progress, UnknownTool
 from apps.mcp.tools import chat, generate_image, list_models
-from apps.responses.background_state import CancelSwitch
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary, TextDelta, Waiting
 from apps.gateway.canonical.fold import ReplyBuilder
+from apps.gateway.client.client_disconnect import CancelSwitch
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
@@ -17,7 +18,6 @@ from apps.kernel.errors import InternalError
 from apps.kernel.money import plain
 from apps.mcp.protocol.toolbox import Caller, CallResult, Progress, text_block
 from apps.mcp.tools.tool_request import ToolRequest, picture_block
-from apps.responses.background_state import CancelSwitch
 
 NAME: Final = "chat"
 _ROUTE, _PATH = "chat_completions", "/v1/chat/completions"

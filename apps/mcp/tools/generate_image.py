@@ -10,13 +10,13 @@ from msgspec import Meta
 
 from apps.gateway.canonical.events import Failed, Summary, Waiting
 from apps.gateway.canonical.fold import ReplyBuilder
+from apps.gateway.client.client_disconnect import CancelSwitch
 from apps.gateway.dialects.media.images import client as openai
 from apps.gateway.pipeline import open_chat
 from apps.kernel.errors import InternalError
 from apps.kernel.money import plain
 from apps.mcp.protocol.toolbox import Caller, CallResult, Progress, text_block
 from apps.mcp.tools.tool_request import ToolRequest, picture_block
-from apps.responses.background_state import CancelSwitch
 
 NAME: Final = "generate-image"
 _ROUTE, _PATH = "images_generations", "/v1/images/generations"

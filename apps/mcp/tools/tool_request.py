@@ -9,11 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
-from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.client_disconnect import CancelSwitch, ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest
 from apps.kernel.rest.routes import route_table
 from apps.mcp.protocol.toolbox import Caller
-from apps.responses.background_state import CancelSwitch
 
 # Source of tool requests in the log, unless the client names another.
 _SOURCE: Final = "mcp"

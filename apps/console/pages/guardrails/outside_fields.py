@@ -9,7 +9,7 @@ from apps.guardrails.outside import DEFAULT_TIMEOUT
 
 
 class OutsideField(NamedTuple):
-    """One field: its name in the configuration, its label, and its input (text, lines, flag, number, secret)."""
+    """One field: its name in the configuration, its label, and its input: text, prose, lines, flag, number, secret."""
 
     name: str
     label: str
@@ -86,6 +86,42 @@ OUTSIDE_FIELDS: Final[Mapping[str, tuple[OutsideField, ...]]] = {
         OutsideField("categories", "Categories", "lines", "One per line, such as hate/threatening; none: all", []),
         *_COMMON,
     ),
+    "model": (
+        OutsideField("model", "Model", help="A chat model, such as deepinfra/llama-guard-4-12b; its cost is yours"),
+        OutsideField(
+            "template",
+            "Format",
+            value="llama_guard",
+            choices=(
+                ("llama_guard", "Llama Guard"),
+                ("shieldgemma", "ShieldGemma"),
+                ("custom", "An own prompt, for any model"),
+            ),
+        ),
+        OutsideField(
+            "promptBy",
+            "Prompt",
+            choices=(
+                ("", "Usual for the format"),
+                ("server", "Written by the model's server, with its chat template"),
+                ("gateway", "Written by the gateway, in one message"),
+            ),
+        ),
+        OutsideField(
+            "categories", "Categories", "lines", "One per line: S1 to S14, or dangerous, harassment, hate, sexual", []
+        ),
+        OutsideField("prompt", "Own prompt", "prose", "With {text} where the text belongs"),
+        OutsideField("foundWord", "First word of a finding", value="unsafe", help="For an own prompt"),
+        OutsideField("passedWord", "First word if nothing is found", value="safe", help="For an own prompt"),
+        OutsideField(
+            "roles",
+            "Roles of texts",
+            "lines",
+            "One per line; none: user, assistant, tool_result, document. Also: system, developer, tool",
+            [],
+        ),
+        *_COMMON,
+    ),
 }
 
 
@@ -113,4 +149,4 @@ def shown_fields(kind: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     return shown
 
 
-_KINDS: Final = {"lines": "textarea", "flag": "checkbox", "secret": "password"}
+_KINDS: Final = {"lines": "textarea", "prose": "textarea", "flag": "checkbox", "secret": "password"}
