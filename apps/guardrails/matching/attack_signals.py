@@ -29,6 +29,8 @@ _OPERATOR_BONUS = -1.0
 # Bonus for a brief text of a user: an order leaves no room there for anything else, and a task about attacks quotes a
 # longer text.
 _BRIEF_BONUS, _BRIEF = 0.4, 500
+# From so many characters on, a user's text is material to work on as often as an order.
+_LONG = 2000
 # Bonus for hidden text.
 _HIDDEN = 0.6
 # Encodings that addresses, pages and JSON are full of hide nothing; nor do slips of the finger, names and lists.
@@ -42,6 +44,7 @@ _EVERYDAY = {
     "joined",
     "listed",
     "last_word_first",
+    "camel_case",
 }
 
 # Kinds that direct a model beside those that a table lists as orders.
@@ -77,6 +80,7 @@ class SignalTable:
         self._orders = frozenset(table["orders"])
         # Kinds that are orders by themselves in a brief text.
         self._brief_orders = frozenset(table.get("brief_orders", ()))
+        self._long_needs_order = table.get("long_needs_order", False)
         self._leading = SignalFinder((pattern, head) for supports, pattern, head in forms if not supports)
         self._supporting = SignalFinder((pattern, head) for supports, pattern, head in forms if supports)
 
@@ -92,8 +96,9 @@ class SignalTable:
         """Return groups of signals near one another whose kinds together, with `bonus`, weigh 1 or more.
 
         Signals whose words are also in `seen` are left out. Each result spans the signals of its group and has the
-        kind of the heaviest one; none overlap. In an `external` text, which was not written for the model, a group
-        needs an order, and a second signal or words that ask for an action.
+        kind of the heaviest one; none overlap. In a long text, a table may want an order in each group. In an
+        `external` text, which was not written for the model, a group needs an order, and a second signal or words that
+        ask for an action.
         """
         fresh = functools.cache(lambda words: words not in seen)
         signals = [signal for signal in self.signals(utf8) if not seen or fresh(utf8[signal.start : signal.end])]
@@ -109,6 +114,8 @@ class SignalTable:
         for group in self._worthy(meant, bonus, brief):
             if external and not self._is_directed(group, utf8):
                 continue
+            if self._long_needs_order and len(utf8) > _LONG and not self._has_order(group):
+                continue
             name = max(group, key=lambda signal: signal.weight).kind
             start, end = min(signal.start for signal in group), max(signal.end for signal in group)
             if found and start <= found[-1].end:
@@ -116,6 +123,20 @@ class SignalTable:
             else:
                 found.append(AttackSignal(start, end, name, 1.0))
         return found
+
+    def _has_order(self, group: list[AttackSignal]) -> bool:
+        """Tell whether one of several signals is an order in full: neither reported speech nor a name."""
+        if len(group) == 1:
+            return True
+        return any(
+            signal.pattern is None
+            or (
+                (signal.kind in self._orders or signal.kind in _DIRECTING)
+                and signal.weight >= signal.pattern.weight
+                and not signal.pattern.noun
+            )
+            for signal in group
+        )
 
     def _is_directed(self, group: list[AttackSignal], utf8: bytes) -> bool:
         """Tell whether signals order a model to do something, rather than being a phrase that programs and their
@@ -191,6 +212,7 @@ def load_signal_table(*paths: Path) -> SignalTable:
         {
             "orders": [kind for table in tables for kind in table["orders"]],
             "brief_orders": [kind for table in tables for kind in table.get("brief_orders", ())],
+            "long_needs_order": any(table.get("long_needs_order", False) for table in tables),
             "words": words,
             "shape": [shape for table in tables for shape in table["shape"]],
         }

@@ -28,7 +28,7 @@ def _word_of(words: str) -> str:
 _FORBIDDEN = _compile(
     _word_of("never not don't doesn't won't cannot can't mustn't shouldn't nor avoid without prevents? against")
     + r"(?: [^ .!?:]+){0,4}[ ,]*$",
-    r"\brefuse to(?: [^ .!?:]+){0,4} $",
+    r"\b(?:refuse to(?: [^ .!?:]+){0,4}|can only) $",
     r"\b(?:niemals|nie|nicht|keine[nrms]?|weder)(?: [^ .!?:]+){0,3} $",
     r"\b(?:ne|n'|jamais|refuse)(?: [^ .!?:]+){0,3} ?$",
     r"\b(?:no|nunca|jamás|não|non|mai|nooit|niet|geen|nigdy)(?: [^ .!?:]+){0,2} $",
@@ -62,6 +62,7 @@ _INSIDE = _compile(
     r"\b(?:requests?|demands?) (?:to|for)\b",
     r"\b(?:contained|found) in\b",
     r"\breplace (?:[^ ]+ ){1,2}with your\b",
+    r"\binto (?:your|the) (?:[a-z]+ )?prompts?\b|\byour (?:own prompts|(?:best|favou?rite|custom|saved) prompts?)\b",
     r" (?:never|niemals|nie|nooit|jamais|nunca|nigdy|никогда) ",
 )
 # Right after it: the orders of a document that is worked on, not the model's own.
@@ -76,7 +77,7 @@ _LASTING = _compile(r"^[^.!?a-z]{0,3}for the (?:rest|remainder|duration|whole|en
 _TALK = _compile(
     _word_of("injections? jailbreak(?:s|ing)? guardrails? filters? detect[a-z]* tests? assert sentences? phrases?"),
     _word_of("payloads? patterns? like classif[a-z]+ attack[a-z]* incident report typed said says flags? heuristics?"),
-    _word_of("inputs? screenplay novel"),
+    _word_of("inputs? screenplay novel adversari[a-z]+"),
     r"\b(?:such as|message [0-9]+|e\.g\.)",
     r"(?:^| )examples?\b",
     r"(?:beispiel|angriff|satz|attaques?|du type|exemple|ejemplo|inyecci[oó]n|como|ataque|esempio)",

@@ -44,6 +44,8 @@ class SignalPattern(msgspec.Struct, frozen=True):
     # In a text that was written for others it needs no second signal: it addresses the model and says what to do, or is
     # in another language than programs and their documents.
     alone: bool = False
+    # It names what an order of its kind is about, and orders nothing.
+    noun: bool = False
 
 
 def compile_table(table: Mapping[str, Any]) -> Iterator[tuple[bool, SignalPattern, str]]:
@@ -63,6 +65,7 @@ def _pattern_of(entry: Mapping[str, Any], before: str, head: str, after: str, la
         before=lazy_pattern(rf"(?s:\C*?)((?:{before})$)") if before else None,
         ahead=lazy_pattern(f"({head}{after})"),
         alone=entry.get("alone", language != _LANGUAGE_OF_PROGRAMS),
+        noun=entry.get("noun", False),
     )
 
 

@@ -57,12 +57,21 @@ _CODE = compile_re2(
     r"^_[a-z]+\d?(?:_[a-z]+\d?)+$|^[a-z_]+(?::[\w,]+)?\|[a-z]"
     r"|^[a-z]+[A-Z][A-Za-z]*(?:\.[a-z][A-Za-z]*)+$|^[A-Z][a-z]+[:?]$|^,[A-Za-z]+:$|-\d+(?:\.\d+){1,3}$"
     r"|^\[?(?:String|ID|Int|Float|Boolean)!?\]?!$|^&[A-Za-z]+="
+    # Constants, numbered names, settings by their path, flags, and packages with their version.
+    r"|^(?:[A-Z]+\d?[A-Z]*\d{0,2})(?:_[A-Z]*\d?[A-Z]*\d{0,2})+$|^[a-z]+(?:_[a-z]+)+_\d{1,2}$"
+    r"|^[a-z][\w-]*(?:\.[a-z][\w-]*)+=|^\w+=(?:True|False|None|true|false|null)$|^--?[A-Za-z][\w.-]*="
+    r"|^[a-z]\w*(?:\.[\w-]+)+:[a-z][\w.-]*(?::v?\d[\w.-]*)?$|^[A-Za-z][\w.-]*[=~!]=\d+(?:\.\w+)*$"
 )
 # Names joined by slashes, as of a test and its case; and public identifiers, as of vulnerabilities.
 _PATH_OF_NAMES = compile_re2(r"^[A-Za-z_]+\d{0,2}(?:/[A-Za-z_]+\d{0,2})+$")
 _PUBLIC_ID = compile_re2(
     r"(?i)^(?:CVE|CWE|CAN|GO|PYSEC|RUSTSEC|OSV|MAL|ALAS|RH[SBE]A|USN|DSA|ELSA|SUSE|JVN(?:DB)?|ICSA|ZDI)-\d{2,4}[-:]\d{3,7}"
-    r"|^GHSA(?:-[0-9a-z]{4}){3}$|^SNYK-"
+    r"|^GHSA(?:-[0-9a-z]{4}){3}$|^SNYK-|^[A-Z]{4,}-\d{5,8}$"
+)
+# Words that only begin like the name of a password.
+_PASSES = compile_re2(
+    r"(?i)(?:^|[^a-z])pass(?:ing|ed|es|enger|age|ive|ion|port|through|thru|[_-]?(?:rate|count|fail|at|threshold))"
+    r"[\w-]{0,16}[\"'`\]\\)}]{0,4}\s{0,3}[:=,(>]{0,3}\s{0,3}[(\[]?[$@bruf]{0,2}\\{0,3}[\"'`]?$"
 )
 # A quoted word with a colon behind it is the name of the next value.
 _NAMES_NEXT = compile_re2(r"^\\?[\"'`]\s{0,3}:")
@@ -77,10 +86,11 @@ _COMMON = compile_re2(
 # Names of tokens that open nothing.
 _NO_SECRET = compile_re2(
     r"(?i)(?:next|page|csrf|xsrf|continuation|cursor|sync|pagination|change|idempotency|cache|"
-    r"public)[_-]?(?:page|api)?[_-]?(?:token|key)\W{0,6}$|authorization\W{1,4}basic $|secretsmanager:[^\s]*:secret:$"
+    r"public|mixpanel|posthog)[_-]?(?:page|api|project|project[_-]api)?[_-]?(?:token|key)\W{0,6}$|"
+    r"authorization\W{1,4}basic $|secretsmanager:[^\s]*:secret:$"
 )
 # Keys of test modes, and keys that are meant to be seen.
-_OPEN = compile_re2(r"^(?:[prs]k_test_|pk_live_|sandbox[-_]|test[-_])")
+_OPEN = compile_re2(r"^(?:[prs]k_test_|pk_live_|phc_|sandbox[-_]|test[-_])")
 # End of a value in a list of settings, or in the query of an address.
 _NEXT_SETTING = compile_re2(r"(?:; ?[A-Za-z][A-Za-z ]{1,40}|&[A-Za-z][A-Za-z_]{1,40})=")
 # Scripts written without spaces: a sentence goes on right behind what it tells.
@@ -145,6 +155,8 @@ def accept_password(candidate: CandidateMatch) -> CandidateMatch | None:
     value = _value(candidate)
     if value is None or len(value.text) < _LEAST_PASSWORD or is_name_of_next(value):
         return None
+    if _PASSES.search(candidate.before(48)):
+        return None
     text = value.text
     if not (has_letters_and_digits(text) or count_character_classes(text) >= 3):
         return None
@@ -196,7 +208,7 @@ def _assigned_password(candidate: CandidateMatch) -> CandidateMatch | None:
 def _short(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept six or seven letters and digits, or a word with a letter written as a sign: `super$ecret`."""
     text = candidate.text.rstrip("\\")
-    if is_something_else(text) or _COMMON.match(text) or text != candidate.text:
+    if is_something_else(text) or _COMMON.match(text) or _METHOD.match(text) or text != candidate.text:
         return None
     if _SIGN_WITHIN.search(text) and len(text) >= _LEAST_PASSWORD:
         return candidate

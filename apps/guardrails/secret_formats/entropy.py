@@ -19,7 +19,7 @@ _STAND_IN = compile_re2(
     r"not[-_]?a[-_]?real|fake"
     r"|x{4}|\*{3}|\.{3}|…|•{3}|#{4}|0{8}|1{8}|a{6}|_{4}|\$\{|\$\(|\{\{|\}\}|^&lt;|^\$[A-Za-z_]|<[A-Za-z][^>]*>|"
     r"^%[A-Za-z(]|^@|\[REDACTED|_REDACTED"
-    r"|^(?:test|valid|invalid|wrong|incorrect|secure|strong|demo)[-_]?(?:pass(?:word|wd)?)?[@#!]?(?:123|1234|12345|1)?[!@#]?$"
+    r"|^(?:test|valid|invalid|wrong|incorrect|secure|strong|demo)[-_]?(?:pass(?:word|wd)?)?[@#!]?(?:123|1234|12345|1)?[!@#$%]{0,3}$"
     r"|(?:0123456|1234567|9876543|abcdefg|abcd1234|abc123|qwerty|asdfasdf|foobar|deadbeef|loremipsum|my[-_]?(?:(?:access|api|auth)[-_]?)?(?:secret|token|"
     r"key|password))"
 )

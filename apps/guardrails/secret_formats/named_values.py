@@ -64,7 +64,7 @@ _OTHER_NAME = compile_re2(
     r"(?i)(?:primary|foreign|public|pub|partition|sort|hash|row|object|s3|map|cache|index|lookup|registry|"
     r"idempotency|translation|i18n|storage|data|node|query|event|message|group|issue|project|host|known|site|"
     r"websocket)[_-]?"
-    r"key[a-z0-9_-]{0,8}\W{0,8}$|publickeytoken|(?:csrf|xsrf|authenticity|page|cursor)[_-]?token"
+    r"key[a-z0-9_-]{0,8}\W{0,8}$|id</key>\s{0,12}<string>$|publickeytoken|(?:csrf|xsrf|authenticity|page|cursor)[_-]?token"
     r"[^a-z0-9]{1,20}value\W{0,4}$"
 )
 _DIGEST = compile_re2(
@@ -76,6 +76,7 @@ _ABOUT = compile_re2(
     r"(?i)(?:[a-z_-]ids?|name|vault|path|file|ur[il]|type|length|size|version|label|alias|usage|accessor)"
     r"[\"'`\]\\)}]{0,3}\s{0,3}[:=,>]{0,3}\s{0,3}[\"'`]?$"
 )
+_IDENTIFIER = compile_re2(r"(?i)[^a-z]ids?[\"']{0,2}\s{0,2}[:=]\s{0,2}[\"']?$")
 _NAMES_IT = compile_re2(r"(?i)(?:key|token|secret)[\"'` ]{0,2}[ :=-]{0,2}[\"'`]?$")
 _FILE_DIGEST = compile_re2(
     r"(?i)\benc[(\[][\w,:]*$|sha-?\d|md5|digest|checksum|fingerprint|\bhash|integrity|PUBLIC KEY|\bh1:"
@@ -87,9 +88,10 @@ _ADDRESS = compile_re2(
 _HEX = compile_re2(r"^[0-9a-fA-F]+$")
 # An action or package with its revision or version, and an argument that is a number.
 _PINNED = compile_re2(r"^[A-Za-z][\w./-]*(?:@[0-9a-f]{40}$|:v?\d+(?:\.\d+)+)")
+_TAG = compile_re2(r"-$|/[\w.-]+:$")
 _NUMBER_ARGUMENT = compile_re2(r"^[a-z]+(?:_[a-z]+)*=\d+$")
 _PATH = compile_re2(
-    r"[a-z]{3,}[./][a-z]{3,}[./]|/[a-z]{4,}/|^v?\d+(?:\.\d+)+|^[a-z-]+-\d{4}-\d\d-\d\d$|\.(?:tgz|tar|zip|gem|whl|jar)\b"
+    r"[a-z]{3,}[./][a-z]{3,}[./]|/[a-z]{4,}/|^v?\d+(?:\.\d+)+|^[a-z][a-z0-9.-]*-\d{4}-\d\d-\d\d$|\.(?:tgz|tar|zip|gem|whl|jar)\b"
 )
 
 
@@ -153,6 +155,8 @@ def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:
     text, before = value.text, candidate.before(72)
     if _OTHER_NAME.search(before) or _FILE_DIGEST.search(before) or is_harmless_name(before) or _ABOUT.search(before):
         return None
+    if _IDENTIFIER.search(before):
+        return None
     if _UUID.match(text):
         return value if _NAMES_IT.search(before) else None
     if not _is_made(text, _LEAST_FAR):
@@ -179,8 +183,8 @@ def _of_service(candidate: CandidateMatch) -> CandidateMatch | None:
     if _DIGEST.search(before[-20:]) or _OTHER_NAME.search(before) or is_harmless_name(before) or _ABOUT.search(before):
         return None
     least = _LEAST_FAR if before[-1:] in b" -," else _LEAST_QUOTED if before[-1:] in b"\"'" else _LEAST
-    # Behind a hyphen digits end a branch or an address, named after what it is about.
-    if not _is_made(text, least) or _PINNED.search(text) or (before[-1:] == b"-" and _HEX.match(text)):
+    # Behind a hyphen digits end a branch or an address; behind the name of a model or an image they are its version.
+    if not _is_made(text, least) or _PINNED.search(text) or (_TAG.search(before) and _HEX.match(text)):
         return None
     if "/" in text and before[-1:] not in b"\"'`=":
         return None

@@ -44,11 +44,12 @@ _WORDS = frozenset(
     label type submit reset forgot error success warning info data json form body header query param params
     environment variable env file stdin vault here there this that with from your the anonymous anonymous@ and not for
     sha256 sha512 sha-256 sha-512 sha1 md5 utf-8 utf8 base64 bcrypt argon2 argon2id scrypt hs256 rs256 pbkdf2 oauth2
+    s3cret s3cr3t supersecret bearer digest oauth oauth1 openid saml ldap kerberos ntlm scram
     12345 123456 1234 0000 00000 111111 admin123 root123 user123
     """.split()  # noqa: SIM905 - as words are written
 )
 _STANDS_FOR = compile_re2(
-    r"(?i)pass_?(?:word|wd|phrase|code|wort)|secret|pwd|token|credential|_?key\d?$|^(?:test|user|demo|foo|bar|baz"
+    r"(?i)pass_?(?:word|wd|phrase|code|wort)|secret|pwd|token|credential|_?key\d?$|[a-z]pass$|^(?:test|user|demo|foo|bar|baz|value"
     r"|some|my|todo|tbd|"
     r"db|new|old|abc|xyz|aaa|xxx|the|any|set|get|env|use|no|min|max)(?:[-_ ]?[a-z]+)*[-_]?\d{0,3}$|^n/a$"
 )
@@ -57,7 +58,7 @@ _TEMPLATE = compile_re2(
     r"\w\([^()]*\)$|^:[a-z]|#\{|^[$@&%][A-Za-z_]\w*$|"
     r"^[\w$]+(?:\.[A-Za-z_$][\w$]*)+$|^[a-z]+://|^[./~]|^\w+(?:/[\w.-]+)+/?$|^\d+(?:\.\d+)+|^\d{4}-\d\d-\d\d|^#[\w-]+$|"
     r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$|^\[|^--?[a-z]|^\w+=\w+$|^[a-z_]+=$|"
-    r"^[A-Z][a-z]+\?$|[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,|[\w.]\($|\(\?[=!:<]|^[a-z]+(?::[\w,]+)?\|"
+    r"^[A-Z][a-z]+[?!]$|^[a-z][\w-]*(?:\.[a-z][\w-]*)+=|[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,|[\w.]\($|\(\?[=!:<]|^[a-z]+(?::[\w,]+)?\|"
 )
 # Words that signs join are names of something in most places.
 _JOINED = compile_re2(r"^[a-z0-9]+(?:[_-][a-z0-9]+)+$")
@@ -164,7 +165,7 @@ def _long_key(candidate: CandidateMatch) -> CandidateMatch | None:
 # Signs of templates, expressions, markup and addresses, and a word of five letters.
 _CODE = compile_re2(
     r"://|\$[{(A-Za-z]|\{\{|#\{|%[({sd]|\{[A-Za-z_][\w.]*\}|</|/>|=>|->|::|\(\)|&&|\|\||\\|^[(<\[{].*[)>\]}]$|^\^|\$$|[a-z]{5}"
-    r"|[A-Z]{6}|\w\.\w+\(|\[\w+\]|^[./~]"
+    r"|[A-Z]{6}|\w\.\w+\(|\[\w+\]|^[./~]|^(?i:test|demo|valid|invalid|wrong|strong|secure)(?i:pass(?:word)?)?[@#!]?123(?:45?)?\W{0,3}$"
 )
 # Values that documents have beside the name of a password: methods, sizes, versions.
 _ABOUT = compile_re2(

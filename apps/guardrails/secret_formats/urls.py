@@ -5,6 +5,8 @@ It reads the user part of an address (RFC 3986). Only the password is the secret
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 from apps.guardrails.matching.pattern_search import CONTEXT_BYTES, CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.entropy import count_character_classes, has_letters_and_digits, is_placeholder
@@ -22,14 +24,27 @@ _LEAST_LOCAL = 5
 # So short a word says nothing; letters with digits do.
 _SHORT = 3
 _WEAK = frozenset(_GUESSED.split())
+# Words that examples put together: `pass%20pass`, `p%40ssw%24rd`, `password123`.
+_SPELLED = frozenset(("pass", "word", "password", "passwd", "passwsrd", "pwd", "secret", "test", "user"))
+_WORD, _LETTERS, _MAX_DIGITS = compile_re2(r"[a-z]+"), str.maketrans("@$", "as"), 4
 
 _LOCAL = compile_re2(r"@(?:localhost|127\.0\.0\.1|\[::1\]|(?:[a-z0-9-]+\.)*example\.(?:com|org|net))(?:[:/\s]|$)")
+
+
+def _is_spelled_out(password: str) -> bool:
+    """Tell whether all words of a password, decoded, only name one."""
+    decoded = unquote(password).lower().rstrip("@#!").translate(_LETTERS)
+    words = _WORD.findall(decoded)
+    long = [word for word in words if len(word) > 1]
+    named = bool(long) and (_SPELLED.issuperset(long) or "".join(words) in _SPELLED)
+    return named and sum(map(str.isdigit, decoded)) <= _MAX_DIGITS
 
 
 def _check(candidate: CandidateMatch) -> CandidateMatch | None:
     password = candidate.text
     if (
         password.lower() in _WEAK
+        or _is_spelled_out(password)
         or (password.isupper() and "_" in password)
         or is_placeholder(password)
         or len(set(password)) < (4 if len(password) > _SHORT else _SHORT)
