@@ -75,6 +75,7 @@ CLIENTS: Final = (
         "test_google_scripts.py::test_googles_client_for_javascript",
     ),
     _client("ollama (Python)", OLLAMA, version("ollama"), "test_ollama.py"),
+    _client("ollama (JavaScript)", OLLAMA, _pinned(npm.OLLAMA), "test_javascript_sdks.py::test_ollamas"),
     _client("AI SDK, `openai()`", RESPONSES, _pinned(npm.AI_SDK), "test_ai_sdk.py"),
     _client(
         "AI SDK, `google()`",
