@@ -24,7 +24,8 @@ from apps.catalog import views as catalog
 from apps.console import urls as console
 from apps.console.pages import consent
 from apps.console.pages import models as model_pages
-from apps.gateway.endpoints import account, google_models
+from apps.gateway.dialects.chat.ollama.wire import ERRORS as OLLAMA
+from apps.gateway.endpoints import account, google_models, ollama
 from apps.gateway.endpoints.audio import audio_speech, audio_transcriptions, audio_translations
 from apps.gateway.endpoints.chat_completions import chat_completions
 from apps.gateway.endpoints.completions import completions
@@ -147,6 +148,14 @@ _MODEL_ROUTES = [
             ),
         )
     ),
+    Route("api/chat", ollama.chat, OLLAMA, "chat", "POST"),
+    Route("api/generate", ollama.generate, OLLAMA, "chat", "POST"),
+    Route("api/embed", ollama.embed, OLLAMA, "embeddings", "POST"),
+    Route("api/embeddings", ollama.embeddings, OLLAMA, "embeddings", "POST"),
+    Route("api/tags", ollama.tags, OLLAMA, method="GET"),
+    Route("api/show", ollama.show, OLLAMA, method="POST"),
+    Route("api/ps", ollama.running, OLLAMA, method="GET"),
+    Route("api/version", ollama.version, OLLAMA, method="GET"),
     Route("v1/models", _models(catalog.list_models, google_models.list_models), Family.OPENAI),
     Route("v1/models/<path:model_id>", _models(catalog.read_model, google_models.read_model), Family.OPENAI),
     Route("mcp", mcp.post_message, Family.MCP, method="POST"),
@@ -278,7 +287,7 @@ TABLE = put_in_force(
         [*_MODEL_ROUTES, *_MANAGEMENT_ROUTES, *_LOG_ROUTES, *_OAUTH_ROUTES],
         # For unknown paths: clients of these APIs may ask for endpoints that do not exist here.
         unknown={
-            **dict.fromkeys(("v1", "v2", "openai", "v1beta/openai"), Family.OPENAI),
+            **dict.fromkeys(("v1", "v2", "openai", "v1beta/openai", "api/v1"), Family.OPENAI),
             **dict.fromkeys(("v1beta", "v1beta1"), Family.GOOGLE),
             # One page, in the midst of management.
             "auth": Family.MANAGEMENT,

@@ -1,4 +1,4 @@
-"""Model listings in formats of clients: Google's and Anthropic's pages, LiteLLM's model info. Pure.
+"""Model listings in formats of clients: Google's and Anthropic's pages, LiteLLM's model info, Ollama's tags. Pure.
 
 A page ends with the id of its last model, so that models added or removed meanwhile do not shift pages.
 """
@@ -6,8 +6,9 @@ A page ends with the id of its last model, so that models added or removed meanw
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from apps.catalog.offers import Catalog, CatalogModel, Offer
@@ -16,7 +17,7 @@ from apps.kernel.money import plain
 from apps.kernel.prices import PriceCard
 
 _METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
-_CHAT = "chat"
+_CHAT, _EMBEDDING = "chat", "embedding"
 
 
 def list_google_models(catalog: Catalog, today: date, *, size: int, after: str) -> tuple[list[dict[str, Any]], str]:
@@ -200,3 +201,73 @@ def _per_token(price: Decimal | None) -> float | None:
 def _number(price: Decimal | None) -> float | None:
     """Return a price as a JSON number."""
     return None if price is None else float(plain(price))
+
+
+def list_ollama_models(catalog: Catalog, today: date) -> list[dict[str, Any]]:
+    """Return the models that chat or make embeddings, by id, as Ollama lists them.
+
+    None is a file on a disk: sizes are 0, and a model's digest is that of its id.
+    """
+    models = sorted(catalog.models.values(), key=lambda model: model.id)
+    live = [(model, [offer for offer in model.offers if offer.is_live(today)]) for model in models]
+    return [_ollama_entry(model, offers) for model, offers in live if offers and model.mode in (_CHAT, _EMBEDDING)]
+
+
+def build_ollama_model(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
+    """Return Ollama's description of a model with these offers."""
+    info: dict[str, Any] = {"general.architecture": model.family, "general.basename": model.name}
+    if context := _context_of(model, offers):
+        info[f"{model.family}.context_length"] = context
+    return {
+        "license": "",
+        "modelfile": f"FROM {model.id}\n",
+        "parameters": "",
+        "template": "",
+        "details": _ollama_details(model),
+        "model_info": info,
+        "capabilities": _ollama_capabilities(model, offers),
+        "modified_at": _ollama_time(model),
+    }
+
+
+def _ollama_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
+    return {
+        "name": model.id,
+        "model": model.id,
+        "modified_at": _ollama_time(model),
+        "size": 0,
+        "digest": sha256(model.id.encode()).hexdigest(),
+        "details": {**_ollama_details(model), "context_length": _context_of(model, offers)},
+        "capabilities": _ollama_capabilities(model, offers),
+    }
+
+
+def _ollama_details(model: CatalogModel) -> dict[str, Any]:
+    return {
+        "parent_model": "",
+        "format": "",
+        "family": model.family,
+        "families": [model.family],
+        "parameter_size": "",
+        "quantization_level": "",
+    }
+
+
+def _ollama_capabilities(model: CatalogModel, offers: Sequence[Offer]) -> list[str]:
+    if model.mode == _EMBEDDING:
+        return ["embedding"]
+    features = {
+        "tools": any(offer.tools for offer in offers),
+        "vision": any(offer.vision for offer in offers),
+        "thinking": any(offer.reasoning for offer in offers),
+    }
+    return ["completion", *(name for name, is_offered in features.items() if is_offered)]
+
+
+def _context_of(model: CatalogModel, offers: Sequence[Offer]) -> int:
+    """Return the tokens that a model reads; 0 where they are unknown."""
+    return model.context_length or max((offer.context_length or 0 for offer in offers), default=0)
+
+
+def _ollama_time(model: CatalogModel) -> str:
+    return datetime.fromtimestamp(model.created or 0, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

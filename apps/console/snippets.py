@@ -39,6 +39,7 @@ def client_settings(base_url: str) -> list[Snippet]:
             "Google's clients, Gemini CLI",
             f"export GOOGLE_GEMINI_BASE_URL={base_url}\nexport GEMINI_API_KEY={key}",
         ),
+        Snippet("Ollama's clients", f"export OLLAMA_HOST={base_url}\nexport OLLAMA_API_KEY={key}"),
     ]
 
 

@@ -130,7 +130,13 @@ class Recorder(msgspec.Struct, eq=False):
         self._settle_and_enqueue()
         from_cache = {**({"cached": True} if cached else {}), **self._cached_inputs}
         metadata = build_metadata(self.entry, self.attempts, self.ranking.explanation, self.guard, from_cache)
-        return Summary(usage=usage, cost=cost_breakdown(cost), metadata=metadata)
+        return Summary(
+            usage=usage,
+            cost=cost_breakdown(cost),
+            metadata=metadata,
+            duration=self.entry.duration or 0,
+            time_to_first_token=self.entry.time_to_first_token,
+        )
 
     def fail(self, error: ApiError) -> None:
         """Record a request that did not come to its end.

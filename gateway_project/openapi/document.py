@@ -94,6 +94,7 @@ _TAGS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("Batches", "Thousands of requests at a low priority", ("/v1/files", "/v1/batches", "/v1/messages/batches")),
     ("This key", "Limits and spending of the API key that is used", ("/v1/key", "/v1/credits", "/v1/generation")),
     ("Gemini", "Chats, embeddings and models in Google's format", ("/v1beta", "/v1/models/{name}", "/v1/p")),
+    ("Ollama", "Chats, embeddings and models in Ollama's format", ("/api/",)),
     ("MCP servers", "Tool servers that an organization registers", ("/mcp-servers",)),
     ("MCP", "The gateway as a server of the Model Context Protocol", ("/mcp",)),
     ("Log sinks", "Receivers of an organization's log", ("/log-sinks",)),

@@ -14,6 +14,7 @@ from tests.clients import npm, pypi
 from tests.clients.gateway import EVERY_FORMAT
 
 CHAT, MESSAGES, RESPONSES, GEMINI = "chat completions", "messages", "responses", "Gemini"
+OLLAMA = "Ollama"
 FORMATS: Final = [behind.format for behind in EVERY_FORMAT]
 BEGIN, END = "<!-- begin: written by script/clients -->", "<!-- end: written by script/clients -->"
 
@@ -73,6 +74,8 @@ CLIENTS: Final = (
         _pinned(npm.GOOGLE_GENAI),
         "test_google_scripts.py::test_googles_client_for_javascript",
     ),
+    _client("ollama (Python)", OLLAMA, version("ollama"), "test_ollama.py"),
+    _client("ollama (JavaScript)", OLLAMA, _pinned(npm.OLLAMA), "test_javascript_sdks.py::test_ollamas"),
     _client("AI SDK, `openai()`", RESPONSES, _pinned(npm.AI_SDK), "test_ai_sdk.py"),
     _client(
         "AI SDK, `google()`",

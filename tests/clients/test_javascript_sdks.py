@@ -1,4 +1,4 @@
-"""OpenAI's and Anthropic's own clients for JavaScript, each as its users write a program."""
+"""OpenAI's, Anthropic's and Ollama's own clients for JavaScript, each as its users write a program."""
 
 from __future__ import annotations
 
@@ -38,4 +38,20 @@ def test_anthropics_client_for_javascript(gateway: Gateway, behind: Behind, requ
         "counted": True,
         "listed": True,
         "error": [True, 400],
+    }
+
+
+def test_ollamas_client_for_javascript(gateway: Gateway, behind: Behind, request: pytest.FixtureRequest) -> None:
+    folder = npm.installed(npm.OLLAMA, request.config)
+    assert run_script("ollama.mjs", folder, gateway, behind) == {
+        "text": "You said: hello",
+        "finish": "stop",
+        "tokens": True,
+        "streamed": "You said: one two",
+        "done": True,
+        "answered": "look answered: Rome is fine",
+        "person": {"name": "Ada"},
+        "prompted": "You said: hello",
+        "listed": True,
+        "error": ["ResponseError", 404],
     }

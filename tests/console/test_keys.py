@@ -61,6 +61,7 @@ def test_a_key_is_made_with_its_limits_and_shown_once_however_often_the_form_is_
         "export OPENAI_BASE_URL=http://127.0.0.1:8000/v1 export OPENAI_API_KEY=$GATEWAY_API_KEY",
         "export ANTHROPIC_BASE_URL=http://127.0.0.1:8000 export ANTHROPIC_AUTH_TOKEN=$GATEWAY_API_KEY",
         "export GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:8000 export GEMINI_API_KEY=$GATEWAY_API_KEY",
+        "export OLLAMA_HOST=http://127.0.0.1:8000 export OLLAMA_API_KEY=$GATEWAY_API_KEY",
     ):
         assert line in said
     assert token_in(first) == token_in(second)

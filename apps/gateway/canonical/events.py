@@ -195,12 +195,15 @@ class Failed(Event):
 class Summary(Event):
     """The gateway's own last word on a request: what it used and cost, and how it was routed.
 
-    `cost` holds USD by part (`total`, `input`, `output`, `cached_input`, `request`).
+    `cost` holds USD by part (`total`, `input`, `output`, `cached_input`, `request`). `duration`, of the whole request,
+    and `time_to_first_token`, known of streams alone, are in milliseconds.
     """
 
     usage: Usage
     cost: dict[str, Decimal]
     metadata: dict[str, Any]
+    duration: int = 0
+    time_to_first_token: int | None = None
 
 
 class Choice(msgspec.Struct, kw_only=True):

@@ -18,6 +18,8 @@ from apps.gateway.canonical.chat import Chat, Target, Tool, ToolChoice
 from apps.gateway.canonical.events import Event, Reply, Summary
 from apps.kernel.errors import ApiError
 
+# Server-sent events.
+EVENTS: Final = "text/event-stream; charset=utf-8"
 # Where chat formats are found.
 _CHAT: Final = f"{__name__}.chat"
 _Side = TypeVar("_Side")
@@ -57,6 +59,8 @@ class ClientDialect(ClientErrorWriter, frozen=True, kw_only=True, eq=False):
     write_reply: Callable[[Reply, Summary, Chat], bytes]
     # Yields a streamed answer. Consumes every event, also those after the last one that it writes.
     write_events: Callable[[Iterable[Event], Chat], Iterator[bytes]]
+    # The content type of a streamed answer.
+    stream_type: str = EVENTS
 
     # --- what the request log keeps, as the client writes it
 
@@ -76,6 +80,8 @@ class ClientDialect(ClientErrorWriter, frozen=True, kw_only=True, eq=False):
     counts_messages_alike: bool = True
     # The field of a message that has its content.
     content_field: str = "content"
+    # The field of a message that has a model's earlier thinking.
+    thinking_field: str = "reasoning"
     # The field of the instructions, where dropped fields within them are reported under it.
     instructions_field: str | None = None
     # Whether a call of a tool, and its result, are items of their own beside the messages.

@@ -25,6 +25,7 @@ from apps.gateway.admission.admit import rate_headers
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary
 from apps.gateway.client.http_request import ClientRequest, ClientResponse, Releasable
+from apps.gateway.dialects import EVENTS as EVENTS
 from apps.gateway.dialects import ClientDialect, ClientErrorWriter
 from apps.gateway.framing.sse import escape_separators
 from apps.gateway.pipeline import open_chat
@@ -98,7 +99,6 @@ _EXHAUSTED = frozenset({502, 504})
 # Dropped fields that a header names, and the characters of each.
 _MAX_DROPPED, _MAX_PARAM, _PLAIN = 50, 100, "[]._-"
 
-EVENTS = "text/event-stream; charset=utf-8"
 _JSON = "application/json"
 # Proxies that buffer would hold a stream back.
 _UNBUFFERED = ("X-Accel-Buffering", "no")
@@ -112,16 +112,27 @@ def answer_chat(
 ) -> ClientResponse:
     """Run a chat and write its answer in the client's dialect. `read_request` is the dialect's own unless given."""
 
+    def run_chat() -> ClientResponse:
+        return run_in_dialect(request, route, dialect, read_request)
+
+    return answer_with_errors(request, route, dialect, run_chat)
+
+
+def run_in_dialect(
+    request: ClientRequest,
+    route: str,
+    dialect: ClientDialect,
+    read_request: Callable[[bytes], Chat] | None = None,
+) -> ClientResponse:
+    """Run a chat and return its answer as `answer_chat` does. Raises ApiError."""
+
     def read(body: bytes) -> Chat:
         return offload(len(body), dialect.read_request, body)
 
-    def run_chat() -> ClientResponse:
-        run = open_chat(request, route, request.presented_key, read_request or read)
-        if run.chat.stream:
-            return stream_response(run, dialect.write_events)
-        return complete_response(run, dialect.write_reply)
-
-    return answer_with_errors(request, route, dialect, run_chat)
+    run = open_chat(request, route, request.presented_key, read_request or read)
+    if run.chat.stream:
+        return stream_response(run, dialect.write_events, dialect.stream_type)
+    return complete_response(run, dialect.write_reply)
 
 
 def answer_authenticated(
@@ -204,7 +215,7 @@ def stream_response(run: ChatRun | ToolLoop, write_events: EventWriter, content_
     """Return a streamed answer. Its status waits for the first bytes: until then a failure is a plain error."""
     events = run.events()
     pieces = write_events(events, run.chat)
-    if content_type == EVENTS:
+    if not content_type.startswith("audio/"):
         pieces = map(escape_separators, pieces)
     first = next(pieces, b"")
     # Nothing is known yet of a provider that is slow to begin: the answer's `metadata` has it all the same.

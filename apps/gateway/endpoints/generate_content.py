@@ -38,7 +38,7 @@ _ARRAY_TYPE = "application/json; charset=UTF-8"
 
 
 # Streams as one JSON array, for clients that do not ask for events.
-_ARRAY = replace(CLIENT, write_events=write_array)
+_ARRAY = replace(CLIENT, write_events=write_array, stream_type=_ARRAY_TYPE)
 
 
 def model_method(request: ClientRequest) -> ClientResponse:
@@ -75,14 +75,8 @@ def _generate(request: ClientRequest, model: str) -> ClientResponse:
 
 
 def _stream(request: ClientRequest, model: str) -> ClientResponse:
-    read = _reader(model, stream=True)
-    if request.query_parameter("alt") == "sse":
-        return answer_chat(request, "generate_content", CLIENT, read)
-    answer = answer_chat(request, "generate_content", _ARRAY, read)
-    if answer.status == 200:
-        others = [(name, value) for name, value in answer.headers if name.lower() != "content-type"]
-        answer.headers = [("Content-Type", _ARRAY_TYPE), *others]
-    return answer
+    dialect = CLIENT if request.query_parameter("alt") == "sse" else _ARRAY
+    return answer_chat(request, "generate_content", dialect, _reader(model, stream=True))
 
 
 def _reader(model: str, *, stream: bool) -> Callable[[bytes], Chat]:

@@ -18,7 +18,7 @@ from apps.catalog.resolve import resolve
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.google import CLIENT as GOOGLE
 from apps.gateway.endpoints.answering import answer_with_errors, json_response, view_of
-from apps.gateway.endpoints.public import check_key
+from apps.gateway.endpoints.public import check_key_if_presented
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.request_headers import KEY_HEADERS
@@ -35,7 +35,7 @@ def list_models(request: ClientRequest) -> ClientResponse:
     """Answer with a page of the models that generate content. Query: `pageSize`, `pageToken`."""
 
     def page() -> ClientResponse:
-        _check(request)
+        check_key_if_presented(request)
         size, after = _page_size(request), request.query_parameter("pageToken") or ""
         today = datetime.now(UTC).date()
         models, following = list_google_models(catalog_cache.current(), today, size=size, after=after)
@@ -50,7 +50,7 @@ def read_model(request: ClientRequest) -> ClientResponse:
     """Answer with one model, by any name that requests may have for it."""
 
     def model() -> ClientResponse:
-        _check(request)
+        check_key_if_presented(request)
         today = datetime.now(UTC).date()
         name = request.parameters.get("name") or request.parameters["model_id"]
         try:
@@ -76,12 +76,6 @@ def unless_google(view: Callable[..., HttpResponseBase], endpoint: Endpoint) -> 
         return (in_googles_words if is_google else view)(request, **parameters)
 
     return models
-
-
-def _check(request: ClientRequest) -> None:
-    """Raise for a key that is presented and wrong."""
-    if request.headers(*KEY_HEADERS) or request.query_parameter("key"):
-        check_key(request.presented_key)
 
 
 def _page_size(request: ClientRequest) -> int:

@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec
 from django.http import HttpRequest, HttpResponse
 
 from apps.gateway.access.policy import find_current_policy
+from apps.gateway.client.http_request import ClientRequest
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.request_headers import KEY_HEADERS, find_presented_key
 from apps.kernel.rest.routes import family_of
@@ -41,3 +42,9 @@ def _presents_any(request: HttpRequest, query: str) -> bool:
 def check_key(token: str) -> None:
     """Raise as the other endpoints would for a key that is wrong (401), or of a project that is no more (410)."""
     find_current_policy(token)
+
+
+def check_key_if_presented(request: ClientRequest) -> None:
+    """Raise as `check_key` does for the key of a call to a model endpoint that presents one."""
+    if request.headers(*KEY_HEADERS) or request.query_parameter("key"):
+        check_key(request.presented_key)

@@ -26,6 +26,8 @@ ROUTES = (
     "mcp_tool_list",
     "messages",
     "moderations",
+    "ollama_chat",
+    "ollama_generate",
     "rerank",
     "responses",
 )

@@ -18,6 +18,7 @@ from apps.kernel.rest.envelopes import Family
 VERSIONS = ("v1", "v1beta")
 # Azure's paths, and the segments of the longest operation on a deployment (`chat/completions`).
 _AZURE, _DEPLOYMENTS, _MAX_OPERATION = "openai", "deployments", 2
+_API = "api"
 # Google's paths of OpenAI's API: Gemini's under its own version, Google Cloud's under a project's location.
 _GEMINI, _CLOUD_VERSIONS = ("v1beta", _AZURE), ("v1", "v1beta1")
 _CLOUD = ("projects", "", "locations", "", "endpoints", "openapi")
@@ -46,10 +47,11 @@ def canonical_path(path: str, is_model_path: Callable[[str], bool], others: froz
     length = _googles_prefix(segments)
     if length:
         segments = [VERSIONS[0], *segments[length:]]
+    elif segments[0] == _API and segments[1:2] and segments[1] in VERSIONS:
+        # OpenRouter's form of a path; what else is there is Ollama's.
+        del segments[0]
     elif segments[0] in others:
         return None
-    if segments[0] == "api" and segments[1:2] and segments[1] in VERSIONS:
-        del segments[0]
     if segments[0] == _AZURE:
         del segments[0]
         if segments[:1] == [_DEPLOYMENTS]:

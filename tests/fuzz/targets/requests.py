@@ -21,6 +21,7 @@ from tests.fuzz import seeds
 from tests.fuzz.target import Target
 from tests.fuzz.targets.answers import DIALECTS
 from tests.gateway.dialects.test_laws import dialect_facts
+from tests.gateway.dialects.test_strange_values import REQUESTS
 
 _FACTS = {name: dialect_facts(DIALECTS[name]) for name in ("openai", "anthropic", "google")}
 
@@ -54,6 +55,10 @@ def run_prompt(data: bytes) -> None:
         assert isinstance(read_prompt(data), Chat)
 
 
+def _ollama_requests() -> list[bytes]:
+    return [json.dumps(request).encode() for request in REQUESTS["ollama"]]
+
+
 _ANTHROPIC = partial(seeds.requests, "anthropic")
 TARGETS = [
     Target(
@@ -70,6 +75,9 @@ TARGETS = [
         partial(seeds.requests, "google"),
         "json",
         runs=250,
+    ),
+    Target(
+        "ollama_request", partial(run_request, client_dialect_of("ollama")), seeds.ollama_requests, "json", runs=250
     ),
     Target("anthropic_prompt", run_prompt, _ANTHROPIC, shape="json", runs=100),
 ]

@@ -10,11 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gateway.canonical.events import Event, Finished, Started, TextDelta, ToolCallDelta, ToolCallStarted
-from apps.gateway.dialects.chat import anthropic, google, openai, responses
+from apps.gateway.dialects.chat import anthropic, google, ollama, openai, responses
 from apps.gateway.framing.sse import escape_separators, frames
 from tests.gateway.dialects.test_laws import SUMMARY
 
-CLIENTS: dict[str, Any] = {"openai": openai, "anthropic": anthropic, "responses": responses, "google": google}
+CLIENTS: dict[str, Any] = {
+    "openai": openai,
+    "anthropic": anthropic,
+    "responses": responses,
+    "google": google,
+    "ollama": ollama,
+}
 CHAT = openai.read_request(b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true}')
 SEPARATORS = "\r\n\t \x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 SPACES = st.text(" \t\r\n", max_size=4)
@@ -44,6 +50,9 @@ def pieces_of(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> list[str]:
 def streamed(client: str, events: list[Event]) -> list[Any]:
     """Return the events that a reader gets who goes by Unicode's lines, and one who goes by those of SSE."""
     written = b"".join(map(escape_separators, CLIENTS[client].write_events([*events, SUMMARY], CHAT)))
+    if client == "ollama":
+        # Each line is an event, and none is empty.
+        return [json.loads(line) for line in written.decode().splitlines()]
     lines = [line.removeprefix("data: ") for line in written.decode().splitlines() if line.startswith("data: ")]
     assert lines == [frame.decode() for frame in frames([written])]
     assert all(line == "" or line.startswith(("data: ", "event: ", ": ")) for line in written.decode().splitlines())
@@ -58,6 +67,9 @@ def arguments_in(client: str, told: list[Any]) -> Any:
         return json.loads("".join(one["delta"].get("partial_json", "") for one in told if "delta" in one) or "{}")
     if client == "responses":
         return json.loads(next(one["arguments"] for one in told if one["type"].endswith("arguments.done")))
+    if client == "ollama":
+        [call] = [call for one in told for call in one["message"].get("tool_calls", ())]
+        return call["function"]["arguments"]
     parts = [part for one in told for candidate in one["candidates"] for part in candidate["content"]["parts"]]
     return next(part["functionCall"]["args"] for part in parts if "functionCall" in part)
 

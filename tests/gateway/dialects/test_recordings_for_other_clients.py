@@ -1,5 +1,6 @@
 """Real traffic before clients of other formats: what a provider said comes out the same in OpenAI's Responses format,
-for every maker, and in Anthropic's for Google's and Cohere's models; in types that the makers' own clients take.
+for every maker, in Ollama's for every maker, and in Anthropic's for Google's and Cohere's models; in types that the
+makers' own clients take.
 
 The recordings are not part of the project; without them these tests are skipped. Other pairs of formats are tested with
 each format's own recordings.
@@ -17,13 +18,14 @@ from typing import Any
 
 import pytest
 from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
+from ollama import ChatResponse
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from apps.gateway.canonical.chat import Reasoning
 from apps.gateway.canonical.events import Choice, Event, Failed, Reply, Summary
 from apps.gateway.canonical.fold import fold
-from apps.gateway.dialects.chat import anthropic, cohere, responses
+from apps.gateway.dialects.chat import anthropic, cohere, ollama, responses
 from apps.gateway.dialects.chat.openai.wire import encode
 from apps.gateway.dialects.chat.responses.client.asked import Asked
 from apps.gateway.dialects.chat.responses.client.read_request import read_wire
@@ -216,3 +218,39 @@ def test_an_answer_says_the_same_to_clients_of_anthropics_format(provider: str) 
             assert_counted(read, reply)
         count += 1
     assert count == COUNTS[provider]["all"]
+
+
+OLLAMAS = ollama.read_request(b'{"model": "m", "messages": [{"role": "user", "content": "?"}]}')
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "bedrock", "cohere", "google", "openai"])
+def test_an_answer_says_the_same_to_clients_of_ollamas_format(provider: str) -> None:
+    counts: Counter[str] = Counter()
+    for name, events in answers_of(provider):
+        reply = fold(list(events))
+        summary, choice = summary_of(reply), reply.choices[0]
+        plain = ChatResponse.model_validate_json(ollama.write_reply(reply, summary, OLLAMAS))
+        lines = b"".join(ollama.write_events([*events, summary], OLLAMAS)).decode().split("\n")
+        assert lines.pop() == ""
+        told = [ChatResponse.model_validate_json(line) for line in lines]
+        assert [line.done for line in told] == [False] * (len(told) - 1) + [True], name
+        said = said_by(choice)
+        thought = "".join(block.text for block in choice.reasoning)
+        for answer in ([plain], told):
+            messages = [line.message for line in answer]
+            text = "".join(message.content or "" for message in messages)
+            expected = [said["text"], said["sound"], said["refusal"] or choice.explanation or ""]
+            # Streamed words of different kinds come in the order in which they were said.
+            assert sorted(text) == sorted("".join(expected)), name
+            assert said["text"] in text or choice.images, name
+            assert "".join(message.thinking or "" for message in messages) == thought, name
+            calls = [call.function for message in messages for call in message.tool_calls or ()]
+            assert [call.name for call in calls] == [called for _, called, _ in said["calls"]], name
+            for call, (_, _, arguments) in zip(calls, said["calls"], strict=True):
+                assert call.arguments == (arguments if isinstance(arguments, dict) else {"input": arguments}), name
+            assert answer[-1].done_reason == {"tool_calls": "stop"}.get(said["finish"], said["finish"]), name
+            usage = reply.usage or Usage()
+            counted = (answer[-1].prompt_eval_count, answer[-1].eval_count)
+            assert counted == (usage.prompt_tokens, usage.completion_tokens), name
+        counts.update(thinking=bool(choice.reasoning), calls=bool(choice.tool_calls), all=1)
+    assert counts == {name: count for name, count in COUNTS[provider].items() if name != "searches"}

@@ -22,7 +22,9 @@ from tests.gateway.dialects.test_laws import CLIENTS, DIALECTS, QUESTION, SUMMAR
 
 # A list looks up no set and no dictionary, and a number has neither members nor a length.
 STRANGE: tuple[Any, ...] = ([], 7)
-ALL_CLIENTS = {**CLIENTS, "completions": dialects.client_dialect_of("completions")}
+# Formats of clients alone.
+CLIENTS_ALONE = {name: dialects.client_dialect_of(name) for name in ("completions", "ollama", "ollama_generate")}
+ALL_CLIENTS = {**CLIENTS, **CLIENTS_ALONE}
 # Requests that no case has, by the client's format.
 REQUESTS: dict[str, list[Any]] = {
     "openai": [
@@ -58,6 +60,44 @@ REQUESTS: dict[str, list[Any]] = {
             ],
         }
     ],
+    "ollama": [
+        {
+            "model": "m",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "?", "images": ["iVBORw0KGgoAAAANSUhEUg=="]},
+                {
+                    "role": "assistant",
+                    "content": "",
+                    "thinking": "Hm.",
+                    "tool_calls": [{"id": "a", "function": {"index": 0, "name": "look", "arguments": {"at": 1}}}],
+                },
+                {"role": "tool", "tool_name": "look", "tool_call_id": "a", "content": "Nothing."},
+            ],
+            "tools": [
+                {"type": "function", "function": {"name": "look", "description": "", "parameters": {"type": "object"}}}
+            ],
+            "format": {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]},
+            "options": {"num_predict": 9, "temperature": 0.5, "top_k": 3, "stop": ["."], "min_p": 0.5, "num_ctx": 9},
+            "think": "high",
+            "keep_alive": "5m",
+            "stream": False,
+            "truncate": True,
+        }
+    ],
+    "ollama_generate": [
+        {
+            "model": "m",
+            "prompt": "?",
+            "system": "Be brief.",
+            "images": ["iVBORw0KGgoAAAANSUhEUg=="],
+            "options": {"num_predict": 9, "temperature": 0.5, "seed": 1},
+            "context": [1],
+            "raw": True,
+            "template": "{{ .Prompt }}",
+            "suffix": "",
+        }
+    ],
 }
 ANSWER = {
     "id": "a",
@@ -89,7 +129,7 @@ def requests_of(name: str) -> Iterator[Any]:
             yield json.loads(case.read_text())
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", [*CLIENTS, "ollama", "ollama_generate"])
 def test_a_request_is_written_for_every_provider_or_refused(name: str) -> None:
     # The second takes no schemas, which are sent as tools.
     targets = [Target(model_name="m", facts=facts) for facts in ({}, {"structured_outputs": "tool"})]
@@ -97,7 +137,7 @@ def test_a_request_is_written_for_every_provider_or_refused(name: str) -> None:
     for request in requests_of(name):
         for strange in replaced(request):
             try:
-                chat = CLIENTS[name].read_request(msgspec.json.encode(strange))
+                chat = ALL_CLIENTS[name].read_request(msgspec.json.encode(strange))
             except InvalidRequest:
                 continue
             for dialect in DIALECTS.values():

@@ -75,6 +75,7 @@ def test_every_model_route_that_admits_requests_has_a_rate_family() -> None:
     uncounted = {row.path for row in TABLE.rows if row.method == "POST" and row.rate_family is None}
     assert uncounted == {
         "v1/route/explain",
+        "api/show",
         "v1/messages/count_tokens",
         "v1/responses/input_tokens",
         "v1/responses/<str:response_id>/cancel",

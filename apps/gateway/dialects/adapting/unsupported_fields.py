@@ -199,6 +199,11 @@ def content_path(chat: Chat, place: str) -> str:
     return f"{place}.{'content' if client is None else client.content_field}"
 
 
+def _thinking_field(chat: Chat) -> str:
+    client = client_of(chat)
+    return "reasoning" if client is None else client.thinking_field
+
+
 def tool_path(chat: Chat, number: int) -> str:
     """Return where the client finds a tool."""
     client = client_of(chat)
@@ -315,7 +320,9 @@ class _Walk:
         if Reasoning in self._chat.kinds:
             thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
             if not all(self._thinking(part) for part in thoughts):
-                name = "reasoning" if self._placed else content_path(self._chat, place).rpartition(".")[2]
+                name = (
+                    _thinking_field(self._chat) if self._placed else content_path(self._chat, place).rpartition(".")[2]
+                )
                 self._note(place, name, "thinking that this provider does not take back")
             shift = len(thoughts)
         for at, part in enumerate(message.parts):

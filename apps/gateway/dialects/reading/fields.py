@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.json_bounds import Bounds, OutOfBounds, check
+from apps.kernel.json_bounds import Bounds, OutOfBounds, check, decode_text_within
 
 T = TypeVar("T")
 Record = dict[str, Any]
@@ -278,3 +278,19 @@ _NOTHING: Final = frozenset({"", "null", '""'})
 def is_empty_arguments(arguments: str) -> bool:
     """Return whether the text of a call's arguments stands for no arguments."""
     return arguments.strip() in _NOTHING
+
+
+def argument_object(arguments: str) -> Any:
+    """Return the text of a call's arguments as an object, on one line and with all of its digits. Arguments that are
+    no object become the only one, `input`."""
+    if is_json(arguments, dict):
+        return msgspec.Raw(msgspec.json.format(arguments.encode("utf-8", "replace"), indent=-1))
+    return {} if is_empty_arguments(arguments) else {"input": arguments}
+
+
+def is_json(text: str, kind: type = object) -> bool:
+    """Return whether a text is the whole of a JSON value of a kind."""
+    try:
+        return isinstance(decode_text_within(text, BOUNDS), kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False

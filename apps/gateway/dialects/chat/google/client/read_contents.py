@@ -5,7 +5,6 @@ Calls need no ids here: results then belong to calls by name and order.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from apps.gateway.canonical.chat import Audio, File, Image, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -19,6 +18,7 @@ from apps.gateway.dialects.chat.google.wire import (
     encode,
 )
 from apps.gateway.dialects.reading import fields
+from apps.gateway.dialects.reading.call_pairing import pair_calls
 from apps.gateway.dialects.reading.fields import (
     Malformed,
     Record,
@@ -232,7 +232,7 @@ def read_contents(value: Any) -> list[Message]:
     messages = [message for turn in _turns(contents) for message in turn]
     if not messages:
         raise Malformed("must hold at least one content")
-    _pair(messages)
+    pair_calls(messages)
     return messages
 
 
@@ -273,52 +273,6 @@ def _users_turn(parts: list[Part], extra: Record | None) -> list[Message]:
         turns.append(Message(role="user", parts=others))
     turns[-1].extra = extra
     return turns
-
-
-def _pair(messages: list[Message]) -> None:
-    """Give calls without ids one, always the same, and results without ids that of the first call they may answer."""
-    calls = _Unanswered()
-    before = ""
-    for number, message in enumerate(messages):
-        if message.role == "assistant" and before != "assistant":
-            calls = _Unanswered()
-        before = message.role
-        for place, part in enumerate(message.parts):
-            if isinstance(part, ToolCall):
-                calls.add(part, f"call_{number}_{place}")
-            elif isinstance(part, ToolResult):
-                part.call_id = calls.answer(part)
-
-
-class _Unanswered:
-    """The calls of a turn that wait for their results, by id and by name."""
-
-    def __init__(self) -> None:
-        self._ids: set[str] = set()
-        # The number of calls without an id of the client's, and of all calls.
-        self._unnamed: dict[str, deque[str]] = {}
-        self._named: dict[str, deque[str]] = {}
-
-    def add(self, call: ToolCall, name: str) -> None:
-        """Take in a call; one without an id gets `name` for one."""
-        if not call.id:
-            call.id = name
-            self._unnamed.setdefault(call.name, deque()).append(name)
-        self._named.setdefault(call.name, deque()).append(call.id)
-        self._ids.add(call.id)
-
-    def answer(self, result: ToolResult) -> str:
-        """Return the id of the call that a result answers: the one it names, else the first of its function."""
-        if result.call_id in self._ids:
-            self._ids.discard(result.call_id)
-            return result.call_id
-        waiting = (self._unnamed if result.call_id else self._named).get(result.name or "", deque())
-        while waiting:
-            call_id = waiting.popleft()
-            if call_id in self._ids:
-                self._ids.discard(call_id)
-                return call_id
-        return result.call_id or f"call_of_{result.name}"
 
 
 _turns = fields.list_of(_turn, MAX_CONTENTS)

@@ -6,9 +6,7 @@ A call is written at once, with all of its arguments. A signature of Gemini's ma
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
-
-import msgspec
+from typing import cast
 
 from apps.gateway.canonical.chat import Audio, Image
 from apps.gateway.canonical.events import (
@@ -26,9 +24,8 @@ from apps.gateway.dialects.adapting.thought_signatures import split_signature, s
 from apps.gateway.dialects.chat.google.client.signature_carrier import write_carrier
 from apps.gateway.dialects.chat.google.provider.write_contents import write_audio, write_image
 from apps.gateway.dialects.chat.google.wire import IMAGE_SIGNATURE, NAME, SIGNATURE_FORMAT, TEXT_SIGNATURE
-from apps.gateway.dialects.reading.fields import BOUNDS, Record, is_empty_arguments
+from apps.gateway.dialects.reading.fields import Record, argument_object, is_json
 from apps.kernel.errors import InvalidRequest
-from apps.kernel.json_bounds import decode_text_within
 
 # The audio format that Gemini writes, and the default for audio without a stated format.
 _MAX_DIGITS = 6
@@ -75,7 +72,7 @@ class PartWriter:
             self._pending_image = None
         for index, (call, pieces) in list(self._calls.items()):
             text = "".join(pieces)
-            if whole and not _is_json(text):
+            if whole and not is_json(text):
                 break
             del self._calls[index]
             parts.append(self._call(call, text))
@@ -83,13 +80,9 @@ class PartWriter:
 
     def _call(self, call: ToolCallStarted, text: str) -> Record:
         """Return a call; arguments that are no object are said as the only one."""
-        if _is_json(text, dict):
-            # With all of their digits, but on one line: a line break within an event would end it.
-            arguments: Any = msgspec.Raw(msgspec.json.format(text.encode("utf-8", "replace"), indent=-1))
-        else:
-            arguments = {} if is_empty_arguments(text) else {"input": text}
         call_id, carried = split_signature(call.id)
-        wire: Record = {"functionCall": {"id": call_id, "name": call.name, "args": arguments}}
+        # On one line: a line break within an event would end it.
+        wire: Record = {"functionCall": {"id": call_id, "name": call.name, "args": argument_object(text)}}
         signature = stated_signature(call.extra) or carried or self._carrier()
         return wire if signature is None else {**wire, "thoughtSignature": signature}
 
@@ -164,14 +157,6 @@ class PartWriter:
         if event.dialect != NAME or event.of != "stream" or not isinstance(part := event.data.get("part"), dict):
             return []
         return [*self._before(), part]
-
-
-def _is_json(text: str, kind: type = object) -> bool:
-    """Return whether a text is the whole of a JSON value of a kind."""
-    try:
-        return isinstance(decode_text_within(text, BOUNDS), kind)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return False
 
 
 def _joined(pieces: list[ReasoningDelta]) -> ReasoningDelta:

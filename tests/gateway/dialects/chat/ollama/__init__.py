@@ -1,0 +1,1 @@
+"""Tests of `apps/gateway/dialects/chat/ollama`."""
