@@ -28,6 +28,7 @@ from apps.gateway.dialects.chat.ollama.wire import ERRORS as OLLAMA
 from apps.gateway.endpoints import account, google_models, ollama
 from apps.gateway.endpoints.audio import audio_speech, audio_transcriptions, audio_translations
 from apps.gateway.endpoints.chat_completions import chat_completions
+from apps.gateway.endpoints.cohere_chat import cohere_chat
 from apps.gateway.endpoints.completions import completions
 from apps.gateway.endpoints.embeddings import embed, embeddings
 from apps.gateway.endpoints.generate_content import MODEL_METHODS, model_method
@@ -78,6 +79,7 @@ _MODEL_ROUTES = [
     Route("v1/chat/completions", chat_completions, Family.OPENAI, "chat", "POST"),
     Route("v1/completions", completions, Family.OPENAI, "chat", "POST"),
     Route("v1/embeddings", embeddings, Family.OPENAI, "embeddings", "POST"),
+    Route("v2/chat", cohere_chat, Family.OPENAI, "chat", "POST"),
     Route("v2/embed", embed, Family.OPENAI, "embeddings", "POST"),
     Route("v1/rerank", rerank, Family.OPENAI, "rerank", "POST"),
     # Where Cohere's clients ask.

@@ -83,7 +83,11 @@ def _type_of(column: str, field: models.Field[Any, Any]) -> str:
 
 # A tag, its description, and prefixes of its operations' paths; the first match decides.
 _TAGS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
-    ("Chat", "Chats in OpenAI's format, and routing previews", ("/v1/chat/", "/v1/completions", "/v1/route/")),
+    (
+        "Chat",
+        "Chats in OpenAI's and Cohere's formats, and routing previews",
+        ("/v1/chat/", "/v1/completions", "/v1/route/", "/v2/chat"),
+    ),
     ("Messages", "Chats in Anthropic's format", ("/v1/messages/count_tokens", "/v1/messages!")),
     ("Responses", "Chats that may keep state, in OpenAI's Responses format", ("/v1/responses", "/v1/conversations")),
     ("Images", "Image generation and editing", ("/v1/images/",)),

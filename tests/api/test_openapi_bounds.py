@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.dialects.chat import anthropic, completions, openai
+from apps.gateway.dialects.chat import anthropic, cohere, completions, openai
 from apps.gateway.dialects.media.images import client as images
 from apps.gateway.dialects.media.speech import client as speech
 from apps.gateway.dialects.values.embeddings.client import cohere as embed
@@ -30,6 +30,7 @@ DESCRIBED: dict[str, tuple[str, str, Callable[[bytes], Chat], dict[str, Any]]] =
         anthropic.read_request,
         {"model": "m", "messages": [MESSAGE], "max_tokens": 9},
     ),
+    "cohere": ("cohere.yaml", "CohereChatRequest", cohere.CLIENT.read_request, {"model": "m", "messages": [MESSAGE]}),
     "completions": ("completions.yaml", "CompletionRequest", completions.read_request, {"model": "m", "prompt": "a"}),
     "embeddings": ("embeddings.yaml", "EmbeddingRequest", embeddings.read_request, {"model": "m", "input": "a"}),
     "embed": ("embeddings.yaml", "EmbedRequest", embed.read_request, {"model": "m", "texts": ["a"]}),
@@ -42,6 +43,7 @@ DESCRIBED: dict[str, tuple[str, str, Callable[[bytes], Chat], dict[str, Any]]] =
 BESIDE: dict[str, dict[str, Any]] = {
     "top_logprobs": {"logprobs": True},
     "budget_tokens": {"type": "enabled"},
+    "token_budget": {"type": "enabled"},
     "allowed_tools": {"type": "allowed_tools"},
     "tools": {"mode": "auto"},
 }
@@ -50,6 +52,8 @@ TOOL = {"name": "f", "parameters": {"type": "object"}}
 ITEMS: dict[tuple[str, str], Any] = {
     ("chat", "tools"): {"type": "function", "function": TOOL},
     ("messages", "tools"): {"name": "f", "input_schema": {"type": "object"}},
+    ("cohere", "tools"): {"type": "function", "function": TOOL},
+    ("cohere", "documents"): "a",
     ("chat", "functions"): TOOL,
     ("embed", "embedding_types"): "float",
     ("chat", "plugins"): {"id": "response-healing"},

@@ -42,7 +42,7 @@ MORE_THAN_A_SCHEMA = (
     *("postVerifyEmail", "postResetPassword", "postConfirmTwoFactor", "postDisableTwoFactor"),
     *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages", "explainRoute"),
     *("createResponse", "countInputTokens", "createEmbeddings", "embed", "rerank", "rerankAtV2", "createModeration"),
-    *("createCompletion", "createSpeech", "createTranscription", "createTranslation"),
+    *("cohereChat", "createCompletion", "createSpeech", "createTranscription", "createTranslation"),
     *GOOGLES,
     # A cursor is something that is listed; a batch's file is one of requests.
     *("createFile", "listFiles", "createBatch", "listBatches", "createMessageBatch", "listMessageBatches"),

@@ -13,7 +13,7 @@ from typing import Final
 from tests.clients import npm, pypi
 from tests.clients.gateway import EVERY_FORMAT
 
-CHAT, MESSAGES, RESPONSES, GEMINI = "chat completions", "messages", "responses", "Gemini"
+CHAT, MESSAGES, RESPONSES, GEMINI, COHERE = "chat completions", "messages", "responses", "Gemini", "Cohere chat"
 OLLAMA = "Ollama"
 FORMATS: Final = [behind.format for behind in EVERY_FORMAT]
 BEGIN, END = "<!-- begin: written by script/clients -->", "<!-- end: written by script/clients -->"
@@ -67,6 +67,7 @@ CLIENTS: Final = (
     _client("openai (JavaScript)", RESPONSES, _pinned(npm.OPENAI), "test_javascript_sdks.py::responses::"),
     _client("anthropic (Python)", MESSAGES, version("anthropic"), "test_anthropic.py"),
     _client("anthropic (JavaScript)", MESSAGES, _pinned(npm.ANTHROPIC), "test_javascript_sdks.py::test_anthropics"),
+    _client("cohere (Python)", COHERE, version("cohere"), "test_cohere.py"),
     _client("google-genai (Python)", GEMINI, version("google-genai"), "test_google_genai.py"),
     _client(
         "@google/genai",

@@ -164,7 +164,9 @@ class ChatTexts:
                 document = read_document(part.data, f"audio/{part.format}").named("", here)
                 self._file(document, here, role, part.data, put_text=put_text)
             case Opaque():
-                self._json(part.data, here, role)
+                # Cohere's clients have documents beside their messages, without the part around each.
+                inner = part.data.get("document") if isinstance(part.data, dict) else None
+                self._json(part.data, here, role, *(() if inner is None else (inner,)))
 
     def _tool(self, tool: Tool, here: str) -> None:
         if isinstance(tool, FunctionTool):
@@ -221,12 +223,12 @@ class ChatTexts:
         self._add(path, role, read.text, redact, said, value, parts_of=read.parts_of)
         self._enclosed(read.embedded_files, path, role)
 
-    def _json(self, value: Any, path: str, role: str) -> None:
-        """Take in a JSON value, which is changed itself."""
+    def _json(self, value: Any, path: str, role: str, *said: Any) -> None:
+        """Take in a JSON value, which is changed itself; `said` is what else the client may have written for it."""
         if value:
             read = self._within(JsonText(value, excluded_names=_BESIDE), path, value)
             self._seen_strings.update(read.strings)
-            self._add(path, role, read.text, read.redact, value, parts_of=read.parts_of)
+            self._add(path, role, read.text, read.redact, value, *said, parts_of=read.parts_of)
             self._enclosed(read.embedded_files, path, role)
 
     def _within(self, read: JsonText, path: str, *said: Any) -> JsonText:

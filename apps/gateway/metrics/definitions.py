@@ -16,6 +16,7 @@ ROUTES = (
     "audio_transcriptions",
     "audio_translations",
     "chat_completions",
+    "cohere_chat",
     "completions",
     "embeddings",
     "generate_content",

@@ -100,10 +100,17 @@ class _Form(_Strict):
     json_schema: dict[str, Any] | None = None
 
 
+class _CitationOptions(_Strict):
+    mode: Literal["ENABLED", "DISABLED", "FAST", "ACCURATE", "OFF"] = "ENABLED"
+
+
 class _Request(_Strict):
     model: str
     messages: Annotated[list[_Message], Meta(min_length=1)]
     stream: bool = False
+    documents: list[str | _Document] = []
+    citation_options: _CitationOptions | None = None
+    safety_mode: Literal["CONTEXTUAL", "STRICT", "OFF"] = "CONTEXTUAL"
     tools: list[_Tool] = []
     strict_tools: bool = False
     tool_choice: Literal["REQUIRED", "NONE"] | None = None
@@ -154,7 +161,7 @@ def read_request(path: str, body: bytes) -> Conversation:
     form = request.response_format
     return Conversation(
         model=request.model,
-        turns=tuple(_turns(request.messages)),
+        turns=(*_read_documents(request.documents), *_turns(request.messages)),
         tools=tuple(
             SandboxTool(tool.function.name, tool.function.description, tool.function.parameters)
             for tool in request.tools
@@ -169,11 +176,25 @@ def read_request(path: str, body: bytes) -> Conversation:
     )
 
 
+def _read_documents(documents: list[str | _Document]) -> Iterator[Turn]:
+    """Yield what the model reads of documents, before the conversation."""
+    if documents:
+        yield Turn(role="system", text="\n".join(map(_document_text, documents)))
+
+
+def _document_text(document: str | _Document) -> str:
+    return document if isinstance(document, str) else msgspec.json.encode(document.data).decode()
+
+
+def _part_text(part: _Part) -> str:
+    return part.text if part.document is None else _document_text(part.document)
+
+
 def _turns(messages: list[_Message]) -> Iterator[Turn]:
     names = {call.id: call.function.name for message in messages for call in message.tool_calls}
     for message in messages:
         parts = message.content if isinstance(message.content, list) else []
-        said = message.content if isinstance(message.content, str) else "\n".join(part.text for part in parts)
+        said = message.content if isinstance(message.content, str) else "\n".join(map(_part_text, parts))
         called = "".join(call.function.name + call.function.arguments for call in message.tool_calls)
         images = sum(part.type == "image_url" for part in parts)
         yield Turn(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import (
@@ -35,6 +36,7 @@ from apps.kernel.errors import InvalidRequest
 
 # Parts that may be, or hold, blocks that not every format has.
 _HOLDING = (Opaque, ToolResult)
+_encode: Final = msgspec.json.Encoder().encode
 
 
 def drop_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
@@ -76,15 +78,24 @@ def _message(message: Message, place: str, target: Target, dialect: str) -> Mess
             ]
             parts.append(replace(part, parts=rewritten))
         else:
-            parts.append(_rewrite_as_text(part, f"{place}[{at}]" if "[" in place else place, target))
+            # Cohere's clients have documents beside their messages.
+            where = "documents" if _is_coheres(part) else f"{place}[{at}]" if "[" in place else place
+            parts.append(_rewrite_as_text(part, where, target))
     return replace(message, parts=parts)
 
 
 def _rewrite_as_text(part: Part, place: str, target: Target) -> Text:
     """Return a block in words; a wish to have it cited is noted. Raises InvalidRequest as `_as_text`."""
-    if isinstance(part, Opaque) and wants_citations(part.data):
+    if _is_coheres(part):
+        target.note_dropped(place, "documents are sent as text, and not cited by this model's provider")
+    elif isinstance(part, Opaque) and wants_citations(part.data):
         target.note_dropped(f"{place}.citations", "documents are not cited by this model's provider")
     return _as_text(part, place)
+
+
+def _is_coheres(part: Part) -> bool:
+    """Return whether a part is a document of Cohere's, which its models always cite."""
+    return isinstance(part, Opaque) and part.dialect == COHERE and kind_of(part.data) == "document"
 
 
 def _as_text(part: Part, place: str) -> Text:
@@ -126,7 +137,14 @@ def _tool_reference(data: Record) -> list[Any]:
 
 
 def _document(data: Record) -> list[Any] | None:
-    """Return a document that is written out in blocks of text; one with images in it cannot be said."""
+    """Return a document that is written out: in blocks of text (one with images in it cannot be said), or, at Cohere,
+    as a text or as fields with the document's id."""
+    if isinstance(text := data.get("document"), str):
+        return [text]
+    if isinstance(text, dict):
+        members = text.get("data")
+        named = [f"{name}: {_said(value)}" for name, value in members.items()] if isinstance(members, dict) else []
+        return [text.get("id"), *named]
     source = data.get("source")
     content = source.get("content") if isinstance(source, dict) and source.get("type") == "content" else None
     if isinstance(content, str):
@@ -134,6 +152,10 @@ def _document(data: Record) -> list[Any] | None:
     if not isinstance(content, list) or any(kind_of(block) != "text" for block in content):
         return None
     return [data.get("title"), data.get("context"), *_texts(content)]
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else _encode(value).decode()
 
 
 def _texts(blocks: list[Any]) -> list[Any]:
@@ -181,6 +203,7 @@ def _effort_of(part: Part) -> Any:
 
 
 ANTHROPIC: Final = "anthropic"
+COHERE: Final = "cohere"
 _ADDITION, _REMOVAL = "tool_addition", "tool_removal"
 _CONFIG: Final = "output_config"
 # Until when a system message is shown to the model.

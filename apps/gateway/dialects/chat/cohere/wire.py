@@ -1,4 +1,4 @@
-"""Cohere Chat v2: names on the wire, token usage, errors of providers."""
+"""Cohere Chat v2, both sides: names on the wire, token usage, errors of providers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,18 @@ FRAMING: Final = "sse"
 # How the plan of a model that is about to call tools is marked on its way through clients: it has a field of its own.
 PLAN_FORMAT: Final = "cohere-tool-plan"
 
+# The kind of a part that is a document, and its field.
+DOCUMENT: Final = "document"
+
 # Words for why a model stopped. A word not listed is taken for `stop`.
 FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "MAX_TOKENS": "length",
     "TOOL_CALL": "tool_calls",
     "ERROR_TOXIC": "content_filter",
+}
+_WORDS: Final[dict[FinishReason, str]] = {
+    "stop": "COMPLETE",
+    **{reason: word for word, reason in FINISH_REASONS.items()},
 }
 # Words that say that the provider broke down, and the status that it means.
 FAILURE_WORDS: Final = {"ERROR": 502, "TIMEOUT": 504}
@@ -50,6 +57,13 @@ def refused(message: str, param: str) -> InvalidRequest:
     return InvalidRequest(message, code="unsupported_feature", param=param)
 
 
+def finish_word(reason: FinishReason, native: str | None) -> str:
+    """Return Cohere's word for why a model stopped: the provider's own where it is one for the same."""
+    if native == "STOP_SEQUENCE" and reason == "stop":
+        return native
+    return _WORDS[reason]
+
+
 _MAIN = ("input_tokens", "output_tokens")
 
 
@@ -70,6 +84,18 @@ def read_usage(reported: Any) -> Usage | None:
     cached = min(max(count_at(reported, "cached_tokens") - free, 0), prompt)
     odd = has_odd_count(counts, main=_MAIN) or has_odd_count(reported, "cached_tokens")
     return Usage(input=prompt - cached, cache_read=cached, output=written, estimated=odd)
+
+
+def write_usage(usage: Usage, reported: Any) -> Record:
+    """Return `usage`: the gateway's counts, with counts of Cohere's beside them that an answer of its reported."""
+    counts = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
+    stated: Record = reported if isinstance(reported, dict) else {}
+    return {
+        "cached_tokens": usage.cache_read,
+        **stated,
+        "billed_units": _inside(stated, "billed_units") | counts,
+        "tokens": _inside(stated, "tokens") or counts,
+    }
 
 
 def _inside(record: Record, name: str) -> Record:

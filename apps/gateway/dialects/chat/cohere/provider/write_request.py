@@ -1,12 +1,16 @@
 """Cohere Chat v2, provider side: writes a canonical chat as a request body.
 
-An unsupported hint is dropped with a note; a field that would change the answer is refused before anything is sent.
+A request in this very format passes through untouched except for the model's name, unless something in it has to be
+adapted; any other is written from the canonical form. An unsupported hint is dropped with a note; a field that would
+change the answer is refused before anything is sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from apps.gateway.canonical.chat import (
     Chat,
@@ -34,8 +38,9 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     repair_tool_results,
 )
 from apps.gateway.dialects.chat.cohere.provider.capabilities import Capabilities, capabilities_of
-from apps.gateway.dialects.chat.cohere.wire import NAME, PLAN_FORMAT, encode, refused, without_none
+from apps.gateway.dialects.chat.cohere.wire import DOCUMENT, NAME, PLAN_FORMAT, encode, refused, without_none
 from apps.gateway.dialects.reading.fields import Record
+from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
 
 
 def write_messages(chat: Chat, target: Target, *, thinks: bool) -> list[Record]:
@@ -43,25 +48,43 @@ def write_messages(chat: Chat, target: Target, *, thinks: bool) -> list[Record]:
     part that cannot be said."""
     written: list[Record] = []
     shown: list[Record] = []
+    own = chat.dialect == NAME
     for number, message in enumerate(chat.messages):
         place = message_path(chat, number)
+        extra = (message.extra or {}) if own else {}
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         if shown and not results:
             written.append({"role": "user", "content": shown})
             shown = []
-        written.extend(_result(result, place, shown) for result in results)
+        written.extend({**_result(result, place, shown), **extra} for result in results)
         if results:
             shown += _content([part for part in message.parts if not isinstance(part, ToolResult)], place)
         elif message.role == "assistant":
-            written.append(_answer(message.parts, place, target, thinks=thinks))
+            written.append({**_answer(message.parts, place, target, thinks=thinks), **extra})
         else:
             role = "system" if message.role in ("system", "developer") else "user"
+            parts = [part for part in message.parts if not _is_document(part)]
             written.append(
-                {"role": role, "content": _plain(_content(message.parts, place, only_text=role == "system"))}
+                {"role": role, "content": _plain(_content(parts, place, only_text=role == "system")), **extra}
             )
     if shown:
         written.append({"role": "user", "content": shown})
     return written
+
+
+def write_documents(chat: Chat) -> list[Any]:
+    """Return the documents that the model is to answer from, which are parts of users' messages."""
+    return [
+        part.data[DOCUMENT]
+        for message in chat.messages
+        if message.role == "user"
+        for part in message.parts
+        if isinstance(part, Opaque) and _is_document(part)
+    ]
+
+
+def _is_document(part: Part) -> bool:
+    return isinstance(part, Opaque) and part.dialect == NAME and part.data.get("type") == DOCUMENT
 
 
 def _answer(parts: list[Part], place: str, target: Target, *, thinks: bool) -> Record:
@@ -211,6 +234,8 @@ _LACKING: Final = (
 # The share of the answer's limit that each effort may use for thinking.
 _SHARES: Final[dict[Effort, float]] = {"minimal": 0.1, "low": 0.2, "medium": 0.5, "high": 0.8}
 _JSON_PLEASE: Final = {"role": "system", "content": "Answer with JSON."}
+_NULL: Final = msgspec.Raw(b"null")
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NO_FIELD: Final = "has no counterpart at this model's provider"
 
 
@@ -221,6 +246,28 @@ def path(chat: Chat, target: Target) -> str:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
+    noted = len(target.dropped_fields)
+    asked, wire = _write(chat, target)
+    source = asked.source
+    if source is not None and source.dialect == NAME and len(target.dropped_fields) == noted:
+        return encode(_pass_on(source.body, asked, target))
+    return encode(wire)
+
+
+def _pass_on(body: bytes, chat: Chat, target: Target) -> Record:
+    """Return the fields that the client wrote, each as its bytes, with the provider's name of the model."""
+    wire: Record = {name: raw for name, raw in _read_fields(body).items() if raw != _NULL and name not in ROUTER_FIELDS}
+    if not chat.tools:
+        # A choice among no tools is refused.
+        wire.pop("tool_choice", None)
+    if chat.max_tokens is not None:
+        # Lowered, maybe, to what the model can write.
+        wire["max_tokens"] = chat.max_tokens
+    return {**wire, "model": target.model_name}
+
+
+def _write(chat: Chat, target: Target) -> tuple[Chat, Record]:
+    """Return the chat as it can be sent, and the fields that say it."""
     capabilities = capabilities_of(target)
     _refuse_unsupported(chat)
     if not chat.is_plain:
@@ -232,15 +279,17 @@ def write_request(chat: Chat, target: Target) -> bytes:
         model=target.model_name,
         messages=write_messages(chat, target, thinks=capabilities.thinks),
         stream=chat.stream or None,
+        documents=write_documents(chat) or None,
         **write_tools(chat, target),
         **_sampling(chat, capabilities, target),
         thinking=_thinking(chat, capabilities, target),
-        response_format=_form(chat),
+        response_format=write_response_format(chat),
+        **((chat.extra or {}) if chat.dialect == NAME else {}),
     )
     if "response_format" in wire and not _mentions_json(chat.messages):
         # Without a word of JSON in the conversation, a model that is bound to it may never end.
         wire["messages"] = [_JSON_PLEASE, *wire["messages"]]
-    return encode(wire)
+    return chat, wire
 
 
 def _refuse_unsupported(chat: Chat) -> None:
@@ -314,7 +363,7 @@ def _thinking(chat: Chat, capabilities: Capabilities, target: Target) -> Record 
     return without_none(type="enabled", token_budget=budget)
 
 
-def _form(chat: Chat) -> Record | None:
+def write_response_format(chat: Chat) -> Record | None:
     """Return the form that the answer must have."""
     form = chat.response_format
     if form is None or form.kind == "text":
