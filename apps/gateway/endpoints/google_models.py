@@ -21,7 +21,6 @@ from apps.gateway.endpoints.answering import answer_with_errors, json_response, 
 from apps.gateway.endpoints.public import check_key_if_presented
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import Family
-from apps.kernel.rest.request_headers import KEY_HEADERS
 from apps.kernel.rest.routes import Route
 
 Endpoint = Callable[[ClientRequest], ClientResponse]
