@@ -10,11 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gateway.canonical.events import Event, Finished, Started, TextDelta, ToolCallDelta, ToolCallStarted
-from apps.gateway.dialects.chat import anthropic, google, openai, responses
+from apps.gateway.dialects.chat import anthropic, cohere, google, openai, responses
 from apps.gateway.framing.sse import escape_separators, frames
 from tests.gateway.dialects.test_laws import SUMMARY
 
-CLIENTS: dict[str, Any] = {"openai": openai, "anthropic": anthropic, "responses": responses, "google": google}
+CLIENTS: dict[str, Any] = {
+    "openai": openai,
+    "anthropic": anthropic,
+    "responses": responses,
+    "google": google,
+    "cohere": cohere.CLIENT,
+}
 CHAT = openai.read_request(b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true}')
 SEPARATORS = "\r\n\t \x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 SPACES = st.text(" \t\r\n", max_size=4)
@@ -53,6 +59,9 @@ def streamed(client: str, events: list[Event]) -> list[Any]:
 def arguments_in(client: str, told: list[Any]) -> Any:
     if client == "openai":
         deltas = [call for one in told for choice in one["choices"] for call in choice["delta"].get("tool_calls", ())]
+        return json.loads("".join(call["function"]["arguments"] for call in deltas))
+    if client == "cohere":
+        deltas = [one["delta"]["message"]["tool_calls"] for one in told if one["type"] == "tool-call-delta"]
         return json.loads("".join(call["function"]["arguments"] for call in deltas))
     if client == "anthropic":
         return json.loads("".join(one["delta"].get("partial_json", "") for one in told if "delta" in one) or "{}")
