@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gateway.canonical.events import Event, Finished, Started, TextDelta, ToolCallDelta, ToolCallStarted
-from apps.gateway.dialects.chat import anthropic, google, ollama, openai, responses
+from apps.gateway.dialects.chat import anthropic, cohere, google, ollama, openai, responses
 from apps.gateway.framing.sse import escape_separators, frames
 from tests.gateway.dialects.test_laws import SUMMARY
 
@@ -20,6 +20,7 @@ CLIENTS: dict[str, Any] = {
     "responses": responses,
     "google": google,
     "ollama": ollama,
+    "cohere": cohere.CLIENT,
 }
 CHAT = openai.read_request(b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true}')
 SEPARATORS = "\r\n\t \x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -62,6 +63,9 @@ def streamed(client: str, events: list[Event]) -> list[Any]:
 def arguments_in(client: str, told: list[Any]) -> Any:
     if client == "openai":
         deltas = [call for one in told for choice in one["choices"] for call in choice["delta"].get("tool_calls", ())]
+        return json.loads("".join(call["function"]["arguments"] for call in deltas))
+    if client == "cohere":
+        deltas = [one["delta"]["message"]["tool_calls"] for one in told if one["type"] == "tool-call-delta"]
         return json.loads("".join(call["function"]["arguments"] for call in deltas))
     if client == "anthropic":
         return json.loads("".join(one["delta"].get("partial_json", "") for one in told if "delta" in one) or "{}")

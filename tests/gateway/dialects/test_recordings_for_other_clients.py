@@ -1,5 +1,5 @@
 """Real traffic before clients of other formats: what a provider said comes out the same in OpenAI's Responses format,
-for every maker, in Ollama's for every maker, and in Anthropic's for Google's and Cohere's models; in types that the
+in Ollama's and in Cohere's, for every maker, and in Anthropic's for Google's and Cohere's models; in types that the
 makers' own clients take.
 
 The recordings are not part of the project; without them these tests are skipped. Other pairs of formats are tested with
@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
+from cohere.v2.types import V2ChatResponse, V2ChatStreamResponse
 from ollama import ChatResponse
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
@@ -43,6 +44,8 @@ from tests.support.unfolding import unfold
 RECORDINGS = openais.RECORDINGS
 RESPONSE_EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 MESSAGE_EVENTS: TypeAdapter[Any] = TypeAdapter(BetaRawMessageStreamEvent)
+CHAT_EVENTS: TypeAdapter[Any] = TypeAdapter(V2ChatStreamResponse)
+COHERES = cohere.CLIENT.read_request(b'{"model": "m", "messages": [{"role": "user", "content": "?"}]}')
 ANTHROPICS = anthropic.read_request(b'{"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}')
 # By provider's format, where its recordings are read, and what tells their hosts apart.
 SOURCES: dict[str, tuple[Any, list[tuple[str, ...]]]] = {
@@ -254,3 +257,39 @@ def test_an_answer_says_the_same_to_clients_of_ollamas_format(provider: str) -> 
             assert counted == (usage.prompt_tokens, usage.completion_tokens), name
         counts.update(thinking=bool(choice.reasoning), calls=bool(choice.tool_calls), all=1)
     assert counts == {name: count for name, count in COUNTS[provider].items() if name != "searches"}
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "bedrock", "cohere", "google", "openai"])
+def test_an_answer_says_the_same_to_clients_of_coheres_format(provider: str) -> None:
+    count = 0
+    for name, events in answers_of(provider):
+        reply = fold(list(events))
+        summary, choice = summary_of(reply), reply.choices[0]
+        plain = cohere.CLIENT.write_reply(reply, summary, COHERES)
+        written = list(frames(cohere.CLIENT.write_events([*events, summary], COHERES)))
+        V2ChatResponse.model_validate(json.loads(plain))
+        for data in written[:-1]:
+            CHAT_EVENTS.validate_python(json.loads(data))
+        assert written[-1] == b"[DONE]"
+        assert_parts_end(list(map(json.loads, written[:-1])))
+        for read in (fold(cohere.read_reply(plain)), fold(cohere.read_events(written))):
+            again, said = said_by(read.choices[0]), said_by(choice)
+            assert again["text"] == said["text"] + said["refusal"] + said["sound"], name
+            assert (again["calls"], again["cited"]) == (said["calls"], said["cited"]), name
+            assert again["finish"] == said["finish"], name
+            thoughts = "".join(block.text for block in choice.reasoning)
+            assert "".join(block.text for block in read.choices[0].reasoning) == thoughts, name
+            if reply.usage is not None:
+                assert_counted(read, reply)
+        count += 1
+    assert count == COUNTS[provider]["all"]
+
+
+def assert_parts_end(told: list[dict[str, Any]]) -> None:
+    """A message begins and ends once; parts of the content, calls and citations begin in order, and each ends once."""
+    kinds = [event["type"] for event in told]
+    assert (kinds[0], kinds[-1]) == ("message-start", "message-end")
+    for kind in ("content", "tool-call", "citation"):
+        starts = [event["index"] for event in told if event["type"] == f"{kind}-start"]
+        ends = [event["index"] for event in told if event["type"] == f"{kind}-end"]
+        assert starts == ends == list(range(len(starts)))

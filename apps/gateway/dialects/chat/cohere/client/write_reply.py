@@ -75,9 +75,10 @@ def _message(choice: Choice, *, silent: bool) -> Record:
     said = [text for text in (choice.text, choice.refusal) if text is not None]
     if choice.audio is not None and choice.audio.transcript:
         said.append(choice.audio.transcript)
+    said += [_name_image(url) for url in choice.images if not _is_data(url)]
     if said or not (choice.tool_calls or choice.images):
         content.append({"type": _TEXT, _TEXT: "".join(said)})
-    content += map(_write_image, choice.images)
+    content += [_write_image(url) for url in choice.images if _is_data(url)]
     content += own.get("content", [])
     citations = own.get("citations") or [
         citation for note in choice.annotations if (citation := _write_citation(note, choice.text or ""))
@@ -99,6 +100,15 @@ def _is_plan(block: ReasoningDelta) -> bool:
 
 def _write_call(call_id: str, name: str, arguments: str) -> Record:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _is_data(url: str) -> bool:
+    return url[:5].lower() == "data:"
+
+
+def _name_image(url: str) -> str:
+    """Return an image that lies elsewhere in words: clients show Markdown, and no part of the format has an address."""
+    return f"![image]({url})"
 
 
 def _write_image(url: str) -> Record:
@@ -271,6 +281,8 @@ class _Stream:
         return _sse("tool-call-delta", index=index, delta=delta)
 
     def _image(self, event: ImageMade) -> bytes:
+        if not _is_data(event.url):
+            return self._begun(self._say(_name_image(event.url)))
         return self._begun(self._show(_write_image(event.url)))
 
     def _show(self, part: Record) -> bytes:
