@@ -1,9 +1,9 @@
 """`script/bench clean_corpus FOLDER`: how often the default rules act on ordinary files that agents read.
 
 Reads copies of public repositories, `FOLDER/OWNER+NAME` (a work tree, a bare repository, or a folder `repo` with one).
-`--fetch` clones those that are not there, `--held-back` takes the sources whose texts served nothing. Every text file up to 64 KB and the history of each repository counts, once
-as a user's text and once as a result of a tool. Rules that only mask or warn there are left out. None of the texts is
-kept in this project.
+`--fetch` clones those that are not there, `--held-back` takes the sources whose texts served nothing. Every text file
+up to 64 KB and the history of each repository counts, once as a user's text and once as a result of a tool. Rules that
+only mask or warn there are left out. None of the texts is kept in this project.
 """
 
 from __future__ import annotations
