@@ -258,6 +258,7 @@ _LOG_ROUTES = [
     _logs("logs/export", logs.LogsExport.as_view()),
     _logs("logs/unique-models", logs.UniqueModels.as_view()),
     _logs("logs/<str:log_id>", logs.Log.as_view()),
+    _logs("logs/<str:log_id>/media/<int:number>", logs.LogMedium.as_view()),
     # For browsers; programs that ask here mean `/v1/models`.
     Route("models", model_pages.models, Family.PAGES),
     Route("models/<path:model_id>", model_pages.model, Family.PAGES),

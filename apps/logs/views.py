@@ -24,8 +24,9 @@ from apps.keys.authenticate import ApiKeyOrSession, Recognized
 from apps.keys.models import ApiKey
 from apps.logs.access import LogScope, access_activity, access_logs, scope_of_key, scope_of_user
 from apps.logs.activity import ActivityTotals, find_days, window_of
+from apps.logs.answers import SHOWN_TYPES, UNKNOWN_TYPE
 from apps.logs.export import FORMATS, ExportRecord, find_pages, write_file
-from apps.logs.search import find_page, find_row, find_used_models
+from apps.logs.search import find_medium, find_page, find_row, find_used_models
 from apps.logs.serializers import (
     DAY_FIELDS,
     LOG_FIELDS,
@@ -125,6 +126,19 @@ class Log(LogsEndpoint):
         return _answer({"log": entry_of(row)})
 
 
+class LogMedium(LogsEndpoint):
+    """`GET /logs/{logId}/media/{number}`."""
+
+    @extend_schema(
+        operation_id="getLogMedium",
+        responses={(200, UNKNOWN_TYPE): OpenApiTypes.BINARY},
+        extensions={REFUSES: [404]},
+    )
+    def get(self, request: Request, log_id: str, number: int) -> HttpResponse:
+        """Show an image or audio of an answer, by its place in the entry's `media`, from 0."""
+        return send_medium(self.scope(), log_id, number)
+
+
 class UniqueModels(LogsEndpoint):
     """`GET /logs/unique-models`."""
 
@@ -170,6 +184,18 @@ class ActivityExport(ActivityEndpoint):
         query = self.read_query(ActivityExportQuery)
         days = self.find_days(query)
         return download("activity", query["format"], DAY_FIELDS, ([day_of(day)] for day in days))
+
+
+def send_medium(scope: LogScope, log_id: str, number: int) -> HttpResponse:
+    """Return an image or audio of an answer; a type that browsers do not show is a download. Raises NotFound."""
+    identifier = find_id(log_id)
+    found = None if identifier is None else find_medium(scope, identifier, number)
+    if found is None:
+        raise NotFound("There is no such image or audio in the log; it may be past its retention")
+    is_shown = found.content_type in SHOWN_TYPES
+    response = HttpResponse(found.data, content_type=found.content_type if is_shown else UNKNOWN_TYPE)
+    response["Content-Disposition"] = "inline" if is_shown else f'attachment; filename="answer-{number}"'
+    return response
 
 
 def download(

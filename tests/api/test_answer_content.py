@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apps.kernel.ids import new_id
 from apps.logs.answers import read_medium
 from apps.logs.models import RequestLog
 from tests.api.test_log_content import keep, logged
@@ -43,6 +44,11 @@ def ask(caller: Caller, path: str, text: str = QUESTION, *, stream: bool = False
     answer = caller.client.post(path, body, content_type="application/json", headers=headers)
     assert answer.status_code == 200, answer.content
     return b"".join(answer.streaming_content) if answer.streaming else answer.content
+
+
+def read_over_api(caller: Caller, path: str, token: str = "") -> Any:
+    """Read a path of the log with the caller's key, or another one."""
+    return caller.client.get(path, headers={"x-api-key": token or caller.token})
 
 
 PATHS = ("/v1/chat/completions", "/v1/responses", "/v1/messages", "generateContent")
@@ -118,6 +124,14 @@ def test_generated_images_are_kept_encrypted_and_described(caller: Caller) -> No
         {"kind": "image", "contentType": "image/png", "choice": 1, "size": len(data[1]), "stored": True},
     ]
     assert entry["choices"] is None
+    for number, one in enumerate(data):
+        sent = read_over_api(caller, f"/logs/{entry['id']}/media/{number}")
+        assert (sent.status_code, sent.content, sent["Content-Type"]) == (200, one, "image/png")
+    for place in (f"{entry['id']}/media/2", "nonsense/media/0", f"{new_id()}/media/0"):
+        refused = read_over_api(caller, f"/logs/{place}")
+        message = "There is no such image or audio in the log; it may be past its retention"
+        assert (refused.status_code, refused.json()) == (404, {"error": True, "status": 404, "message": message})
+    assert read_over_api(caller, f"/logs/{entry['id']}/media/0", token="gw_other").status_code == 401
     row = RequestLog.objects.get()
     read = [read_medium(row.id, row.media, row.media_data, number) for number in (0, 1, 2)]
     assert read == [("image/png", data[0]), ("image/png", data[1]), None]

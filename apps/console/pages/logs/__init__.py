@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -24,14 +24,13 @@ from apps.kernel.postgres import replica
 from apps.kernel.rest.pages import page_of
 from apps.keys.models import ApiKey
 from apps.logs.access import LogScope, access_logs, scope_of_user
-from apps.logs.answers import SHOWN_TYPES, UNKNOWN_TYPE
 from apps.logs.export import find_pages
 from apps.logs.query import LogRow
 from apps.logs.request_page import ENDS, SCORE_COLUMNS, Link, Reader, end_of, first_line
 from apps.logs.request_page import page_of as page_of_request
-from apps.logs.search import find_medium, find_page, find_row, find_used_models
+from apps.logs.search import find_page, find_row, find_used_models
 from apps.logs.serializers import LOG_FIELDS, LogsExportQuery, LogsQuery, entry_of, filters_of, requested_ids_of
-from apps.logs.views import download
+from apps.logs.views import download, send_medium
 
 # Keys in the filter's list; others are reached by a link from their page.
 MAX_KEYS = 200
@@ -102,7 +101,7 @@ def one_log(request: HttpRequest, workspace: Workspace, log_id: str) -> HttpResp
     """Show one request."""
     identifier = find_id(log_id)
     row = None if identifier is None else find_row(_of_organization(workspace), identifier)
-    if row is None:
+    if identifier is None or row is None:
         raise NotFound("There is no such request in the log; it may be past its retention")
     key = ApiKey.objects.filter(pk=row["api_key_id"]).first()
     project = next((one for one in workspace.projects if one.id == row["project_id"]), None)
@@ -128,14 +127,7 @@ def one_log(request: HttpRequest, workspace: Workspace, log_id: str) -> HttpResp
 @workspace_page()
 def medium(request: HttpRequest, workspace: Workspace, log_id: str, number: int) -> HttpResponse:
     """Send an image or audio of an answer; a type that browsers do not show is a download."""
-    identifier = find_id(log_id)
-    found = None if identifier is None else find_medium(_of_organization(workspace), identifier, number)
-    if found is None:
-        raise NotFound("There is no such image or audio in the log; it may be past its retention")
-    is_shown = found.content_type in SHOWN_TYPES
-    response = HttpResponse(found.data, content_type=found.content_type if is_shown else UNKNOWN_TYPE)
-    response["Content-Disposition"] = "inline" if is_shown else f'attachment; filename="answer-{number}"'
-    return response
+    return send_medium(_of_organization(workspace), log_id, number)
 
 
 def _listed(workspace: Workspace, rows: Sequence[LogRow]) -> list[dict[str, Any]]:
@@ -153,23 +145,19 @@ def _listed(workspace: Workspace, rows: Sequence[LogRow]) -> list[dict[str, Any]
     ]
 
 
-def _neighbors(request: HttpRequest, workspace: Workspace, identifier: UUID) -> dict[str, UUID | None]:
+def _neighbors(request: HttpRequest, workspace: Workspace, identifier: UUID) -> dict[str, Any]:
     """Return the ids of the next newer and the next older request that match the filters of the list."""
-    names: dict[str, UUID | None] = {"newer": None, "older": None}
+    names: dict[str, Any] = {"newer": None, "older": None}
     try:
         query = read_query(request, LogsQuery, orgId=str(workspace.organization.id))
         scope = access_logs(_scope(workspace), requested_ids_of(query))
     except ApiError:
         return names
     for name, ascending in (("newer", True), ("older", False)):
-        asked = partial(find_page, scope, filters_of(query), count=1, after=identifier, ascending=ascending)
-        found = replica.read(partial(_asked_of, asked))
+        # From the primary, as the row itself is.
+        found = find_page(scope, filters_of(query), count=1, after=identifier, ascending=ascending)
         names[name] = found[0]["id"] if found else None
     return names
-
-
-def _asked_of(asked: Callable[..., list[LogRow]], using: str) -> list[LogRow]:
-    return asked(using=using)
 
 
 def _with_end(row: LogRow) -> LogRow:
