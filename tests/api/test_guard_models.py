@@ -134,6 +134,24 @@ class TestRequests:
         assert caller.chat("unsafe [[sandbox verbatim reasoning=0]]").status_code == 400
         assert caller.chat("hello", model="sandbox/reasoner").status_code == 403
 
+    def test_it_counts_for_no_limit_on_requests(self, caller: Caller) -> None:
+        ask_model(caller)
+        Organization.objects.filter(pk=caller.organization_id).update(requests_per_minute=1)
+        type(caller.key).objects.filter(pk=caller.key.pk).update(requests_per_minute=1)
+        policy.forget_all()
+        assert caller.chat("safe [[sandbox verbatim]]").status_code == 200
+        assert [row.route for row in rows()].count(GUARD) == 1
+        assert caller.chat("safe [[sandbox verbatim]]").status_code == 429
+
+    def test_the_keys_spending_limit_holds(self, caller: Caller) -> None:
+        ask_model(caller)
+        type(caller.key).objects.filter(pk=caller.key.pk).update(usage_limit=Decimal("0.001"))
+        policy.forget_all()
+        refused = caller.chat("safe [[sandbox verbatim]]", max_tokens=1_600)
+        assert refused.status_code == 503
+        assert "its model answered 402" in refused.json()["error"]["message"]
+        assert [row.route for row in rows()] == ["chat_completions"]
+
     def test_texts_that_passed_are_not_judged_again(self, caller: Caller) -> None:
         ask_model(caller)
         for _ in range(2):

@@ -174,7 +174,7 @@ def test_codex_reads_mails_and_sends_one(caller: Caller, upstream: str) -> None:
         items.extend(added)
         events = responses_calls.events_of(responses_calls.ask(caller, items, **fields))
         output: list[dict[str, Any]] = events[-1]["response"]["output"]
-        # What the deltas of a call add up to is what its end says.
+        # The deltas of a call add up to the arguments of its end.
         pieces = [one["delta"] for one in events if one["type"] == "response.function_call_arguments.delta"]
         calls = [one["arguments"] for one in output if one["type"] == "function_call"]
         assert "".join(pieces) == "".join(calls)

@@ -40,6 +40,7 @@ from apps.guardrails import outside_client
 from apps.guardrails.findings.redaction import is_masked, placeholder_of
 from apps.guardrails.findings.scan_types import Finding, Segment, Verdict
 from apps.guardrails.outside import INPUT, OUTPUT, OutsideText
+from apps.guardrails.outside.model import MAX_CHARACTERS
 from apps.guardrails.outside.model import TYPE as MODEL
 from apps.guardrails.outside_client import Judged
 from apps.guardrails.scanning.outside_rules import OutsideRule, action_of, findings_of
@@ -67,7 +68,8 @@ def screen_request(guard: RequestGuard, chat: Chat, body: bytes) -> None:
     named = TASKS[chat.task].path_for_client or str
     texts = [OutsideText(one.role, named(one.path), one.text, _is_replaceable(one)) for one in chat_texts.texts]
     if wants_prompt:
-        guard.facts = guard.facts._replace(prompt=next((one.text for one in reversed(texts) if one.role == "user"), ""))
+        latest = next((one.text for one in reversed(texts) if one.role == "user"), "")
+        guard.facts = guard.facts._replace(prompt=latest[-MAX_CHARACTERS:])
     if not texts or not rules:
         return
     segments = [Segment(ScannedText(one.text), one.role, one.place) for one in texts]

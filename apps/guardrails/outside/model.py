@@ -179,7 +179,7 @@ def _conversation(question: GuardQuestion, role: str, pack: Pack, category: str)
     is_answer = role == "assistant"
     if config["template"] == CUSTOM:
         return {"messages": _user(config["prompt"].replace(TEXT, pack.text))}
-    asked = _MARKS.sub(" ", question.facts.prompt)[-MAX_CHARACTERS:] if question.direction == OUTPUT else ""
+    asked = _MARKS.sub(" ", question.facts.prompt) if question.direction == OUTPUT else ""
     if config["promptBy"] == GATEWAY:
         write = _llama_guard_prompt if config["template"] == LLAMA_GUARD else _shieldgemma_prompt
         return {"messages": _user(write(config, pack.text, asked, category, is_answer=is_answer))}
