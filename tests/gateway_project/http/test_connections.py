@@ -34,7 +34,7 @@ def test_one_address_has_only_so_many_connections_at_work() -> None:
         for client in busy:
             assert status_of(read_one(client)) == 200
             client.close()
-        # As soon as the server has noticed that one of them is gone.
+        # As soon as the server has noticed a closed connection.
         eventually(lambda: status_of(one.ask(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")) == 200)
 
 
