@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import gevent
 
@@ -26,6 +29,8 @@ put_in_force(
         otherwise=Family.LOGS,
     )
 )
+# The file that lets held requests go, as in `conftest.py`.
+RELEASED = "released"
 # How many requests have been answered in each turn of the event loop.
 _in_turns: Counter[int] = Counter()
 _TOLD = ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL", "REMOTE_ADDR", "wsgi.url_scheme")
@@ -64,14 +69,21 @@ def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]
         while time.perf_counter() < until:
             pass
         return _plain(start_response, b"worked")
-    if path.endswith("/slow"):
-        gevent.sleep(0.5)
-        return _plain(start_response, b"slept")
+    if path == "/held":
+        _wait_until_released(Path(os.environ["HELD_REQUESTS"]))
+        return _plain(start_response, b"held")
     body = environ["wsgi.input"].read()
     told = {name: environ[name] for name in _TOLD}
     told["headers"] = {name: value for name, value in sorted(environ.items()) if name.startswith("HTTP_")}
     told["body"] = body.decode("latin-1")
     return _plain(start_response, json.dumps(told).encode())
+
+
+def _wait_until_released(folder: Path) -> None:
+    """Note in the folder that a request is at work, and wait until the client lets all of them go."""
+    (folder / uuid4().hex).touch()
+    while not (folder / RELEASED).exists():
+        gevent.sleep(0.005)
 
 
 def _plain(start_response: Any, body: bytes, status: str = "200 OK") -> list[bytes]:

@@ -12,12 +12,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from tests.stack.product import descendants
+from tests.stack.product import descendants, eventually
 
 ROOT = Path(__file__).resolve().parents[3]
+# The file that lets held requests go, as in `application.py`, which only the server imports.
+RELEASED = "released"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,9 @@ class Server:
 
     port: int
     pid: int
+    # Where requests that are held at work are noted (`hold`).
+    held: Path
+    log: IO[bytes]
 
     def connect(self) -> socket.socket:
         """Return a new connection."""
@@ -37,6 +43,21 @@ class Server:
             client.sendall(request)
             client.shutdown(socket.SHUT_WR)
             return until_closed(client)
+
+    def hold(self, client: socket.socket) -> None:
+        """Send a request, and wait until the application works on it: it does until `release`."""
+        before = len(list(self.held.iterdir()))
+        client.sendall(b"GET /held HTTP/1.1\r\nHost: gateway\r\n\r\n")
+        eventually(lambda: len(list(self.held.iterdir())) > before)
+
+    def release(self) -> None:
+        """Let all held requests be answered, those to come too."""
+        (self.held / RELEASED).touch()
+
+    def wait_for_log(self, words: str) -> None:
+        """Wait until the server has logged these words."""
+        number = self.log.fileno()
+        eventually(lambda: words in os.pread(number, os.fstat(number).st_size, 0).decode())
 
 
 def until_closed(client: socket.socket) -> bytes:
@@ -66,6 +87,7 @@ class serving:  # noqa: N801 - reads as what it does
         self._settings = settings
         self._variables = variables
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
+        self._held = tempfile.TemporaryDirectory()
         self.said = ""
 
     def __enter__(self) -> Server:
@@ -81,6 +103,7 @@ class serving:  # noqa: N801 - reads as what it does
                 "PYTHONFAULTHANDLER": "1",
                 "PORT": str(self._port),
                 "WEB_WORKERS": "1",
+                "HELD_REQUESTS": self._held.name,
                 **self._variables,
             },
             stdout=self._log,
@@ -93,10 +116,11 @@ class serving:  # noqa: N801 - reads as what it does
             except OSError:
                 time.sleep(0.05)
             else:
-                return Server(self._port, self.process.pid)
+                return Server(self._port, self.process.pid, Path(self._held.name), self._log)
         raise AssertionError("the server did not start")
 
     def __exit__(self, *_: object) -> None:
+        (Path(self._held.name) / RELEASED).touch()
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(20)
@@ -109,6 +133,7 @@ class serving:  # noqa: N801 - reads as what it does
         self.said = self._read()
 
     def _read(self) -> str:
+        self._held.cleanup()
         with self._log as log:
             log.seek(0)
             return log.read().decode()

@@ -206,9 +206,10 @@ def test_an_aborted_body_is_one_line_and_no_error() -> None:
             with one.connect() as client:
                 client.sendall(b"POST /projects HTTP/1.1\r\n" + HOST + b"Content-Length: 1000\r\n\r\n{")
         assert status_of(one.ask(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")) == 200
-        time.sleep(0.3)  # Until it is logged.
+        one.wait_for_log("aborted")
     lines = [line for line in server.said.splitlines() if "aborted" in line]
-    assert len(lines) == 1
+    # At most one a second.
+    assert 1 <= len(lines) <= 3
     assert "Traceback" not in server.said
     assert "[ERROR]" not in server.said
 

@@ -298,11 +298,12 @@ def test_a_stop_finishes_what_was_begun_and_lets_idle_connections_go() -> None:
         idle, busy = one.connect(), one.connect()
         idle.sendall(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
         read_one(idle)
-        busy.sendall(b"GET /slow HTTP/1.1\r\n" + HOST + b"\r\n")
+        one.hold(busy)
         import os
 
         os.kill(one.pid, signal.SIGTERM)
         assert until_closed(idle) == b""
+        one.release()
         answer = until_closed(busy)
         assert status_of(answer) == 200
         assert b"Connection: close" in answer

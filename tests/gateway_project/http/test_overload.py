@@ -48,9 +48,9 @@ def test_who_is_shed_is_told_so_in_its_own_words(path: bytes, envelope: dict[str
     with serving(REQUESTS_IN_PROGRESS_LIMIT="2") as one:
         busy = [one.connect() for _ in range(2)]
         for client in busy:
-            client.sendall(get(b"/slow"))
+            one.hold(client)
         with one.connect() as client:
-            client.sendall(get(b"/") * 2)  # Health, once the two are being worked on: it is never shed.
+            client.sendall(get(b"/") * 2)  # Health: it is never shed.
             assert status_of(read_one(client)) == 200
         with one.connect() as client:
             client.sendall(get(path))
@@ -59,6 +59,7 @@ def test_who_is_shed_is_told_so_in_its_own_words(path: bytes, envelope: dict[str
             assert json.loads(answer.partition(b"\r\n\r\n")[2]) == envelope
             assert re.search(rb"\r\nRetry-After: [1-9]\r\n", answer)
             assert re.search(rb"\r\nx-request-id: \S+\r\n", answer)
+            one.release()
             for client_ in busy:
                 assert status_of(read_one(client_)) == 200
             # The connection has lost nothing by it.
@@ -82,7 +83,7 @@ def test_who_is_shed_is_answered_in_the_same_way_on_every_kind_of_connection(
     line: bytes, more: bytes, connection: bytes | None, has_body: bool
 ) -> None:
     with serving(REQUESTS_IN_PROGRESS_LIMIT="1") as one, one.connect() as busy, one.connect() as client:
-        busy.sendall(get(b"/slow"))
+        one.hold(busy)
         assert status_of(one.ask(get(b"/metrics"))) == 200
         client.sendall(line + HOST + b"x-request-id: mine-1\r\n" + more + b"\r\n")
         head, _, body = read_head_and_rest(client).partition(b"\r\n\r\n")
@@ -99,6 +100,7 @@ def test_who_is_shed_is_answered_in_the_same_way_on_every_kind_of_connection(
         assert told == expected | ({} if connection is None else {b"Connection": connection})
         assert len(headers) == len(told) + 1
         assert body == (json.dumps({"message": MESSAGE}, separators=(",", ":")).encode() if has_body else b"")
+        one.release()
         assert status_of(read_one(busy)) == 200
         if connection != b"close":
             client.sendall(get(b"/after"))
@@ -120,7 +122,7 @@ def read_head_and_rest(client: socket.socket) -> bytes:
 
 def test_a_body_is_not_read_of_a_request_that_would_be_shed() -> None:
     with serving(REQUESTS_IN_PROGRESS_LIMIT="1") as one, one.connect() as busy, one.connect() as client:
-        busy.sendall(get(b"/slow"))
+        one.hold(busy)
         assert status_of(one.ask(get(b"/metrics"))) == 200
         client.sendall(b"POST /projects HTTP/1.1\r\n" + HOST + b"Content-Length: 1000\r\n\r\n")
         answer = until_closed(client)
@@ -180,7 +182,7 @@ def test_refusals_are_counted_and_told_once_a_second() -> None:
     with server as one:
         for _ in range(5):
             assert status_of(one.ask(b"GET / HTTP/1.1\r\n\r\n")) == 400
-        time.sleep(0.3)
+        one.wait_for_log("client.refused")
     lines = [line for line in server.said.splitlines() if "client.refused" in line]
     assert 1 <= len(lines) <= 5
     assert sum(int(re.findall(r"count=(\d+)", line)[0]) for line in lines) <= 5
@@ -199,7 +201,7 @@ def test_what_is_told_from_its_bytes_is_told_as_to_everybody() -> None:
     # The two differ in what the parser has to read: an id of the client's own.
     ask = b"POST /v1/messages HTTP/1.1\r\n" + HOST + b"Content-Length: 2\r\n%b\r\n{}"
     with serving(REQUESTS_IN_PROGRESS_LIMIT="1") as one, one.connect() as busy, one.connect() as client:
-        busy.sendall(get(b"/slow"))
+        one.hold(busy)
         assert status_of(one.ask(get(b"/metrics"))) == 200
         answers = []
         for more in (b"", b"x-request-id: mine-1\r\n", b""):
@@ -215,6 +217,7 @@ def test_what_is_told_from_its_bytes_is_told_as_to_everybody() -> None:
         for path, status in ((b"/auth/sign-in/email", 503), (b"/livez", 200)):
             client.sendall(ask.replace(b"/v1/messages", path) % b"")
             assert status_of(read_one(client)) == status
+        one.release()
         assert status_of(read_one(busy)) == 200
         client.sendall(ask % b"")
         assert status_of(read_one(client)) == 200
