@@ -33,11 +33,9 @@ class NumberName(NamedTuple):
 def patterns_of(forms: Sequence[NumberForm], names: Sequence[NumberName]) -> Iterator[CandidatePattern]:
     """Yield what finds these numbers."""
     for form in forms:
-        yield CandidatePattern(form.name, _LABEL, form.pattern, _alone(form.is_valid), overlapping=True, rare=True)
+        yield CandidatePattern(form.name, _LABEL, form.pattern, _alone(form.is_valid), overlapping=True)
     for name in names:
-        yield pattern_after_keyword(
-            name.name, _LABEL, name.words, name.pattern, _checked(name.is_valid), WIDE_GAP
-        )._replace(rare=True)
+        yield pattern_after_keyword(name.name, _LABEL, name.words, name.pattern, _checked(name.is_valid), WIDE_GAP)
     words = "|".join(name.words for name in names)
     yield CandidatePattern(
         "national_id",
