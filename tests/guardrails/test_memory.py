@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # Megabytes that the default rules may add to a process by then; `script/bench soak` tries more texts.
-MAX_MEGABYTES = 70
+MAX_MEGABYTES = 60
 
 
 def test_the_default_rules_stay_within_their_memory() -> None:

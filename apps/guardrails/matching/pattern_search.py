@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from apps.guardrails.findings.scan_types import MAX_SPANS, UNFINISHED, Span
-from apps.guardrails.regex.re2_patterns import PatternFilter, find_last_end, lazy_pattern
+from apps.guardrails.regex.re2_patterns import OFTEN, RARELY, PatternFilter, find_last_end, lazy_pattern
 from apps.guardrails.text.ascii_folding import AsciiFoldedText
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -74,7 +74,7 @@ class CandidatePattern(NamedTuple):
     with `overlapping`: a refused one is then searched again from its second word; only for patterns whose
     matches are short. `follow` matches, right behind a finding, what makes the next of a list ("…, …and …");
     its first group is the candidate. `wide_context`: the check looks further than
-    `CONTEXT_BYTES`. `rare`: few texts have what it needs, so that it gets little memory.
+    `CONTEXT_BYTES`. `often`: most texts with settings or programs are searched with it, so that it gets more memory.
     """
 
     name: str
@@ -85,7 +85,7 @@ class CandidatePattern(NamedTuple):
     overlapping: bool = False
     follow: str = ""
     wide_context: bool = False
-    rare: bool = False
+    often: bool = False
 
 
 class PatternSearch:
@@ -93,10 +93,10 @@ class PatternSearch:
 
     def __init__(self, kinds: Sequence[CandidatePattern]) -> None:
         self._kinds = kinds
-        self._patterns = [lazy_pattern(kind.pattern, often=not kind.rare) for kind in kinds]
+        self._patterns = [lazy_pattern(kind.pattern, OFTEN if kind.often else RARELY) for kind in kinds]
         self._follows = [lazy_pattern(kind.follow) if kind.follow else None for kind in kinds]
-        rare = frozenset(index for index, kind in enumerate(kinds) if kind.rare)
-        self._filter = PatternFilter([kind.gate or kind.pattern for kind in kinds], rare)
+        often = frozenset(index for index, kind in enumerate(kinds) if kind.often)
+        self._filter = PatternFilter([kind.gate or kind.pattern for kind in kinds], often)
         self._gated = frozenset(index for index, kind in enumerate(kinds) if kind.gate)
 
     def find(self, plain: AsciiFoldedText) -> list[Span]:

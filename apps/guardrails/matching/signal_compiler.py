@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from apps.guardrails.regex.re2_patterns import LazyPattern, lazy_pattern
+from apps.guardrails.regex.re2_patterns import STATELESS, LazyPattern, lazy_pattern
 from apps.guardrails.text.normalization import normalize
 
 # Expressions of the table's gaps, with and without spaces between words. A gap never leaves its sentence.
@@ -62,8 +62,8 @@ def _pattern_of(entry: Mapping[str, Any], before: str, head: str, after: str, la
         imperative=entry.get("imperative", False),
         plain=entry.get("plain", False),
         # A group makes RE2 match short texts without keeping states. `\\C` is any byte: a text may begin in a letter.
-        before=lazy_pattern(rf"(?s:\C*?)((?:{before})$)") if before else None,
-        ahead=lazy_pattern(f"({head}{after})"),
+        before=lazy_pattern(rf"(?s:\C*?)((?:{before})$)", STATELESS) if before else None,
+        ahead=lazy_pattern(f"({head}{after})", STATELESS),
         alone=entry.get("alone", language != _LANGUAGE_OF_PROGRAMS),
         noun=entry.get("noun", False),
     )

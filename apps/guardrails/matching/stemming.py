@@ -102,11 +102,13 @@ class _Stemmer:
 
     def stem(self, word: str) -> str:
         """Return a folded word's stem; a word too long for a language is its own."""
+        if len(word) > _MAX_WORD_LENGTH:
+            return word
         known = self._known.get(word)
         if known is not None:
             return known
         # A stemmer of its own: one keeps the word it is at, and large texts are looked through on threads.
-        stem = str(snowballstemmer.stemmer(self._language).stemWord(word)) if len(word) <= _MAX_WORD_LENGTH else word
+        stem = str(snowballstemmer.stemmer(self._language).stemWord(word))
         if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
         self._known[word] = stem

@@ -1,4 +1,4 @@
-"""Check digits and dates of national numbers that python-stdnum does not know.
+"""Check digits and dates of national numbers that python-stdnum does not know, or reads in capitals only.
 
 Each takes a number as it was written and tells whether it could have been given out. Sources are named in each.
 """
@@ -8,6 +8,11 @@ from __future__ import annotations
 from datetime import date
 
 from stdnum import luhn
+from stdnum.cn import ric
+from stdnum.fi import hetu
+from stdnum.in_ import epic
+from stdnum.it import codicefiscale
+from stdnum.mx import rfc
 
 from apps.guardrails.pii.keyword_number import digits_of
 
@@ -141,3 +146,64 @@ def is_german_health(number: str) -> bool:
 def is_luxembourgish(number: str) -> bool:
     """Luxembourg's matricule: year and day of birth, then Luhn's digit over the first eleven."""
     return is_day(number[:4], number[4:6], number[6:8]) and luhn.is_valid(number[:12])
+
+
+def is_nino(number: str) -> bool:
+    """National insurance number (HMRC manual NIM39110): prefixes that are never given out. It has no check digit."""
+    letters = number[:2].upper()
+    return letters not in {"BG", "GB", "KN", "NK", "NT", "TN", "ZZ"}
+
+
+def is_snils(number: str) -> bool:
+    """Russian insurance number: nine digits weighted 9 to 1, modulo 101."""
+    digits = digits_of(number)
+    total = sum(int(digit) * weight for digit, weight in zip(digits, range(9, 0, -1), strict=False)) % 101
+    return len(digits) == 11 and total % 100 == int(digits[9:])
+
+
+def is_singaporean(number: str) -> bool:
+    """Singapore's NRIC and FIN: seven digits weighted 2 7 6 5 4 3 2, modulo 11, a letter by series."""
+    total = sum(int(digit) * weight for digit, weight in zip(number[1:8], (2, 7, 6, 5, 4, 3, 2), strict=True))
+    offset = {"S": 0, "T": 4, "F": 0, "G": 4}[number[0]]
+    letters = "JZIHGFEDCBA" if number[0] in "ST" else "XWUTRQPNMLK"
+    return letters[(total + offset) % 11] == number[8]
+
+
+def is_hong_kong(number: str) -> bool:
+    """Hong Kong's identity card: letter and digits weighted 9 8 7 ..., modulo 11."""
+    values = [36] + [int(character, 36) for character in number if character.isalnum()]
+    return sum(value * weight for value, weight in zip(values, (9, 8, 7, 6, 5, 4, 3, 2, 1), strict=True)) % 11 == 0
+
+
+def is_taiwanese(number: str) -> bool:
+    """Taiwan's identity card: the letter stands for two digits, weights 1 9 8 ... 1, modulo 10."""
+    letter = "ABCDEFGHJKLMNPQRSTUVXYWZIO".index(number[0]) + 10
+    digits = [letter // 10, letter % 10, *map(int, number[1:])]
+    return (
+        sum(value * weight for value, weight in zip(digits, (1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 1), strict=True)) % 10 == 0
+    )
+
+
+def is_codice_fiscale(number: str) -> bool:
+    """Italy's tax code, in any case."""
+    return bool(codicefiscale.is_valid(number.upper()))
+
+
+def is_finnish(number: str) -> bool:
+    """Finland's personal identity code; numbers for tests (900 to 999) count."""
+    return bool(hetu.is_valid(number, True))
+
+
+def is_chinese(number: str) -> bool:
+    """China's resident identity card, in any case."""
+    return bool(ric.is_valid(number.upper()))
+
+
+def is_mexican_tax(number: str) -> bool:
+    """Mexico's tax number, in any case."""
+    return bool(rfc.is_valid(number.upper()))
+
+
+def is_indian_voter(number: str) -> bool:
+    """India's voter card, in any case."""
+    return bool(epic.is_valid(number.upper()))

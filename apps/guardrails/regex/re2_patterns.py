@@ -2,16 +2,21 @@
 
 An RE2 pattern keeps the states that texts bring it into, up to a limit; when the limit is reached it starts afresh, and
 where that happens too often it matches without states, ten times slower. Any text can be made to fill any pattern, so
-the limits of all patterns together are what guardrails may take of a process. Most patterns are searched only in texts
-with a literal that they need, and get little; those that every text is searched with get more.
+the limits of all patterns together bound the memory of a process:
+
+- Patterns that every text is searched with go through `PatternFilter`, which only tells whether they match. A set of
+  them needs fewer states than the patterns one by one, as it does not keep which alternative comes first.
+- `compile_re2` keeps a pattern for the life of the process: for those of the code, and the few that most texts with
+  settings or programs are searched with.
+- All others, by far the most, are lazy: `RecentPatterns` keeps those that were used lately.
 """
 
 from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Container, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import re2
 
@@ -32,14 +37,22 @@ class MemoryLimit(NamedTuple):
         return max(min(self.most, max(self.least, self.each * positions)), self.least_each * positions)
 
 
-# Limits for patterns that most texts are searched with, and for the others. Without states, these would be searched ten
-# times slower in the few texts with their literals.
-OFTEN = MemoryLimit(32 << 10, 512 << 10, 512, 220)
-RARELY = MemoryLimit(32 << 10, 128 << 10, 256)
+# Limits of patterns that most texts with settings or programs are searched with, of the others, of sets of patterns
+# that every text is searched with, and of patterns that only match short texts at their beginning: RE2 does that
+# without states where the pattern has a group.
+OFTEN: Final = MemoryLimit(32 << 10, 768 << 10, 1024, 220)
+RARELY: Final = MemoryLimit(32 << 10, 128 << 10, 256)
+PRESENCE: Final = MemoryLimit(48 << 10, 192 << 10, 384, 180)
+STATELESS: Final = MemoryLimit(8 << 10, 8 << 10, 110)
+# Positions that are compiled into one set.
+_SET_POSITIONS: Final = 600
 # A program may need more than that to be compiled at all.
-_COMPILING_MEMORY = 16 << 20
-_compiled: dict[str, re2._Regexp] = {}
-_compiled_often: dict[str, re2._Regexp] = {}
+_COMPILING_MEMORY: Final = 16 << 20
+# Bytes of a compiled pattern beside its states, and for each of its positions.
+_PATTERN_BYTES, _POSITION_BYTES = 1024, 32
+# Bytes that the lazy patterns of a process take at most.
+MAX_LAZY_BYTES: Final = 12_000_000
+_compiled: dict[tuple[str, MemoryLimit], re2._Regexp] = {}
 
 
 def re2_options(memory: int) -> re2.Options:
@@ -50,88 +63,166 @@ def re2_options(memory: int) -> re2.Options:
     return chosen
 
 
-def compile_re2(pattern: str, *, often: bool = False) -> re2._Regexp:
-    """Return a pattern ready to search UTF-8; `often` if every text is searched with it. Raises re2.error.
+def compile_re2(pattern: str, limit: MemoryLimit = RARELY) -> re2._Regexp:
+    """Return a pattern ready to search UTF-8, kept for the life of the process. Raises re2.error.
 
     Equal patterns are compiled once.
     """
-    if pattern in _compiled_often:
-        return _compiled_often[pattern]
-    known, limit = (_compiled_often, OFTEN) if often else (_compiled, RARELY)
-    if pattern not in known:
-        known[pattern] = re2.compile(pattern, _options_of(pattern, limit))
-    return known[pattern]
+    known = _compiled.get((pattern, limit))
+    if known is None:
+        known = _compiled[pattern, limit] = _compile(pattern, limit)
+    return known
 
 
-def _options_of(pattern: str, limit: MemoryLimit) -> re2.Options:
-    return re2_options(limit.of(re2.compile(pattern, re2_options(_COMPILING_MEMORY)).programsize))
+def _compile(pattern: str, limit: MemoryLimit) -> re2._Regexp:
+    return re2.compile(pattern, re2_options(limit.of(_positions_of(pattern))))
+
+
+@functools.cache
+def _positions_of(pattern: str) -> int:
+    """Return the length of a pattern's program. Raises re2.error."""
+    return int(re2.compile(pattern, re2_options(_COMPILING_MEMORY)).programsize)
 
 
 def presence_test(pattern: str) -> Callable[[bytes], bool]:
     """Return a test, for every text in UTF-8, whether it has a match; some twenty times faster than `re`."""
-    search = compile_re2(pattern, often=True).search
+    search = compile_re2(pattern).search
     return lambda utf8: search(utf8) is not None
 
 
 class LazyPattern:
-    """A pattern that is compiled when it is first needed: most patterns of a rule never match anything.
+    """A pattern that is compiled when it is needed: most patterns of a rule never match anything.
 
     Compiling takes some 0.2 ms. A malformed pattern raises only then, so a test compiles all.
     """
 
-    __slots__ = ("_compiled", "_often", "pattern")
+    __slots__ = ("limit", "pattern")
 
-    def __init__(self, pattern: str, *, often: bool = False) -> None:
-        """Keep a pattern as it is written; `often`: see `compile_re2`."""
+    def __init__(self, pattern: str, limit: MemoryLimit = RARELY) -> None:
+        """Keep a pattern as it is written, and the limit of its memory."""
         self.pattern = pattern
-        self._often = often
-        self._compiled: re2._Regexp | None = None
+        self.limit = limit
 
     @property
     def compiled(self) -> re2._Regexp:
-        """The pattern ready to search UTF-8."""
-        if self._compiled is None:
-            self._compiled = compile_re2(self.pattern, often=self._often)
-        return self._compiled
+        """The pattern ready to search UTF-8. Raises re2.error."""
+        return compile_re2(self.pattern, OFTEN) if self.limit is OFTEN else _recent.compiled(self)
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that it takes at most when it is compiled and has the states that its limit allows."""
+        positions = _positions_of(self.pattern)
+        # The last third of the limit is for a kind of search that is not used.
+        states = 0 if self.limit is STATELESS else self.limit.of(positions) * 2 // 3
+        return _PATTERN_BYTES + _POSITION_BYTES * positions + states
 
 
 @functools.cache
-def lazy_pattern(pattern: str, *, often: bool = False) -> LazyPattern:
+def lazy_pattern(pattern: str, limit: MemoryLimit = RARELY) -> LazyPattern:
     """Return a pattern of a rule; equal patterns of all rules are compiled once."""
-    return LazyPattern(pattern, often=often)
+    return LazyPattern(pattern, limit)
+
+
+class RecentPatterns:
+    """Compiled lazy patterns, within a number of bytes: those that were not used for longest go, and come again.
+
+    Safe on several threads: two may compile the same pattern, and the bytes are counted again when patterns go.
+    """
+
+    def __init__(self, max_bytes: int = MAX_LAZY_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        # The order is that of the last use.
+        self._kept: dict[LazyPattern, re2._Regexp] = {}
+
+    def compiled(self, lazy: LazyPattern) -> re2._Regexp:
+        """Return a pattern ready to search UTF-8. Raises re2.error."""
+        known = self._kept.pop(lazy, None)
+        if known is None:
+            known = _compile(lazy.pattern, lazy.limit)
+            self._bytes += lazy.max_bytes
+            if self._bytes > self._max_bytes:
+                self._drop_oldest(lazy.max_bytes)
+        self._kept[lazy] = known
+        return known
+
+    def _drop_oldest(self, needed: int) -> None:
+        """Drop an eighth, or as much as is needed."""
+        kept = {lazy: lazy.max_bytes for lazy in list(self._kept)}
+        left = sum(kept.values())
+        for lazy, size in kept.items():
+            if left <= min(self._max_bytes * 7 // 8, self._max_bytes - needed):
+                break
+            self._kept.pop(lazy, None)
+            left -= size
+        self._bytes = left + needed
+        # The library keeps the last patterns that it compiled.
+        re2.purge()
+
+
+_recent: Final = RecentPatterns()
+
+
+class _PresenceSet:
+    """Tells which of some patterns match a text, in one pass."""
+
+    def __init__(self, patterns: Sequence[tuple[str, Sequence[int]]], positions: int) -> None:
+        """Take patterns, each with what it stands for, and the positions of all of them."""
+        self._set = re2.Set.SearchSet(re2_options(PRESENCE.of(positions)))
+        self._indexes = [indexes for _, indexes in patterns]
+        for pattern, _ in patterns:
+            self._set.Add(pattern)
+        self._set.Compile()
+
+    def matching(self, utf8: bytes) -> Iterator[int]:
+        """Yield what the patterns that match stand for."""
+        for place in self._set.Match(utf8) or ():
+            yield from self._indexes[place]
+
+
+def _presence_sets(patterns: Iterable[tuple[str, Sequence[int]]]) -> Iterator[_PresenceSet]:
+    """Yield sets of as many patterns as one automaton holds without too many states."""
+    members: list[tuple[str, Sequence[int]]] = []
+    size = 0
+    for pattern, indexes in patterns:
+        positions = _positions_of(pattern)
+        if members and size + positions > _SET_POSITIONS:
+            yield _PresenceSet(members, size)
+            members, size = [], 0
+        members.append((pattern, indexes))
+        size += positions
+    if members:
+        yield _PresenceSet(members, size)
 
 
 class PatternFilter:
     """Tells which of many patterns may match a text, by the literal text that each of them needs.
 
     One automaton looks for the literals; its states are no more than their letters. Patterns without a literal are
-    searched for one by one: a set of them would keep a state for each mix of them that texts are in the middle of.
+    searched for in small sets: a set of all would keep a state for each mix of them that texts are in the middle of.
     """
 
-    def __init__(self, patterns: Sequence[str], rare: Container[int] = ()) -> None:
-        """Take patterns, and the indexes of those that few texts are searched with. Raises re2.error."""
-        self._patterns = patterns
-        self._rare = rare
+    def __init__(self, patterns: Sequence[str], often: Container[int] = ()) -> None:
+        """Take patterns, and the indexes of those that many texts are searched with. Raises re2.error."""
+        searched_often = {pattern for index, pattern in enumerate(patterns) if index in often}
+        self._patterns = [lazy_pattern(pattern, OFTEN if pattern in searched_often else RARELY) for pattern in patterns]
         self._literals = re2.Filter()
-        for index, pattern in enumerate(patterns):
-            self._literals.Add(pattern.encode(), _options_of(pattern, RARELY if index in rare else OFTEN))
+        for pattern in patterns:
+            # It only reads their literals.
+            self._literals.Add(pattern.encode(), re2_options(STATELESS.of(_positions_of(pattern))))
         self._literals.Compile()
-        # The filter has compiled them: that need not be done again to search for one.
-        for index, pattern in enumerate(patterns):
-            (_compiled if index in rare else _compiled_often).setdefault(pattern, self._literals.re(index))
         without = self._literals.Match(b"", potential=True) or ()
         self._without = frozenset(without)
         by_pattern: defaultdict[str, list[int]] = defaultdict(list)
         for index in without:
             by_pattern[patterns[index]].append(index)
-        self._tests = [(presence_test(pattern), tuple(indexes)) for pattern, indexes in by_pattern.items()]
+        self._sets = list(_presence_sets(by_pattern.items()))
 
     def candidates(self, utf8: bytes) -> list[int]:
         """Return the indexes of the patterns that may match, in order."""
         may_match = set(self._literals.Match(utf8, potential=True) or ()) - self._without
-        for is_present, indexes in self._tests:
-            if is_present(utf8):
-                may_match.update(indexes)
+        for patterns in self._sets:
+            may_match.update(patterns.matching(utf8))
         return sorted(may_match)
 
     def matching(self, utf8: bytes, among: Container[int] | None = None) -> list[int]:
@@ -139,12 +230,12 @@ class PatternFilter:
 
         With `among`, only these are searched for; of the others, those that may match are returned.
         """
-        known: dict[str, bool] = {}
+        known: dict[LazyPattern, bool] = {}
 
         def matches(index: int) -> bool:
             pattern = self._patterns[index]
             if pattern not in known:
-                known[pattern] = compile_re2(pattern, often=index not in self._rare).search(utf8) is not None
+                known[pattern] = pattern.compiled.search(utf8) is not None
             return known[pattern]
 
         return [

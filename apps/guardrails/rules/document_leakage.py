@@ -228,6 +228,7 @@ _SEARCH = PatternSearch(
             r"confidenziale)\w*|"
             r"本(?:文档|文件|资料|邮件)(?:为|属于|包含|含有)?[^\n，。]{0,12}(?:机密|保密)|(?:本資料|本書|この文書)は[^\n、。]{0,12}(?:社外秘|機密)",  # noqa: RUF001 - these letters are meant
             _legend,
+            often=True,
         ),
         CandidatePattern("marking", _LABEL, rf"(?i)\b(?:{_MARKINGS})\b|(?:{_MARKINGS_BEYOND})", _marking),
         CandidatePattern(

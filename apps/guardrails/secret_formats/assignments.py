@@ -248,13 +248,18 @@ PATTERNS = (
         accept_password,
         gate=NAMES_A_PASSWORD,
         overlapping=True,
+        often=True,
     ),
     CandidatePattern(
         "password", "PASSWORD", rf"(?i)<[\w.:-]{{0,40}}(?:{NAMES_OF_PASSWORDS}|{_TOKENS})>({_VALUE})", accept_password
     ),
     CandidatePattern("password", "PASSWORD", rf"(?i)\blogin [^\s]{{1,64}}\s+password ({_VALUE})", _prose_password),
     CandidatePattern(
-        "password", "PASSWORD", rf"(?i)(?:{NAMES_OF_PASSWORDS}|{_TOKENS}){_SUFFIX}[\"'] ?, ?[\"']({_VALUE})", _quoted
+        "password",
+        "PASSWORD",
+        rf"(?i)(?:{NAMES_OF_PASSWORDS}|{_TOKENS}){_SUFFIX}[\"'] ?, ?[\"']({_VALUE})",
+        _quoted,
+        often=True,
     ),
     # Short, but quoted: a plain word is not quoted beside that name.
     CandidatePattern(
@@ -263,6 +268,7 @@ PATTERNS = (
         rf"(?i)(?:{NAMES_OF_PASSWORDS}){_SUFFIX}{_IS}{_QUOTE}([^\s\"'`<>]{{6,40}})[\"'`]",
         _short,
         gate=NAMES_A_PASSWORD,
+        often=True,
     ),
     CandidatePattern(
         "password",
@@ -278,6 +284,7 @@ PATTERNS = (
         _said_password,
         gate=NAMES_A_PASSWORD,
         overlapping=True,
+        often=True,
     ),
     CandidatePattern(
         "password",
@@ -286,6 +293,7 @@ PATTERNS = (
         rf"jelszó|mit (?:dem )?passwort|avec le mot de passe|con (?:la )?contraseña|com a senha|con la password) "
         rf"({_VALUE})",
         _assigned_password,
+        often=True,
     ),
     CandidatePattern(
         "password",
@@ -299,6 +307,7 @@ PATTERNS = (
         rf"(?i)(?:{_TOKENS}){_SUFFIX}{_IS}{_QUOTE}?({_VALUE})",
         _token,
         overlapping=True,
+        often=True,
     ),
     CandidatePattern(
         "api_key",
@@ -306,5 +315,6 @@ PATTERNS = (
         rf"(?i)(?:{_TOKENS}|api key|secret key)(?: \w{{1,12}}){{0,2}}? (?:is|was|=) [\"'`]?({_VALUE})",
         _token,
         overlapping=True,
+        often=True,
     ),
 )

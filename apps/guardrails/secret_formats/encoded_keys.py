@@ -100,6 +100,7 @@ PATTERNS = (
         rf"(?:new |static |const )?[a-z0-9_<>\[\]&:.]{{0,24}}\s{{0,3}}[{{\[(]{{1,3}}\s{{0,8}}({_BYTES}"
         rf"(?:\s{{0,3}},[\s\\]{{0,12}}{_BYTES}){{7,63}})",
         _bytes,
+        often=True,
     ),
     CandidatePattern(
         "private_key",

@@ -198,6 +198,7 @@ PATTERNS = (
         rf"(?i){_NAME}{_CLOSE}(?:{_OPERATOR}|{_PAIRED}){_OPEN}{_VALUE}",
         _beside_name,
         overlapping=True,
+        often=True,
     ),
     CandidatePattern(
         "named_key",
@@ -212,6 +213,7 @@ PATTERNS = (
         rf"(?i){_NAME}(?:[ \t]{{1,4}}[\"'`]|\t){_VALUE}",
         _beside_name,
         overlapping=True,
+        often=True,
     ),
     CandidatePattern(
         "named_key",
@@ -240,6 +242,7 @@ PATTERNS = (
         accept_password,
         gate=NAMES_A_PASSWORD,
         overlapping=True,
+        often=True,
     ),
     CandidatePattern(
         "service_key",
@@ -260,5 +263,6 @@ PATTERNS = (
         # The value may be far from its name, which costs a text of words more than the name alone.
         gate=rf"(?i)(?:{_CREDENTIAL}|\bkey\b|private|access)[^\n]",
         overlapping=True,
+        often=True,
     ),
 )

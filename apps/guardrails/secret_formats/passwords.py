@@ -222,6 +222,7 @@ PATTERNS = (
         _chosen,
         gate=rf"{NAMES_A_PASSWORD}|(?i)secret",
         overlapping=True,
+        often=True,
     ),
     CandidatePattern(
         "chosen_password",
@@ -312,6 +313,7 @@ PATTERNS = (
         r"\s{0,3}[$@bruf]{0,2}[\"'`]([^\s\"'`][^\s\"`]{9,60}?)[\"'`](?:[,;:)\s\]}/>]|$)",
         _of_signs,
         gate=NAMES_A_PASSWORD,
+        often=True,
     ),
     # `#define PASSWORD "…"`, `SET password "…"`, `%global password "…"`.
     CandidatePattern(
@@ -347,6 +349,7 @@ PATTERNS = (
         rf"\({_LITERAL}",
         _compared,
         gate=NAMES_A_PASSWORD,
+        often=True,
     ),
     # Variables and options of programs that take a password and nothing else.
     CandidatePattern(

@@ -205,13 +205,13 @@ def _named(pattern: str, gate: str, check: Check = _in_quotes) -> CandidatePatte
 
 def _patterns_of_table() -> Iterator[CandidatePattern]:
     for name, pattern, prefix, least in _TABLE["random"]:
-        yield CandidatePattern(name, _LABEL, pattern, _random_check(least, prefix), rare=True)
+        yield CandidatePattern(name, _LABEL, pattern, _random_check(least, prefix))
     for name, pattern, prefix, least in _TABLE["made"]:
-        yield CandidatePattern(name, _LABEL, pattern, _made(least, prefix), rare=True)
+        yield CandidatePattern(name, _LABEL, pattern, _made(least, prefix))
     for form in _TABLE["issued"]:
-        yield CandidatePattern("issued_key", _LABEL, rf"\b{form}", _issued, rare=True)
+        yield CandidatePattern("issued_key", _LABEL, rf"\b{form}", _issued)
     for name, pattern, least, gate in _TABLE["near"]:
-        yield CandidatePattern(name, _LABEL, pattern, _random_check(least), gate, rare=True)
+        yield CandidatePattern(name, _LABEL, pattern, _random_check(least), gate)
 
 
 PATTERNS = (

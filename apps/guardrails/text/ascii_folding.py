@@ -36,7 +36,7 @@ _PLAIN = (
     | {chr(code): unicodedata.normalize("NFKC", chr(code)) for code in _WIDE}
 )
 _COLOUR = re.compile(rb"\x1b\[[0-9;]{0,16}m")
-_ODD = compile_re2(f"[{''.join(_PLAIN)}]", often=True)
+_ODD = compile_re2(f"[{''.join(_PLAIN)}]")
 
 
 class AsciiFoldedText:

@@ -76,7 +76,7 @@ _ENCODINGS = (
     ("selectors", r"(?:[\x{FE00}-\x{FE0F}\x{E0100}-\x{E01EF}]){8,}"),
     ("morse", rf"(?:{_DOT_OR_DASH}{{1,5}}[ /|\n]{{1,3}}){{12,}}{_DOT_OR_DASH}{{1,5}}"),
 )
-_RUNS = [compile_re2(pattern, often=True) for _, pattern in _ENCODINGS]
+_RUNS = [compile_re2(pattern) for _, pattern in _ENCODINGS]
 _FILTER = PatternFilter([pattern for _, pattern in _ENCODINGS])
 _BASE64_RUN = re.compile(rb"[A-Za-z0-9+/_-]+(?:\r?\n[A-Za-z0-9+/_-]{40,})*(?:\r?\n[A-Za-z0-9+/_-]{4,}(?==))?={0,2}")
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\r\n"})
@@ -84,10 +84,10 @@ _STANDARD = bytes.maketrans(b"-_", b"+/")
 _TAGS = str.maketrans(TAG_CHARACTERS)
 # So many words in one that they are a sentence: names in programs are shorter. But for "A" and "I", a word has two
 # letters: base64 is full of single ones.
-_CAMEL_CASE = compile_re2(r"(?-i:(?:[AI]?[A-Z][a-z',.:;!?]{1,14}){8,})", often=True)
+_CAMEL_CASE = compile_re2(r"(?-i:(?:[AI]?[A-Z][a-z',.:;!?]{1,14}){8,})")
 _WORD_BEGINS = compile_re2(r"(?-i:[a-z',.:;!?]([A-Z]))")
 # Tag characters inside a word only part its letters.
-_TAGS_IN_WORDS = compile_re2(r"[A-Za-z]([\x{E0000}-\x{E007F}]{1,3})[A-Za-z]", often=True)
+_TAGS_IN_WORDS = compile_re2(r"[A-Za-z]([\x{E0000}-\x{E007F}]{1,3})[A-Za-z]")
 _decoded_texts: weakref.WeakKeyDictionary[ScannedText, list[DecodedText]] = weakref.WeakKeyDictionary()
 
 

@@ -56,5 +56,5 @@ def is_quiet(character: str) -> bool:
 STEADY = [one for first, end in _WRITTEN for one in map(chr, range(first, end)) if is_steady(one)]
 _QUIET = [one for one in STEADY if is_quiet(one)]
 # Unsteady characters, with the character before them: it may become one with that.
-UNSTEADY_RUN = compile_re2(f"(?s).?[^\\x00-\\x7f{_EAST_ASIAN}{class_of(STEADY)[1:-1]}]+", often=True)
+UNSTEADY_RUN = compile_re2(f"(?s).?[^\\x00-\\x7f{_EAST_ASIAN}{class_of(STEADY)[1:-1]}]+")
 has_unquiet = presence_test(f"[^\\x00-\\x7f{_EAST_ASIAN}{class_of(_QUIET)[1:-1]}]")

@@ -9,7 +9,7 @@ import pytest
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.custom.topic_restriction import compile_rules, read_config
 from apps.guardrails.findings.scan_types import Segment
-from apps.guardrails.matching.stemming import LANGUAGES
+from apps.guardrails.matching.stemming import LANGUAGES, _Stemmer
 from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.text.scanned_text import ScannedText
 from tests.guardrails.rules_in_force import compiled, custom, screened
@@ -155,3 +155,13 @@ def test_a_configuration_is_kept_with_its_defaults() -> None:
     assert read_config({"blockedTopics": [" gambling: casino "], "synonyms": {"gambling": ["bet"]}}) == kept
     assert read_config(kept) == kept
     assert {"english", "german", "arabic"} <= set(LANGUAGES)
+
+
+def test_words_too_long_for_a_language_are_not_kept() -> None:
+    stemmer = _Stemmer("english")
+    assert [stemmer.stem(word) for word in ("casinos", "x" * 41, "x" * 1_000_000)] == [
+        "casino",
+        "x" * 41,
+        "x" * 1_000_000,
+    ]
+    assert stemmer._known == {"casinos": "casino"}

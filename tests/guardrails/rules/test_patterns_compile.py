@@ -16,7 +16,7 @@ from apps.guardrails import attacks, pii, rules, secret_formats
 from apps.guardrails.matching.pattern_search import CandidatePattern
 from apps.guardrails.matching.signal_compiler import compile_table
 from apps.guardrails.regex import re2_patterns
-from apps.guardrails.regex.re2_patterns import LazyPattern, compile_re2, lazy_pattern
+from apps.guardrails.regex.re2_patterns import LazyPattern, MemoryLimit, compile_re2, lazy_pattern
 
 TABLES = sorted(Path(rules.__file__).parent.glob("*.toml"))
 INJECTION = TABLES[0].with_name("prompt_injection.toml")
@@ -61,13 +61,13 @@ def test_every_pattern_of_a_table_compiles() -> None:
 
 def test_a_pattern_is_compiled_once_and_only_when_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
-    original = re2_patterns.compile_re2
+    original = re2_patterns._compile
 
-    def counted(pattern: str, *, often: bool) -> re2._Regexp:
+    def counted(pattern: str, limit: MemoryLimit) -> re2._Regexp:
         compiled.append(pattern)
-        return original(pattern, often=often)
+        return original(pattern, limit)
 
-    monkeypatch.setattr(re2_patterns, "compile_re2", counted)
+    monkeypatch.setattr(re2_patterns, "_compile", counted)
     pattern = LazyPattern("wanted?")
     assert compiled == []
     assert pattern.compiled.search(b"wante") is not None
