@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -154,10 +154,14 @@ def _neighbors(request: HttpRequest, workspace: Workspace, identifier: UUID) -> 
     except ApiError:
         return names
     for name, ascending in (("newer", True), ("older", False)):
-        # From the primary, as the row itself is.
-        found = find_page(scope, filters_of(query), count=1, after=identifier, ascending=ascending)
+        asked = partial(find_page, scope, filters_of(query), count=1, after=identifier, ascending=ascending)
+        found = replica.read(partial(_ask, asked))
         names[name] = found[0]["id"] if found else None
     return names
+
+
+def _ask(asked: Callable[..., list[LogRow]], using: str) -> list[LogRow]:
+    return asked(using=using)
 
 
 def _with_end(row: LogRow) -> LogRow:
