@@ -26,7 +26,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 from bench.attack_recall import wilson
 
 
-class Source(NamedTuple):
+class CleanSource(NamedTuple):
     """The licence of a public repository, and the commit of it that was measured."""
 
     licence: str
@@ -35,49 +35,49 @@ class Source(NamedTuple):
 
 # Sources whose texts served to mend the rules.
 SOURCES: Final = {
-    "actions/starter-workflows": Source("MIT", "103524488"),
-    "Aider-AI/aider": Source("Apache-2.0", "5dc9490bb"),
-    "ansible/ansible": Source("GPL-3.0", "c9ac477e5"),
-    "anthropics/skills": Source("Apache-2.0, but for four skills that are not read", "9d2f1ae18"),
-    "BurntSushi/ripgrep": Source("MIT or Unlicense", "3fce3b5bb"),
-    "caddyserver/caddy": Source("Apache-2.0", "0cf03d32f"),
-    "composer/composer": Source("MIT", "eba7baa59"),
-    "continuedev/continue": Source("Apache-2.0", "d0a3c0b62"),
-    "danielmiessler/fabric": Source("MIT", "272f04dd3"),
-    "deepset-ai/haystack": Source("Apache-2.0", "c7cb46c0f"),
-    "docker-library/docs": Source("MIT", "c4a9ba414"),
-    "encode/httpx": Source("BSD-3-Clause", "ae1b9f662"),
-    "expressjs/express": Source("MIT", "a3714473f"),
-    "gin-gonic/gin": Source("MIT", "dcaa4296d"),
-    "github/awesome-copilot": Source("MIT", "ab7544d03"),
-    "github/gitignore": Source("CC0-1.0", "dcc0fc7bc"),
-    "h5bp/server-configs-nginx": Source("MIT", "663057006"),
-    "hashicorp/terraform-provider-google": Source("MPL-2.0", "e03b7622a"),
-    "jestjs/jest": Source("MIT", "52db46e50"),
-    "junegunn/fzf": Source("MIT", "956562daa"),
-    "lm-sys/FastChat": Source("Apache-2.0", "0e6d3e4be"),
-    "logpai/loghub": Source("for research", "dd61d0952"),
-    "microsoft/semantic-kernel": Source("MIT", "b39d95a34"),
-    "modelcontextprotocol/modelcontextprotocol": Source("MIT", "b0f60ba54"),
-    "modelcontextprotocol/servers": Source("MIT", "76d64c822"),
-    "pallets/flask": Source("BSD-3-Clause", "2ac89889f"),
-    "PatrickJS/awesome-cursorrules": Source("CC0-1.0", "b044f956f"),
-    "prometheus/prometheus": Source("Apache-2.0", "d15adb9ad"),
-    "psf/requests": Source("Apache-2.0", "1f6589ec3"),
-    "rails/rails": Source("MIT", "2a2db1e8d"),
-    "simonw/llm": Source("Apache-2.0", "f3f4f29c6"),
-    "spring-projects/spring-boot": Source("Apache-2.0", "c329ffa25"),
-    "vitejs/vite": Source("MIT", "a98c8d95d"),
-    "VoltAgent/awesome-claude-code-subagents": Source("MIT", "c9e51ec0b"),
-    "wshobson/agents": Source("MIT", "367cb6a4a"),
+    "actions/starter-workflows": CleanSource("MIT", "103524488"),
+    "Aider-AI/aider": CleanSource("Apache-2.0", "5dc9490bb"),
+    "ansible/ansible": CleanSource("GPL-3.0", "c9ac477e5"),
+    "anthropics/skills": CleanSource("Apache-2.0, but for four skills that are not read", "9d2f1ae18"),
+    "BurntSushi/ripgrep": CleanSource("MIT or Unlicense", "3fce3b5bb"),
+    "caddyserver/caddy": CleanSource("Apache-2.0", "0cf03d32f"),
+    "composer/composer": CleanSource("MIT", "eba7baa59"),
+    "continuedev/continue": CleanSource("Apache-2.0", "d0a3c0b62"),
+    "danielmiessler/fabric": CleanSource("MIT", "272f04dd3"),
+    "deepset-ai/haystack": CleanSource("Apache-2.0", "c7cb46c0f"),
+    "docker-library/docs": CleanSource("MIT", "c4a9ba414"),
+    "encode/httpx": CleanSource("BSD-3-Clause", "ae1b9f662"),
+    "expressjs/express": CleanSource("MIT", "a3714473f"),
+    "gin-gonic/gin": CleanSource("MIT", "dcaa4296d"),
+    "github/awesome-copilot": CleanSource("MIT", "ab7544d03"),
+    "github/gitignore": CleanSource("CC0-1.0", "dcc0fc7bc"),
+    "h5bp/server-configs-nginx": CleanSource("MIT", "663057006"),
+    "hashicorp/terraform-provider-google": CleanSource("MPL-2.0", "e03b7622a"),
+    "jestjs/jest": CleanSource("MIT", "52db46e50"),
+    "junegunn/fzf": CleanSource("MIT", "956562daa"),
+    "lm-sys/FastChat": CleanSource("Apache-2.0", "0e6d3e4be"),
+    "logpai/loghub": CleanSource("for research", "dd61d0952"),
+    "microsoft/semantic-kernel": CleanSource("MIT", "b39d95a34"),
+    "modelcontextprotocol/modelcontextprotocol": CleanSource("MIT", "b0f60ba54"),
+    "modelcontextprotocol/servers": CleanSource("MIT", "76d64c822"),
+    "pallets/flask": CleanSource("BSD-3-Clause", "2ac89889f"),
+    "PatrickJS/awesome-cursorrules": CleanSource("CC0-1.0", "b044f956f"),
+    "prometheus/prometheus": CleanSource("Apache-2.0", "d15adb9ad"),
+    "psf/requests": CleanSource("Apache-2.0", "1f6589ec3"),
+    "rails/rails": CleanSource("MIT", "2a2db1e8d"),
+    "simonw/llm": CleanSource("Apache-2.0", "f3f4f29c6"),
+    "spring-projects/spring-boot": CleanSource("Apache-2.0", "c329ffa25"),
+    "vitejs/vite": CleanSource("MIT", "a98c8d95d"),
+    "VoltAgent/awesome-claude-code-subagents": CleanSource("MIT", "c9e51ec0b"),
+    "wshobson/agents": CleanSource("MIT", "367cb6a4a"),
 }
 # Sources that were measured once, after the rules were mended. Their texts served nothing.
 HELD_BACK: Final = {
-    "cline/cline": Source("Apache-2.0", "21cb8d252"),
-    "kubernetes/ingress-nginx": Source("Apache-2.0", "dbb11b92d"),
-    "laravel/framework": Source("MIT", "bd71b45fb"),
-    "obra/superpowers": Source("MIT", "44c9b2d6e"),
-    "tokio-rs/tokio": Source("MIT", "ea91b33ca"),
+    "cline/cline": CleanSource("Apache-2.0", "21cb8d252"),
+    "kubernetes/ingress-nginx": CleanSource("Apache-2.0", "dbb11b92d"),
+    "laravel/framework": CleanSource("MIT", "bd71b45fb"),
+    "obra/superpowers": CleanSource("MIT", "44c9b2d6e"),
+    "tokio-rs/tokio": CleanSource("MIT", "ea91b33ca"),
 }
 _NOT_READ: Final = re.compile(r"^skills/(?:docx|pdf|pptx|xlsx)/")
 MAX_BYTES: Final = 64 * 1024
