@@ -234,6 +234,10 @@ CACHES = {
     "cache_store": django_redis_cache(CACHE_URL, _decoding),
 }
 
+# --- catalog ------------------------------------------------------------------------------------------------------
+# An operator's data files, merged into the product's.
+CATALOG_DIR = env.directory("CATALOG_DIR")
+
 # --- scheduled work -----------------------------------------------------------------------------------------------
 # CELERY_BROKER_URL, else Celery's own database beside the gateway's, with its own word for a unix socket.
 CELERY_BROKER_URL = env.celery_broker_url(REDIS_URL, database=1)

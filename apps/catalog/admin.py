@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from apps.catalog import price_history
-from apps.catalog.catalog_buttons import deprecate, switches
+from apps.catalog.catalog_buttons import deprecate, reload_files, switches
 from apps.catalog.models import CatalogRow, Model, ModelProvider, PriceChange, Provider
 from apps.catalog.price_cards import read_card
 from apps.catalog.price_form import OVERRIDES, MappingForm
@@ -46,6 +46,8 @@ class CatalogAdmin(ButtonsAdmin, KeptAdmin):
 class ProviderAdmin(CatalogAdmin):
     """Providers."""
 
+    actions_list = ("reload_files",)
+    reload_files = reload_files
     actions_detail = ("switch_off", "switch_on")
     switch_off, switch_on = switches("provider")
     list_display = ("id", "name", "dialect", "active", "priority")

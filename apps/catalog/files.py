@@ -1,12 +1,13 @@
 """The catalog's data files, read strictly: one TOML file per provider, one per model family.
 
-Errors name the file and the key.
+An operator's folder with files of the same format is merged into the product's. Errors name the file and the key.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +21,8 @@ from apps.catalog.price_cards import Edition, read_card, write_card
 from apps.kernel.prices import PriceCard
 
 FOLDER = Path(__file__).parent
+# Folders of provider files and of family files.
+PROVIDERS, FAMILIES = "providers", "families"
 
 Auth = Literal[
     "bearer",
@@ -190,48 +193,124 @@ class InvalidFiles(ValueError):
     """The data files are invalid; the message has one line per problem, with file and key."""
 
 
-def read_files(folder: Path = FOLDER) -> CatalogFiles:
-    """Return the files below `folder`. Raises InvalidFiles with all problems."""
-    problems: list[str] = []
-    providers = _read_folder(folder / "providers", ProviderFile, Mapping, problems)
-    families = _read_folder(folder / "families", FamilyFile, ModelEntry, problems)
+def read_files(folder: Path = FOLDER, own: Path | None = None) -> CatalogFiles:
+    """Return the files below `folder`, merged with those below `own`, the operator's folder.
+
+    An operator's file with the name of another one changes that: each of its keys replaces the key of that name, and a
+    model of the same id is merged in the same way. Raises InvalidFiles with all problems.
+    """
+    problems: list[str] = [] if own is None else list(_strangers(own))
+    raw = {name: _read_folder(folder, own, name, problems) for name in (PROVIDERS, FAMILIES)}
+    providers = list(_convert(raw[PROVIDERS], ProviderFile, Mapping, problems))
+    families = list(_convert(raw[FAMILIES], FamilyFile, ModelEntry, problems))
     # Only valid files can be compared with each other.
-    problems = problems or [*_names_twice(families), *_loose_ends(providers, families)]
+    problems = problems or [*_names_twice(families, raw[FAMILIES]), *_loose_ends(providers, families, raw)]
     if problems:
         raise InvalidFiles("\n".join(problems))
     return CatalogFiles(providers, families)
 
 
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """A file as written: its keys, its models, and the place that errors name. A merged file has the place of the
+    operator's file, because the product's files are valid without it."""
+
+    place: str
+    table: dict[str, Any]
+    models: list[dict[str, Any]]
+    is_own: bool = False
+
+    def merge(self, own: _Raw) -> _Raw:
+        """Return this file with an operator's changes."""
+        changes = list(own.models)
+        models = []
+        for model in self.models:
+            # A second entry of the same id stays among the changes, and is refused as stated twice.
+            change = next((one for one in changes if one.get("id") == model.get("id")), None)
+            if change is not None:
+                changes.remove(change)
+            models.append(model | (change or {}))
+        return replace(own, table=self.table | own.table, models=models + changes)
+
+
+def _strangers(own: Path) -> Iterator[str]:
+    """Yield what an operator's folder has and the reader would pass over. Hidden names belong to version control, or
+    to Kubernetes, which mounts folders through them."""
+    for path in _visible(own):
+        if path.is_dir() and path.name not in (PROVIDERS, FAMILIES, "lost+found"):
+            yield f"{path}: not a folder of the catalog; the folders are {PROVIDERS} and {FAMILIES}"
+        elif path.suffix == ".toml" and not path.is_dir():
+            yield f"{path}: must be in the folder {PROVIDERS} or {FAMILIES}"
+    for path in (*_visible(own / PROVIDERS), *_visible(own / FAMILIES)):
+        if path.suffix != ".md" and (path.suffix != ".toml" or path.is_dir()):
+            yield f"{path}: not a data file; their names end in .toml"
+
+
+def _visible(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError:
+        return []  # Its reader reports it.
+
+
+def _read_folder(folder: Path, own: Path | None, name: str, problems: list[str]) -> dict[str, _Raw]:
+    """Return the raw files of a folder by their name without extension: the product's, merged with the operator's."""
+    found = dict(_read_raw(sorted((folder / name).glob("*.toml")), problems, is_own=False))
+    if own is None:
+        return found
+    if not own.is_dir():
+        problems += [problem] if (problem := f"{own}: not a folder") not in problems else []
+        return found
+    paths = [path for path in _visible(own / name) if path.suffix == ".toml" and not path.is_dir()]
+    for stem, file in _read_raw(paths, problems, is_own=True):
+        found[stem] = found[stem].merge(file) if stem in found else file
+    return found
+
+
+def _read_raw(paths: list[Path], problems: list[str], *, is_own: bool) -> Iterator[tuple[str, _Raw]]:
+    for path in paths:
+        place = str(path) if is_own else f"{path.parent.name}/{path.name}"
+        try:
+            table = tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
+            models = table.pop("models", [])
+            if not isinstance(models, list) or not all(isinstance(model, dict) for model in models):
+                raise ValueError("each model must be a table under [[models]]")
+            yield path.stem, _Raw(place, table, models, is_own)
+        except (ValueError, RecursionError) as error:
+            problems.append(f"{place}: {error}")
+        except OSError as error:
+            problems.append(f"{place}: {error.strerror}")
+
+
 _File = TypeVar("_File", ProviderFile, FamilyFile)
 
 
-def _read_folder(
-    folder: Path, kind: type[_File], entry_kind: type[Mapping | ModelEntry], problems: list[str]
-) -> list[_File]:
-    files = []
-    for path in sorted(folder.glob("*.toml")):
-        place = f"{folder.name}/{path.name}"
+def _convert(
+    raw: dict[str, _Raw], kind: type[_File], entry_kind: type[Mapping | ModelEntry], problems: list[str]
+) -> Iterator[_File]:
+    for stem, found in raw.items():
+        models = found.models
         try:
-            raw = tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
-            entries = raw.pop("models", [])
-            file = msgspec.convert(raw, kind)
+            file = msgspec.convert(found.table, kind)
             if isinstance(file, ProviderFile):
                 check_dialect(file.dialect, "dialect")
                 facts = read_facts(file.facts, file.dialect, _ENTRY_KEYS)
                 file = msgspec.structs.replace(file, facts=facts)
-            if file.key != path.stem:
+            if file.key != stem:
                 raise ValueError(f"the file must be named {file.key}.toml")
         except ValueError as error:
-            problems.append(f"{place}: {error}")
+            problems.append(f"{found.place}: {error}")
             continue
         dialect = file.dialect if isinstance(file, ProviderFile) else ""
         if isinstance(file, ProviderFile) and file.tools:
-            entries = [
-                {"tools": file.tools, **entry} if "tools" in entry.get("features", ()) else entry for entry in entries
-            ]
-        models = list(_read_entries(place, entries, entry_kind, dialect, problems))
-        files.append(msgspec.structs.replace(file, models=models))
-    return files
+            models = [{"tools": file.tools, **model} if _has_tools(model) else model for model in models]
+        entries = list(_read_entries(found.place, models, entry_kind, dialect, problems))
+        yield msgspec.structs.replace(file, models=entries)
+
+
+def _has_tools(model: dict[str, Any]) -> bool:
+    features = model.get("features")
+    return isinstance(features, list) and "tools" in features
 
 
 def _read_entries(
@@ -239,7 +318,7 @@ def _read_entries(
 ) -> Iterator[Mapping | ModelEntry]:
     seen = set()
     for number, entry in enumerate(entries, start=1):
-        name = entry.get("id", number)
+        name = str(entry.get("id", number))
         try:
             if name in seen:
                 raise ValueError("the file has this model twice")
@@ -258,18 +337,25 @@ def _with_facts(mapping: Mapping, dialect: str) -> Mapping:
     return msgspec.structs.replace(mapping, facts=read_facts(mapping.facts, dialect, _ENTRY_KEYS))
 
 
-def _names_twice(families: list[FamilyFile]) -> Iterator[str]:
+def _names_twice(families: list[FamilyFile], raw: dict[str, _Raw]) -> Iterator[str]:
     """Yield each name (id or alias) that belongs to more than one model."""
     holders: dict[str, str] = {}
-    for family in families:
+    for family in _own_last(families, raw):
         for model in family.models:
             for name in (model.id, *model.aliases):
                 holder = holders.setdefault(name, model.id)
                 if holder != model.id or model.aliases.count(name) + (name == model.id) > 1:
-                    yield f"families/{family.family}.toml: models[{model.id}]: `{name}` already names {holder}"
+                    yield f"{raw[family.key].place}: models[{model.id}]: `{name}` already names {holder}"
 
 
-def _loose_ends(providers: list[ProviderFile], families: list[FamilyFile]) -> Iterator[str]:
+def _own_last(files: list[_File], raw: dict[str, _Raw]) -> Iterable[_File]:
+    """Return the files with an operator's last: theirs is the file to change where two disagree."""
+    return sorted(files, key=lambda file: raw[file.key].is_own)
+
+
+def _loose_ends(
+    providers: list[ProviderFile], families: list[FamilyFile], raw: dict[str, dict[str, _Raw]]
+) -> Iterator[str]:
     """Yield references to entries that do not exist."""
     known = {provider.id for provider in providers}
     owner_of: dict[str, str] = {}
@@ -277,11 +363,11 @@ def _loose_ends(providers: list[ProviderFile], families: list[FamilyFile]) -> It
         for model in family.models:
             owner_of |= dict.fromkeys((model.id, *model.aliases), model.id)
             if model.owned_by and model.owned_by not in known:
-                yield f"families/{family.family}.toml: models[{model.id}].owned_by: no provider {model.owned_by!r}"
+                yield f"{raw[FAMILIES][family.key].place}: models[{model.id}].owned_by: no provider {model.owned_by!r}"
     for provider in providers:
         own: dict[str, str] = {}
         for mapping in provider.models:
-            place = f"providers/{provider.id}.toml: models[{mapping.id}]"
+            place = f"{raw[PROVIDERS][provider.id].place}: models[{mapping.id}]"
             if owner_of.get(mapping.id) != mapping.id:
                 yield f"{place}: no family has this model"
             for name in mapping.own_names:

@@ -1,6 +1,6 @@
 """Catalog loader: data files -> rows. Facts are rewritten; operators' columns and rows stay. Idempotent.
 
-Price changes are added to the price history.
+The files are the product's, merged with those in CATALOG_DIR. Price changes are added to the price history.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
+from django.conf import settings
 from django.db import transaction
 
 from apps.catalog import files, models, price_history
@@ -42,14 +43,16 @@ class Loaded:
         )
 
 
-def load(folder: Path = files.FOLDER, today: date | None = None) -> Loaded:
-    """Update the rows to the data files below `folder`, in one transaction.
+def load(folder: Path = files.FOLDER, today: date | None = None, author: str = price_history.LOADER) -> Loaded:
+    """Update the rows to the data files below `folder` and in CATALOG_DIR, in one transaction.
+
+    `author` of the price history's entries: the command, or the operator's address.
 
     A row that returns to the files becomes file-owned and keeps its operations columns. A mapping whose entry vanished
     is deactivated as of `today` and no longer file-owned; a model or provider without an entry only stops being
     file-owned. Raises InvalidFiles, and then changes nothing.
     """
-    catalog = files.read_files(folder)
+    catalog = files.read_files(folder, settings.CATALOG_DIR)
     providers: Rows = {(file.id,): _provider_facts(file) for file in catalog.providers}
     entries: Rows = {(entry.id,): _model_facts(family, entry) for family in catalog.families for entry in family.models}
     mappings: Rows = {
@@ -69,7 +72,7 @@ def load(folder: Path = files.FOLDER, today: date | None = None) -> Loaded:
         ]
         added, changed, withdrawn = (sum(counts) for counts in zip(*done, strict=True))
         if added or changed or withdrawn:
-            price_history.note_changes(before, price_history.cards_now(), price_history.LOADER)
+            price_history.note_changes(before, price_history.cards_now(), author)
             generation.bump_on_commit(generation.CATALOG)
     return Loaded(len(providers), len(entries), len(mappings), added, changed, withdrawn)
 

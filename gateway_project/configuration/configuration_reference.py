@@ -32,6 +32,7 @@ _NAME = re.compile(r"`([A-Z<][A-Z0-9_<>]*)`")
 _KINDS = {
     "boolean": "true or false",
     "words": "a list, separated by commas",
+    "directory": "a folder that exists",
     "secret": "a secret",
     "url_of_extra": "a URL",
     "_count": "a whole number above 0",

@@ -136,6 +136,14 @@ def words(name: str, default: tuple[str, ...] = ()) -> list[str]:
     return [word.strip() for word in text(name, ",".join(default)).split(",") if word.strip()]
 
 
+def directory(name: str) -> Path | None:
+    """Return a folder's absolute path, None when it is not set. Raises ImproperlyConfigured if it is no folder."""
+    if not (value := text(name)):
+        return None
+    path = Path(value).expanduser().absolute()
+    return path if path.is_dir() else refuse(f"{name} must name a folder; there is none at {path}", None)
+
+
 def secret(name: str, mode: str, home: Path, make: Callable[[], str] = lambda: secrets.token_urlsafe(48)) -> str:
     """Return a secret from the environment; in development, one made on first use and kept in `home/secrets.json`.
 

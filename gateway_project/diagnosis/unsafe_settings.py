@@ -66,8 +66,9 @@ def _any_mode() -> Iterator[Diagnosis]:
             "makes one.",
             code="gateway.E001",
         )
-    for path in sorted(_PROVIDERS.glob("*.toml")):
-        name = f"{path.stem.upper().replace('-', '_')}_BASE_URL"
+    own = sorted((settings.CATALOG_DIR / "providers").glob("*.toml")) if settings.CATALOG_DIR else []
+    for stem in sorted({path.stem for path in (*_PROVIDERS.glob("*.toml"), *own)}):
+        name = f"{stem.upper().replace('-', '_')}_BASE_URL"
         if fault := _fault_of_address(os.environ.get(name, "")):
             yield _error(f"{name} {fault}.", fix="Leave it out for the catalog's address.", code="gateway.E015")
 

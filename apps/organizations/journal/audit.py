@@ -42,6 +42,11 @@ def act_as(user: User) -> None:
     _actor.set((AuditEntry.ActorType.SESSION, user))
 
 
+def acting_user() -> User | None:
+    """Return the user that changes are recorded for; None for the machine itself."""
+    return _actor.get()[1]
+
+
 def record(action: str, *, organization_id: UUID, resource: Model, details: Mapping[str, Any] | None = None) -> None:
     """Record that the acting user did `action` (`thing.verb`) to a resource of the organization.
 

@@ -1,8 +1,9 @@
-"""Amounts of money in the environment: exact, bounded, and named when they are wrong."""
+"""Amounts of money and folders in the environment: exact, bounded, and named when they are wrong."""
 
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
@@ -21,3 +22,13 @@ def test_a_bad_amount_names_its_variable(monkeypatch: pytest.MonkeyPatch, text: 
     monkeypatch.setenv("OFFLINE_ALLOWANCE_USD", text)
     with pytest.raises(ImproperlyConfigured, match=r"^OFFLINE_ALLOWANCE_USD must be "):
         env.usd("OFFLINE_ALLOWANCE_USD", "1.00", high=10_000)
+
+
+def test_a_directory_exists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert env.directory("CATALOG_DIR") is None
+    monkeypatch.setenv("CATALOG_DIR", str(tmp_path))
+    assert env.directory("CATALOG_DIR") == tmp_path
+    monkeypatch.setenv("CATALOG_DIR", str(tmp_path / "away"))
+    with pytest.raises(ImproperlyConfigured) as caught:
+        env.directory("CATALOG_DIR")
+    assert str(caught.value) == f"CATALOG_DIR must name a folder; there is none at {tmp_path / 'away'}"

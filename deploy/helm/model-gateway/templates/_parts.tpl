@@ -42,13 +42,23 @@ env:
   - {name: {{ $name | quote }}, value: {{ $value | quote }}}
   {{- end }}
   - {name: WEB_WORKERS, value: {{ .Values.web.workers | quote }}}
+  {{- if .Values.catalog.volume }}
+  - {name: CATALOG_DIR, value: /etc/model-gateway/catalog}
+  {{- end }}
 volumeMounts:
   - {name: home, mountPath: /var/lib/model-gateway}
   - {name: metrics, mountPath: /run/metrics}
   - {name: tmp, mountPath: /tmp}
+  {{- if .Values.catalog.volume }}
+  - {name: catalog, mountPath: /etc/model-gateway/catalog, readOnly: true}
+  {{- end }}
 {{- end }}
 
 {{- define "gateway.emptyFolders" -}}
 - {name: metrics, emptyDir: {medium: Memory, sizeLimit: 256Mi}}
 - {name: tmp, emptyDir: {}}
+{{- with .Values.catalog.volume }}
+- name: catalog
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
