@@ -23,6 +23,8 @@ from apps.kernel.prices import PriceCard
 FOLDER = Path(__file__).parent
 # Folders of provider files and of family files.
 PROVIDERS, FAMILIES = "providers", "families"
+# A folder of provider files inside an operator's folder: accepted proposals. The operator's other files win over them.
+ACCEPTED = "accepted"
 
 Auth = Literal[
     "bearer",
@@ -197,7 +199,8 @@ def read_files(folder: Path = FOLDER, own: Path | None = None) -> CatalogFiles:
     """Return the files below `folder`, merged with those below `own`, the operator's folder.
 
     An operator's file with the name of another one changes that: each of its keys replaces the key of that name, and a
-    model of the same id is merged in the same way. Raises InvalidFiles with all problems.
+    model of the same id is merged in the same way. Files below `own/accepted` come before the operator's others. Raises
+    InvalidFiles with all problems.
     """
     problems: list[str] = [] if own is None else list(_strangers(own))
     raw = {name: _read_folder(folder, own, name, problems) for name in (PROVIDERS, FAMILIES)}
@@ -237,11 +240,11 @@ def _strangers(own: Path) -> Iterator[str]:
     """Yield what an operator's folder has and the reader would pass over. Hidden names belong to version control, or
     to Kubernetes, which mounts folders through them."""
     for path in _visible(own):
-        if path.is_dir() and path.name not in (PROVIDERS, FAMILIES, "lost+found"):
+        if path.is_dir() and path.name not in (PROVIDERS, FAMILIES, ACCEPTED, "lost+found"):
             yield f"{path}: not a folder of the catalog; the folders are {PROVIDERS} and {FAMILIES}"
         elif path.suffix == ".toml" and not path.is_dir():
             yield f"{path}: must be in the folder {PROVIDERS} or {FAMILIES}"
-    for path in (*_visible(own / PROVIDERS), *_visible(own / FAMILIES)):
+    for path in (*_visible(own / PROVIDERS), *_visible(own / FAMILIES), *_visible(own / ACCEPTED / PROVIDERS)):
         if path.suffix != ".md" and (path.suffix != ".toml" or path.is_dir()):
             yield f"{path}: not a data file; their names end in .toml"
 
@@ -261,9 +264,10 @@ def _read_folder(folder: Path, own: Path | None, name: str, problems: list[str])
     if not own.is_dir():
         problems += [problem] if (problem := f"{own}: not a folder") not in problems else []
         return found
-    paths = [path for path in _visible(own / name) if path.suffix == ".toml" and not path.is_dir()]
-    for stem, file in _read_raw(paths, problems, is_own=True):
-        found[stem] = found[stem].merge(file) if stem in found else file
+    for layer in (own / ACCEPTED / name, own / name):
+        paths = [path for path in _visible(layer) if path.suffix == ".toml" and not path.is_dir()]
+        for stem, file in _read_raw(paths, problems, is_own=True):
+            found[stem] = found[stem].merge(file) if stem in found else file
     return found
 
 
