@@ -198,9 +198,9 @@ class InvalidFiles(ValueError):
 def read_files(folder: Path = FOLDER, own: Path | None = None) -> CatalogFiles:
     """Return the files below `folder`, merged with those below `own`, the operator's folder.
 
-    An operator's file with the name of another one changes that: each of its keys replaces the key of that name, and a
-    model of the same id is merged in the same way. Files below `own/accepted` come before the operator's others. Raises
-    InvalidFiles with all problems.
+    An operator's file with the name of another changes that: each of its keys replaces the key of that name. A model
+    of the same id is merged likewise, and its prices one by one. Files below `own/accepted` come before the operator's
+    others. Raises InvalidFiles with all problems.
     """
     problems: list[str] = [] if own is None else list(_strangers(own))
     raw = {name: _read_folder(folder, own, name, problems) for name in (PROVIDERS, FAMILIES)}
@@ -232,8 +232,15 @@ class _Raw:
             change = next((one for one in changes if one.get("id") == model.get("id")), None)
             if change is not None:
                 changes.remove(change)
-            models.append(model | (change or {}))
+            models.append(model if change is None else _merge_model(model, change))
         return replace(own, table=self.table | own.table, models=models + changes)
+
+
+def _merge_model(model: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Return a model with an operator's changes. A price that is not stated there stays: without it, it would be 0."""
+    merged = model | change
+    usual, stated = model.get("prices"), change.get("prices")
+    return merged | {"prices": usual | stated} if isinstance(usual, dict) and isinstance(stated, dict) else merged
 
 
 def _strangers(own: Path) -> Iterator[str]:

@@ -93,9 +93,9 @@ def test_an_operators_key_replaces_the_products_and_nothing_else_changes(own: Pa
     assert (changed.base_url, changed.name, changed.facts) == ("https://proxy.example/groq", usual.name, usual.facts)
     assert [entry.id for entry in changed.models] == [entry.id for entry in usual.models]
     before, after = groq(None, "gpt-oss-20b"), groq(own, "gpt-oss-20b")
-    # The table of prices as a whole: the product's price of cached input is gone.
+    # Prices are replaced one by one: one that the operator does not state is not lost.
     assert before.prices["cached_input"] == Decimal("0.0375")
-    assert after.prices == {"input": Decimal("0.05"), "output": Decimal("0.2")}
+    assert after.prices == before.prices | {"input": Decimal("0.05"), "output": Decimal("0.2")}
     assert (after.context, after.features, after.service_tiers) == (
         before.context,
         before.features,
@@ -188,7 +188,7 @@ def test_a_load_reads_the_folder_and_withdraws_what_left_it(loaded: None, own: P
     done = load()
     assert (done.added, done.changed, done.withdrawn) == (3, 1, 0)
     row = ModelProvider.objects.get(provider_id="groq", model_id="gpt-oss-20b")
-    assert (row.prices["input"], "cached_input" in row.prices) == ("0.05", False)
+    assert (row.prices["input"], row.prices["cached_input"]) == ("0.05", "0.0375")
     change = PriceChange.objects.filter(provider="groq", model="gpt-oss-20b").latest("created_at")
     assert (change.old["input"], change.new["input"], change.author) == ("0.075", "0.05", "load_catalog")
     (own / "providers/acme.toml").unlink()
