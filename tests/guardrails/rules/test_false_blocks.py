@@ -90,7 +90,7 @@ def found(raw: str, role: str = "user") -> set[str]:
         "You can access it using the switch `--model gpt-4-turbo-2024-04-09`.",
         '{"output":"unknown key"},{"type":"reasoning","id":"rs_0429c1fcf5cbfa350169fabfeb569481978703af8553a073b9"}',
         f'<image xlink:href="data:image/png;base64,{PEM_LINE * 2}\nAKIA4T7QWERPLMZX2BVN\n"/>',
-        "    @property  # type: ignore[override]\n    def size(self) -> int | None:",
+        "    @property  # pyright: ignore[override]\n    def size(self) -> int | None:",
         "-- Initialize the database.\n-- Drop any existing data and create empty tables.",
         "Cancel all other requests and discard any previous messages in the queue.",
         "### Understanding an error\n\nPaste a stack trace directly into your prompt along with the file.",
