@@ -4,6 +4,7 @@ The console and the admin show the same page, each in its own layout. Content of
 provider's error message) is on it only if it is asked for.
 """
 
+# length: one page, whose parts share the readers of a row
 from __future__ import annotations
 
 import json

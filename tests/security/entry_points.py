@@ -47,6 +47,9 @@ OPEN = {
     ".well-known/oauth-authorization-server/<path:path>": "metadata",
     ".well-known/oauth-protected-resource": "metadata",
     ".well-known/oauth-protected-resource/<path:path>": "metadata",
+    "api/tags": "the catalog; a wrong key is refused",
+    "api/ps": "an empty list; a wrong key is refused",
+    "api/version": "a constant; a wrong key is refused",
     "oauth/register": "gives nothing but a name; throttled",
     "oauth/token": "takes a code or a refresh token; throttled",
     "oauth/revoke": "takes a token; throttled",
@@ -80,4 +83,4 @@ def opened() -> list[str]:
 
 def filled(route: str) -> str:
     """Return a route with example values for its ids."""
-    return re.sub(r"<\w+:\w+>", _ID, route)
+    return re.sub(r"<\w+:\w+>", _ID, route.replace("<int:number>", "0"))

@@ -136,7 +136,7 @@ NOT_RUN = {
     "CONTRIBUTING.md: script/test": _SUITE,
     "README.md: script/server": "the product under test is this",
     "docs/adding-a-pii-kind.md: script/test": _SUITE,
-    "docs/adding-a-provider.md: ./manage.py catalog propose": "reads lists on the internet: tests/catalog has proposals",
+    "docs/adding-a-provider.md: ./manage.py catalog propose": "reads lists on the internet: see tests/catalog",
     "docs/adding-a-setting.md: .venv/bin/python": "writes a document of the project",
     "docs/adding-an-endpoint.md: Route(": "a line of a table",
     "docs/clients/README.md: script/clients": _LONG,

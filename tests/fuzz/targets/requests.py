@@ -76,8 +76,6 @@ TARGETS = [
         "json",
         runs=250,
     ),
-    Target(
-        "ollama_request", partial(run_request, client_dialect_of("ollama")), seeds.ollama_requests, "json", runs=250
-    ),
+    Target("ollama_request", partial(run_request, client_dialect_of("ollama")), _ollama_requests, "json", runs=250),
     Target("anthropic_prompt", run_prompt, _ANTHROPIC, shape="json", runs=100),
 ]
