@@ -132,7 +132,9 @@ def _is_refused(catalog: CatalogFiles, index: _Index, notes: list[str]) -> bool:
 
 
 def _is_far(old: Decimal | None, new: Decimal) -> bool:
-    return bool(old) and bool(new) and not old / MAX_MOVE <= new <= old * MAX_MOVE  # type: ignore[operator]  # not None
+    if not old or not new:
+        return False
+    return not old / MAX_MOVE <= new <= old * MAX_MOVE
 
 
 def _changes(mapping: Mapping, entry: Listed) -> list[Change]:
