@@ -60,6 +60,7 @@ from apps.responses.response_endpoints import cancel_response, delete_response, 
 from gateway_project.admin_site.pages import admin_urls
 from gateway_project.observability import health
 from gateway_project.observability.health import front_door
+from gateway_project.observability.metrics_page import metrics
 from gateway_project.openapi import views as openapi
 
 
@@ -246,7 +247,7 @@ _LOG_ROUTES = [
     _logs("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
     _logs("livez", health.livez),
     _logs("readyz", health.readyz),
-    _logs("metrics", health.metrics),
+    _logs("metrics", metrics),
     _logs("openapi.json", openapi.openapi),
     _logs("docs", RedirectView.as_view(url="/docs/api")),
     _logs("docs/api", openapi.docs),

@@ -1,4 +1,4 @@
-"""Health and metrics: `GET /`, `GET /livez`, `GET /readyz` and `GET /metrics`.
+"""Health: `GET /`, `GET /livez` and `GET /readyz`.
 
 `GET /` tells whether this process reaches its stores; `/livez`, whether it is alive; `/readyz`, whether it should get
 requests. A node gets none while it drains, until it has reached its stores once, and while it cannot keep records. An
@@ -7,7 +7,6 @@ outage of a shared store does not make all nodes unready at once: each continues
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -15,17 +14,12 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
-from django_prometheus.exports import ExportToDjangoView
 
 from apps.console.pages.welcome import welcome
-from apps.gateway.metrics import buffer
 from apps.gateway.settlement.record_backlog import is_any_process_backlogged
-from apps.kernel.errors import Unauthenticated
-from apps.kernel.rest.request_headers import find_bearer, prefers_page
-from apps.log_sinks import metrics as log_sink_metrics
+from apps.kernel.rest.request_headers import prefers_page
 from gateway_project.diagnosis.check import Diagnosis, State
 from gateway_project.diagnosis.registry import examine_health
-from gateway_project.observability import task_metrics
 from gateway_project.processes import draining
 
 
@@ -82,19 +76,6 @@ def readyz(request: HttpRequest) -> HttpResponse:
     """Answer 200 when requests should be sent here, else 503 and why not: `draining`, `starting` or `records`."""
     reason = _READINESS.why_not()
     return JsonResponse({"status": reason or "ready"}, status=503 if reason else 200)
-
-
-@require_safe
-def metrics(request: HttpRequest) -> HttpResponse:
-    """Answer with the metrics of all processes; behind `METRICS_TOKEN` when that is set. Raises Unauthenticated."""
-    token = find_bearer(request.headers.get("Authorization")) or ""
-    if settings.METRICS_TOKEN and not secrets.compare_digest(token.encode(), settings.METRICS_TOKEN.encode()):
-        raise Unauthenticated("Missing or invalid metrics token")
-    buffer.flush_to_prometheus()
-    response: HttpResponse = ExportToDjangoView(request)
-    response.write(task_metrics.exposition())
-    response.write(log_sink_metrics.exposition())
-    return response
 
 
 @require_safe
