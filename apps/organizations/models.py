@@ -263,7 +263,7 @@ class TwoFactor(models.Model):
 
 
 class ManagementScope(models.TextChoices):
-    """What a management key may do; each endpoint of the management API states the scope that it needs."""
+    """A kind of action that a management key may be allowed; each endpoint of the management API states the scope that it needs."""
 
     READ = "read"
     KEYS = "keys"

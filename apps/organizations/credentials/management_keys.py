@@ -28,7 +28,7 @@ from apps.organizations.models import ManagementKey, Membership, Organization, R
 # Secret scanners look for it: gw_mgmt_[0-9A-Za-z]{40}
 PREFIX: Final = "gw_mgmt_"
 NO_KEY: Final = "Management key not found"
-# Of one organization, revoked ones aside.
+# An organization has at most this many, revoked ones aside.
 MAX_KEYS: Final = 50
 # The last use is written at most this often.
 _BETWEEN_USES: Final = timedelta(minutes=5)

@@ -1,8 +1,9 @@
 """Which scope a management key needs for each endpoint; the page docs/management-keys.md has the same table.
 
-Routes are those of `gateway_project/routes.py`. What is missing here needs a person who is signed in: accounts,
+Routes are those of `gateway_project/routes.py`. An endpoint without a row needs a person who is signed in: accounts,
 sessions, management keys themselves, payments, joining or deleting an organization.
 """
+# alone: a table that a reviewer reads by itself
 
 from __future__ import annotations
 
