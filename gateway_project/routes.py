@@ -49,6 +49,7 @@ from apps.logs import views as logs
 from apps.mcp import endpoints as mcp
 from apps.mcp_servers import views as mcp_servers
 from apps.oauth import views as oauth
+from apps.organizations import management_key_views as management_keys
 from apps.organizations import views as organizations
 from apps.organizations.accounts import account_views as accounts
 from apps.organizations.accounts import mail_pages
@@ -199,6 +200,14 @@ _MANAGEMENT_ROUTES = [
     _management("organization/<str:organization_id>/invitations/<str:invitation_id>", accounts.OneInvitation.as_view()),
     _management(
         "organization/<str:organization_id>/invitations/<str:invitation_id>/accept", accounts.AcceptInvitation.as_view()
+    ),
+    _management("organization/<str:organization_id>/management-keys", management_keys.ManagementKeys.as_view()),
+    _management(
+        "organization/<str:organization_id>/management-keys/<str:key_id>", management_keys.OneManagementKey.as_view()
+    ),
+    _management(
+        "organization/<str:organization_id>/management-keys/<str:key_id>/rotate",
+        management_keys.RotateManagementKey.as_view(),
     ),
     _management("organization/<str:organization_id>/transactions", billing.Transactions.as_view()),
     _management("organization/<str:organization_id>/payment-methods", payments.PaymentMethods.as_view()),

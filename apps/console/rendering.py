@@ -41,6 +41,7 @@ NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
             PageLink("Projects", "projects"),
             PageLink("Provider keys", "provider_keys", Role.ADMIN),
             PageLink("MCP servers", "mcp_servers", Role.ADMIN),
+            PageLink("Management keys", "management_keys", Role.ADMIN),
         ),
     ),
     ("Safety", (PageLink("Guardrails", "guardrails", Role.ADMIN), PageLink("Audit log", "audit", Role.ADMIN))),

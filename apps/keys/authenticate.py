@@ -14,6 +14,7 @@ from apps.kernel.errors import Unauthenticated
 from apps.kernel.rest.request_headers import MISSING_KEY, find_presented_key
 from apps.keys.models import ApiKey
 from apps.keys.secrets import digest_of, is_api_key
+from apps.organizations.credentials.management_keys import find_management_key, is_management_key, require_scope
 from apps.organizations.credentials.sessions import extend, find_session
 from apps.organizations.models import Organization, User
 
@@ -35,7 +36,7 @@ def works(key: ApiKey) -> bool:
 
 
 class ApiKeyOrSession(BaseAuthentication):
-    """Authenticates an API key (`request.auth` is an ApiKey, `request.user` None) or a signed-in user.
+    """Authenticates an API key (`request.auth` is one, `request.user` None), a management key, or a signed-in user.
 
     Use it with `Recognized`: an API key is not a user.
     """
@@ -48,6 +49,12 @@ class ApiKeyOrSession(BaseAuthentication):
             if key is None or not works(key):
                 raise Unauthenticated(MISSING_KEY)
             return None, key
+        if is_management_key(token):
+            management_key = find_management_key(token)
+            if management_key is None:
+                raise Unauthenticated(MISSING_KEY)
+            require_scope(management_key, request)
+            return management_key.account, management_key
         session = find_session(token)
         if session is None:
             raise Unauthenticated(MISSING_KEY)

@@ -5,15 +5,13 @@ Secrets never appear in logs or exceptions.
 
 from __future__ import annotations
 
-import hmac
 import re
-import secrets
-import string
 
 from django.conf import settings
 from django.db.models import Q
 
 from apps.kernel.secrets.encryption import UnreadableSecretError, decrypt, encrypt
+from apps.kernel.secrets.tokens import digest_of, random_token
 
 __all__ = [
     "UnreadableSecretError",
@@ -28,8 +26,6 @@ __all__ = [
 ]
 
 LIVE_PREFIX, DEVELOPMENT_PREFIX = "gw_live_", "gw_dev_"
-_ALPHABET = string.digits + string.ascii_letters
-_RANDOM_LENGTH = 40
 # Characters; of a shorter credential, the last four would reveal too much.
 SHORTEST_SHOWN = 12
 
@@ -41,17 +37,12 @@ def prefix() -> str:
 
 def new_token() -> str:
     """Return a new API key: the prefix and 40 random characters, about 238 bits."""
-    return prefix() + "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM_LENGTH))
+    return random_token(prefix())
 
 
 def is_api_key(token: str) -> bool:
     """Return whether a token is an API key, by its prefix."""
     return token.startswith((LIVE_PREFIX, DEVELOPMENT_PREFIX))
-
-
-def digest_of(token: str) -> bytes:
-    """Return the stored digest of an API key: HMAC-SHA-256 with the pepper."""
-    return hmac.digest(settings.API_KEY_PEPPER.encode(), token.encode(), "sha256")
 
 
 def last_four_of(credential: str) -> str:

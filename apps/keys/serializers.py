@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, time
 from typing import Any
 
-from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -15,8 +13,8 @@ from apps.kernel.rest.serializers import (
     CamelModelSerializer,
     CamelSerializer,
     ChoiceField,
-    DateTimeField,
     DecimalTextField,
+    FutureMoment,
     IntegerField,
     TextField,
 )
@@ -25,20 +23,6 @@ from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.origins import MAX_LENGTH, MAX_ORIGINS, WRITTEN_AS, is_origin
 from apps.keys.provider_keys import CUSTOM
 from apps.organizations.models import Plan, User
-
-
-class FutureMoment(DateTimeField):
-    """A moment in the future; a date alone means its end (UTC)."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(of_a_day=time.max, **options)
-
-    def to_internal_value(self, data: Any) -> datetime:
-        """Return the moment. Raises ValidationError."""
-        moment = super().to_internal_value(data)
-        if moment <= timezone.now():
-            raise serializers.ValidationError("Must be in the future")
-        return moment
 
 
 class PeriodLimitShape(CamelSerializer):

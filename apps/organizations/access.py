@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import QuerySet
 
 from apps.kernel.errors import Forbidden
 from apps.kernel.postgres.row_lookup import find_row
@@ -92,12 +93,17 @@ def access_membership(user: User, organization_id: UUID | str, identifier: UUID 
     Only owners may change owners. Raises NotFound, Forbidden.
     """
     organization, role = access_organization(user, organization_id)
-    members = Membership.objects.select_related("user").filter(organization=organization)
+    members = people_of(organization).select_related("user")
     membership = find_row(members, identifier, NO_MEMBER)
     if membership.user_id != user.id:
         require(role, Role.ADMIN)
         require(role, Role(membership.role))
     return MembershipAccess(membership, organization, role)
+
+
+def people_of(organization: Organization) -> QuerySet[Membership]:
+    """Return the memberships of people: not those of management keys' accounts."""
+    return Membership.objects.filter(organization=organization, user__management_key=None)
 
 
 def roles_of(user: User) -> dict[UUID, Role]:

@@ -14,10 +14,11 @@ from typing import Protocol, cast
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 
 from apps.kernel.postgres.deletion import delete_in_pieces
 from apps.organizations.app_hooks import find_hook_modules
-from apps.organizations.models import AuditEntry, Membership, Organization, Project
+from apps.organizations.models import AuditEntry, ManagementKey, Membership, Organization, Project, User
 
 
 class _Eraser(Protocol):
@@ -54,6 +55,8 @@ def _erasers() -> Iterator[_Eraser]:
 def _erase_own(organization_id: UUID) -> None:
     """Delete members, names and history. Projects stay, so that late requests get 410."""
     Membership.objects.filter(organization=organization_id).delete()
+    User.objects.filter(management_key__organization=organization_id).update(name="")
+    ManagementKey.objects.filter(organization=organization_id).update(name="", revoked_at=timezone.now())
     delete_in_pieces(AuditEntry.objects.filter(organization_id=organization_id))
     Project.objects.filter(organization=organization_id).update(name="")
     Organization.objects.filter(pk=organization_id).update(

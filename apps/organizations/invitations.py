@@ -29,7 +29,10 @@ def waiting(organization: Organization | None = None) -> QuerySet[Invitation]:
     """
     rows = Invitation.objects.filter(accepted_at=None, expires_at__gt=timezone.now())
     givers = Membership.objects.filter(
-        organization=OuterRef("organization"), user=OuterRef("invited_by"), user__is_active=True
+        # A management key's account cannot sign in, and is a member until the key is revoked.
+        Q(user__is_active=True) | Q(user__management_key__isnull=False),
+        organization=OuterRef("organization"),
+        user=OuterRef("invited_by"),
     )
     by_owner, by_admin = Exists(givers.filter(role=Role.OWNER)), Exists(givers.filter(role=Role.ADMIN))
     by_operator = Q(organization=None) | Q(invited_by=None)

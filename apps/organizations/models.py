@@ -262,6 +262,42 @@ class TwoFactor(models.Model):
         return str(self.user_id)
 
 
+class ManagementScope(models.TextChoices):
+    """A kind of action that a management key may be allowed; each endpoint of the management API states the scope that it needs."""
+
+    READ = "read"
+    KEYS = "keys"
+    LIMITS = "limits"
+    SETTINGS = "settings"
+    MEMBERS = "members"
+    BILLING = "billing"
+    LOGS = "logs"
+
+
+class ManagementKey(models.Model):
+    """A key for an organization's management API, for programs: it needs no person's session.
+
+    It acts as `account`, a user who cannot sign in and is an admin of this organization only. It works while the member
+    who made it (`created_by`) is an admin or owner; `credentials/management_keys.py` finds it.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="management_keys")
+    account = models.OneToOneField(User, models.CASCADE, related_name="management_key")
+    name = models.CharField(max_length=100)
+    scopes = models.JSONField(default=list)
+    digest = models.BinaryField(max_length=32, unique=True, editable=False)
+    last_four = models.CharField(max_length=4)
+    created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class AuditEntry(models.Model):
     """A user's action on a resource of an organization; never changed, and removed only with the organization.
 
@@ -269,10 +305,11 @@ class AuditEntry(models.Model):
     """
 
     class ActorType(models.TextChoices):
-        """A signed-in user, an operator in the admin, or the gateway itself."""
+        """A signed-in user, an operator in the admin, a management key, or the gateway itself."""
 
         SESSION = "session"
         ADMIN = "admin"
+        KEY = "key"
         SYSTEM = "system"
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)

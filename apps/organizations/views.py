@@ -19,6 +19,7 @@ from apps.organizations.access import (
     access_organization,
     access_project,
     needed_to_change,
+    people_of,
     require,
 )
 from apps.organizations.accounts import entrance, step_up
@@ -175,7 +176,7 @@ class Members(MemberEndpoint):
     def get(self, request: Request, organization_id: str) -> Response:
         """List the members, in the order in which they joined."""
         organization, _ = access_organization(self.user, organization_id)
-        rows = organization.memberships.select_related("user").order_by("created_at", "id")
+        rows = people_of(organization).select_related("user").order_by("created_at", "id")
         return Response({"members": MemberShape(rows, many=True).data})
 
     @described({"message": message_field(), "member": MemberShape()}, body=NewMemberShape, refuses=(403, 404, 409, 429))

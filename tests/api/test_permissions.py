@@ -28,7 +28,7 @@ from apps.organizations.invitations import invite
 from apps.organizations.models import AuditEntry, Membership, Passkey, Plan, Role
 from tests.log_sinks.sinks import SECRET, make_sink
 from tests.support.authenticator import app_code, enrol
-from tests.support.cast import PASSWORD, Caller, World, join, make_key, make_user, signed_in
+from tests.support.cast import PASSWORD, Caller, World, join, make_key, make_management_key, make_user, signed_in
 from tests.support.mcp_stand_in import StandIn, _mcp_server, mcp_server
 from tests.support.payments import add_card
 from tests.support.sink_receiver import Receiver, _receiver, receiver
@@ -45,6 +45,8 @@ INVITATION = f"{INVITATIONS}/<str:invitation_id>"
 MEMBER = f"{ORGANIZATION}/members/<str:member_id>"
 CARDS, SUBSCRIPTION = f"{ORGANIZATION}/payment-methods", f"{ORGANIZATION}/subscription"
 CARD = f"{CARDS}/<str:payment_method_id>"
+MANAGEMENT_KEYS = f"{ORGANIZATION}/management-keys"
+MANAGEMENT_KEY = f"{MANAGEMENT_KEYS}/<str:key_id>"
 GUARDRAILS = "guardrails/config/<str:organization_id>"
 GUARDRAIL = "guardrails/rules/<str:organization_id>/<str:rule_id>"
 NEW_GUARDRAIL = {"name": "No falcons", "type": "custom_regex", "config": {"pattern": "falcon"}}
@@ -86,6 +88,7 @@ SAMS_INVITATION = {**IN_ACME, "invitation_id": "sams_invitation"}
 PROVIDER_KEY = {"key_id": "provider_key"}
 ACMES_CARD = {**IN_ACME, "payment_method_id": "other_card"}
 PASSKEY, OLIVIAS_PASSKEY = "auth/passkeys/<str:passkey_id>", {"passkey_id": "passkey"}
+ACMES_MANAGEMENT_KEY = {**IN_ACME, "key_id": "management_key"}
 ACMES_GUARDRAIL = {**IN_ACME, "rule_id": "guardrail"}
 
 
@@ -122,6 +125,10 @@ ROWS = [
     Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"autoTopUpAmount": 20, "name": "Acme & Co"}),
     Row("DELETE", ORGANIZATION, OWNER, IN_ACME),
     Row("GET", f"{ORGANIZATION}/projects", MEMBERS, IN_ACME),
+    Row("GET", MANAGEMENT_KEYS, ADMINS, IN_ACME),
+    Row("POST", MANAGEMENT_KEYS, ADMINS, IN_ACME, {"name": "Terraform", "scopes": ["read", "keys"]}),
+    Row("DELETE", MANAGEMENT_KEY, ADMINS, ACMES_MANAGEMENT_KEY),
+    Row("POST", f"{MANAGEMENT_KEY}/rotate", ADMINS, ACMES_MANAGEMENT_KEY),
     Row("GET", f"{ORGANIZATION}/transactions", ADMINS, IN_ACME),
     Row("GET", CARDS, ADMINS, IN_ACME),
     Row("POST", CARDS, OWNER, IN_ACME, {"paymentMethodId": "<new_card>"}),
@@ -312,6 +319,7 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
     found["guardrail"] = CustomRule.objects.create(
         organization=world.acme, name="No tickets", type="custom_regex", config={"pattern": "ticket"}
     )
+    found["management_key"] = make_management_key(world.olivia, world.acme, "read").key
     Transaction.objects.create(organization=world.acme, type="credit_topup", amount=10)
     if row is not None and row.route.startswith("auth/two-factor/"):
         for user in (world.olivia, world.adam, world.dana, world.sam):

@@ -14,6 +14,7 @@ from django.test import Client
 
 from apps.keys.actions import CreatedKey, create_api_key
 from apps.organizations.actions import DEFAULT_PROJECT, create_organization
+from apps.organizations.credentials.management_keys import CreatedManagementKey, create_management_key
 from apps.organizations.credentials.sessions import start_session
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
 
@@ -76,6 +77,11 @@ def make_key(
 ) -> CreatedKey:
     """Create an API key of the project in the user's name."""
     return create_api_key(user=user, project_id=project.id, description=description, usage_limit=usage_limit)
+
+
+def make_management_key(user: User, organization: Organization, *scopes: str) -> CreatedManagementKey:
+    """Create a management key in the user's name."""
+    return create_management_key(user=user, organization=organization, name="Terraform", scopes=scopes)
 
 
 class Caller:

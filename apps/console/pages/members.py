@@ -14,7 +14,7 @@ from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
 from apps.organizations import actions, invitations
-from apps.organizations.access import access_membership, access_organization, reaches, require
+from apps.organizations.access import access_membership, access_organization, people_of, reaches, require
 from apps.organizations.accounts import entrance
 from apps.organizations.accounts.account_emails import delivery
 from apps.organizations.accounts.account_serializers import NewInvitationShape
@@ -39,7 +39,7 @@ def members(request: HttpRequest, workspace: Workspace) -> HttpResponse:
             if done is _LEFT:
                 return HttpResponseRedirect(reverse("console:home"))
             return lead_to("members", workspace.organization.id)
-    rows = workspace.organization.memberships.select_related("user").order_by("created_at", "id")
+    rows = people_of(workspace.organization).select_related("user").order_by("created_at", "id")
     waiting = invitations.waiting(workspace.organization).order_by("created_at", "id")
     context: dict[str, Any] = {
         "form": form,

@@ -26,6 +26,7 @@ from apps.kernel.concurrency.single_flight import SingleFlight
 from apps.kernel.errors import Overloaded, Unauthenticated
 from apps.kernel.postgres import database
 from apps.kernel.valkey import generation
+from apps.organizations.credentials.management_keys import is_management_key
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +47,7 @@ PATIENCE = 10.0
 # The `Retry-After` for a client, in seconds.
 RETRY_AFTER = 2.0
 INVALID_KEY = "Missing or invalid API key"
+_NEEDS_API_KEY = "This is a management key; model requests need an API key (docs/management-keys.md)"
 _MAX_STALE = CachedSetting("POLICY_MAX_STALE")
 
 
@@ -164,14 +166,14 @@ class PolicyCache(Generic[Policy]):
         """Read the policy (single-flight); serve the stale copy, if there is one, when the database is away."""
         refusal = self._refusals.get(cache_key)
         if refusal is not None and refusal.holds:
-            raise Unauthenticated(INVALID_KEY)
+            raise _refuse(token)
         copy = self._copies.get(cache_key)
         if copy is not None and database.is_away() and self._may_serve(copy):
             return self._serve_stale(copy)
         try:
             return self._read_once(token, cache_key, copy)
         except NoLongerValid as error:
-            raise Unauthenticated(INVALID_KEY) from error
+            raise _refuse(token) from error
         except (DatabaseError, TimeoutError) as error:
             # Not a copy that another request has meanwhile found to be of an earlier generation.
             if copy is not None and self._copies.get(cache_key) is copy and self._may_serve(copy):
@@ -228,3 +230,7 @@ def _store_bounded(kept: OrderedDict[bytes, Value], cache_key: bytes, value: Val
     kept.move_to_end(cache_key)
     while len(kept) > most:
         kept.popitem(last=False)
+
+
+def _refuse(token: str) -> Unauthenticated:
+    return Unauthenticated(_NEEDS_API_KEY if is_management_key(token) else INVALID_KEY)

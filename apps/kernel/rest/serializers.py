@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+from django.utils import timezone
 from rest_framework import serializers
 
 from apps.kernel.money import MoneyField, plain
@@ -204,6 +205,20 @@ class DateTimeField(serializers.Field[datetime, str, str, Any]):
             return datetime.combine(date.fromisoformat(text), self._of_a_day)
         except ValueError:
             return datetime.fromisoformat(text)
+
+
+class FutureMoment(DateTimeField):
+    """A moment in the future; a date alone means its end (UTC)."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(of_a_day=time.max, **options)
+
+    def to_internal_value(self, data: Any) -> datetime:
+        """Return the moment. Raises ValidationError."""
+        moment = super().to_internal_value(data)
+        if moment <= timezone.now():
+            raise serializers.ValidationError("Must be in the future")
+        return moment
 
 
 class PeriodQuery(CamelSerializer):

@@ -24,8 +24,9 @@ from rest_framework.request import Request
 
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.request_headers import find_bearer
+from apps.organizations.credentials.management_keys import find_management_key, is_management_key, require_scope
 from apps.organizations.journal import audit, idempotency
-from apps.organizations.models import User
+from apps.organizations.models import AuditEntry, ManagementKey, User
 
 
 def start_session(user: User) -> str:
@@ -104,13 +105,22 @@ def end_session(user: User, name: str) -> bool:
 
 
 class SessionAuthentication(BaseAuthentication):
-    """Authenticates `Authorization: Bearer <session token>`."""
+    """Authenticates `Authorization: Bearer <session token or management key>`."""
 
     def authenticate(self, request: Request) -> tuple[User, Any] | None:
-        """Return the user and the session; None without a token. Raises AuthenticationFailed."""
+        """Return the user and the session, or a management key's account and the key; None without a token.
+
+        Raises AuthenticationFailed, and Forbidden for a management key without the endpoint's scope.
+        """
         token = find_bearer(request.headers.get("Authorization"))
         if token is None:
             return None
+        if is_management_key(token):
+            key = find_management_key(token)
+            if key is None:
+                raise AuthenticationFailed
+            require_scope(key, request)
+            return key.account, key
         session = find_session(token)
         if session is None:
             raise AuthenticationFailed
@@ -123,7 +133,7 @@ class SessionAuthentication(BaseAuthentication):
 
 
 class MemberEndpoint(Endpoint):
-    """A management endpoint for signed-in users.
+    """A management endpoint for signed-in users, and for management keys where `management_scopes` allows it.
 
     Actions are recorded under the user's name (`audit`), and a POST with an `Idempotency-Key` runs once.
     """
@@ -147,7 +157,8 @@ class MemberEndpoint(Endpoint):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Authenticate the caller; then make a POST idempotent."""
         super().initial(request, *args, **kwargs)
-        audit.act_as(self.user)
+        is_key = isinstance(request.auth, ManagementKey)
+        audit.act_as(self.user, AuditEntry.ActorType.KEY if is_key else AuditEntry.ActorType.SESSION)
         post = getattr(self, "post", None)
         if request.method == "POST" and post is not None:
             # Overrides the class's method for this request only.

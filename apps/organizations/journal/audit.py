@@ -37,9 +37,9 @@ def acting(user: User | None = None, kind: AuditEntry.ActorType = AuditEntry.Act
         _actor.reset(token)
 
 
-def act_as(user: User) -> None:
+def act_as(user: User, kind: AuditEntry.ActorType = AuditEntry.ActorType.SESSION) -> None:
     """Set the user of the request, inside an open `acting`."""
-    _actor.set((AuditEntry.ActorType.SESSION, user))
+    _actor.set((kind, user))
 
 
 def acting_user() -> User | None:

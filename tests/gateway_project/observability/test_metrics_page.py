@@ -13,7 +13,7 @@ from tests.stack.product import eventually
 
 
 class _Time:
-    """A clock that stands still unless somebody sleeps."""
+    """A clock that stands still except while `sleep` runs."""
 
     def __init__(self) -> None:
         self.now, self.slept = 100.0, list[float]()
