@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from apps.console.snippets import Snippet, curl, javascript, python
-from apps.logs.query import LogRow
+from apps.logs.query import LogRow, read_json
 
 # Characters of a body that is offered as code; longer ones, such as those with images, are in the export.
 MAX_BODY: Final = 100_000
@@ -39,7 +39,7 @@ def request_snippets(row: LogRow, base_url: str) -> list[Snippet]:
 def _body_of(row: LogRow) -> dict[str, Any]:
     route = row["route"]
     _, messages_name, limit_name = _ROUTES[route]
-    stored = {name: _json(row[name]) for name in ("messages", "tools", "tool_choice", "response_format")}
+    stored = {name: read_json(row[name]) for name in ("messages", "tools", "tool_choice", "response_format")}
     messages, form = stored["messages"], stored["response_format"]
     body: dict[str, Any] = {"model": row["requested_model"]}
     if route == "messages" and messages and messages[0].get("role") == "system":
@@ -54,7 +54,3 @@ def _body_of(row: LogRow) -> dict[str, Any]:
         fields = {"messages": {"output_config": {"format": form}}, "responses": {"text": {"format": form}}}
         body |= fields.get(route, {"response_format": form})
     return body
-
-
-def _json(text: Any) -> Any:
-    return json.loads(text) if isinstance(text, str) else text
