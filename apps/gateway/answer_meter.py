@@ -41,7 +41,7 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.canonical.hosted_tools import CODE_EXECUTION, runs_code_free
 from apps.gateway.dialects.adapting.unsupported_fields import client_name_of
-from apps.gateway.metrics.definitions import UNRESERVED
+from apps.gateway.metrics import UNRESERVED
 from apps.gateway.tasks import TASKS
 from apps.gateway.token_estimate import WEIGHT_OF_BYTE, WEIGHT_OF_TOKEN, cut_to_weight, token_weight, tokens_from_weight
 from apps.gateway.upstream.failover import Failover

@@ -24,11 +24,11 @@ from apps.gateway.canonical.chat import USUAL_TIER, Chat
 from apps.gateway.canonical.events import AudioBytes, Event, Finished, Reply, Started, Summary, ToolCallStarted
 from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.guard.request_guard import RequestGuard
-from apps.gateway.metrics.buffer import record_request_metrics
+from apps.gateway.metrics import record_request_metrics
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, record_failures
 from apps.gateway.routing.ranking import Ranking
 from apps.gateway.settlement import outbox, record
-from apps.gateway.settlement.answer_record import count_call
+from apps.gateway.settlement.record import count_call
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.genai_attributes import answer_of
 from apps.gateway.upstream.failover import Failover, losing_cost

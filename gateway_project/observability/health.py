@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 from django_prometheus.exports import ExportToDjangoView
 
 from apps.console.pages.welcome import welcome
-from apps.gateway.metrics import buffer
+from apps.gateway.metrics import flush_to_prometheus
 from apps.gateway.settlement.record_backlog import is_any_process_backlogged
 from apps.kernel.errors import Unauthenticated
 from apps.kernel.rest.request_headers import find_bearer, prefers_page
@@ -90,7 +90,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     token = find_bearer(request.headers.get("Authorization")) or ""
     if settings.METRICS_TOKEN and not secrets.compare_digest(token.encode(), settings.METRICS_TOKEN.encode()):
         raise Unauthenticated("Missing or invalid metrics token")
-    buffer.flush_to_prometheus()
+    flush_to_prometheus()
     response: HttpResponse = ExportToDjangoView(request)
     response.write(task_metrics.exposition())
     response.write(log_sink_metrics.exposition())

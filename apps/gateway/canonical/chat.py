@@ -11,12 +11,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from apps.gateway.canonical.audio import Speech, Transcription
-from apps.gateway.canonical.embeddings import Embedding
-from apps.gateway.canonical.images import ImageRequest
-from apps.gateway.canonical.moderation import Moderation
-from apps.gateway.canonical.reranking import Reranking
 from apps.gateway.canonical.rewrites import Rewrites
+from apps.gateway.canonical.task_options import Embedding, ImageRequest, Moderation, Reranking, Speech, Transcription
 
 # Retries after the first attempt: no client is given more.
 MAX_RETRIES = 3

@@ -28,7 +28,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from apps.billing.reservations import SettledHold
 from apps.billing.worker_leases import notes_key
-from apps.gateway.metrics.definitions import RECORDS_SPOOLED
+from apps.gateway.metrics import RECORDS_SPOOLED
 from apps.gateway.settlement import spool
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.kernel.concurrency.cached_setting import CachedSetting
