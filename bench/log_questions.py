@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from apps.console.visit import COOKIE
+from apps.console.browser_session import COOKIE
 from apps.kernel.rest.pages import write_cursor
 from apps.keys.models import ApiKey
 from apps.logs import writer
