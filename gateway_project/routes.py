@@ -22,23 +22,19 @@ from apps.billing import views as payments
 from apps.billing import webhooks
 from apps.catalog import views as catalog
 from apps.console import urls as console
-from apps.console.pages import consent
 from apps.console.pages import models as model_pages
+from apps.console.pages import programs
 from apps.gateway.dialects.chat.ollama.wire import ERRORS as OLLAMA
 from apps.gateway.endpoints import account, google_models, ollama
 from apps.gateway.endpoints.audio import audio_speech, audio_transcriptions, audio_translations
-from apps.gateway.endpoints.chat_completions import chat_completions
-from apps.gateway.endpoints.cohere_chat import cohere_chat
-from apps.gateway.endpoints.completions import completions
-from apps.gateway.endpoints.embeddings import embed, embeddings
+from apps.gateway.endpoints.chat_completions import chat_completions, cohere_chat, completions
 from apps.gateway.endpoints.generate_content import MODEL_METHODS, model_method
 from apps.gateway.endpoints.images import images_edits, images_generations
 from apps.gateway.endpoints.messages import count_tokens, messages
-from apps.gateway.endpoints.moderations import moderations
 from apps.gateway.endpoints.public import public_but_for_wrong_keys
-from apps.gateway.endpoints.rerank import rerank
 from apps.gateway.endpoints.responses import count_input_tokens, create_response
 from apps.gateway.endpoints.route_explain import route_explain
+from apps.gateway.endpoints.values import embed, embeddings, moderations, rerank
 from apps.guardrails import views as guardrails
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import Route, RouteTable, put_in_force
@@ -285,9 +281,9 @@ _OAUTH_ROUTES = [
     _oauth("oauth/register", oauth.register),
     _oauth("oauth/token", oauth.token),
     _oauth("oauth/revoke", oauth.revoke),
-    Route("oauth/authorize", consent.authorize, Family.PAGES),
+    Route("oauth/authorize", programs.authorize, Family.PAGES),
     # A program is given a key, at OpenRouter's paths.
-    Route("oauth/key", consent.authorize_key, Family.PAGES),
+    Route("oauth/key", programs.authorize_key, Family.PAGES),
     Route("auth", RedirectView.as_view(url="/oauth/key", query_string=True), Family.PAGES),
     Route("v1/auth/keys", oauth.exchange_key, Family.OPENAI),
 ]

@@ -92,12 +92,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests that start processes a second try: they wait for what a busy machine may put off."""
+    """Give the tests that start the product a second try: they wait for what a busy machine may put off."""
     elsewhere = pytest.mark.skip(reason="it is about one server")
     for item in items:
         if _cluster is not None and item.get_closest_marker("single_server"):
             item.add_marker(elsewhere)
-        if "tests/gateway_project/http/" in item.nodeid or group_of(item.nodeid.partition("::")[0]):
+        if group_of(item.nodeid.partition("::")[0]):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

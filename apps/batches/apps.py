@@ -13,8 +13,8 @@ class BatchesConfig(AppConfig):
         """Install the stores of files and pictures in the gateway, which cannot import this app."""
         from apps.batches.access import RequestFiles
         from apps.batches.kept_pictures import PictureStore
-        from apps.gateway.endpoints import image_links as picture_links
+        from apps.gateway.endpoints import images
         from apps.gateway.upstream import kept_files
 
         kept_files.install(RequestFiles())
-        picture_links.install(PictureStore())
+        images.install(PictureStore())

@@ -21,7 +21,7 @@ from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.errors import find_error
 from apps.kernel.rest.serializers import BooleanField, IntegerField
-from apps.organizations.accounts.passkey_shapes import MAX_CODE
+from apps.organizations.accounts.account_serializers import MAX_CODE
 from apps.organizations.accounts.step_up import Proof
 from apps.organizations.journal import idempotency
 from apps.organizations.models import User

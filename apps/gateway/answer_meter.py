@@ -23,7 +23,7 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.offline_hold import OfflineHold
 from apps.gateway.admission.worst_case import SpendingAllowance, Tariff
-from apps.gateway.canonical.chat import DroppedField
+from apps.gateway.canonical.chat import DroppedField, asked_region, asked_service_tier
 from apps.gateway.canonical.events import (
     AudioBytes,
     AudioDelta,
@@ -40,9 +40,8 @@ from apps.gateway.canonical.events import (
     UsageReported,
 )
 from apps.gateway.canonical.hosted_tools import CODE_EXECUTION, runs_code_free
-from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.dialects.adapting.unsupported_fields import client_name_of
-from apps.gateway.metrics.definitions import UNRESERVED
+from apps.gateway.metrics import UNRESERVED
 from apps.gateway.tasks import TASKS
 from apps.gateway.token_estimate import WEIGHT_OF_BYTE, WEIGHT_OF_TOKEN, cut_to_weight, token_weight, tokens_from_weight
 from apps.gateway.upstream.failover import Failover

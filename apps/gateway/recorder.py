@@ -20,16 +20,15 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.worst_case import prices_of_passes
 from apps.gateway.answer_meter import AnswerMeter
-from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.chat import USUAL_TIER, Chat
 from apps.gateway.canonical.events import AudioBytes, Event, Finished, Reply, Started, Summary, ToolCallStarted
 from apps.gateway.canonical.fold import ReplyBuilder
-from apps.gateway.canonical.service_tier import USUAL
 from apps.gateway.guard.request_guard import RequestGuard
-from apps.gateway.metrics.buffer import record_request_metrics
+from apps.gateway.metrics import record_request_metrics
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, record_failures
 from apps.gateway.routing.ranking import Ranking
 from apps.gateway.settlement import outbox, record
-from apps.gateway.settlement.answer_record import count_call
+from apps.gateway.settlement.record import count_call
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.genai_attributes import answer_of
 from apps.gateway.upstream.failover import Failover, losing_cost
@@ -178,7 +177,7 @@ class Recorder(msgspec.Struct, eq=False):
         if loser is not None and loser.credential.mode == latest.credential.mode:
             losers_cost = losing_cost(loser, self.meter.prompt_estimate, self.chat)
         prices = latest.offer.prices
-        if usage.service_tier and usage.service_tier != USUAL and usage.service_tier not in prices.service_tiers:
+        if usage.service_tier and usage.service_tier != USUAL_TIER and usage.service_tier not in prices.service_tiers:
             log.warning("recorder.unpriced_tier", mapping=latest.mapping, service_tier=usage.service_tier)
         return bill_at(
             prices,

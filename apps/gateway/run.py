@@ -17,8 +17,7 @@ from apps.gateway.guard import outside_guard
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.response_guard import ResponseGuard
 from apps.gateway.guard.restoration import AnswerRestoration
-from apps.gateway.metrics.buffer import add
-from apps.gateway.metrics.definitions import IN_FLIGHT
+from apps.gateway.metrics import IN_FLIGHT, add
 from apps.gateway.recorder import AnswerTranscript, Recorder
 from apps.gateway.response_cache import CacheEntry
 from apps.gateway.tasks import TASKS

@@ -25,9 +25,15 @@ from apps.kernel.secrets.encryption import UnreadableSecretError
 from apps.log_sinks import queue
 from apps.log_sinks.credentials import Credentials, decrypt_credentials
 from apps.log_sinks.exchange import TIMEOUT, SinkFailed, send
-from apps.log_sinks.kinds import bucket, otlp, webhook
+from apps.log_sinks.kinds import (
+    Destination,
+    SinkBatch,
+    SinkRequest,
+    bucket_request,
+    otlp_request,
+    webhook_request,
+)
 from apps.log_sinks.models import LogSink, WaitingRow
-from apps.log_sinks.sink_request import Destination, SinkBatch, SinkRequest
 from apps.logs.query import COLUMNS, LogRow
 from apps.organizations.journal import audit
 from apps.organizations.models import Organization
@@ -44,9 +50,9 @@ FIRST_PAUSE, MAX_PAUSE = timedelta(seconds=15), timedelta(hours=1)
 # How long a sink may fail before it is switched off; shorter than rows wait.
 PATIENCE = timedelta(days=3)
 _KINDS: dict[str, Callable[[Destination, Any, SinkBatch, datetime], SinkRequest]] = {
-    LogSink.Kind.WEBHOOK: webhook.request_of,
-    LogSink.Kind.S3: bucket.request_of,
-    LogSink.Kind.OTLP: otlp.request_of,
+    LogSink.Kind.WEBHOOK: webhook_request,
+    LogSink.Kind.S3: bucket_request,
+    LogSink.Kind.OTLP: otlp_request,
 }
 
 

@@ -19,7 +19,7 @@ from urllib3.exceptions import HTTPError
 
 from apps.kernel.secrets.redaction import redact
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
-from apps.log_sinks.sink_request import SinkRequest
+from apps.log_sinks.kinds import SinkRequest
 
 # Timeouts in seconds: to connect, for each piece of an answer, and in total.
 CONNECT_TIMEOUT, READ_TIMEOUT, TIMEOUT = 5.0, 10.0, 20.0

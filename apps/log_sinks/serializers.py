@@ -20,7 +20,7 @@ from apps.kernel.rest.serializers import (
 from apps.kernel.secrets.webhook_signature import secret_key
 from apps.log_sinks.actions import NewSink
 from apps.log_sinks.credentials import BucketKeys, Credentials, OtlpKeys, WebhookSecret
-from apps.log_sinks.kinds.webhook import JSON_ARRAY, JSON_LINES
+from apps.log_sinks.kinds import JSON_ARRAY, JSON_LINES
 from apps.log_sinks.models import LogSink
 
 # Characters of a key.

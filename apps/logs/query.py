@@ -1,7 +1,9 @@
-"""Types of log queries: columns, rows and filters that every log store shares."""
+"""Types of log queries: columns, rows and filters that every log store shares, and readers of JSON columns."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -38,3 +40,19 @@ class LogFilters:
     source: str | None = None
     header_key: str | None = None
     header_value: str | None = None
+
+
+def read_json(column: Any) -> Any:
+    """Return the value of a JSON column, which rows carry as text; None for an empty one."""
+    return json.loads(column) if isinstance(column, str) else column
+
+
+def read_object(column: Any) -> Mapping[str, Any]:
+    """Return the object in a JSON column; an empty one where the column holds none."""
+    value = read_json(column)
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: Any) -> list[Mapping[str, Any]]:
+    """Return the objects of a list; none where the value is no list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -4,7 +4,6 @@ The console and the admin show the same page, each in its own layout. Content of
 provider's error message) is on it only if it is asked for.
 """
 
-# length: one page, whose parts share the readers of a row
 from __future__ import annotations
 
 import json
@@ -15,12 +14,13 @@ from enum import Enum
 from typing import Any, Final
 
 from apps.kernel.pages import number_formats as as_text
-from apps.logs.answers import SHOWN_TYPES, choices_of
+from apps.logs.answers import SHOWN_TYPES
+from apps.logs.conversation import Said, answers_of, as_shown, messages_of, settings_of
 from apps.logs.models import RequestLog
-from apps.logs.query import COLUMNS, JSON_COLUMNS, LogRow
+from apps.logs.query import COLUMNS, JSON_COLUMNS, LogRow, objects_in, read_json, read_object
 
-# Characters of one text, and messages, on the page; the export has all of them.
-MAX_CHARACTERS, MAX_MESSAGES = 20_000, 100
+# Messages on the page; the export has all of them.
+MAX_MESSAGES: Final = 100
 # Characters of an answer in the list.
 MAX_LINE: Final = 100
 # Finish reasons, as stored and as shown.
@@ -146,15 +146,6 @@ class CostLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A message of the conversation; `pieces` are (kind, text), where kind is `text` or the title of a folded part."""
-
-    title: str
-    pieces: list[tuple[str, str]]
-    is_answer: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Medium:
     """An image or audio of the answer. `number` is its place in the row; `is_shown`: a browser can show its bytes."""
 
@@ -203,21 +194,21 @@ def row_of(log: RequestLog) -> LogRow:
 
 def page_of(row: LogRow, reader: Reader, links: Mapping[str, Link], *, with_content: bool) -> RequestPage:
     """Return a row's page. `links` have the names of the rows behind its ids, by their columns."""
-    routing = _object(row["routing_metadata"])
+    routing = read_object(row["routing_metadata"])
     reason = str(routing.get("selectionReason") or "")
-    said = list(_said(row)) if with_content else []
+    said = list(messages_of(row)) if with_content else []
     shown = said[:MAX_MESSAGES]
     return RequestPage(
         is_failed=bool(row["has_error"]),
         headline=_headline(row),
         failure=_failure(row),
-        failure_message=_text(_object(row["error_details"]).get("message") or "") if with_content else "",
+        failure_message=as_shown(read_object(row["error_details"]).get("message") or "") if with_content else "",
         attempts=_attempts(routing),
-        guard_runs=[_guard_run(one) for one in _objects(routing.get("guardrail_calls"))],
+        guard_runs=[_guard_run(one) for one in objects_in(routing.get("guardrail_calls"))],
         first_choice=str(routing.get("selectedProvider") or ""),
         first_reason=_REASONS.get(reason, reason.replace("-", " ")),
         scores=_scores(routing),
-        dropped_fields=[str(one.get("param") or "") for one in _objects(routing.get("warnings"))],
+        dropped_fields=[str(one.get("param") or "") for one in objects_in(routing.get("warnings"))],
         costs=_costs(row),
         total_cost=_usd(row["cost"]),
         extras=[Fact(title, _usd(row[column])) for column, title in _NOT_IN_THE_TOTAL if row[column]],
@@ -225,10 +216,10 @@ def page_of(row: LogRow, reader: Reader, links: Mapping[str, Link], *, with_cont
         facts=list(_facts(row, reader, links)),
         parameters=[Fact(title, _figure(row[column])) for column, title in _PARAMETERS if row[column] is not None],
         keeps_content=keeps_content(row),
-        said=shown + (list(_answers(row)) if with_content else []),
+        said=shown + (list(answers_of(row)) if with_content else []),
         left_out=len(said) - len(shown),
         media=list(_media(row)) if with_content else [],
-        settings=list(_settings(row)) if with_content else [],
+        settings=list(settings_of(row)) if with_content else [],
     )
 
 
@@ -253,8 +244,8 @@ def keeps_content(row: LogRow) -> bool:
     texts, values = ("content", "reasoning_content", "refusal"), ("messages", "tool_calls", "media", "tool_results")
     return (
         any(row[name] for name in texts)
-        or any(_json(row[name]) for name in values)
-        or bool(_object(row["error_details"]).get("message"))
+        or any(read_json(row[name]) for name in values)
+        or bool(read_object(row["error_details"]).get("message"))
     )
 
 
@@ -266,8 +257,8 @@ def end_of(row: LogRow) -> str:
 
 def first_line(row: LogRow) -> str:
     """Return the start of an answer for a list: its first line, else its refusal, called tools or media."""
-    calls = [str(call["name"]) for call in _objects(_json(row["tool_calls"])) if "name" in call]
-    made = [str(one.get("kind")) for one in _objects(_json(row["media"]))]
+    calls = [str(call["name"]) for call in objects_in(read_json(row["tool_calls"])) if "name" in call]
+    made = [str(one.get("kind")) for one in objects_in(read_json(row["media"]))]
     texts = (row["content"], row["refusal"], f"calls {', '.join(calls)}" if calls else "", ", ".join(made))
     line = next((text.strip() for text in texts if text and text.strip()), "").partition("\n")[0]
     return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…"
@@ -295,13 +286,13 @@ def _payment(row: LogRow) -> str:
 
 
 def _failure(row: LogRow) -> list[Fact]:
-    details = _object(row["error_details"]) if row["has_error"] else {}
+    details = read_object(row["error_details"]) if row["has_error"] else {}
     return [Fact(title, str(details[name])) for name, title in _ERROR if details.get(name) is not None]
 
 
 def _attempts(routing: Mapping[str, Any]) -> list[Attempt]:
-    scores = {str(line.get("providerId")): line.get("score") for line in _objects(routing.get("providerScores"))}
-    return [_attempt(line, scores) for line in _objects(routing.get("routing"))]
+    scores = {str(line.get("providerId")): line.get("score") for line in objects_in(routing.get("providerScores"))}
+    return [_attempt(line, scores) for line in objects_in(routing.get("routing"))]
 
 
 def _attempt(line: Mapping[str, Any], scores: Mapping[str, Any]) -> Attempt:
@@ -339,7 +330,7 @@ def _scores(routing: Mapping[str, Any]) -> list[list[str]]:
             _number(line.get("throughput"), "{:g} tokens/s"),
             "open" if line.get("circuit") == "open" else "closed",
         ]
-        for line in _objects(routing.get("providerScores"))
+        for line in objects_in(routing.get("providerScores"))
     ]
 
 
@@ -348,10 +339,10 @@ def _facts(row: LogRow, reader: Reader, links: Mapping[str, Link]) -> Iterator[F
     for field in _FACTS:
         if reader in field.readers and (link := _value(field.read, row, links)).text:
             yield Fact(field.title, link.text, href=link.href, is_number=field.is_number)
-    counts = _object(row["tool_call_counts"]) if reader is Reader.TENANT else {}
+    counts = read_object(row["tool_call_counts"]) if reader is Reader.TENANT else {}
     if counts:
         yield Fact("Tools called", ", ".join(f"{name} ({number})" for name, number in counts.items()))
-    tags = _object(row["custom_headers"]) if reader is Reader.TENANT else {}
+    tags = read_object(row["custom_headers"]) if reader is Reader.TENANT else {}
     for name, value in sorted((str(name), str(value)) for name, value in tags.items()):
         yield Fact(f"Tag {name}", value)
 
@@ -414,89 +405,8 @@ _FACTS: Final = (
 )
 
 
-def _said(row: LogRow) -> Iterator[Said]:
-    """Yield messages in OpenAI's, Anthropic's or Gemini's format; other values as JSON."""
-    messages = _json(row["messages"])
-    if isinstance(messages, str):
-        yield Said("user", [("text", _short(messages))])
-    elif isinstance(messages, list):
-        for one in messages:
-            if isinstance(one, dict):
-                yield Said(str(one.get("role") or one.get("type") or "input"), _message(one))
-            else:
-                yield Said("input", [("text", _text(one))])
-    elif messages is not None:
-        yield Said("input", [("JSON", _text(messages))])
-
-
-def _message(message: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the pieces of a message; results of tools are folded, whichever the format."""
-    content = next((message[name] for name in ("content", "parts", "output", "arguments") if name in message), None)
-    if message.get("role") == "tool" or message.get("type") in _RESULTS:
-        return [("tool result", _text(content))]
-    if message.get("type") in _CALLS:
-        return [(_call_title(message), _arguments(content))]
-    pieces = list(_pieces(content))
-    for call in _objects(message.get("tool_calls")):
-        function = call.get("function") or call.get("custom") or call
-        pieces.append((_call_title(function), _arguments(function.get("arguments") or function.get("input"))))
-    return pieces
-
-
-_RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "tool_result"})
-_CALLS: Final = frozenset({"function_call", "custom_tool_call", "tool_use"})
-
-
-def _call_title(call: Mapping[str, Any]) -> str:
-    return f"tool call {call.get('name') or ''}".strip()
-
-
-def _arguments(value: Any) -> str:
-    """Return the arguments of a call, indented where they are JSON."""
-    if isinstance(value, str):
-        try:
-            return _text(json.loads(value))
-        except ValueError:
-            return _short(value)
-    return _text(value)
-
-
-def _answers(row: LogRow) -> Iterator[Said]:
-    """Yield the answer: its reasoning, and each choice with its texts and calls of tools."""
-    if row["reasoning_content"]:
-        yield Said("reasoning", [("text", _short(row["reasoning_content"]))])
-    choices = choices_of(row) or [{"index": 0, "content": row["content"], "refusal": row["refusal"]}]
-    calls = _objects(_json(row["tool_calls"]))
-    for choice in choices:
-        pieces = [("text", _short(choice["content"]))] if choice["content"] else []
-        pieces += [("refusal", _short(choice["refusal"]))] if choice["refusal"] else []
-        pieces += [
-            (_call_title(call), _arguments(call.get("arguments")))
-            if "name" in call
-            else ("more calls", f"{call.get('omitted')} more calls were not stored")
-            for call in calls
-            if call.get("choice", 0) == choice["index"]
-        ]
-        if pieces:
-            number = f" {choice['index'] + 1} of {len(choices)}" if len(choices) > 1 else ""
-            yield Said(f"answer{number}", pieces, is_answer=True)
-    if citations := _objects(_json(row["citations"])):
-        yield Said("citations", [("text", "\n".join(map(_citation, citations)))])
-    # The results of other requests are in their messages.
-    if row["route"].startswith("mcp_") and (results := _json(row["tool_results"])):
-        yield Said("results of tools", [("JSON", _text(results))])
-
-
-def _citation(citation: Mapping[str, Any]) -> str:
-    """Return a citation's title and address; another kind as JSON."""
-    cited = citation.get("url_citation")
-    if not isinstance(cited, dict):
-        return json.dumps(citation, ensure_ascii=False)
-    return " ".join(str(cited[name]) for name in ("title", "url") if cited.get(name))
-
-
 def _media(row: LogRow) -> Iterator[Medium]:
-    for number, one in enumerate(_objects(_json(row["media"]))):
+    for number, one in enumerate(objects_in(read_json(row["media"]))):
         content_type, size = str(one.get("contentType") or ""), one.get("size")
         notes = [content_type, f"{as_text.count(size)} bytes" if isinstance(size, int) else "", one.get("transcript")]
         yield Medium(
@@ -507,83 +417,6 @@ def _media(row: LogRow) -> Iterator[Medium]:
             is_stored=bool(one.get("stored")),
             is_shown=content_type in SHOWN_TYPES,
         )
-
-
-def _settings(row: LogRow) -> Iterator[tuple[str, str]]:
-    """Yield the offered tools, the choice of a tool and the response format."""
-    for tool in _tools(_json(row["tools"])):
-        yield f"tool {_tool_name(tool)}".strip(), "" if isinstance(tool, str) else _text(tool)
-    for column, title in (("tool_choice", "tool choice"), ("response_format", "response format")):
-        if (value := _json(row[column])) is not None:
-            yield title, _text(value)
-
-
-def _tools(value: Any) -> Iterator[Any]:
-    """Yield each tool; Gemini's format has several of them in one."""
-    for tool in value if isinstance(value, list) else []:
-        declared = tool.get("functionDeclarations") if isinstance(tool, dict) else None
-        if isinstance(declared, list):
-            yield from declared
-        else:
-            yield tool
-
-
-def _tool_name(tool: Any) -> str:
-    if not isinstance(tool, dict):
-        return str(tool)
-    inner = next((tool[name] for name in ("function", "custom") if isinstance(tool.get(name), dict)), tool)
-    return str(inner.get("name") or tool.get("type") or "")
-
-
-def _pieces(content: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(content, str):
-        yield "text", _short(content)
-    elif isinstance(content, list):
-        for part in content:
-            yield _piece(part)
-    elif content is not None:
-        yield "JSON", _text(content)
-
-
-def _piece(part: Any) -> tuple[str, str]:
-    """Return a part of a message in OpenAI's, Anthropic's or Gemini's format."""
-    if not isinstance(part, dict):
-        return "part", _text(part)
-    if isinstance(part.get("text"), str):
-        return "text", _short(part["text"])
-    if isinstance(call := part.get("functionCall"), dict):
-        return _call_title(call), _text(call.get("args"))
-    if isinstance(result := part.get("functionResponse"), dict):
-        return "tool result", _text(result.get("response"))
-    if part.get("type") in _CALLS:
-        return _call_title(part), _arguments(part.get("input"))
-    if part.get("type") in _RESULTS:
-        return "tool result", _text(part.get("content"))
-    return str(part.get("type") or "part"), _text(part)
-
-
-def _text(value: Any) -> str:
-    return _short(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def _short(text: str) -> str:
-    if len(text) <= MAX_CHARACTERS:
-        return text
-    return f"{text[:MAX_CHARACTERS]}\n… {len(text) - MAX_CHARACTERS:,} more characters; the export has them"
-
-
-def _json(text: Any) -> Any:
-    """Return a JSON column, which rows carry as its text."""
-    return json.loads(text) if isinstance(text, str) else text
-
-
-def _object(text: Any) -> Mapping[str, Any]:
-    value = _json(text)
-    return value if isinstance(value, dict) else {}
-
-
-def _objects(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _usd(amount: Any) -> str:

@@ -13,7 +13,7 @@ from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.serializers import CamelModelSerializer, ChoiceField, FutureMoment, TextField
 from apps.organizations.access import access_organization
 from apps.organizations.accounts import step_up
-from apps.organizations.accounts.passkey_shapes import ProofShape, proof
+from apps.organizations.accounts.account_serializers import ProofShape, proof
 from apps.organizations.accounts.sign_in_method_views import holder_of
 from apps.organizations.credentials import management_keys
 from apps.organizations.credentials.management_keys import NO_KEY, CreatedManagementKey

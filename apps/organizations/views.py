@@ -23,7 +23,7 @@ from apps.organizations.access import (
     require,
 )
 from apps.organizations.accounts import entrance, step_up
-from apps.organizations.accounts.passkey_shapes import ProofShape, SignInWithPasskeyShape, answered, proof
+from apps.organizations.accounts.account_serializers import ProofShape, SignInWithPasskeyShape, answered, proof
 from apps.organizations.accounts.sign_in_method_views import holder_of
 from apps.organizations.credentials.sessions import MemberEndpoint, extend, start_session
 from apps.organizations.models import Organization, Project, Role, User

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 from django_prometheus.exports import ExportToDjangoView
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from apps.gateway.metrics import buffer
+from apps.gateway.metrics import flush_to_prometheus
 from apps.kernel.concurrency.single_flight import SingleFlight
 from apps.kernel.errors import Unauthenticated
 from apps.kernel.rest.request_headers import find_bearer
@@ -60,7 +60,7 @@ class PacedRendering:
 
 
 def _render() -> bytes:
-    buffer.flush_to_prometheus()
+    flush_to_prometheus()
     text: bytes = ExportToDjangoView(None).content
     return text + task_metrics.exposition() + log_sink_metrics.exposition()
 

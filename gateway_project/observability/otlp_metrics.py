@@ -21,7 +21,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.samples import Sample
 
-from apps.gateway.metrics import buffer
+from apps.gateway import metrics
 from apps.gateway.tracing import genai_metrics, otlp, wire
 
 log = structlog.get_logger(__name__)
@@ -76,7 +76,7 @@ def _lock() -> IO[str] | None:
 
 def collect() -> list[Metric]:
     """Return the metrics of all processes of this folder, as `/metrics` shows them."""
-    buffer.flush_to_prometheus()
+    metrics.flush_to_prometheus()
     if not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         return list(REGISTRY.collect())
     registry = CollectorRegistry()

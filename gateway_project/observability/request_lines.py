@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from apps.gateway.metrics import buffer
+from apps.gateway import metrics
 from apps.kernel.money import ZERO, plain
 from apps.logs.entry import Entry
 from gateway_project.configuration.terminal_output import print_line
@@ -31,7 +31,7 @@ class RequestLines:
         self._application, self._write = application, write
         # By request id, until their answers end.
         self._recorded: OrderedDict[str, Entry] = OrderedDict()
-        buffer.tell(self._record)
+        metrics.tell(self._record)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one HTTP request."""

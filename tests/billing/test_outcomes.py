@@ -13,9 +13,9 @@ from django.db.models import Sum
 from apps.billing.models import LedgerEntry
 from apps.billing.pricing import Bill, cost_by
 from apps.catalog.models import ModelProvider
+from apps.gateway import metrics
 from apps.gateway.canonical.events import Event
-from apps.gateway.metrics import buffer
-from apps.gateway.metrics.definitions import UNPRICED
+from apps.gateway.metrics import UNPRICED
 from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ClientGone
 from apps.kernel.valkey import generation
@@ -159,7 +159,7 @@ def test_an_estimate_weighs_characters_by_their_script(caller: Caller, stream: b
 
 def counted_as_unpriced() -> float:
     """Return how many answers of the sandbox's `echo` the metric has counted so far."""
-    buffer.flush_to_prometheus()
+    metrics.flush_to_prometheus()
     return float(UNPRICED.labels("sandbox", "echo")._value.get())
 
 

@@ -14,7 +14,7 @@ from apps.billing import balances, ledger, reconciliation, reservations, worker_
 from apps.billing.balances import Balance
 from apps.billing.ledger import Charge
 from apps.billing.worker_leases import worker_name
-from apps.gateway.metrics.definitions import RECONCILED_AGO, RECONCILED_DIFFERENCES
+from apps.gateway.metrics import RECONCILED_AGO, RECONCILED_DIFFERENCES
 from apps.gateway.models import Difference, Reconciliation
 from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement import reconcile as nightly

@@ -12,10 +12,10 @@ from urllib.parse import quote
 import pytest
 
 from apps.console.pages import logs as pages_of_logs
-from apps.console.request_snippets import MAX_BODY
+from apps.console.snippets import MAX_BODY
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Choice, Reply
-from apps.gateway.settlement.answer_record import keep_answer
+from apps.gateway.settlement.record import keep_answer
 from apps.organizations.models import Organization, RetentionLevel
 from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import World, make_key

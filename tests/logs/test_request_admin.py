@@ -114,7 +114,7 @@ class TestFinding:
         def slow(*_: Any, **__: Any) -> Any:
             raise OperationalError
 
-        monkeypatch.setattr("apps.logs.admin.request_filters.within_hours", slow)
+        monkeypatch.setattr("apps.logs.admin.request_log.within_hours", slow)
         response = operator.get(LIST, {"model": "gpt-5", "time": "30d"})
         assert (response.status_code, response["Location"]) == (302, "?model=gpt-5&time=1h")
 

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
+from apps.logs.conversation import MAX_CHARACTERS
 from apps.logs.models import RequestLog
 from apps.logs.request_page import (
-    MAX_CHARACTERS,
     MAX_MESSAGES,
     CostLine,
     GuardRun,

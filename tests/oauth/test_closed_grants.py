@@ -14,7 +14,7 @@ from django.test import Client as Web
 from oauth2_provider.oauth2_backends import get_oauthlib_core
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from apps.console.pages.consent import AUTHORIZE_PER_ADDRESS
+from apps.console.pages.programs import AUTHORIZE_PER_ADDRESS
 from apps.oauth.models import AccessToken, AuthorizationCode, Consent, OAuthClient
 from apps.oauth.registration import GRANTS
 from apps.oauth.views import TOKEN_PER_ADDRESS, TOKEN_PER_CLIENT_AND_ADDRESS

@@ -6,7 +6,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any
 
 import pytest
 import requests
+
+from tests.stack.product import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "sk-sandbox-0123456789abcdef"
@@ -63,12 +64,9 @@ class Upstream:
 
     def ended(self, tag: str) -> dict[str, Any]:
         """Return the only entry of a tag, once its request is over."""
-        for _ in range(200):
-            [entry] = self.journal(tag)
-            if entry["outcome"]:
-                return entry
-            time.sleep(0.01)
-        raise AssertionError(f"still running: {entry}")
+        entry: dict[str, Any] = eventually(lambda: next((one for one in self.journal(tag) if one["outcome"]), None))
+        assert self.journal(tag) == [entry]
+        return entry
 
 
 def request_bytes(content: str, **body: Any) -> bytes:

@@ -11,6 +11,7 @@ import requests
 
 from apps.sandbox import journal
 from tests.sandbox.conftest import TOKEN, Upstream, received
+from tests.stack.product import eventually
 
 
 def test_shows_what_was_asked(upstream: Upstream, tag: str) -> None:
@@ -122,8 +123,7 @@ def test_notices_within_milliseconds_that_the_client_left(
     connection = upstream.ask(f"one two three [[sandbox {directives} tag={tag}]]", **body)
     if status:
         assert connection.recv(12) == f"HTTP/1.1 {status}".encode()
-    time.sleep(0.05)
-    [entry] = upstream.journal(tag)
+    [entry] = eventually(lambda: upstream.journal(tag))
     assert (entry["outcome"], entry["endedAt"]) == (None, None)
     left = time.time()
     connection.close()
@@ -160,10 +160,5 @@ def test_serves_others_while_many_hang(upstream: Upstream, tag: str) -> None:
     assert [entry["outcome"] for entry in upstream.journal(tag)] == [None] * 200
     for connection in hanging:
         connection.close()
-    for _ in range(100):
-        outcomes = {entry["outcome"] for entry in upstream.journal(tag)}
-        if outcomes == {"client_closed"}:
-            break
-        time.sleep(0.01)
-    assert outcomes == {"client_closed"}
+    eventually(lambda: {entry["outcome"] for entry in upstream.journal(tag)} == {"client_closed"})
     assert upstream.text("hello") == "You said: hello"

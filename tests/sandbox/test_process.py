@@ -7,13 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import requests
 
 from tests.sandbox.conftest import ROOT, TOKEN, Upstream, received, request_bytes, start
+from tests.stack.product import eventually
 
 
 def read_reply(connection: socket.socket) -> Any:
@@ -42,8 +42,9 @@ def test_prints_one_line_when_listening_and_stops_on_sigterm() -> None:
 
 def test_stops_on_sigterm_while_a_request_hangs() -> None:
     process, line = start("--port", "0")
-    connection = Upstream(line.removeprefix("sandbox listening on ")).ask("[[sandbox hang]]")
-    time.sleep(0.1)
+    upstream = Upstream(line.removeprefix("sandbox listening on "))
+    connection = upstream.ask("[[sandbox hang tag=hanging]]")
+    eventually(lambda: upstream.journal("hanging"))
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=5) == 0
     connection.close()

@@ -195,7 +195,7 @@ def _let_pass(home: Path) -> None:
             folder.chmod(folder.stat().st_mode | 0o011)
 
 
-def eventually(look: Callable[[], Any], *, patience: float = 10.0) -> Any:
+def eventually(look: Callable[[], Any], *, patience: float = 30.0) -> Any:
     """Return what `look` finds as soon as it is true; fail when patience ends."""
     deadline = time.monotonic() + patience
     while True:

@@ -18,8 +18,7 @@ import structlog
 from django.db import DatabaseError
 from redis.exceptions import RedisError
 
-from apps.gateway.metrics.buffer import add
-from apps.gateway.metrics.definitions import STALE_POLICIES
+from apps.gateway.metrics import STALE_POLICIES, add
 from apps.kernel.concurrency.background import run_in_background
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.concurrency.single_flight import SingleFlight

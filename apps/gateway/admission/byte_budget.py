@@ -14,7 +14,7 @@ from uuid import UUID
 import gevent
 
 from apps.gateway.client.http_request import ClientRequest
-from apps.gateway.metrics.definitions import BYTES_IN_FLIGHT
+from apps.gateway.metrics import BYTES_IN_FLIGHT
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.concurrency.native_thread_pool import LARGE
 from apps.kernel.errors import Overloaded, RateLimited

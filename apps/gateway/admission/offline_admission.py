@@ -39,7 +39,7 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.admission import last_balances
 from apps.gateway.admission.last_balances import RETRY_AFTER
 from apps.gateway.admission.offline_hold import OfflineAccount, OfflineHold, add_to_gauge
-from apps.gateway.metrics.definitions import OFFLINE_DECISIONS, STORE_SILENT, UNRESERVED
+from apps.gateway.metrics import OFFLINE_DECISIONS, STORE_SILENT, UNRESERVED
 from apps.kernel.concurrency.cached_setting import CachedSetting
 from apps.kernel.errors import Overloaded
 from apps.kernel.money import NANO

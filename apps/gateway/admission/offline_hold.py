@@ -12,7 +12,7 @@ import msgspec
 
 from apps.billing.balances import Scope
 from apps.billing.ledger import Charge
-from apps.gateway.metrics.definitions import OFFLINE_ALLOWANCE_USED
+from apps.gateway.metrics import OFFLINE_ALLOWANCE_USED
 from apps.kernel.money import NANO, nanos_up
 
 _total = 0

@@ -27,8 +27,7 @@ from apps.catalog import catalog_cache
 from apps.catalog.offers import Offer
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.admission.offline_hold import OfflineHold
-from apps.gateway.canonical.chat import Audio, Chat, Image, OpaqueTool
-from apps.gateway.canonical.service_tier import AUTO, asked_region, asked_service_tier
+from apps.gateway.canonical.chat import AUTO_TIER, Audio, Chat, Image, OpaqueTool, asked_region, asked_service_tier
 from apps.gateway.dialects import find_dialect
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import Candidates
@@ -226,7 +225,7 @@ def _ways_to_be_served(chat: Chat, candidate: Candidate) -> Sequence[tuple[str, 
     card = candidate.offer.prices
     if not (card.service_tiers or card.regions):
         return ()
-    open_to_all = chat.service_tier == AUTO
+    open_to_all = chat.service_tier == AUTO_TIER
     if chat.service_tier is None:
         open_to_all = candidate.credential.mode != CREDITS and bool(candidate.offer.facts.get("tier_by_account"))
         if chat.extra is None and not open_to_all:

@@ -1,19 +1,67 @@
-"""Canonical request: a chat of typed parts, with opaque provider data beside them so that nothing is lost."""
+"""Canonical request: a chat of typed parts, with opaque provider data beside them so that nothing is lost.
+
+With it goes what the client says about how it is served: routing preferences, service tier and region.
+"""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final, Literal
 
 import msgspec
 
-from apps.gateway.canonical.audio import Speech, Transcription
-from apps.gateway.canonical.embeddings import Embedding
-from apps.gateway.canonical.images import ImageRequest
-from apps.gateway.canonical.moderation import Moderation
-from apps.gateway.canonical.preferences import RoutingPreferences
-from apps.gateway.canonical.reranking import Reranking
 from apps.gateway.canonical.rewrites import Rewrites
+from apps.gateway.canonical.task_options import Embedding, ImageRequest, Moderation, Reranking, Speech, Transcription
+
+# Retries after the first attempt: no client is given more.
+MAX_RETRIES = 3
+
+SortBy = Literal["price", "throughput", "latency"]
+
+
+class MaxPrice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The most that a model may charge: USD per million tokens of the prompt and of the completion, USD for a request
+    and for an image; None is any price."""
+
+    prompt: Decimal | None = None
+    completion: Decimal | None = None
+    request: Decimal | None = None
+    image: Decimal | None = None
+
+
+class RoutingPreferences(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A client's wishes. `models` are asked in this order when the one named before them fails.
+
+    `order`, `only` and `ignore` name providers, in lower case. Without `allow_fallbacks` one provider of a model is
+    tried, or those of `order`. `require_parameters` passes over providers that would leave a field out.
+    `zero_data_retention` and `no_data_collection` are promises that a provider must have given.
+    """
+
+    models: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    sort: SortBy | None = None
+    allow_fallbacks: bool = True
+    require_parameters: bool = False
+    zero_data_retention: bool = False
+    no_data_collection: bool = False
+    max_price: MaxPrice | None = None
+    # Retries of a model, at most `MAX_RETRIES`; None is as many as usual.
+    retries: int | None = None
+    # Seconds that each call of a provider may take; None is as long as usual.
+    timeout: float | None = None
+    # The conversation, for the prompt cache of its provider.
+    session: str | None = None
+    # Words under which the request is logged.
+    tags: tuple[str, ...] = ()
+
+    @property
+    def steers(self) -> bool:
+        """Whether it says which providers shall answer, so that a provider in the model's name no longer does."""
+        return bool(self.order or self.only or self.ignore or self.sort)
+
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 # The kinds of requests; each is a module of `tasks`.
@@ -340,3 +388,43 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         dropped = DroppedField(param, why)
         if len(self.dropped_fields) < MAX_DROPPED_FIELDS and dropped not in self.dropped_fields:
             self.dropped_fields.append(dropped)
+
+
+# Service tiers: every vendor has words of its own for the same ones; prices know them by one name each.
+AUTO_TIER: Final = "auto"
+USUAL_TIER: Final = "default"
+# Anthropic's `speed`: prices know it as a tier of service.
+FAST_TIER: Final = "fast"
+# Words for the default. Capacity paid in advance (Anthropic's `priority`, Google's provisioned throughput) has no other
+# price for a token, and a batch has its own share of all of them.
+_USUAL_WORDS: Final = frozenset(
+    {"default", "standard", "standard_only", "on_demand", "provisioned_throughput", "batch"}
+)
+# OpenAI calls its priority processing fast mode since July 2026, and takes both words.
+_ALIASES: Final = {"fast": "priority"}
+
+
+def asked_service_tier(chat: Chat) -> str:
+    """Return the tier that a chat asks for by name; empty for the usual one and for whichever the provider chooses."""
+    tier = chat.service_tier
+    if chat.extra is not None and chat.dialect == "anthropic" and chat.extra.get("speed") == FAST_TIER:
+        return FAST_TIER
+    if tier is None or tier == AUTO_TIER or tier in _USUAL_WORDS:
+        return ""
+    return _ALIASES.get(tier, tier)
+
+
+def asked_region(chat: Chat) -> str:
+    """Return the region in which alone a chat asks to be answered; empty for any."""
+    if chat.extra is None or chat.dialect != "anthropic":
+        return ""
+    region = chat.extra.get("inference_geo")
+    return region if isinstance(region, str) and region != "global" else ""
+
+
+def served_tier(word: Any) -> str:
+    """Return the tier that an answer names; empty where it names none."""
+    if not isinstance(word, str) or not word:
+        return ""
+    word = word.lower()
+    return USUAL_TIER if word in _USUAL_WORDS else _ALIASES.get(word, word)[:40]

@@ -1,18 +1,36 @@
-"""`GET /v1/key`, `/v1/credits` and `/v1/generation`: what an API key may ask about itself, as in OpenRouter."""
+"""`GET /v1/key`, `/v1/credits` and `/v1/generation`: what an API key may ask about itself, in OpenRouter's words.
+
+A key sees its own project and organization.
+"""
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
 import msgspec
+from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from apps.gateway.account_reports import Report, find_generation, report_credits, report_key
+from apps.billing.models import Transaction
+from apps.billing.period_limits import find_usage_ceiling
+from apps.gateway.access.credentials import API_KEYS
 from apps.kernel.errors import Gone, InvalidRequest, NotFound, Unauthenticated
+from apps.kernel.ids import find_id
+from apps.kernel.money import ZERO
 from apps.kernel.rest.request_headers import MISSING_KEY, find_presented_key
 from apps.keys.authenticate import find_api_key, works
 from apps.keys.models import ApiKey
-from apps.organizations.models import Project
+from apps.logs.access import scope_of_key
+from apps.logs.activity import ActivityScope, find_days, kept_since, window_of
+from apps.logs.query import LogRow
+from apps.logs.search import find_row
+from apps.organizations.models import Plan, Project
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 # Characters of an id that may be one.
@@ -56,3 +74,171 @@ def _authenticated(request: HttpRequest) -> ApiKey:
 
 def _answer(report: Report) -> HttpResponse:
     return HttpResponse(_ENCODER.encode({"data": report}), content_type="application/json")
+
+
+Report = dict[str, Any]
+
+# The names of a key's parts of `usage`, and the day since which each counts.
+_CREDITS = (Transaction.Type.CREDIT_TOPUP, Transaction.Type.CREDIT_GIFT, Transaction.Type.CREDIT_REFUND)
+_RESETS = {"hour": "hourly", "day": "daily", "week": "weekly", "month": "monthly"}
+# The end of an answer's id is its log entry's.
+_ANSWER_ID = re.compile(r"[a-z]{1,16}[-_]([0-9a-f]{32})")
+_FINISH_REASONS = {
+    "completed": "stop",
+    "length_limit": "length",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+    "canceled": None,
+}
+_API_TYPES = {
+    "images": "image",
+    "embeddings": "embeddings",
+    "rerank": "rerank",
+    "moderations": "moderations",
+    "audio": "audio",
+}
+
+
+def report_key(key: ApiKey, now: datetime) -> Report:
+    """Return what a key may spend and has spent, in USD. `usage` leaves out what its organization's own credentials
+    paid for, which the limit counts all the same."""
+    organization = key.project.organization
+    spent = _spent_since(key, now)
+    limit, remaining, reset = _limit_of(key, now)
+    byok = spent["byok_usage"]
+    return {
+        "label": key.masked_token,
+        "limit": limit,
+        "limit_remaining": remaining,
+        "limit_reset": reset,
+        "include_byok_in_limit": True,
+        **spent,
+        "usage": max(key.usage - byok, ZERO),
+        "is_free_tier": organization.plan == Plan.FREE,
+        "is_management_key": False,
+        "is_provisioning_key": False,
+        "creator_user_id": str(key.created_by_id),
+        "organization_id": str(organization.id),
+        "workspace_id": str(key.project_id),
+        "expires_at": None if key.expires_at is None else key.expires_at.astimezone(UTC).isoformat(),
+        "allowed_data_regions": ["global"],
+        # Free models are limited by the minute, not by the day.
+        "free_model_daily_requests": {"limit": -1, "used": 0, "remaining": -1},
+        "rate_limit": {
+            "requests": key.requests_per_minute or -1,
+            "interval": "1m",
+            "note": "Answers carry ratelimit-* headers",
+        },
+    }
+
+
+def _spent_since(key: ApiKey, now: datetime) -> dict[str, Decimal]:
+    """Return the spending of today, this week and this month, and that with own credentials since activity is
+    stored."""
+    today = now.astimezone(UTC).date()
+    begins = {
+        "daily": today,
+        "weekly": datetime.fromordinal(today.toordinal() - today.weekday()).date(),
+        "monthly": today.replace(day=1),
+    }
+    window = window_of(now, days=1, first=kept_since(now), last=today)
+    scope = ActivityScope(frozenset({key.project.organization_id}), key.project_id, key.id)
+    sums = dict.fromkeys((f"{kind}_{period}" for kind in ("usage", "byok_usage") for period in begins), ZERO)
+    byok = ZERO
+    for day in find_days(scope, window):
+        paid, own = Decimal(day.sums["credits_cost"]), Decimal(day.sums["api_keys_cost"])
+        byok += own
+        for period, begin in begins.items():
+            if day.date >= begin:
+                sums[f"usage_{period}"] += paid
+                sums[f"byok_usage_{period}"] += own
+    return {**sums, "byok_usage": byok}
+
+
+def _limit_of(key: ApiKey, now: datetime) -> tuple[Decimal | None, Decimal | None, str | None]:
+    """Return a key's limit, the remaining amount of the tighter of its two, and how often the limit resets."""
+    left = [] if key.usage_limit is None else [key.usage_limit - key.usage]
+    ceiling = find_usage_ceiling(key, key.project.organization_id, now)
+    if ceiling is not None:
+        left.append(ceiling.usage - key.usage)
+    remaining = max(min(left), ZERO) if left else None
+    if ceiling is not None:
+        return ceiling.amount, remaining, _RESETS[ceiling.period]
+    return key.usage_limit, remaining, None
+
+
+def report_credits(key: ApiKey) -> Report:
+    """Return what a key's organization was ever credited, and what it has spent of it: their difference is left."""
+    organization = key.project.organization
+    given = Transaction.objects.filter(
+        organization=organization, type__in=_CREDITS, status=Transaction.Status.COMPLETED
+    ).aggregate(sum=Sum("credit_amount"))["sum"]
+    total = (given or ZERO) + organization.referral_earnings
+    return {"total_credits": total, "total_usage": total - organization.credits}
+
+
+def find_generation(key: ApiKey, name: str, now: datetime) -> Report | None:
+    """Return the report of a request by the id of its answer, or of its log entry; None where the key's project has
+    none of that id, or not yet: it is written within seconds."""
+    identifier = _log_id_of(name)
+    row = None if identifier is None else find_row(scope_of_key(key, now), identifier)
+    return None if row is None else _report_request(name, row)
+
+
+def _log_id_of(name: str) -> UUID | None:
+    matched = _ANSWER_ID.fullmatch(name)
+    return UUID(matched[1]) if matched else find_id(name)
+
+
+def _report_request(name: str, row: LogRow) -> Report:
+    own = row["used_mode"] == API_KEYS
+    cost = row["cost"] or ZERO
+    first = row["time_to_first_token"]
+    return {
+        "id": name,
+        "request_id": row["request_id"],
+        "upstream_id": None,
+        "api_type": _API_TYPES.get(row["route"].partition("_")[0], "completions"),
+        "created_at": row["created_at"].astimezone(UTC).isoformat(),
+        "model": row["used_model"],
+        "provider_name": row["used_provider"] or None,
+        "streamed": row["streamed"],
+        "cancelled": row["canceled"],
+        "finish_reason": _FINISH_REASONS.get(row["unified_finish_reason"], "error"),
+        "native_finish_reason": row["finish_reason"],
+        "total_cost": cost,
+        "usage": ZERO if own else cost,
+        "upstream_inference_cost": cost if own else None,
+        "cache_discount": None,
+        "is_byok": own,
+        "latency": row["duration"] if first is None else first,
+        "generation_time": row["duration"] if first is None else row["duration"] - first,
+        "moderation_latency": None,
+        "tokens_prompt": row["prompt_tokens"],
+        "tokens_completion": row["completion_tokens"],
+        "native_tokens_prompt": row["prompt_tokens"],
+        "native_tokens_completion": row["completion_tokens"],
+        "native_tokens_reasoning": row["reasoning_tokens"] or 0,
+        "native_tokens_cached": row["cached_tokens"] or 0,
+        "native_tokens_completion_images": row["image_output_tokens"],
+        "provider_responses": _attempts_of(row),
+        "workspace_id": str(row["project_id"]),
+        "data_region": "global",
+        "origin": "",
+        **dict.fromkeys(
+            (
+                *("app_id", "external_user", "http_referer", "user_agent", "preset_id", "router", "service_tier"),
+                *("session_id", "response_cache_source_id", "web_search_engine", "num_search_results", "num_fetches"),
+                *("num_media_prompt", "num_input_audio_prompt", "num_media_completion"),
+            )
+        ),
+    }
+
+
+def _attempts_of(row: LogRow) -> list[Report]:
+    """Return which providers were called, where the log may tell."""
+    metadata = msgspec.json.decode(row["routing_metadata"]) if row["routing_metadata"] else {}
+    return [
+        {"provider_name": one["provider"], "status": one["status_code"], "is_byok": row["used_mode"] == API_KEYS}
+        for one in metadata.get("routing", ())
+    ]

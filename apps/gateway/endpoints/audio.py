@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from apps.gateway.canonical.audio import Speech
 from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.task_options import Speech
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI

@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions`: OpenAI's chat format in and out."""
+"""`POST /v1/chat/completions`, and chats that need no more: OpenAI's `/v1/completions`, Cohere's `/v2/chat`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from functools import partial
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.dialects.chat.cohere import CLIENT as COHERE
+from apps.gateway.dialects.chat.completions import CLIENT as COMPLETIONS
 from apps.gateway.dialects.chat.openai import CLIENT
 from apps.gateway.endpoints.answering import answer_chat
 from apps.kernel.concurrency.native_thread_pool import offload
@@ -39,3 +41,13 @@ def warns_of_structures(language: str | None, version: str | None) -> bool:
         # A version without a number is taken for a new one.
         return True
     return (int(major), int(minor)) >= _TYPED_SINCE
+
+
+def completions(request: ClientRequest) -> ClientResponse:
+    """Answer a prompt of OpenAI's legacy format, whole or streamed; chat models answer it."""
+    return answer_chat(request, "completions", COMPLETIONS)
+
+
+def cohere_chat(request: ClientRequest) -> ClientResponse:
+    """Answer a chat request in version 2 of Cohere's format, whole or streamed."""
+    return answer_chat(request, "cohere_chat", COHERE)

@@ -24,8 +24,8 @@ from apps.gateway.dialects.chat.google import CLIENT
 from apps.gateway.dialects.chat.google.client.read_request import read_prompt, read_request
 from apps.gateway.dialects.chat.google.client.write_reply import write_array
 from apps.gateway.endpoints.answering import answer_authenticated, answer_chat, json_response
-from apps.gateway.endpoints.embeddings import batch_embed_contents, embed_content
 from apps.gateway.endpoints.messages import count_tokens, messages, read_betas
+from apps.gateway.endpoints.values import batch_embed_contents, embed_content
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import NotFound
 

@@ -20,9 +20,8 @@ from apps.gateway.dialects.reading import fields
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, json_response, stream_response
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
-from apps.gateway.server_tools import messages_request
+from apps.gateway.server_tools import messages_form
 from apps.gateway.server_tools.loop import ToolLoop
-from apps.gateway.server_tools.messages_form import MessagesForm
 from apps.gateway.server_tools.opening import ServerToolRequest
 from apps.gateway.server_tools.toolset import Toolset
 from apps.kernel.concurrency.native_thread_pool import offload
@@ -87,7 +86,7 @@ class _Asked:
         self._request, self._token, self._read, self._translate = request, token, read, translate
         self._betas = read_betas((request.header("anthropic-beta") or "").split(","))
         self._tools: ServerToolRequest | None = None
-        self._form: MessagesForm | None = None
+        self._form: messages_form.MessagesForm | None = None
 
     def read(self, body: bytes) -> Chat:
         """Return the chat of a body. Raises InvalidRequest."""
@@ -103,16 +102,16 @@ class _Asked:
             body, betas = offload(len(body), partial(self._translate, body))
             self._betas += [beta for beta in betas if beta not in self._betas]
         chat = self.read(body)
-        if not messages_request.speaks_of_servers(chat):
+        if not messages_form.speaks_of_servers(chat):
             return chat
         wire = offload(len(body), partial(fields.read_json, body))
-        wanted = messages_request.read_servers(wire)
+        wanted = messages_form.read_servers(wire)
         toolset = Toolset([])
         if wanted:
             self._tools = ServerToolRequest(self._request, self._token, ROUTE)
             own = frozenset(tool.name for tool in chat.tools or () if isinstance(tool, FunctionTool))
             toolset = self._tools.find_toolset(find_current_policy(self._token), wanted, own)
-        self._form = MessagesForm(wire, wanted, toolset)
+        self._form = messages_form.MessagesForm(wire, wanted, toolset)
         return self.read(self._form.first_body())
 
     def with_tools(self, run: ChatRun) -> ChatRun | ToolLoop:
@@ -123,4 +122,4 @@ class _Asked:
 def read_betas(words: Sequence[str]) -> list[str]:
     """Return the previews that the client switches on: no other names, and not what the gateway does itself."""
     names = [name.strip() for name in words[:_MAX_BETAS]]
-    return [name for name in names if _BETA.fullmatch(name) and not name.startswith(messages_request.BETA)]
+    return [name for name in names if _BETA.fullmatch(name) and not name.startswith(messages_form.BETA)]

@@ -38,8 +38,8 @@ from apps.gateway.endpoints.answering import (
     json_response,
     run_in_dialect,
 )
-from apps.gateway.endpoints.embeddings import ROUTE as EMBEDDINGS
 from apps.gateway.endpoints.public import check_key_if_presented
+from apps.gateway.endpoints.values import EMBEDDINGS
 from apps.gateway.pipeline import open_chat
 from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 

@@ -34,10 +34,9 @@ from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
 from apps.gateway.endpoints.response_state import AnsweredElsewhere, items_of, open_state
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
-from apps.gateway.server_tools import responses_history, responses_request
+from apps.gateway.server_tools import responses_form
 from apps.gateway.server_tools.loop import ToolLoop
 from apps.gateway.server_tools.opening import ServerToolRequest
-from apps.gateway.server_tools.responses_form import ResponsesForm
 from apps.gateway.server_tools.toolset import Toolset
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import ApiError, ClientGone
@@ -121,14 +120,14 @@ def _read(request: ClientRequest, token: str, teller: _Teller, body: bytes, *, i
 
 def _with_functions(request: ClientRequest, token: str, policy: Policy, wire: Record, teller: _Teller) -> Record:
     """Return a body with functions instead of MCP servers and of earlier calls of their tools. Raises ApiError."""
-    if responses_request.names_servers(wire):
-        wanted = responses_request.read_servers(wire)
+    if responses_form.names_servers(wire):
+        wanted = responses_form.read_servers(wire)
         tools = ServerToolRequest(request, token, ROUTE)
-        toolset = tools.find_toolset(policy, wanted, responses_request.own_names(wire))
-        teller.tools, teller.form = tools, ResponsesForm(wire, wanted, toolset, items_of(wire))
+        toolset = tools.find_toolset(policy, wanted, responses_form.own_names(wire))
+        teller.tools, teller.form = tools, responses_form.ResponsesForm(wire, wanted, toolset, items_of(wire))
         return teller.form.first_wire()
-    if responses_history.has_calls(wire.get("input")):
-        return {**wire, "input": responses_history.plain_items(wire["input"], Toolset([]))}
+    if responses_form.has_calls(wire.get("input")):
+        return {**wire, "input": responses_form.plain_items(wire["input"], Toolset([]))}
     return wire
 
 
@@ -163,7 +162,7 @@ class _Teller:
         self.asked: Asked | None = None
         self.chat: Chat | None = None
         self.tools: ServerToolRequest | None = None
-        self.form: ResponsesForm | None = None
+        self.form: responses_form.ResponsesForm | None = None
         self._over = False
 
     def write_events(self, events: Iterable[Event], chat: Chat) -> Iterator[bytes]:

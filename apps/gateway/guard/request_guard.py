@@ -19,7 +19,7 @@ from apps.gateway.guard.conversation_numbers import ConversationNumbers
 from apps.gateway.guard.documents import AttachedDocument
 from apps.gateway.guard.json_text import Redaction, WritePlaceholder, write_fixed
 from apps.gateway.guard.placeholders import MaskedValue, Placeholders, find_placeholders
-from apps.gateway.metrics.definitions import FINDINGS, OUTSIDE_CALLS, SCANNED
+from apps.gateway.metrics import FINDINGS, OUTSIDE_CALLS, SCANNED
 from apps.gateway.tasks import TASKS
 from apps.guardrails import rules
 from apps.guardrails.findings.redaction import is_masked, merge_spans, placeholder_of, removed_label, replaced_spans

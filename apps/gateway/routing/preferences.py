@@ -20,9 +20,15 @@ from apps.catalog.catalog_cache import Catalog, CatalogProvider
 from apps.catalog.resolve import UnknownModel
 from apps.catalog.resolve import resolve as resolve_name
 from apps.gateway.access.policy import Policy
-from apps.gateway.canonical.chat import Chat, DroppedField, ReasoningRequest
-from apps.gateway.canonical.preferences import MaxPrice, RoutingPreferences, SortBy
-from apps.gateway.canonical.service_tier import asked_service_tier
+from apps.gateway.canonical.chat import (
+    Chat,
+    DroppedField,
+    MaxPrice,
+    ReasoningRequest,
+    RoutingPreferences,
+    SortBy,
+    asked_service_tier,
+)
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import AUTO, Candidates, is_custom, resolve_candidates
 from apps.gateway.routing.ranking import Ranking, RequestProfile, StatsLookup, rank

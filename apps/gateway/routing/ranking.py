@@ -18,9 +18,10 @@ from apps.gateway.routing.circuit_breaker import ProviderStats
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.usage import Usage
 
-# The weights of price, uptime, throughput and latency in a score; latency is that of the first token of a stream.
+# The weights of price, uptime, throughput and latency in a score; they add up to 1. Latency is that of the first token
+# of a stream: without a stream it does not count, and the others have its share.
 _WEIGHTS = (0.5, 0.3, 0.1, 0.1)
-_UNSEEN_WEIGHTS = (0.5 / 0.9, 0.3 / 0.9, 0.1 / 0.9, 0.0)
+_UNSEEN_WEIGHTS = (*(weight / sum(_WEIGHTS[:3]) for weight in _WEIGHTS[:3]), 0.0)
 # USD per million tokens below which prices are alike: keeps the shares finite beside free offers.
 _NEGLIGIBLE = 0.01
 # Percent of uptime: below it a provider comes last, and is passed over where it was named, while another is above; and

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from apps.gateway.access.credentials import is_usable
-from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.service_tier import asked_service_tier
+from apps.gateway.canonical.chat import Chat, asked_service_tier
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.routing.ranking import RequestProfile
 from apps.gateway.tasks import TASKS

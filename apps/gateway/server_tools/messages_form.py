@@ -1,28 +1,234 @@
-"""Anthropic Messages: server tools in this format: sets of tools, blocks `mcp_tool_use` and `mcp_tool_result`.
+"""Anthropic Messages: server tools in this format: the servers that a request names, earlier calls, and new ones.
 
-The next turn's request is what a client of this format would send: the messages so far, with results of tools.
+A request names servers in sets of tools among `tools`, or, as in the first preview, with a `tool_configuration`;
+refusals name the field. In an answer, a call and its result are blocks (`mcp_tool_use`, `mcp_tool_result`) of the
+assistant's one message; a model gets them as a use of a tool and a result in the user's. The next turn's request is
+what a client of this format would send: the messages so far, with results of tools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.chat import Chat, Opaque, OpaqueTool
 from apps.gateway.canonical.events import Choice, Event, Finished, OpaqueDelta, Reply
 from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.dialects.chat.anthropic.client.write_reply import write_image, write_reply
 from apps.gateway.dialects.chat.anthropic.wire import NAME, encode, new_id, read_input
-from apps.gateway.dialects.reading.fields import Record
+from apps.gateway.dialects.reading import fields
+from apps.gateway.dialects.reading.fields import (
+    Malformed,
+    Record,
+    boolean,
+    filled_string,
+    list_of,
+    one_of,
+    optional,
+    required,
+)
 from apps.gateway.server_tools.calls import CallOutcome, ServerCall
 from apps.gateway.server_tools.loop import Answered
-from apps.gateway.server_tools.messages_history import plain_messages
-from apps.gateway.server_tools.messages_request import SERVERS, is_named
-from apps.gateway.server_tools.toolset import OfferedTool, Toolset, WantedServer
+from apps.gateway.server_tools.toolset import MAX_SERVERS, OfferedTool, Toolset, WantedServer
 from apps.gateway.server_tools.turn import ModelTurn
+from apps.mcp_servers.tool_names import joined_name
+from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool
+
+TOOLSET: Final = "mcp_toolset"
+# The field that names servers, and what the betas that switch it on begin with.
+SERVERS, BETA = "mcp_servers", "mcp-client-"
+_NOT_SENT: Final = "the server is sent the credentials that it was registered with; leave it out"
+_IsWanted = Callable[[str], bool]
+
+
+class _Server(msgspec.Struct, frozen=True):
+    """A server as the field names it."""
+
+    name: str
+    url: str | None
+    is_wanted: _IsWanted
+
+
+def speaks_of_servers(chat: Chat) -> bool:
+    """Return whether a request names servers, or brings back calls of their tools."""
+    if chat.extra is not None and SERVERS in chat.extra:
+        return True
+    if any(isinstance(tool, OpaqueTool) and _is_toolset(tool.data) for tool in chat.tools or ()):
+        return True
+    return Opaque in chat.kinds and any(
+        isinstance(part, Opaque) and isinstance(part.data, dict) and part.data.get("type") in OURS
+        for message in chat.messages
+        for part in message.parts
+    )
+
+
+def read_servers(wire: Record) -> list[WantedServer]:
+    """Return the servers that a request names. Raises InvalidRequest."""
+    try:
+        servers = fields.within(SERVERS, list_of(_server, MAX_SERVERS), wire.get(SERVERS) or [])
+        sets: dict[str, _IsWanted] = {}
+        for number, tool in enumerate(wire.get("tools") or ()):
+            if _is_toolset(tool):
+                name, is_wanted = fields.within(f"tools[{number}]", _toolset, tool)
+                if name in sets or all(server.name != name for server in servers):
+                    raise Malformed("must name one of mcp_servers, once", f"tools[{number}].mcp_server_name")
+                sets[name] = is_wanted
+        for number, server in enumerate(servers):
+            if sets and server.name not in sets:
+                raise Malformed("is named by no mcp_toolset in tools", f"{SERVERS}[{number}].name")
+    except Malformed as refusal:
+        raise refusal.as_error() from None
+    return [_wanted(number, server, sets.get(server.name)) for number, server in enumerate(servers)]
+
+
+def _wanted(number: int, server: _Server, in_set: _IsWanted | None) -> WantedServer:
+    def is_wanted(tool: Tool) -> bool:
+        return server.is_wanted(tool.name) and (in_set is None or in_set(tool.name))
+
+    return WantedServer(
+        label=server.name,
+        url=server.url,
+        place=f"{SERVERS}[{number}]",
+        field="name" if server.url is None else "url",
+        is_wanted=is_wanted,
+    )
+
+
+def is_named(tool: Any, label: str) -> bool:
+    """Return whether a tool of a request is the set of this server's tools."""
+    return _is_toolset(tool) and bool(tool.get("mcp_server_name") == label)
+
+
+def _is_toolset(tool: Any) -> bool:
+    return isinstance(tool, dict) and tool.get("type") == TOOLSET
+
+
+def _server(value: Any) -> _Server:
+    wire = _only(value, "type", "url", "name", "authorization_token", "tool_configuration")
+    required(wire, "type", one_of("url"))
+    if wire.get("authorization_token") is not None:
+        raise Malformed(_NOT_SENT, "authorization_token")
+    return _Server(
+        required(wire, "name", filled_string),
+        optional(wire, "url", filled_string),
+        optional(wire, "tool_configuration", _configuration) or _any,
+    )
+
+
+def _configuration(value: Any) -> _IsWanted:
+    wire = _only(value, "enabled", "allowed_tools")
+    enabled, allowed = optional(wire, "enabled", boolean), optional(wire, "allowed_tools", _names)
+    return lambda name: enabled is not False and (allowed is None or name in allowed)
+
+
+def _toolset(value: Any) -> tuple[str, _IsWanted]:
+    wire = _only(value, "type", "mcp_server_name", "default_config", "configs", "cache_control")
+    by_default = optional(wire, "default_config", _is_enabled)
+    configs = optional(wire, "configs", fields.record) or {}
+    single = fields.within("configs", _each_enabled, configs)
+
+    def is_wanted(name: str) -> bool:
+        said = single.get(name)
+        return (by_default is not False) if said is None else said
+
+    return required(wire, "mcp_server_name", filled_string), is_wanted
+
+
+def _is_enabled(value: Any) -> bool | None:
+    wire = _only(value, "enabled", "defer_loading")
+    if optional(wire, "defer_loading", boolean):
+        raise Malformed("is not honoured for tools that the gateway calls; leave it out", "defer_loading")
+    return optional(wire, "enabled", boolean)
+
+
+def _each_enabled(configs: Record) -> dict[str, bool | None]:
+    return {name: required(configs, name, _is_enabled) for name in configs}
+
+
+def _only(value: Any, *names: str) -> Record:
+    wire = fields.record(value)
+    for name, said in wire.items():
+        if name not in names and said is not None:
+            raise Malformed("is not honoured for tools that the gateway calls", name[: fields.MAX_QUOTED_NAME])
+    return wire
+
+
+def _any(name: str) -> bool:
+    return True
+
+
+_names = list_of(filled_string, MAX_TOOLS)
+
+
+_USE, _RESULT = "mcp_tool_use", "mcp_tool_result"
+OURS: Final = frozenset({_USE, _RESULT})
+# Characters of a server's name that precede the name of a tool that is no longer offered.
+_MAX_NAME_LENGTH: Final = 40
+
+
+def plain_messages(messages: list[Any], toolset: Toolset) -> list[Any]:
+    """Return a conversation without blocks of server tools."""
+    plain: list[Any] = []
+    results: list[Record] = []
+    for message in messages:
+        if results:
+            message, results = _with_results(message, results, plain), []
+        if message is None:
+            continue
+        if not _has_ours(message):
+            plain.append(message)
+            continue
+        said: list[Any] = []
+        for block in message["content"]:
+            if _kind_of(block) == _RESULT:
+                results.append(_result(block))
+                continue
+            if results:
+                # The model went on when it had read them.
+                plain += [{**message, "content": said}, {"role": "user", "content": results}]
+                said, results = [], []
+            said.append(_use(block, toolset) if _kind_of(block) == _USE else block)
+        if said:
+            plain.append({**message, "content": said})
+    if results:
+        plain.append({"role": "user", "content": results})
+    return plain
+
+
+def _with_results(message: Any, results: list[Record], plain: list[Any]) -> Any:
+    """Return a message with the results before it, where it is the user's; else they are a message of their own."""
+    if not isinstance(message, dict) or message.get("role") != "user":
+        plain.append({"role": "user", "content": results})
+        return message
+    content = message.get("content")
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+    return {**message, "content": [*results, *blocks]}
+
+
+def _has_ours(message: Any) -> bool:
+    content = message.get("content") if isinstance(message, dict) else None
+    return isinstance(content, list) and any(_kind_of(block) in OURS for block in content)
+
+
+def _kind_of(block: Any) -> Any:
+    return block.get("type") if isinstance(block, dict) else None
+
+
+def _use(block: Record, toolset: Toolset) -> Record:
+    server, name = str(block.get("server_name") or ""), str(block.get("name") or "tool")
+    function = toolset.function_of(server, name) or joined_name(server[:_MAX_NAME_LENGTH], name)
+    return {**_kept(block, "id", "input", "cache_control"), "type": "tool_use", "name": function}
+
+
+def _result(block: Record) -> Record:
+    return {**_kept(block, "tool_use_id", "content", "is_error", "cache_control"), "type": "tool_result"}
+
+
+def _kept(block: Record, *names: str) -> Record:
+    return {name: block[name] for name in names if block.get(name) is not None}
 
 
 class MessagesForm:

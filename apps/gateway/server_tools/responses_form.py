@@ -1,25 +1,228 @@
-"""OpenAI Responses: server tools in this format: tools of type `mcp`, items `mcp_list_tools` and `mcp_call`.
+"""OpenAI Responses: server tools in this format: the servers that a request names, earlier calls, and new ones.
 
-The next turn's request is what a client of this format would send: the items so far, with results of functions.
+A request names servers in tools of type `mcp`. Fields that the gateway cannot honour are refused: there are no
+approvals, and servers get the credentials that they were registered with. A model gets items `mcp_list_tools` and
+`mcp_call` of an input as calls of functions and their results. The next turn's request is what a client of this format
+would send: the items so far, with results of functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Reply
 from apps.gateway.dialects.chat.responses.client.write_reply import ResponseWriter
-from apps.gateway.dialects.chat.responses.wire import NAME, encode, mark, new_id
+from apps.gateway.dialects.chat.responses.wire import MAX_ID, NAME, encode, mark, new_id
 from apps.gateway.dialects.reading import fields
-from apps.gateway.dialects.reading.fields import Malformed, Record
+from apps.gateway.dialects.reading.fields import (
+    Malformed,
+    Record,
+    boolean,
+    filled_string,
+    list_of,
+    optional,
+    record,
+    required,
+)
 from apps.gateway.server_tools.calls import CallOutcome, ServerCall
 from apps.gateway.server_tools.loop import Answered
-from apps.gateway.server_tools.responses_history import plain_items
-from apps.gateway.server_tools.responses_request import chosen_tools, open_choice
-from apps.gateway.server_tools.toolset import OfferedTool, Toolset, WantedServer
+from apps.gateway.server_tools.toolset import MAX_SERVERS, OfferedTool, Toolset, WantedServer
 from apps.gateway.server_tools.turn import ModelTurn
+from apps.mcp_servers.tool_names import joined_name
+from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool
+
+KIND: Final = "mcp"
+_LABEL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_READ: Final = frozenset({"type", "server_label", "server_url", "server_description", "allowed_tools"})
+_OWN_CREDENTIALS: Final = "the server is sent the credentials that it was registered with; leave it out"
+_WHY_NOT: Final = {
+    "authorization": _OWN_CREDENTIALS,
+    "headers": _OWN_CREDENTIALS,
+    "connector_id": "connectors are not known here: name a registered MCP server",
+    "tunnel_id": "tunnels are not known here: name a registered MCP server",
+}
+# Values that ask for what happens anyway.
+_USUAL: Final[dict[str, tuple[Any, ...]]] = {
+    "require_approval": ("never",),
+    "defer_loading": (False,),
+    "allowed_callers": (["direct"],),
+    "headers": ({},),
+}
+
+
+def names_servers(wire: Record) -> bool:
+    """Return whether a request names servers."""
+    tools = wire.get("tools")
+    return isinstance(tools, list) and any(isinstance(tool, dict) and tool.get("type") == KIND for tool in tools)
+
+
+def read_servers(wire: Record) -> list[WantedServer]:
+    """Return the servers that a request names. Raises InvalidRequest."""
+    found = []
+    try:
+        for number, tool in enumerate(wire["tools"]):
+            if isinstance(tool, dict) and tool.get("type") == KIND:
+                place = f"tools[{number}]"
+                found.append(fields.within(place, _reader(place), tool))
+        if len(found) > MAX_SERVERS:
+            raise Malformed(f"must name at most {MAX_SERVERS} MCP servers", "tools")
+    except Malformed as refusal:
+        raise refusal.as_error() from None
+    return found
+
+
+def own_names(wire: Record) -> frozenset[str]:
+    """Return the names of a request's own tools."""
+    return frozenset(str(tool["name"]) for tool in wire["tools"] if isinstance(tool, dict) and "name" in tool)
+
+
+def chosen_tools(choice: Any, toolset: Toolset) -> Any:
+    """Return `tool_choice` with functions instead of servers. Raises Malformed."""
+    if not isinstance(choice, dict):
+        return choice
+    if choice.get("type") == KIND:
+        names = _functions_of(choice, toolset)
+        return {"type": "allowed_tools", "mode": "required", "tools": names} if len(names) > 1 else names[0]
+    if choice.get("type") != "allowed_tools" or not isinstance(choice.get("tools"), list):
+        return choice
+    tools: list[Any] = []
+    for number, tool in enumerate(choice["tools"]):
+        is_server = isinstance(tool, dict) and tool.get("type") == KIND
+        tools += fields.within(f"tools[{number}]", lambda it: _functions_of(it, toolset), tool) if is_server else [tool]
+    return {**choice, "tools": tools}
+
+
+def open_choice(choice: Any) -> Any:
+    """Return the choice of a later turn: as the model likes, where the first was made to call something."""
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        return {**choice, "mode": "auto"}
+    return choice if choice in (None, "none") else "auto"
+
+
+def _functions_of(choice: Record, toolset: Toolset) -> list[Record]:
+    label = required(choice, "server_label", filled_string)
+    name = optional(choice, "name", filled_string)
+    offered = [one for one in toolset.of(label) if name in (None, one.tool.name)]
+    if not offered:
+        raise Malformed("names no tool that is offered", "server_label" if name is None else "name")
+    return [{"type": "function", "name": one.function} for one in offered]
+
+
+def _reader(place: str) -> Callable[[Any], WantedServer]:
+    def read(value: Any) -> WantedServer:
+        wire = record(value)
+        if wire.get("require_approval") != "never":
+            raise Malformed("must be never: the gateway does not ask for approval", "require_approval")
+        for name in wire.keys() - _READ:
+            if wire[name] is not None and wire[name] not in _USUAL.get(name, ()):
+                problem = _WHY_NOT.get(name, "is not honoured for tools that the gateway calls; leave it out")
+                raise Malformed(problem, name[: fields.MAX_QUOTED_NAME])
+        optional(wire, "server_description", fields.string)
+        url = optional(wire, "server_url", filled_string)
+        return WantedServer(
+            label=required(wire, "server_label", _label),
+            url=url,
+            place=place,
+            field="server_label" if url is None else "server_url",
+            is_wanted=_allowed(wire),
+        )
+
+    return read
+
+
+def _label(value: Any) -> str:
+    if not _LABEL.fullmatch(fields.string(value)):
+        raise Malformed("must be at most 64 letters, digits, hyphens and underscores")
+    return str(value)
+
+
+def _allowed(wire: Record) -> Callable[[Tool], bool]:
+    """Return which tools are allowed: those that are named, those that only read, or all of them."""
+    given = wire.get("allowed_tools")
+    if given is None:
+        return lambda tool: True
+    if isinstance(given, list):
+        named = frozenset(fields.within("allowed_tools", _names, given))
+        return lambda tool: tool.name in named
+    rule = fields.within("allowed_tools", _filter, given)
+    return lambda tool: (rule[0] is None or tool.name in rule[0]) and (rule[1] is None or _only_reads(tool) == rule[1])
+
+
+def _filter(value: Any) -> tuple[frozenset[str] | None, bool | None]:
+    wire = record(value)
+    named = optional(wire, "tool_names", _names)
+    return None if named is None else frozenset(named), optional(wire, "read_only", boolean)
+
+
+def _only_reads(tool: Tool) -> bool:
+    return (tool.definition.get("annotations") or {}).get("readOnlyHint") is True
+
+
+_names = list_of(filled_string, MAX_TOOLS)
+
+
+_CALL: Final = "mcp_call"
+_LISTING: Final = "mcp_list_tools"
+# Characters of a label that precede the name of a tool that is no longer offered.
+_MAX_LABEL_LENGTH: Final = 40
+
+
+def has_calls(items: Any) -> bool:
+    """Return whether an input has items of server tools."""
+    return isinstance(items, list) and any(isinstance(item, dict) and item.get("type") in _OURS for item in items)
+
+
+def plain_items(items: Sequence[Any], toolset: Toolset) -> list[Any]:
+    """Return an input without items of server tools: lists are left out, calls that stand together become functions'
+    calls, with their results behind all of them."""
+    left = [item for item in items if not (isinstance(item, dict) and item.get("type") == _LISTING)]
+    plain: list[Any] = []
+    for is_call, group in groupby(left, key=_is_call):
+        if not is_call:
+            plain += group
+            continue
+        pairs = [_pair(item, toolset) for item in group]
+        plain += [call for call, _ in pairs]
+        plain += [result for _, result in pairs]
+    return plain
+
+
+def _is_call(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == _CALL
+
+
+def _pair(item: Record, toolset: Toolset) -> tuple[Record, Record]:
+    label, name, call_id = (item.get(field) for field in ("server_label", "name", "id"))
+    if not isinstance(call_id, str) or not 0 < len(call_id) <= MAX_ID:
+        call_id = new_id("mcp_")
+    label, name = str(label or ""), str(name or "tool")
+    function = toolset.function_of(label, name) or joined_name(label[:_MAX_LABEL_LENGTH], name)
+    arguments = item.get("arguments")
+    call = {
+        "type": "function_call",
+        "call_id": call_id,
+        "name": function,
+        "arguments": arguments if isinstance(arguments, str) else "{}",
+    }
+    return call, {"type": "function_call_output", "call_id": call_id, "output": _result(item)}
+
+
+def _result(item: Record) -> str:
+    error, output = item.get("error"), item.get("output")
+    said = output if isinstance(output, str) else ""
+    if error is None:
+        return said
+    words = f"Error: {error if isinstance(error, str) else encode(error).decode()}"
+    return f"{words}\n{said}" if said else words
+
+
+# Compared, not looked up: what a client wrote as a type may be anything.
+_OURS: Final = (_CALL, _LISTING)
+
 
 _PROTOCOL: Final = "mcp_tool_execution_error"
 

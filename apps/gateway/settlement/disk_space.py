@@ -8,7 +8,7 @@ from pathlib import Path
 import structlog
 from django.conf import settings
 
-from apps.gateway.metrics.definitions import HOME_FREE
+from apps.gateway.metrics import HOME_FREE
 
 log = structlog.get_logger(__name__)
 

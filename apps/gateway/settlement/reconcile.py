@@ -20,7 +20,7 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from apps.billing import reconciliation
-from apps.gateway.metrics.definitions import RECONCILED_AGO, RECONCILED_DIFFERENCES
+from apps.gateway.metrics import RECONCILED_AGO, RECONCILED_DIFFERENCES
 from apps.gateway.models import Difference, Reconciliation
 from apps.gateway.settlement import dead_letters, outbox
 from apps.kernel.money import plain

@@ -19,7 +19,7 @@ import gevent
 import structlog
 from django.conf import settings
 
-from apps.gateway.metrics.definitions import RECORDS_IN_MEMORY, UNRECORDABLE
+from apps.gateway.metrics import RECORDS_IN_MEMORY, UNRECORDABLE
 from apps.kernel.errors import Overloaded
 from apps.kernel.secrets.encryption import encrypt
 

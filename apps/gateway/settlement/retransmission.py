@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from apps.gateway.metrics.definitions import RECORDS_RETRANSMITTED
+from apps.gateway.metrics import RECORDS_RETRANSMITTED
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import BUFFER, PushedRecord
 from apps.kernel.postgres import database

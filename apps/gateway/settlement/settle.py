@@ -14,7 +14,7 @@ import structlog
 from django.db import transaction
 
 from apps.billing import balance_copies, balances, ledger, reservations, worker_leases
-from apps.gateway.metrics.definitions import SETTLED, SWEPT
+from apps.gateway.metrics import SETTLED, SWEPT
 from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement.outbox import OutboxMessage
 from apps.gateway.settlement.record import charge_of, encode

@@ -12,8 +12,8 @@ from django.db import DatabaseError
 from redis.exceptions import RedisError
 
 from apps.billing import worker_leases
+from apps.gateway import metrics
 from apps.gateway.admission import offline_admission
-from apps.gateway.metrics import buffer
 from apps.gateway.routing import circuit_breaker
 from apps.gateway.settlement import disk_space, outbox, record_backlog, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
@@ -86,7 +86,7 @@ def _retransmit() -> None:
 def _flush_metrics() -> None:
     while True:
         gevent.sleep(COUNT_SECONDS)
-        buffer.flush_to_prometheus()
+        metrics.flush_to_prometheus()
         _flush_refusals()
 
 
@@ -123,7 +123,7 @@ def _beat() -> bool:
 
 def retire() -> None:
     """End this process's lease, after a last flush: what it still holds is swept at once."""
-    buffer.flush_to_prometheus()
+    metrics.flush_to_prometheus()
     _flush_refusals()
     # Else what has been answered would be swept as if it had not.
     outbox.flush_pending(_BACKLOG_TIMEOUT if BACKLOG.waiting else _FLUSH_TIMEOUT)

@@ -9,9 +9,18 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 
 from apps.catalog.offers import CatalogModel, Offer
-from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, OpaqueTool, WebSearchTool
+from apps.gateway.canonical.chat import (
+    FAST_TIER,
+    Audio,
+    Chat,
+    FunctionTool,
+    Image,
+    OpaqueTool,
+    WebSearchTool,
+    asked_region,
+    asked_service_tier,
+)
 from apps.gateway.canonical.hosted_tools import X_SEARCH, count_searches, hosted_tools
-from apps.gateway.canonical.service_tier import FAST, asked_region, asked_service_tier
 from apps.gateway.dialects import ProviderDialect, find_dialect
 from apps.gateway.dialects.adapting.emulated_tools import is_optional_search
 from apps.gateway.dialects.adapting.unsupported_fields import client_name_of
@@ -53,7 +62,7 @@ def _requirements_of(chat: Chat) -> list[Requirement]:
 def _priced_options(chat: Chat) -> Iterator[Requirement]:
     """Yield what a chat asks for that has prices of its own: an offer without such a price is not a candidate."""
     if tier := asked_service_tier(chat):
-        field = "speed" if tier == FAST else "service_tier"
+        field = "speed" if tier == FAST_TIER else "service_tier"
         yield Requirement(
             f"the service tier {tier[:40]}",
             lambda offer: tier in offer.prices.service_tiers or offer.prices.unpriced,

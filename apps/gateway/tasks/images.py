@@ -15,7 +15,7 @@ from apps.billing.pricing import cost_of
 from apps.catalog.offers import CatalogModel, Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Finished
-from apps.gateway.canonical.images import ImageRequest
+from apps.gateway.canonical.task_options import ImageRequest
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.media.images import (
     IN_CHAT,

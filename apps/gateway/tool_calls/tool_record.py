@@ -17,7 +17,7 @@ from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.admit import AdmissionGrant
-from apps.gateway.metrics.buffer import record_request_metrics
+from apps.gateway.metrics import record_request_metrics
 from apps.gateway.settlement import outbox, record
 from apps.gateway.tool_calls.caller import ToolCaller
 from apps.guardrails.scanning.violations import ViolationDraft

@@ -9,7 +9,7 @@ from functools import cache
 
 from prometheus_client import Histogram
 
-from apps.gateway.metrics.buffer import labeled_child, observe, provider_label, tell
+from apps.gateway.metrics import labeled_child, observe, provider_label, tell
 from apps.logs.entry import Entry
 from apps.logs.genai_names import operation_of_route, provider_name
 

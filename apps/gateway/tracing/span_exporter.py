@@ -18,8 +18,7 @@ from struct import Struct
 import requests
 import structlog
 
-from apps.gateway.metrics.buffer import add
-from apps.gateway.metrics.definitions import TRACES_DROPPED, TRACES_EXPORTED
+from apps.gateway.metrics import TRACES_DROPPED, TRACES_EXPORTED, add
 from apps.gateway.tracing import otlp, span_attributes, wire
 from apps.gateway.tracing.genai_attributes import describe
 from apps.gateway.tracing.otlp import deliver

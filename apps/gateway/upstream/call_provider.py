@@ -17,10 +17,9 @@ from msgspec.structs import replace
 
 from apps.catalog.offers import Offer
 from apps.gateway.access.credentials import CREDITS
-from apps.gateway.canonical.chat import Chat, DroppedField, Target
+from apps.gateway.canonical.chat import USUAL_TIER, Chat, DroppedField, Target
 from apps.gateway.canonical.events import Event, Failed, ReasoningDelta, Waiting, is_content
 from apps.gateway.canonical.hosted_tools import DEFAULT_CALLS
-from apps.gateway.canonical.service_tier import USUAL
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.adapting.emulated_tools import emulate_tools
 from apps.gateway.dialects.adapting.thought_signatures import (
@@ -256,7 +255,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             return chat
         if self.inputs.candidate.credential.mode != CREDITS or self.inputs.candidate.batch_share is not None:
             return chat
-        return replace(chat, service_tier=USUAL)
+        return replace(chat, service_tier=USUAL_TIER)
 
     def _without_reasoning_off(self, chat: Chat) -> Chat:
         """Return the chat without the wish that the model may not think, where it does not think anyway."""

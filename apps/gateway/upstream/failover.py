@@ -22,15 +22,12 @@ from django.conf import settings
 
 from apps.billing.pricing import Cost
 from apps.gateway.access import credentials
-from apps.gateway.canonical.chat import Chat, DroppedField
+from apps.gateway.canonical.chat import MAX_RETRIES, Chat, DroppedField, asked_region, asked_service_tier
 from apps.gateway.canonical.events import Event, Waiting
-from apps.gateway.canonical.preferences import MAX_RETRIES
-from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.failures import StaleConnection, UpstreamFailure
-from apps.gateway.metrics.buffer import add, labeled_child, provider_label
-from apps.gateway.metrics.definitions import ATTEMPTS
+from apps.gateway.metrics import ATTEMPTS, add, labeled_child, provider_label
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, FailureEvidence, evidence_of
 from apps.gateway.tasks import TASKS

@@ -1,20 +1,26 @@
 """The request log in the admin: filters, search, and a page for each request. Read-only.
 
-Stored content is shown by a button, to operators with the permission, and each view is recorded in the organization's
-audit log.
+The traffic roll-up supplies the choices of filters, and the hours in which they occur, so that only matching parts of
+the log are searched. Stored content is shown by a button, to operators with the permission, and each view is recorded
+in the organization's audit log.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
+from django.contrib.admin import SimpleListFilter
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db import OperationalError, connections, transaction
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import Max, Min, OuterRef, Q, QuerySet, Subquery, Sum
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils import timezone
 from django.utils.html import format_html
 from django.views.decorators.http import require_POST
 
@@ -23,22 +29,169 @@ from apps.kernel.pages import number_formats as as_text
 from apps.kernel.pages.number_formats import mark_numbers
 from apps.keys.models import ApiKey, ProviderKey
 from apps.logs.admin.replica_list import ReplicaListAdmin
-from apps.logs.admin.request_filters import (
-    ALL_TIME,
-    TIME_TITLES,
-    USUAL_TIME,
-    EndingFilter,
-    ModelFilter,
-    OrganizationFilter,
-    ProviderFilter,
-    StatusFilter,
-    TimeFilter,
-    within_hours,
-)
 from apps.logs.models import RequestLog, TrafficCounts, TrafficDelta, TrafficSlot
 from apps.logs.request_page import SCORE_COLUMNS, Link, Reader, keeps_content, page_of, row_of
 from apps.organizations.journal import audit
 from apps.organizations.models import AuditEntry, Organization, Project, User
+
+if TYPE_CHECKING:
+    from django.contrib.admin import ModelAdmin
+
+
+_Aspect = TrafficCounts.Aspect
+# Choices of a filter, those with the most requests first.
+_OFFERED = 12
+# How far back choices are looked up.
+_LOOKED_UP = timedelta(days=7)
+TIMES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
+USUAL_TIME, ALL_TIME = "24h", "all"
+TIME_TITLES = {
+    "1h": "Last hour",
+    "24h": "Last 24 hours",
+    "7d": "Last 7 days",
+    "30d": "Last 30 days",
+    ALL_TIME: "All that is kept",
+}
+
+
+class TimeFilter(SimpleListFilter):
+    """The last hour, day (default), week, month, or everything."""
+
+    title, parameter_name = "time", "time"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return the periods."""
+        return list(TIME_TITLES.items())
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        """Yield each period, without an "all" entry."""
+        for value, title in self.lookup_choices:
+            chosen = {self.parameter_name: value}
+            yield {
+                "selected": value == (self.value() or USUAL_TIME),
+                "query_string": changelist.get_query_string(chosen),
+                "display": title,
+            }
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows of the period. An exact id is searched at all times."""
+        chosen = self.value() or USUAL_TIME
+        if chosen not in TIMES or (self.value() is None and find_id(request.GET.get("q", "").strip()) is not None):
+            return queryset
+        return queryset.filter(created_at__gte=timezone.now() - TIMES[chosen])
+
+
+class StatusFilter(SimpleListFilter):
+    """The class of the answer's HTTP status."""
+
+    title, parameter_name = "status", "status"
+    _CLASSES = {"2xx": (200, 299), "4xx": (400, 499), "429": (429, 429), "5xx": (500, 599)}
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return the classes."""
+        return [("2xx", "2xx answered"), ("4xx", "4xx refused"), ("429", "429 too many"), ("5xx", "5xx failed")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows of that class."""
+        bounds = self._CLASSES.get(self.value() or "")
+        return queryset.filter(status_code__range=bounds) if bounds else queryset
+
+
+class _AspectFilter(SimpleListFilter):
+    """A grouping of requests, by its names in the roll-up."""
+
+    aspect: TrafficCounts.Aspect
+    column: str
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return the names with the most requests recently, and the current choice."""
+        lately = {"minutes": 60, "aspect": self.aspect, "starts_at__gte": timezone.now() - _LOOKED_UP}
+        slots = TrafficSlot.objects.filter(**lately).values("name").annotate(total=Sum("requests"))
+        names = list(slots.order_by("-total", "name").values_list("name", flat=True)[:_OFFERED])
+        chosen = request.GET.get(self.parameter_name or "", "").replace("\0", "")
+        if chosen and chosen not in names:
+            names.append(chosen)
+        return self.titles(names)
+
+    def titles(self, names: list[str]) -> list[tuple[str, str]]:
+        """Return each name with its title."""
+        return [(name, name) for name in names]
+
+    def has_output(self) -> bool:
+        """Whether the filter is shown, even with a single choice."""
+        return bool(self.lookup_choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows with the name, searched in the hours in which it occurs."""
+        chosen = (self.value() or "").replace("\0", "")
+        if not chosen:
+            return queryset
+        return within_hours(queryset, self.aspect, [chosen]).filter(**{self.column: chosen})
+
+
+class ModelFilter(_AspectFilter):
+    """The model that answered."""
+
+    title, parameter_name, aspect, column = "model", "model", _Aspect.MODEL, "used_model"
+
+
+class ProviderFilter(_AspectFilter):
+    """The provider that answered."""
+
+    title, parameter_name, aspect, column = "provider", "provider", _Aspect.PROVIDER, "used_provider"
+
+
+class EndingFilter(_AspectFilter):
+    """The finish reason; errors by type."""
+
+    title, parameter_name, aspect, column = "ending", "ended", _Aspect.END, "unified_finish_reason"
+
+    def titles(self, names: list[str]) -> list[tuple[str, str]]:
+        """Return the title of each finish reason."""
+        return [(name, name.replace("_", " ").capitalize()) for name in names]
+
+
+class OrganizationFilter(_AspectFilter):
+    """The organization."""
+
+    title, parameter_name, aspect, column = "organization", "organization", _Aspect.ORGANIZATION, "organization_id"
+
+    def titles(self, names: list[str]) -> list[tuple[str, str]]:
+        """Return each organization's name, or the id of a removed one."""
+        ids = [identifier for name in names if (identifier := find_id(name)) is not None]
+        called = {str(pk): name for pk, name in Organization.objects.filter(pk__in=ids).values_list("pk", "name")}
+        return [(name, called.get(name, name)) for name in names]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return its rows, which are indexed."""
+        if not self.value():
+            return queryset
+        identifier = find_id(self.value() or "")
+        return queryset.none() if identifier is None else queryset.filter(organization_id=identifier)
+
+
+def within_hours(rows: QuerySet[Any], aspect: TrafficCounts.Aspect, names: list[str]) -> QuerySet[Any]:
+    """Return the rows of the hours from the first to the last in which the roll-up counts any of these names.
+
+    Rows from before the roll-up began and rows that are not folded yet are included.
+    """
+    if TrafficDelta.objects.filter(aspect=aspect, name__in=names).exists():
+        return rows
+    hours = TrafficSlot.objects.filter(minutes=60)
+    counting = hours.aggregate(first=Min("starts_at"))["first"]
+    found = hours.filter(aspect=aspect, name__in=names).aggregate(first=Min("starts_at"), last=Max("starts_at"))
+    if counting is None:
+        return rows
+    if found["last"] is None:
+        return rows.filter(created_at__lt=counting)
+    rows = rows.filter(created_at__lt=found["last"] + timedelta(hours=1))
+    # Names counted in the first slot may have occurred before.
+    return (
+        rows
+        if found["first"] <= counting
+        else rows.filter(Q(created_at__gte=found["first"]) | Q(created_at__lt=counting))
+    )
+
 
 MAY_SEE_CONTENT = "logs.view_content"
 # Timeout of the list's query in milliseconds.

@@ -15,13 +15,15 @@ from apps.organizations import actions, invitations
 from apps.organizations.access import access_organization, require_verified
 from apps.organizations.accounts import account_actions, entrance, step_up
 from apps.organizations.accounts.account_serializers import (
+    EmailChangeShape,
     InvitationShape,
     NewInvitationShape,
+    PasswordChangeShape,
     PasswordResetRequestShape,
     PasswordResetShape,
     VerificationShape,
+    proof,
 )
-from apps.organizations.accounts.passkey_shapes import EmailChangeShape, PasswordChangeShape, proof
 from apps.organizations.accounts.sign_in_method_views import holder_of
 from apps.organizations.credentials import attempt_rate_limiter
 from apps.organizations.credentials.email_tokens import find_unverified

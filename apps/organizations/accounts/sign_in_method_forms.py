@@ -21,7 +21,12 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.organizations.accounts import step_up
-from apps.organizations.accounts.passkey_shapes import NewPasskeyShape, PasskeyAnswerShape, PasskeyNameShape, answered
+from apps.organizations.accounts.account_serializers import (
+    NewPasskeyShape,
+    PasskeyAnswerShape,
+    PasskeyNameShape,
+    answered,
+)
 from apps.organizations.credentials import attempt_rate_limiter, passkeys, two_factor
 from apps.organizations.credentials.ceremonies import Holder
 from apps.organizations.credentials.passkeys import Answered, Asked

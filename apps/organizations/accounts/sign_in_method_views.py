@@ -13,7 +13,7 @@ from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.origin import address_of
 from apps.kernel.rest.serializers import CamelSerializer, Nothing, TextField
 from apps.organizations.accounts import step_up
-from apps.organizations.accounts.passkey_shapes import (
+from apps.organizations.accounts.account_serializers import (
     MAX_CODE,
     NewPasskeyShape,
     PasskeyAnswerShape,

@@ -1,7 +1,7 @@
-"""The wire formats that the sandbox speaks: one module or package each, found by their names.
+"""The wire formats that the sandbox speaks, each in a module of this package.
 
 A format is pure: bytes to conversation, answer to bytes. `response_steps` adds time and faults on the way. To add one,
-add a module with the members of `SandboxFormat`, or with a `FORMAT` that has them; nothing else changes.
+add a module with the members of `SandboxFormat`, or add it to the `FORMATS` of a module; nothing else changes.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def all_formats() -> tuple[SandboxFormat, ...]:
     """Return every format there is."""
     names = sorted(module.name for module in iter_modules(__path__))
     modules = [import_module(f"{__name__}.{name}") for name in names]
-    return tuple(cast(SandboxFormat, getattr(module, "FORMAT", module)) for module in modules)
+    return tuple(cast(SandboxFormat, form) for module in modules for form in getattr(module, "FORMATS", (module,)))
 
 
 def find_format(method: str, path: str, headers: Mapping[str, str]) -> SandboxFormat | None:

@@ -1,23 +1,28 @@
-"""Black Forest Labs' images: `POST /v1/flux-…` takes a job, which `apps/sandbox/flux_jobs.py` tells of.
+"""Black Forest Labs' images: `POST /v1/flux-…` takes a job, which is asked after at the address that the answer names.
 
-Every model of theirs is the sandbox's `painter`. Fields are read as strictly as their description has them.
+Nothing is stored of a job: its id contains everything. Every model of theirs is the sandbox's `painter`. Fields are
+read as strictly as their description has them.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode
+from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from apps.sandbox import flux_jobs
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
 from apps.sandbox.formats import SpecialistFormat
-from apps.sandbox.generated_media import size_of
+from apps.sandbox.generated_media import paint, size_of
 from apps.sandbox.scenario import SandboxRefusal, Scenario
+
+POLL_PATH = "/v1/get_result"
+PICTURE_PATH = "/results/sample.png"
+FOREIGN = "https://images.example"
+"""A host that no one owns."""
 
 _Side = Annotated[int, Meta(ge=256, le=1440, multiple_of=32)]
 
@@ -58,12 +63,12 @@ def read_request(path: str, body: bytes) -> Conversation:
 
 def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     """Return the body: a job's id, and where it is asked after."""
-    job = flux_jobs.FluxJob(
+    job = FluxJob(
         answer.id, answer.picture, scenario.tag or answer.model, scenario.pending, scenario.job, scenario.elsewhere
     )
-    identifier = flux_jobs.job_id(job)
-    host = flux_jobs.FOREIGN if scenario.elsewhere == "poll" else answer.origin
-    return msgspec.json.encode({"id": identifier, "polling_url": f"{host}{flux_jobs.POLL_PATH}?id={identifier}"})
+    identifier = job_id(job)
+    host = FOREIGN if scenario.elsewhere == "poll" else answer.origin
+    return msgspec.json.encode({"id": identifier, "polling_url": f"{host}{POLL_PATH}?id={identifier}"})
 
 
 def write_error(refusal: SandboxRefusal) -> bytes:
@@ -72,4 +77,48 @@ def write_error(refusal: SandboxRefusal) -> bytes:
     return msgspec.json.encode({"detail": detail if refusal.status == 422 else refusal.message})
 
 
-FORMAT = SpecialistFormat(r"/v1/flux-[\w.-]+", find_token, read_request, write_reply, write_error)
+class FluxJob(Struct, frozen=True):
+    """One job: its image, the number of polls until its end, and its outcome."""
+
+    id: str
+    size: str
+    tag: str
+    pending: int
+    ends: str
+    elsewhere: str | None
+
+
+def job_id(job: FluxJob) -> str:
+    """Return a job as its id."""
+    return urlsafe_b64encode(msgspec.json.encode(job)).decode().rstrip("=")
+
+
+def read_job(query: Mapping[str, str]) -> FluxJob | None:
+    """Return the job that a query names."""
+    name = query.get("id", "")
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(name + "=" * (-len(name) % 4)), type=FluxJob)
+    except (ValueError, msgspec.MsgspecError):
+        return None
+
+
+def status_of(job: FluxJob, look: int, origin: str) -> dict[str, Any]:
+    """Return the answer to the `look`-th poll, counted from 1."""
+    identifier = job_id(job)
+    job_object: dict[str, Any] = {"id": identifier, "result": None, "progress": None, "details": None, "preview": None}
+    if look <= job.pending:
+        return job_object | {"status": "Pending", "progress": 0.5}
+    if job.ends != "ready":
+        words = job.ends.replace("-", " ").capitalize()
+        details = {"Moderation Reasons": ["Derivative Works Filter"]} if "moderated" in job.ends else None
+        return job_object | {"status": words.replace(" moderated", " Moderated"), "details": details}
+    host = FOREIGN if job.elsewhere == "result" else origin
+    return job_object | {"status": "Ready", "result": {"sample": f"{host}{PICTURE_PATH}?id={identifier}", "seed": 42}}
+
+
+def picture_of(job: FluxJob) -> bytes:
+    """Return the picture."""
+    return paint(job.size, job.id)
+
+
+FORMATS = (SpecialistFormat(r"/v1/flux-[\w.-]+", find_token, read_request, write_reply, write_error),)

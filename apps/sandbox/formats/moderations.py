@@ -94,4 +94,4 @@ class _Request(Struct, forbid_unknown_fields=True):
     input: str | list[str | _Text | _Picture]
 
 
-FORMAT = WholeReplyFormat(openai_chat, "/v1/moderations", read_request, write_reply)
+FORMATS = (WholeReplyFormat(openai_chat, "/v1/moderations", read_request, write_reply),)

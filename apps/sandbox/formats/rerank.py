@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
-from apps.sandbox.formats import WholeReplyFormat, openai_chat
+from apps.sandbox.formats import WholeReplyFormat, bedrock_converse, openai_chat
 from apps.sandbox.scenario import SandboxRefusal, Scenario
 
 MAX_DOCUMENTS = 1000
@@ -76,4 +77,41 @@ def _form_of(wire: dict[str, Any]) -> type[_Cohere | _Jina | _Voyage]:
     return _Jina if "return_documents" in wire else _Cohere
 
 
-FORMAT = WholeReplyFormat(openai_chat, "/v[12]/rerank", read_request, write_reply)
+_DIRECT = WholeReplyFormat(openai_chat, "/v[12]/rerank", read_request, write_reply)
+
+
+def read_bedrock(path: str, body: bytes) -> Conversation:
+    """Return what the request says. Raises Refusal (400) in Bedrock's manner."""
+    try:
+        asked = msgspec.json.decode(body, type=_Bedrock)
+    except msgspec.MsgspecError as error:
+        raise SandboxRefusal(
+            400, f"Malformed input request: {error}, please reformat your input and try again."
+        ) from error
+    return Conversation(
+        model=unquote(path.removeprefix("/model/").removesuffix("/invoke")),
+        turns=tuple(Turn("user", text) for text in (asked.query, *asked.documents)),
+        ranks=True,
+        max_ranked=asked.most,
+    )
+
+
+def write_bedrock(answer: SandboxAnswer, scenario: Scenario) -> bytes:
+    """Return the body: the ranking, without a count."""
+    return msgspec.json.encode(
+        {"results": [{"index": place, "relevance_score": score} for place, score in answer.ranking]}
+    )
+
+
+class _Bedrock(Struct, forbid_unknown_fields=True):
+    query: str
+    documents: list[str]
+    api_version: Literal[2]
+    most: int | None = msgspec.field(default=None, name="top_n")
+    max_tokens_per_doc: int | None = None
+
+
+_BEDROCK = WholeReplyFormat(bedrock_converse, "/model/reranker[^/]*/invoke", read_bedrock, write_bedrock)
+
+
+FORMATS = (_DIRECT, _BEDROCK)

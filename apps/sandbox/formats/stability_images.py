@@ -62,6 +62,8 @@ def write_error(refusal: SandboxRefusal) -> bytes:
     return msgspec.json.encode({"id": "r", "name": refusal.code or "bad_request", "errors": [refusal.message]})
 
 
-FORMAT = SpecialistFormat(
-    "/v2beta/stable-image/generate/(sd3|core|ultra)", find_token, read_request, write_reply, write_error
+FORMATS = (
+    SpecialistFormat(
+        "/v2beta/stable-image/generate/(sd3|core|ultra)", find_token, read_request, write_reply, write_error
+    ),
 )

@@ -25,7 +25,7 @@ from apps.billing.worker_leases import worker_name
 from apps.gateway.access import policy
 from apps.gateway.admission import last_balances, offline_admission
 from apps.gateway.admission.offline_admission import OUTAGE, outage_reason
-from apps.gateway.metrics.definitions import OFFLINE_ALLOWANCE_USED, OFFLINE_DECISIONS, STORE_SILENT, UNRESERVED
+from apps.gateway.metrics import OFFLINE_ALLOWANCE_USED, OFFLINE_DECISIONS, STORE_SILENT, UNRESERVED
 from apps.gateway.settlement import outbox
 from apps.kernel.money import NANO
 from apps.kernel.valkey.redis import client as valkey

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from apps.gateway.canonical.chat import Chat, ReasoningRequest
-from apps.gateway.canonical.preferences import MaxPrice, RoutingPreferences
+from apps.gateway.canonical.chat import Chat, MaxPrice, ReasoningRequest, RoutingPreferences
 from apps.gateway.dialects.chat import anthropic, openai
 from apps.gateway.dialects.reading.router_fields import ROUTER_FIELDS
 from apps.kernel.errors import InvalidRequest

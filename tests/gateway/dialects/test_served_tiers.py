@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from apps.gateway.canonical.chat import Chat, OpaqueTool, WebSearchTool
+from apps.gateway.canonical.chat import Chat, OpaqueTool, WebSearchTool, asked_region, asked_service_tier
 from apps.gateway.canonical.events import UsageReported
 from apps.gateway.canonical.hosted_tools import hosted_tools, runs_code_free
-from apps.gateway.canonical.service_tier import asked_region, asked_service_tier
 from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.media.images.provider import openai as images
 from apps.kernel.usage import ModelPass, Usage

@@ -156,8 +156,9 @@ def test_whoever_asks_the_same_meanwhile_waits_for_the_first(settings: Any) -> N
     assert list(first.replay()) == []
     heard: list[Event] = []
     waiting = gevent.spawn(lambda: heard.extend(second.replay()))
-    gevent.sleep(0.05)
-    assert heard
+    with gevent.Timeout(10):
+        while not heard:
+            gevent.sleep(0.01)
     assert all(isinstance(event, Waiting) for event in heard)
     for event in ANSWER:
         assert first.take(event) is event

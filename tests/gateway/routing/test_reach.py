@@ -13,7 +13,7 @@ from apps.catalog import catalog_cache
 from apps.gateway.access import policy
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Audio, Chat, Message, Text
-from apps.gateway.canonical.images import ImageRequest
+from apps.gateway.canonical.task_options import ImageRequest
 from apps.gateway.routing import candidates
 from apps.gateway.routing.candidates import Candidates
 from apps.gateway.tasks import TASKS

@@ -9,7 +9,7 @@ import pytest
 
 from apps.catalog.models import Provider
 from apps.gateway.access import policy
-from apps.gateway.server_tools.responses_history import plain_items
+from apps.gateway.server_tools.responses_form import plain_items
 from apps.gateway.server_tools.toolset import Toolset
 from apps.kernel.valkey import generation
 from apps.keys.models import IamRule

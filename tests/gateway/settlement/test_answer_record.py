@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from apps.gateway.canonical.audio import Speech
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import AudioDelta, Choice, Reply, WholeCall
-from apps.gateway.settlement import answer_record
-from apps.gateway.settlement.answer_record import MAX_CALLED_NAMES, count_call, keep_answer
+from apps.gateway.canonical.task_options import Speech
+from apps.gateway.settlement import record as request_record
+from apps.gateway.settlement.record import MAX_CALLED_NAMES, count_call, keep_answer
 from apps.logs.answers import choices_of, read_medium
 from apps.logs.entry import Entry
 from tests.logs.entries import entry
@@ -59,7 +59,7 @@ def test_each_choice_has_its_own_texts_and_calls() -> None:
 def test_what_is_too_long_is_cut_with_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {"MAX_ARGUMENTS": 4, "MAX_ALL_ARGUMENTS": 6, "MAX_CALLS": 3, "MAX_REFUSAL": 2, "MAX_CITATIONS": 1}
     for name, value in limits.items():
-        monkeypatch.setattr(answer_record, name, value)
+        monkeypatch.setattr(request_record, name, value)
     calls = [WholeCall(id=str(number), name="f", arguments="abcde") for number in range(4)]
     annotation = {"type": "url_citation", "url_citation": {"url": "https://a.example"}}
     record = kept(Choice(refusal="abc", tool_calls=calls, annotations=[annotation, annotation]))
@@ -79,7 +79,7 @@ def test_a_citation_that_is_too_large_leaves_its_size() -> None:
 
 
 def test_images_and_audio_are_stored_in_order_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_record, "MAX_MEDIA_BYTES", 2 * len(PNG))
+    monkeypatch.setattr(request_record, "MAX_MEDIA_BYTES", 2 * len(PNG))
     audio = AudioDelta(data=b64encode(b"RIFF1234").decode(), transcript="hello")
     record = kept(Choice(images=[URL, "https://a.example/cat.png", URL], audio=audio), Choice(images=[URL]))
     image = {"kind": "image", "contentType": "image/png", "size": len(PNG)}

@@ -9,7 +9,6 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from apps.gateway.canonical.audio import Recording, Speech, Transcription
 from apps.gateway.canonical.chat import (
     Chat,
     FunctionTool,
@@ -20,11 +19,17 @@ from apps.gateway.canonical.chat import (
     TaskName,
     Text,
 )
-from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Finished
-from apps.gateway.canonical.images import ImageRequest
-from apps.gateway.canonical.moderation import Moderation
-from apps.gateway.canonical.reranking import Ranked, Reranking
+from apps.gateway.canonical.task_options import (
+    Embedding,
+    ImageRequest,
+    Moderation,
+    Ranked,
+    Recording,
+    Reranking,
+    Speech,
+    Transcription,
+)
 from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.media.images import client as images_client
 from apps.gateway.dialects.media.images import find_image_dialect

@@ -11,8 +11,8 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
 from apps.gateway.canonical.chat import Chat, FunctionTool, Message, ResponseFormat, Text
-from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Started
+from apps.gateway.canonical.task_options import Embedding
 from apps.gateway.tracing import tracer
 from apps.gateway.tracing.genai_attributes import answer_of, describe
 from apps.gateway.tracing.request_trace import Callee, RequestTrace

@@ -10,7 +10,7 @@ import pytest
 import requests
 from prometheus_client import REGISTRY
 
-from apps.gateway.metrics.buffer import flush_to_prometheus
+from apps.gateway.metrics import flush_to_prometheus
 from apps.gateway.tracing import otlp, span_exporter
 from apps.gateway.tracing.request_trace import MAX_SPANS, Callee, RequestTrace
 from apps.gateway.tracing.span_exporter import SpanExporter, encode_trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.gateway.tracing.trace_context import (
+from apps.gateway.tracing.request_trace import (
     TraceContext,
     is_sampled,
     new_span_ids,

@@ -7,12 +7,13 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import gevent
+from gevent.monkey import get_original
 
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import Route, RouteTable, put_in_force
@@ -31,6 +32,7 @@ put_in_force(
 )
 # The file that lets held requests go, as in `conftest.py`.
 RELEASED = "released"
+_BLOCKING_SLEEP: Callable[[float], object] = get_original("time", "sleep")
 # How many requests have been answered in each turn of the event loop.
 _in_turns: Counter[int] = Counter()
 _TOLD = ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL", "REMOTE_ADDR", "wsgi.url_scheme")
@@ -70,8 +72,11 @@ def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]
             pass
         return _plain(start_response, b"worked")
     if path == "/held":
-        _wait_until_released(Path(os.environ["HELD_REQUESTS"]))
+        _wait_until_released(gevent.sleep)
         return _plain(start_response, b"held")
+    if path == "/blocking":
+        _wait_until_released(_BLOCKING_SLEEP)
+        return _plain(start_response, b"blocked")
     body = environ["wsgi.input"].read()
     told = {name: environ[name] for name in _TOLD}
     told["headers"] = {name: value for name, value in sorted(environ.items()) if name.startswith("HTTP_")}
@@ -79,11 +84,12 @@ def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]
     return _plain(start_response, json.dumps(told).encode())
 
 
-def _wait_until_released(folder: Path) -> None:
-    """Note in the folder that a request is at work, and wait until the client lets all of them go."""
+def _wait_until_released(sleep: Callable[[float], object]) -> None:
+    """Note in the folder of held requests that a request is at work, and wait until the client lets all of them go."""
+    folder = Path(os.environ["HELD_REQUESTS"])
     (folder / uuid4().hex).touch()
     while not (folder / RELEASED).exists():
-        gevent.sleep(0.005)
+        sleep(0.005)
 
 
 def _plain(start_response: Any, body: bytes, status: str = "200 OK") -> list[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -21,6 +23,9 @@ from tests.stack.product import descendants, eventually
 ROOT = Path(__file__).resolve().parents[3]
 # The file that lets held requests go, as in `application.py`, which only the server imports.
 RELEASED = "released"
+# Seconds to wait for what a busy machine may put off; nothing takes as long.
+PATIENCE = 40.0
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] \d{3} ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +40,34 @@ class Server:
 
     def connect(self) -> socket.socket:
         """Return a new connection."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
 
-    def ask(self, request: bytes) -> bytes:
-        """Return everything the server says to a request on a connection of its own, until it closes."""
+    def ask(self, request: bytes, answers: int = 1) -> bytes:
+        """Return everything the server says on a connection of its own, until it closes.
+
+        The client ends its side once so many answers have begun: to end it before is to leave, and the server drops
+        requests of clients that have left.
+        """
         with self.connect() as client:
             client.sendall(request)
-            client.shutdown(socket.SHUT_WR)
-            return until_closed(client)
+            data = b""
+            while len(_STATUS_LINE.findall(data)) < answers:
+                piece = client.recv(65_536)
+                if not piece:
+                    return data
+                data += piece
+            with suppress(OSError):
+                # The server may have closed the connection already.
+                client.shutdown(socket.SHUT_WR)
+            return data + until_closed(client)
 
-    def hold(self, client: socket.socket) -> None:
-        """Send a request, and wait until the application works on it: it does until `release`."""
+    def hold(self, client: socket.socket, path: bytes = b"/held") -> None:
+        """Send a request, and wait until the application works on it: it does until `release`.
+
+        `/blocking` keeps the worker's event loop from all other work as well.
+        """
         before = len(list(self.held.iterdir()))
-        client.sendall(b"GET /held HTTP/1.1\r\nHost: gateway\r\n\r\n")
+        client.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: gateway\r\n\r\n")
         eventually(lambda: len(list(self.held.iterdir())) > before)
 
     def release(self) -> None:
@@ -109,7 +129,7 @@ class serving:  # noqa: N801 - reads as what it does
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
-        until = time.monotonic() + 20
+        until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             try:
                 socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
@@ -123,12 +143,12 @@ class serving:  # noqa: N801 - reads as what it does
         (Path(self._held.name) / RELEASED).touch()
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(20)
+            self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             # They say where they stand as they go.
             for pid in (*descendants(self.process.pid), self.process.pid):
                 os.kill(pid, signal.SIGABRT)
-            self.process.wait(20)
+            self.process.wait(PATIENCE)
             raise AssertionError(f"the server did not stop:\n{self._read()}") from None
         self.said = self._read()
 

@@ -111,7 +111,7 @@ def test_a_connection_carries_one_request_after_another(server: Server) -> None:
 
 def test_requests_sent_at_once_are_answered_in_order(server: Server) -> None:
     one = b"POST /%d HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\n\r\n%d"
-    answer = server.ask(b"".join(one % (number, number) for number in range(9)))
+    answer = server.ask(b"".join(one % (number, number) for number in range(9)), answers=9)
     bodies = [json.loads(part) for part in re.findall(rb"\{.*?\}\}?, \"body\": \"\d\"\}", answer)]
     assert [(body["PATH_INFO"], body["body"]) for body in bodies] == [(f"/{n}", f"{n}") for n in range(9)]
 

@@ -12,7 +12,7 @@ from django.test import Client
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from apps.gateway.metrics.definitions import FIRST_TOKEN, OFFLINE_DECISIONS, RECONCILED_DIFFERENCES, UNPRICED
+from apps.gateway.metrics import FIRST_TOKEN, OFFLINE_DECISIONS, RECONCILED_DIFFERENCES, UNPRICED
 from apps.gateway.settlement import disk_space
 from apps.kernel.postgres.replica import READS
 from gateway_project.configuration.data_directory import PROJECT

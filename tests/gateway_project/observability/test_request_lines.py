@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from apps.gateway.metrics import buffer
+from apps.gateway import metrics
 from gateway_project.observability.request_lines import RequestLines
 
 
@@ -29,14 +29,14 @@ class Body:
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the written lines; all listeners to requests stop with the test."""
-    monkeypatch.setattr(buffer, "_listeners", [])
+    monkeypatch.setattr(metrics, "_listeners", [])
     return []
 
 
 def serve(lines: list[str], path: str, recorded: Any = None, body: Any = None) -> Iterable[bytes]:
     def application(environ: Any, start_response: Any) -> Any:
         if recorded is not None:
-            for listener in buffer._listeners:
+            for listener in metrics._listeners:
                 listener(recorded)
         start_response("200 OK", [("x-request-id", "one")])
         return [b"whole"] if body is None else body

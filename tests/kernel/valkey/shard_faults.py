@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from apps.billing import balances, reservations, worker_leases
 from apps.gateway.settlement import outbox
-from apps.gateway.settlement.outbox_reader import OutboxReader
+from apps.gateway.settlement.outbox import OutboxReader
 from apps.kernel.valkey import generation
 from apps.kernel.valkey.redis import client
 from apps.kernel.valkey.store_keys import SHARDS, money_key

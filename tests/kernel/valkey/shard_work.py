@@ -18,7 +18,7 @@ from redis import Redis
 from apps.billing import balance_copies, balances, reservations, worker_leases
 from apps.billing.ledger import Charge
 from apps.gateway.settlement import outbox, settle, worker_lease
-from apps.gateway.settlement.outbox_reader import OutboxReader
+from apps.gateway.settlement.outbox import OutboxReader
 from apps.kernel.valkey import generation, shards
 from apps.kernel.valkey.redis import client
 from apps.kernel.valkey.store_keys import SHARD_COUNT, SHARDS, money_key, shard_of

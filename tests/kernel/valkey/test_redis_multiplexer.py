@@ -213,7 +213,9 @@ def test_a_store_that_does_not_answer_what_it_is_told_costs_the_budget() -> None
     failures: list[Exception] = []
     line.send_nowait(("BLPOP", "test:never", 2), failures.append)
     assert failures == []
-    gevent.sleep(0.5)
+    with gevent.Timeout(10):
+        while not failures:
+            gevent.sleep(0.01)
     assert [type(error) for error in failures] == [RedisTimeoutError]
     line.close()
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from apps.console.forms import Form, read_query, refused
 from apps.console.rendering import show
-from apps.console.request_snippets import request_snippets
+from apps.console.snippets import request_snippets
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound

@@ -12,8 +12,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.canonical.service_tier import asked_service_tier
+from apps.gateway.canonical.chat import Chat, Target, asked_service_tier
 from apps.gateway.dialects import TokenCounter
 from apps.gateway.dialects.chat.google import PROVIDER as GOOGLE
 from apps.gateway.dialects.chat.google.provider.write_request import read_count, write_fields

@@ -11,8 +11,14 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from apps.gateway.canonical.chat import MAX_DROPPED_FIELDS, DroppedField, ReasoningRequest
-from apps.gateway.canonical.preferences import MAX_RETRIES, MaxPrice, RoutingPreferences
+from apps.gateway.canonical.chat import (
+    MAX_DROPPED_FIELDS,
+    MAX_RETRIES,
+    DroppedField,
+    MaxPrice,
+    ReasoningRequest,
+    RoutingPreferences,
+)
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (
     Malformed,

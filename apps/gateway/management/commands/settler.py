@@ -20,9 +20,9 @@ from redis.exceptions import RedisError
 
 from apps.billing.balance_copies import LedgerWatch
 from apps.billing.worker_leases import StoreClocks
-from apps.gateway.metrics.definitions import QUEUE_AGE, QUEUE_DEPTH
+from apps.gateway.metrics import QUEUE_AGE, QUEUE_DEPTH
 from apps.gateway.settlement import outbox
-from apps.gateway.settlement.outbox_reader import OutboxReader
+from apps.gateway.settlement.outbox import OutboxReader
 from apps.gateway.settlement.reconcile import update_metrics
 from apps.gateway.settlement.settle import settle, sweep
 from apps.kernel.store_urls import address_of

@@ -13,9 +13,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import CacheMark
+from apps.gateway.canonical.chat import FAST_TIER, USUAL_TIER, CacheMark
 from apps.gateway.canonical.events import Failed, FinishReason
-from apps.gateway.canonical.service_tier import FAST, USUAL
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.reading.answer_errors import (
     MAX_ERROR_LENGTH,
@@ -113,7 +112,7 @@ COUNTS = frozenset(
 # Passes over models that a bill keeps one by one; of more than these, those over one model are added up.
 MAX_PASSES = 100
 _MAIN = ("input_tokens", "output_tokens")
-_SPEEDS = {"fast": FAST, "standard": USUAL}
+_SPEEDS = {"fast": FAST_TIER, "standard": USUAL_TIER}
 
 
 def read_usage(reported: Record) -> Usage | None:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from apps.gateway.canonical.chat import served_tier
 from apps.gateway.canonical.events import Failed, FinishReason, Summary
-from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.reading.answer_errors import MAX_ERROR_LENGTH, code_of, failure_event, read_refusal
 from apps.gateway.dialects.reading.fields import Record

@@ -18,7 +18,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Image, Target, Text
-from apps.gateway.canonical.images import ImageRequest
+from apps.gateway.canonical.task_options import ImageRequest
 from apps.gateway.dialects import ProviderDialect, find_dialect, find_provider_dialect
 from apps.gateway.dialects.fact import fact, facts_reader
 from apps.gateway.dialects.media.multipart_form import ImageFile

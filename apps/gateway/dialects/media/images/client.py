@@ -20,7 +20,7 @@ from apps.gateway.canonical.events import (
     Summary,
     Waiting,
 )
-from apps.gateway.canonical.images import ImageRequest
+from apps.gateway.canonical.task_options import ImageRequest
 from apps.gateway.dialects.chat.openai.wire import encode, write_error, write_error_object
 from apps.gateway.dialects.media.images import ECHOED, NAME_OF_EXTRAS, ratio_of
 from apps.gateway.dialects.media.multipart_form import FormField

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from apps.gateway.canonical.audio import AudioFormat, Speech
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.events import AudioBytes, Event, Finished, Started, Waiting
+from apps.gateway.canonical.task_options import AudioFormat, Speech
 from apps.gateway.dialects import ProviderDialect, find_provider_dialect
 from apps.gateway.dialects.chat.openai.wire import failed, find_failure
 from apps.gateway.dialects.fact import fact, facts_reader

@@ -9,9 +9,9 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, get_args
 
-from apps.gateway.canonical.audio import AudioFormat, Speech
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
 from apps.gateway.canonical.events import AudioBytes, Event, Failed, Summary, Waiting
+from apps.gateway.canonical.task_options import AudioFormat, Speech
 from apps.gateway.dialects.chat.openai.wire import encode, write_error, write_error_object
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, filled_string, one_of

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from apps.gateway.canonical.audio import Transcription
 from apps.gateway.canonical.chat import Chat, Target, Text
 from apps.gateway.canonical.events import Event, Finished, Started, TextDelta, TranscriptTimed, UsageReported, Waiting
+from apps.gateway.canonical.task_options import Transcription
 from apps.gateway.dialects import ProviderDialect, find_provider_dialect
 from apps.gateway.dialects.fact import fact, facts_reader
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer

@@ -18,7 +18,6 @@ import filetype
 import msgspec
 from tinytag import TinyTag
 
-from apps.gateway.canonical.audio import Recording, TranscriptFormat, Transcription
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
 from apps.gateway.canonical.events import (
     Choice,
@@ -32,6 +31,7 @@ from apps.gateway.canonical.events import (
     TranscriptTimed,
     Waiting,
 )
+from apps.gateway.canonical.task_options import Recording, TranscriptFormat, Transcription
 from apps.gateway.dialects.chat.openai.wire import encode, write_error, write_error_object
 from apps.gateway.dialects.media.multipart_form import FormField
 from apps.gateway.dialects.reading import fields

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Meta
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.canonical.embeddings import Embedding, InputType
 from apps.gateway.canonical.events import Event, Failed, Finished, ResultsGiven, Started, UsageReported
+from apps.gateway.canonical.task_options import Embedding, InputType
 from apps.gateway.dialects import ProviderDialect, find_provider_dialect
 from apps.gateway.dialects.fact import fact, facts_reader
 from apps.gateway.dialects.reading.answer_errors import never_streamed as never_streamed

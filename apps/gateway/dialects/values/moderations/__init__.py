@@ -14,7 +14,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, Text
 from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started, UsageReported
-from apps.gateway.canonical.moderation import Judgement, Moderation
+from apps.gateway.canonical.task_options import Judgement, Moderation
 from apps.gateway.dialects import ProviderDialect, find_provider_dialect
 from apps.gateway.dialects.fact import fact, facts_reader
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer

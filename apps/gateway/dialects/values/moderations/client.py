@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from apps.gateway.canonical.chat import Chat, DroppedField, Image, Message, Part, Text
 from apps.gateway.canonical.events import Reply, Summary
-from apps.gateway.canonical.moderation import Moderation
+from apps.gateway.canonical.task_options import Moderation
 from apps.gateway.dialects.chat.openai.wire import encode, write_error
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import (

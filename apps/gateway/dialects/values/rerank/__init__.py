@@ -14,7 +14,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started, UsageReported
-from apps.gateway.canonical.reranking import Ranked, Reranking
+from apps.gateway.canonical.task_options import Ranked, Reranking
 from apps.gateway.dialects import ProviderDialect, find_provider_dialect
 from apps.gateway.dialects.fact import fact, facts_reader
 from apps.gateway.dialects.reading.answer_errors import unreadable_answer

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
 from apps.gateway.canonical.events import Reply, Summary
-from apps.gateway.canonical.reranking import Reranking
+from apps.gateway.canonical.task_options import Reranking
 from apps.gateway.dialects import ClientErrorWriter
 from apps.gateway.dialects.chat.openai.wire import encode, write_detailed_error
 from apps.gateway.dialects.reading import fields

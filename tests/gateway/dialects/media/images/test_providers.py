@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Chat, DroppedField, Image, Message, Target, Text
 from apps.gateway.canonical.events import Event, Failed, Finished, ImageMade, OpaqueDelta, Started, UsageReported
-from apps.gateway.canonical.images import ImageRequest
+from apps.gateway.canonical.task_options import ImageRequest
 from apps.gateway.client.multipart import read_form
 from apps.gateway.dialects.media.images import (
     ImageCapabilities,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from apps.gateway.canonical.audio import Speech
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.events import AudioBytes, Event, Failed, Finished, Started, UsageReported, Waiting
+from apps.gateway.canonical.task_options import Speech
 from apps.kernel.usage import Usage
 
 SAID = [Message(role="user", parts=[Text(text="The fox.")])]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from apps.gateway.canonical.audio import Recording, Transcription
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.events import (
     Event,
@@ -22,6 +21,7 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
+from apps.gateway.canonical.task_options import Recording, Transcription
 from apps.gateway.dialects.media.transcription import segments_of
 from apps.kernel.usage import Usage
 from apps.sandbox.forms import read_form

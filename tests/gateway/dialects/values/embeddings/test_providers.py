@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
-from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Failed, Finished, ResultsGiven, Started, UsageReported
+from apps.gateway.canonical.task_options import Embedding
 from apps.gateway.dialects.values.embeddings import to_base64, to_numbers
 from apps.kernel.usage import Usage
 

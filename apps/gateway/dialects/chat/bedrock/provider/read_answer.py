@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from apps.gateway.canonical.chat import served_tier
 from apps.gateway.canonical.events import (
     Annotated,
     Event,
@@ -27,7 +28,6 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
-from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects.chat.anthropic.wire import SIGNATURE_FORMAT
 from apps.gateway.dialects.chat.bedrock.wire import (
     FAILURE_WORDS,

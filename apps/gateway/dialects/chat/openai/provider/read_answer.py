@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from apps.gateway.canonical.chat import served_tier
 from apps.gateway.canonical.events import (
     Annotated,
     AudioDelta,
@@ -29,7 +30,6 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
-from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.adapting.thought_signatures import join_signature, stated_signature
 from apps.gateway.dialects.chat.openai.wire import (

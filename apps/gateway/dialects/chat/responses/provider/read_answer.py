@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from apps.gateway.canonical.chat import served_tier
 from apps.gateway.canonical.events import Event, Finished, FinishReason, OpaqueDelta, Started, UsageReported, Waiting
-from apps.gateway.canonical.service_tier import served_tier
 from apps.gateway.dialects.chat.responses.provider.read_item import DELTAS, ItemReader
 from apps.gateway.dialects.chat.responses.wire import NAME, failed, read_usage, text_of
 from apps.gateway.dialects.reading.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from apps.gateway.canonical.audio import AudioFormat
 from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.task_options import AudioFormat
 from apps.gateway.dialects import Failure, ProviderDialect
 from apps.gateway.dialects.chat.openai.wire import encode, find_failure
 from apps.gateway.dialects.media.speech import never_whole, options_of, read_audio, speech_of, text_of

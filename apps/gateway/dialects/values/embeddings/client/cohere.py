@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
-from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Reply, Summary
+from apps.gateway.canonical.task_options import Embedding
 from apps.gateway.dialects.chat.openai.wire import encode, write_error
 from apps.gateway.dialects.reading import fields
 from apps.gateway.dialects.reading.fields import Malformed, Reader, Record, filled_string, integer, list_of, one_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
-from apps.gateway.canonical.embeddings import Embedding, InputType
 from apps.gateway.canonical.events import Reply, Summary
+from apps.gateway.canonical.task_options import Embedding, InputType
 from apps.gateway.dialects.chat.google.client.field_names import camel_cased
 from apps.gateway.dialects.chat.google.wire import encode
 from apps.gateway.dialects.reading import fields

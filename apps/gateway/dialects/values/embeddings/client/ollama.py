@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
-from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Reply, Summary
+from apps.gateway.canonical.task_options import Embedding
 from apps.gateway.dialects.chat.ollama.client.read_request import LOADING_OPTIONS, MAX_MODEL
 from apps.gateway.dialects.chat.ollama.wire import encode, model_name, write_counts
 from apps.gateway.dialects.reading import fields

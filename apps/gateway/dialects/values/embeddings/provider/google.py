@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.canonical.embeddings import InputType
 from apps.gateway.canonical.events import Event, Failed
+from apps.gateway.canonical.task_options import InputType
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.google.wire import encode, read_failure
 from apps.gateway.dialects.reading.usage_numbers import count_at

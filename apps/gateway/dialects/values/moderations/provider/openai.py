@@ -13,7 +13,7 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, Image, Part, Target, Text
 from apps.gateway.canonical.events import Event, Failed
-from apps.gateway.canonical.moderation import Judgement
+from apps.gateway.canonical.task_options import Judgement
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.chat.openai.wire import encode, read_failure
 from apps.gateway.dialects.reading.answer_errors import never_streamed, read_whole

@@ -1,22 +1,103 @@
-"""OTLP: rows as spans by OpenTelemetry's conventions for generative AI, in JSON, for Langfuse and compatible services.
+"""Kinds of log sinks: how a batch of rows becomes the request of a webhook, a bucket, or a receiver of OTLP. Pure.
 
-Ids are derived from the row's id, so a row that is sent twice is one span. Pure.
+- Webhooks get JSON lines or one JSON array, signed as in Standard Webhooks (`webhook-id`, `webhook-timestamp` and
+  `webhook-signature`, https://www.standardwebhooks.com).
+- Buckets (S3 and compatible services) get an object of gzipped JSON lines for each batch. A repeated batch has the same
+  key, and so replaces its object.
+- OTLP receivers (Langfuse and compatible services) get rows as spans by OpenTelemetry's conventions for generative AI,
+  in JSON. Ids are derived from the row's id, so a row that is sent twice is one span.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import date, datetime, timedelta
+from hashlib import sha256
+from typing import Any, NamedTuple
+from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
 
-from apps.log_sinks.credentials import OtlpKeys
-from apps.log_sinks.sink_request import Destination, SinkBatch, SinkRequest
+from apps.kernel.secrets.webhook_signature import signed_headers
+from apps.keys.aws_signature import STORAGE, Place, Signable, signature
+from apps.log_sinks.credentials import BucketKeys, OtlpKeys, WebhookSecret
 from apps.logs.genai_names import SCHEMA_URL, finish_reason_of, operation_of_route, provider_name
 from apps.logs.query import LogRow
+from apps.logs.serializers import encode, entry_of
+
+
+class SinkBatch(NamedTuple):
+    """Rows for one sink: its id, the batch's number, and the day on which the first of them was queued.
+
+    A batch that is sent again has the same name; a sample has the number 0.
+    """
+
+    sink_id: UUID
+    number: int
+    day: date
+    rows: list[LogRow]
+
+    @property
+    def name(self) -> str:
+        """The batch's name at the sink; names sort by number."""
+        return f"{self.sink_id}-{self.number:012}" if self.number else f"{self.sink_id}-sample"
+
+
+class Destination(NamedTuple):
+    """The address of a sink, and the options of its kind."""
+
+    url: str
+    options: dict[str, Any]
+
+
+class SinkRequest(NamedTuple):
+    """An HTTP request to send."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+JSON_LINES, JSON_ARRAY = "jsonl", "json"
+_TYPES = {JSON_LINES: "application/x-ndjson", JSON_ARRAY: "application/json"}
+
+
+def webhook_request(to: Destination, credentials: WebhookSecret, batch: SinkBatch, now: datetime) -> SinkRequest:
+    """Return the request that posts the rows; `now` is the time that is signed."""
+    form = to.options.get("format", JSON_LINES)
+    lines = [encode(entry_of(row)) for row in batch.rows]
+    body = b"[" + b",".join(lines) + b"]" if form == JSON_ARRAY else b"".join(line + b"\n" for line in lines)
+    headers = {"Content-Type": _TYPES[form], **signed_headers(credentials.key, batch.name, now, body)}
+    return SinkRequest("POST", to.url, headers, body)
+
+
+def key_of(prefix: str, batch: SinkBatch) -> str:
+    """Return the object's key: the day on which the batch was queued, then the sink and the batch's number."""
+    return f"{prefix}{batch.day:%Y/%m/%d}/{batch.name}.jsonl.gz"
+
+
+def bucket_request(to: Destination, credentials: BucketKeys, batch: SinkBatch, now: datetime) -> SinkRequest:
+    """Return the request that puts the object, signed at `now` (UTC)."""
+    lines = b"".join(encode(entry_of(row)) + b"\n" for row in batch.rows)
+    # No timestamp, so that the same rows give the same bytes.
+    body = gzip.compress(lines, compresslevel=6, mtime=0)
+    key = quote(key_of(to.options.get("prefix", ""), batch), safe="/-_.~")
+    url = f"{to.url.rstrip('/')}/{to.options['bucket']}/{key}"
+    headers = {
+        "Content-Type": "application/gzip",
+        "X-Amz-Content-SHA256": sha256(body).hexdigest(),
+        "X-Amz-Date": f"{now:%Y%m%dT%H%M%SZ}",
+    }
+    place = Place(STORAGE, to.options["region"])
+    signed = signature(
+        Signable("PUT", url, headers, body), place, credentials.access_key_id, credentials.secret_access_key
+    )
+    return SinkRequest("PUT", url, {**headers, "Authorization": signed}, body)
+
 
 # Characters of one attribute; longer ones are dropped, because half of one would be unreadable.
 MAX_CHARACTERS = 262_144
@@ -43,7 +124,7 @@ _COLUMNS = {
 }
 
 
-def request_of(to: Destination, credentials: OtlpKeys, batch: SinkBatch, now: datetime) -> SinkRequest:
+def otlp_request(to: Destination, credentials: OtlpKeys, batch: SinkBatch, now: datetime) -> SinkRequest:
     """Return the request that posts the spans; `now` is not needed."""
     spans = [span_of(row) for row in batch.rows]
     scope = {"scope": {"name": "model-gateway"}, "spans": spans, "schemaUrl": SCHEMA_URL}

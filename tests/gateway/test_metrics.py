@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from apps.gateway.metrics import buffer
+from apps.gateway import metrics
 
 
 def samples(registry: CollectorRegistry) -> dict[str, float]:
@@ -21,9 +21,9 @@ def test_a_histogram_shows_what_it_was_let_see() -> None:
     registry = CollectorRegistry()
     seconds = Histogram("seconds", "Seconds", ["route"], buckets=(1, 2), registry=registry)
     for value in (0.5, 1.0, 1.5, 5.0):
-        buffer.observe(buffer.labeled_child(seconds, "chat"), value)
+        metrics.observe(metrics.labeled_child(seconds, "chat"), value)
     assert samples(registry)["seconds_count chat"] == 0
-    buffer.flush_to_prometheus()
+    metrics.flush_to_prometheus()
     told = {
         "seconds_bucket chat 1.0": 2,
         "seconds_bucket chat 2.0": 3,
@@ -32,15 +32,15 @@ def test_a_histogram_shows_what_it_was_let_see() -> None:
         "seconds_sum chat": 8.0,
     }
     assert samples(registry) == told
-    buffer.flush_to_prometheus()
+    metrics.flush_to_prometheus()
     assert samples(registry) == told
 
 
 def test_counts_add_up_once() -> None:
     registry = CollectorRegistry()
     asked = Counter("asked", "Requests", registry=registry)
-    buffer.add(asked)
-    buffer.add(asked, 2)
-    buffer.flush_to_prometheus()
-    buffer.flush_to_prometheus()
+    metrics.add(asked)
+    metrics.add(asked, 2)
+    metrics.flush_to_prometheus()
+    metrics.flush_to_prometheus()
     assert samples(registry) == {"asked_total": 3}

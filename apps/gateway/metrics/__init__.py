@@ -1,1 +1,0 @@
-"""Metrics: what the gateway counts about itself for Prometheus."""

@@ -1,1 +1,0 @@
-"""Kinds of log sinks: how rows become a request. One file for each kind."""
