@@ -263,7 +263,7 @@ class TwoFactor(models.Model):
 
 
 class ManagementScope(models.TextChoices):
-    """A kind of action that a management key may be allowed; each endpoint of the management API states the scope that it needs."""
+    """An action that a management key may be allowed: each endpoint of the management API states the one it needs."""
 
     READ = "read"
     KEYS = "keys"
