@@ -1,8 +1,9 @@
-"""Counts the files, functions and calls of the product that a warm request takes, in a process with its settings.
+"""Counts the files, functions, calls and steps of the product in a warm request, in a process with its settings.
 
 `python -m bench.request_trace` starts the product in a temporary home with a fixed upstream, and a second process that
-serves the same requests through its WSGI application under a profile hook. It prints a row for a chat completion and
-one for a streamed message; `--files` lists the files too. A file counts once a function of it has run, imports aside.
+serves the same requests through its WSGI application under a trace hook. It prints a row for a chat completion and
+one for a streamed message; `--files` lists the files too, `--functions` the functions with their steps and calls. A
+step is an instruction of the interpreter's bytecode. A file counts once a function of it has run, imports aside.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,33 +46,50 @@ REQUESTS = (
 
 
 class Passed:
-    """The functions of the product that ran while it was recording, in all greenlets of its thread, and their calls."""
+    """The functions of the product that ran while it was recording, in all greenlets of its thread, with their calls
+    and steps."""
 
     def __init__(self) -> None:
-        self.functions: set[CodeType] = set()
-        self.calls = 0
+        self.calls: Counter[CodeType] = Counter()
+        self.steps: Counter[CodeType] = Counter()
 
     @property
     def files(self) -> list[str]:
         """The paths of the functions' files below the project, sorted."""
-        return sorted({os.path.relpath(code.co_filename, PROJECT) for code in self.functions})
+        return sorted({_path_of(code) for code in self.calls})
+
+    @property
+    def functions(self) -> list[tuple[str, int, int]]:
+        """Each function's place and name, its steps and its calls, most steps first."""
+        places = {code: f"{_path_of(code)}:{code.co_firstlineno} {code.co_qualname}" for code in self.calls}
+        rows = [(places[code], self.steps[code], calls) for code, calls in self.calls.items()]
+        return sorted(rows, key=lambda row: (-row[1], row[0]))
 
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Record until the block ends. Functions of modules and classes, which run on import, do not count."""
-        sys.setprofile(self._note)
-        threading.setprofile(self._note)
+        sys.settrace(self._note)
+        threading.settrace(self._note)
         try:
             yield
         finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
+            sys.settrace(None)
+            threading.settrace(None)
 
-    def _note(self, frame: FrameType, event: str, _argument: object) -> None:
+    def _note(self, frame: FrameType, event: str, _argument: object) -> Any:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(_PRODUCT) and code.co_name != "<module>":
-            self.functions.add(code)
-            self.calls += 1
+        if event == "call":
+            if not code.co_filename.startswith(_PRODUCT) or code.co_name == "<module>":
+                return None
+            frame.f_trace_lines, frame.f_trace_opcodes = False, True
+            self.calls[code] += 1
+        elif event == "opcode":
+            self.steps[code] += 1
+        return self._note
+
+
+def _path_of(code: CodeType) -> str:
+    return os.path.relpath(code.co_filename, PROJECT)
 
 
 def serve(application: Callable[..., Any], request: Request, token: str) -> None:
@@ -102,8 +121,8 @@ def serve(application: Callable[..., Any], request: Request, token: str) -> None
 
 
 def count(token: str) -> list[dict[str, Any]]:
-    """Return each request's name, files, functions and calls, counted in this process, whose environment is the
-    product's."""
+    """Return each request's name, files, functions, calls and steps, counted in this process, whose environment is
+    the product's."""
     from gateway_project.wsgi import application
 
     application.begin()  # type: ignore[attr-defined] # set in gateway_project/wsgi.py
@@ -111,13 +130,15 @@ def count(token: str) -> list[dict[str, Any]]:
     for request in REQUESTS:
         for _ in range(_WARM_REQUESTS):
             serve(application, request, token)
-        passed = min((_record(application, request, token) for _ in range(_COUNTED_REQUESTS)), key=lambda it: it.calls)
+        counted = (_record(application, request, token) for _ in range(_COUNTED_REQUESTS))
+        passed = min(counted, key=lambda it: (it.calls.total(), it.steps.total()))
         rows.append(
             {
                 "name": request.name,
                 "files": passed.files,
-                "functions": len(passed.functions),
-                "calls": passed.calls,
+                "functions": passed.functions,
+                "calls": passed.calls.total(),
+                "steps": passed.steps.total(),
             }
         )
     return rows
@@ -154,16 +175,19 @@ def main() -> None:
     """Print the table."""
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--files", action="store_true", help="list the files of each request")
+    words.add_argument("--functions", action="store_true", help="list the functions of each request, by their steps")
     words.add_argument("--count", metavar="KEY", help=argparse.SUPPRESS)
     chosen = words.parse_args()
     if chosen.count:
         print(json.dumps(count(chosen.count)))
         return
-    print("| request | files | functions | calls |\n|---|---|---|---|")
+    print("| request | files | functions | calls | steps |\n|---|---|---|---|---|")
     for row in trace():
-        print(f"| {row['name']} | {len(row['files'])} | {row['functions']} | {row['calls']} |")
+        print(f"| {row['name']} | {len(row['files'])} | {len(row['functions'])} | {row['calls']} | {row['steps']} |")
         if chosen.files:
             print(*(f"    {path}" for path in row["files"]), sep="\n")
+        if chosen.functions:
+            print(*(f"    {steps:6} {calls:5} {place}" for place, steps, calls in row["functions"]), sep="\n")
 
 
 if __name__ == "__main__":

@@ -131,11 +131,21 @@ def cost_of(
     )
 
 
+def price_text(read: int, written: int, card: PriceCard, discount: Decimal = ZERO) -> Decimal:
+    """Return the total cost of reading and writing so many tokens of text, as `cost_of` does, in USD."""
+    if discount or card.tiers or card.request:
+        return cost_of(Usage(input=read, output=written), card, discount).total
+    return _price_of_tokens(read, card.input) + _price_of_tokens(written, card.output)
+
+
+def _price_of_tokens(tokens: int, price: Decimal | None) -> Decimal:
+    return exact(tokens * price / MILLION) if tokens and price else ZERO
+
+
 def _cost_of_text(usage: Usage, card: PriceCard) -> Cost:
     """Return the cost of the common case: text input and output, each at one price."""
-    output = usage.output + usage.reasoning
-    read = exact(usage.input * card.input / MILLION) if usage.input and card.input else ZERO
-    written = exact(output * card.output / MILLION) if output and card.output else ZERO
+    read = _price_of_tokens(usage.input, card.input)
+    written = _price_of_tokens(usage.output + usage.reasoning, card.output)
     unpriced = card.input is None and card.output is None and card.unpriced
     return Cost(total=read + written, input=read, output=written, unpriced=unpriced)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -394,27 +394,44 @@ def look(request: ReservationRequest) -> ReservationResult:
     return _ask(_LOOK, request)
 
 
+class _Keys(NamedTuple):
+    """The Redis keys of an API key's reservations, and their shard; `every` are those of the scripts, in order."""
+
+    shard: int
+    organization: str
+    api_key: str
+    flight: str
+    every: tuple[str, ...]
+
+
+@lru_cache(maxsize=8192)
+def _keys_of(organization_id: UUID, api_key_id: UUID, worker: str) -> _Keys:
+    shard, flight = shard_of(organization_id), flight_key(organization_id)
+    organization, api_key = (
+        balances.key("organization", organization_id),
+        balances.key("key", api_key_id, organization_id),
+    )
+    every = (
+        generation.keys_of(generation.CATALOG)[shard],
+        generation.keys_of(generation.organization_scope(organization_id))[0],
+        organization,
+        api_key,
+        notes_key(worker, shard),
+        flight,
+        WORKERS[shard],
+    )
+    return _Keys(shard, organization, api_key, flight, every)
+
+
 def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
     identifier = ids.text_of(request.id)
-    organization = balances.key("organization", request.organization_id)
-    api_key = balances.key("key", request.api_key_id, request.organization_id)
-    shard = shard_of(request.organization_id)
+    shard, organization, api_key, flight, every = _keys_of(request.organization_id, request.api_key_id, request.worker)
     holds = ((organization,) if request.from_credits else ()) + (() if request.key_limit_nanos is None else (api_key,))
-    flight = flight_key(request.organization_id)
     counted = "" if request.most_in_flight is None else flight
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
     note = Note("0", holds, request.payload, counted)
     answer = script.run_batched(
-        [
-            generation.keys_of(generation.CATALOG)[shard],
-            generation.keys_of(generation.organization_scope(request.organization_id))[0],
-            organization,
-            api_key,
-            notes_key(request.worker, shard),
-            flight,
-            WORKERS[shard],
-            *(rate_key(rate, shard) for rate in request.rates),
-        ],
+        [*every, *[rate_key(rate, shard) for rate in request.rates]] if request.rates else [*every],
         [
             request.catalog_token if SHARD_COUNT == 1 else generation.shard_token(request.catalog_token, shard),
             request.organization_token,
@@ -430,15 +447,15 @@ def _ask(script: LuaScript, request: ReservationRequest) -> ReservationResult:
             request.worker,
             least if request.part_nanos is None else request.part_nanos,
             least,
-            *(rate.per_minute for rate in request.rates),
+            *([rate.per_minute for rate in request.rates] if request.rates else ()),
         ],
     )
     if answer[0] != ReservationOutcome.HELD:
         return _refused(answer, request.catalog_token, shard)
     hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, request.key_limit_nanos, shard)
-    lefts = [int(text) if text else None for text in answer[2:4]]
     rate = RateLimitStatus(int(answer[4]), int(answer[5]), float(answer[6])) if answer[4] else None
-    return ReservationResult(ReservationOutcome.HELD, hold, None, None, 0, rate, *lefts)
+    credits_left, key_left = int(answer[2]) if answer[2] else None, int(answer[3]) if answer[3] else None
+    return ReservationResult(ReservationOutcome.HELD, hold, None, None, 0, rate, credits_left, key_left)
 
 
 def _refused(answer: Sequence[Any], catalog_token: str, shard: int) -> ReservationResult:

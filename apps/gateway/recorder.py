@@ -7,6 +7,7 @@ guardrails: how it ended, and all of it where it is needed whole.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -49,34 +50,59 @@ class AnswerTranscript(msgspec.Struct, eq=False):
     # Whether the record keeps the answer's content.
     keeps_content: bool = False
     finish: Finished | None = None
-    # Calls of tools by their names.
-    call_counts: dict[str, int] = msgspec.field(default_factory=dict)
-    # Audio of a text that is read aloud, None once it is too large for the record.
-    speech: bytearray | None = msgspec.field(default_factory=bytearray)
+    # Calls of tools by their names, None without any.
+    call_counts: dict[str, int] | None = None
+    # Audio of a text that is read aloud; None without any, and once it is too large for the record.
+    speech: bytearray | None = None
+    # Bytes of that audio.
+    speech_size: int = 0
 
     def add(self, event: Event) -> None:
         """Add an event before it is passed on. The first one gets the model, the time and the prompt's estimate."""
-        if type(event) is Started:
-            candidate = self.attempts.latest_candidate
-            if (trace := self.attempts.trace) is not None and trace.answer is None:
-                trace.answer = answer_of(event)
-            event.model, event.provider, event.log_id = candidate.model_id, candidate.provider_id, self.log_id.hex
-            event.created = event.created or int(time.time())
-            event.prompt_estimate = self.prompt_estimate
-        elif type(event) is Finished:
-            self.finish = event
-        elif type(event) is ToolCallStarted:
-            count_call(self.call_counts, event.name)
-        elif type(event) is AudioBytes and self.keeps_content and self.speech is not None:
-            self.speech += event.data
-            if len(self.speech) > MAX_MEDIA_BYTES:
-                self.speech = None
+        note = _NOTES.get(type(event))
+        if note is not None:
+            note(self, event)
         if self.fold is not None:
             self.fold.add(event)
 
     def reply(self) -> Reply:
         """Return the whole answer so far; an empty one where it is not needed whole."""
         return (self.fold or ReplyBuilder()).reply()
+
+    def _note_start(self, event: Started) -> None:
+        candidate = self.attempts.latest_candidate
+        if (trace := self.attempts.trace) is not None and trace.answer is None:
+            trace.answer = answer_of(event)
+        event.model, event.provider, event.log_id = candidate.model_id, candidate.provider_id, self.log_id.hex
+        event.created = event.created or int(time.time())
+        event.prompt_estimate = self.prompt_estimate
+
+    def _note_finish(self, event: Finished) -> None:
+        self.finish = event
+
+    def _note_call(self, event: ToolCallStarted) -> None:
+        if self.call_counts is None:
+            self.call_counts = {}
+        count_call(self.call_counts, event.name)
+
+    def _note_audio(self, event: AudioBytes) -> None:
+        if not self.keeps_content:
+            return
+        self.speech_size += len(event.data)
+        if self.speech_size > MAX_MEDIA_BYTES:
+            self.speech = None
+        else:
+            self.speech = bytearray() if self.speech is None else self.speech
+            self.speech += event.data
+
+
+# Most events are none of these.
+_NOTES: dict[type[Event], Callable[[AnswerTranscript, Any], None]] = {
+    Started: AnswerTranscript._note_start,
+    Finished: AnswerTranscript._note_finish,
+    ToolCallStarted: AnswerTranscript._note_call,
+    AudioBytes: AnswerTranscript._note_audio,
+}
 
 
 log = structlog.get_logger(__name__)
@@ -224,7 +250,7 @@ class Recorder(msgspec.Struct, eq=False):
             self.guard.finish()
         entry.violations = self.guard.violations if self.guard is not None and self.guard.violations else None
         if self.policy.retention != "none":
-            entry.tool_call_counts = self.transcript.call_counts or None
+            entry.tool_call_counts = self.transcript.call_counts
             warnings = {"warnings": self.attempts.dropped_fields} if self.attempts.dropped_fields else {}
             asked = {"guardrail_calls": self.guard.outside_calls} if self.guard and self.guard.outside_calls else {}
             routing = {"routing": self.attempts.attempt_log, **warnings, **self._cached_inputs, **asked}

@@ -122,8 +122,11 @@ def take_over(
 
     One of each organization, then another of each, and `of_one` at most; none of those that are `full` here.
     """
-    turn = Window(RowNumber(), partition_by="response__organization_id", order_by="lease_until")
     due = BackgroundRun.objects.filter(lease_until__lte=Now()).exclude(pk__in=answered_here)
+    if not due.exists():
+        # Nearly always: every worker looks every few seconds.
+        return []
+    turn = Window(RowNumber(), partition_by="response__organization_id", order_by="lease_until")
     due = due.exclude(response__organization_id__in=full).annotate(turn=turn).filter(turn__lte=of_one)
     chosen = list(due.order_by("turn", "lease_until").values_list("pk", flat=True)[:most])
     with transaction.atomic():

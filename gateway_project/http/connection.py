@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -60,6 +61,7 @@ class ClientConnection:
     ) -> None:
         self._settings = settings
         self._sock = sock
+        self._send: Callable[[bytes], object] = partial(send_all, sock, seconds=SEND_TIMEOUT)
         self._reader = RequestParser(settings.limits)
         self._readable = watch_readable(sock)
         self._stopping = stopping
@@ -224,9 +226,6 @@ class ClientConnection:
                 if environ.get(name, "").lower() == value:
                     return "https"
         return "http"
-
-    def _send(self, data: bytes) -> None:
-        send_all(self._sock, data, SEND_TIMEOUT)
 
     def _refuse(self, request: IncomingRequest | None, error: ApiError) -> bool:
         """Answer a rejected request; return whether another may follow, which needs all of this one's body."""

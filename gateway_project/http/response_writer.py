@@ -10,6 +10,8 @@ from types import TracebackType
 Sent = Callable[[bytes], object]
 ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 _BODILESS = frozenset({"204", "304"})
+# Headers that say how an answer is framed.
+_FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 # A body that is larger goes out in pieces of this many bytes: each may take the client as long as it may be silent.
 _PIECE = 256 * 1024
 _date = (0, b"")
@@ -87,6 +89,15 @@ class ResponseWriter:
         for start in range(0, len(data), _PIECE):
             self._send(data[start : start + _PIECE])
 
+    def _note_framing(self, name: str, value: str) -> None:
+        """Take note of a header that says how the answer is framed. Raises ValueError."""
+        if name == "content-length":
+            self._left = int(value)
+        elif name == "transfer-encoding":
+            raise ValueError("The transfer coding is not the application's affair")
+        elif value.lower() == "close":
+            self.keep_alive = False
+
     def _head(self, length: int | None) -> bytes:
         """Return status line and headers; `length` is the whole body's where it is known. Raises ValueError."""
         if not self._status:
@@ -94,13 +105,8 @@ class ResponseWriter:
         lines = [f"HTTP/1.1 {self._status}\r\n"]
         for name, value in self._headers:
             lines.append(f"{name}: {value}\r\n")
-            match name.lower():
-                case "content-length":
-                    self._left = int(value)
-                case "connection" if value.lower() == "close":
-                    self.keep_alive = False
-                case "transfer-encoding":
-                    raise ValueError("The transfer coding is not the application's affair")
+            if name.lower() in _FRAMING:
+                self._note_framing(name.lower(), value)
         text = "".join(lines)
         if text.count("\n") != len(lines) or text.count("\r") != len(lines):
             raise ValueError("A header of the answer holds a line break")

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import cast
 
 import pytest
 from django.test import RequestFactory
 
-from apps.gateway.canonical.events import Event, ImageMade, TextDelta, UsageReported
+from apps.gateway import recorder
+from apps.gateway.canonical.events import AudioBytes, Event, ImageMade, TextDelta, ToolCallStarted, UsageReported
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects.chat import openai
 from apps.gateway.endpoints.chat_completions import chat_completions
 from apps.gateway.pipeline import open_chat
+from apps.gateway.recorder import AnswerTranscript
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.run import ChatRun
 from apps.gateway.settlement import record
 from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ApiError, ClientGone, InternalError
+from apps.kernel.ids import new_id
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import Route
 from apps.kernel.usage import Usage
@@ -177,3 +181,27 @@ def test_a_run_is_complete_when_it_is_opened(caller: Caller) -> None:
         run.cache = None  # type: ignore[misc]  # the tested fault
     run.recorder.fail(ClientGone("gone"))
     assert only_row(caller) == (499, True, False)
+
+
+def test_audio_past_what_a_record_holds_is_left_out_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "MAX_MEDIA_BYTES", 8)
+    kept, dropped = (
+        AnswerTranscript(
+            attempts=cast(Failover, None), prompt_estimate=0, fold=None, log_id=new_id(), keeps_content=keeps
+        )
+        for keeps in (True, False)
+    )
+    found = []
+    for _ in range(4):
+        for transcript in (kept, dropped):
+            transcript.add(AudioBytes(data=b"1234"))
+        found.append((kept.speech and bytes(kept.speech), dropped.speech))
+    assert found == [(b"1234", None), (b"12341234", None), (None, None), (None, None)]
+
+
+def test_calls_of_tools_are_counted_by_name() -> None:
+    transcript = AnswerTranscript(attempts=cast(Failover, None), prompt_estimate=0, fold=None, log_id=new_id())
+    assert transcript.call_counts is None
+    for name in ("find", "find", "read"):
+        transcript.add(ToolCallStarted(index=0, id="c", name=name))
+    assert transcript.call_counts == {"find": 2, "read": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import openai as sdk
 import pytest
@@ -80,3 +81,8 @@ def test_streams_of_events_leave_places_to_other_organizations(
     for _ in range(3):
         # Each gives its place back.
         assert len(list(openai.responses.retrieve(response_id, stream=True))) > 2
+
+
+def test_a_look_that_finds_nothing_asks_once(keeper: Caller, django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1):
+        assert run_leases.take_over(worker_name(), 5, [], full=[], of_one=80) == []

@@ -21,7 +21,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from apps.billing.pricing import MILLION, STORAGE_PRICE, price_storage
+from apps.billing.pricing import MILLION, STORAGE_PRICE, price_storage, price_text
 from apps.billing.reservations import Hold
 from apps.catalog import catalog_cache
 from apps.catalog.offers import Offer
@@ -90,6 +90,8 @@ class WorstCase(msgspec.Struct, frozen=True):
     part: Decimal
     least: Decimal
     hedge_cost: Decimal = ZERO
+    # Each candidate's tariff.
+    tariffs: tuple[tuple[Candidate, Tariff], ...] = ()
 
 
 # The worst case of a free request.
@@ -104,9 +106,14 @@ class SpendingAllowance(msgspec.Struct, frozen=True):
     retention: str
     hedge_cost: Decimal
     hold: Hold | OfflineHold
+    tariffs: tuple[tuple[Candidate, Tariff], ...] = ()
 
     def tariff_of(self, candidate: Candidate, prompt_tokens: int | None = None) -> Tariff:
         """Return what a candidate charges for the request, with a prompt of so many tokens where they were counted."""
+        if prompt_tokens is None:
+            for known, tariff in self.tariffs:
+                if known is candidate:
+                    return tariff
         # Every call of several reads it; where it was counted, all of them were.
         prompt = self.prompt_tokens * calls_of(self.chat, candidate.offer) if prompt_tokens is None else prompt_tokens
         return tariff_of(self.chat, candidate, prompt, self.retention)
@@ -137,8 +144,10 @@ def estimate_worst_case(
     """
     cost = part = least = ZERO
     from_credits = False
+    tariffs = []
     for candidate in candidates.eligible:
         tariff = tariff_of(chat, candidate, prompt * calls_of(chat, candidate.offer), retention)
+        tariffs.append((candidate, tariff))
         most = tariff.max_tokens
         at_most = useful = lowest = tariff.cost_of(most)
         if tariff.useful_tokens != most:
@@ -150,7 +159,7 @@ def estimate_worst_case(
         least = max(least, lowest)
         from_credits = from_credits or (candidate.credential.mode == CREDITS and at_most > 0)
     if hedge is None:
-        return WorstCase(prompt, cost, from_credits, part, least)
+        return WorstCase(prompt, cost, from_credits, part, least, tariffs=tuple(tariffs))
     hedge_cost = min(
         hedge.max_cost, max(losing_cost(candidate, prompt, chat).total for candidate in candidates.eligible)
     )
@@ -161,6 +170,7 @@ def estimate_worst_case(
         part + hedge_cost,
         least + hedge_cost,
         hedge_cost,
+        tuple(tariffs),
     )
 
 
@@ -184,25 +194,30 @@ def allowance_of(
         return None
     if hold.amount_nanos >= nanos_up(worst.cost) and not chat.stream:
         return None
-    return SpendingAllowance(chat, worst.prompt_tokens, retention, worst.hedge_cost, hold)
+    return SpendingAllowance(chat, worst.prompt_tokens, retention, worst.hedge_cost, hold, worst.tariffs)
 
 
 def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> Tariff:
     """Return what a candidate charges for a chat with a prompt of about so many tokens."""
-    task = TASKS[chat.task]
-    usage = task.usage_before_answer(chat, prompt, candidate.offer)
-    if (calls := calls_of(chat, candidate.offer)) > 1 and (usage.web_searches or usage.tool_calls):
-        made = {name: count * calls for name, count in (usage.tool_calls or {}).items()}
-        usage = replace(usage, web_searches=usage.web_searches * calls, tool_calls=made or None)
     served = _ways_to_be_served(chat, candidate)
-    ways = _prompt_counts(chat, candidate, usage) if task.writes_tokens else (usage,)
-    base = _dearest(candidate, ways, served) + beside_answer(chat, candidate, prompt)
-    if not task.writes_tokens:
-        stored = price_storage(usage.total_tokens, retention) if base else ZERO
-        return Tariff(base + stored, ZERO, 0, 0, 0)
+    if chat.is_simple_text and not served and _costs_its_text(candidate.offer):
+        read = prompt
+        base = price_text(prompt, 0, candidate.offer.prices, candidate.discount)
+    else:
+        task = TASKS[chat.task]
+        usage = task.usage_before_answer(chat, prompt, candidate.offer)
+        if (calls := calls_of(chat, candidate.offer)) > 1 and (usage.web_searches or usage.tool_calls):
+            made = {name: count * calls for name, count in (usage.tool_calls or {}).items()}
+            usage = replace(usage, web_searches=usage.web_searches * calls, tool_calls=made or None)
+        read = usage.total_tokens
+        ways = _prompt_counts(chat, candidate.offer, usage) if task.writes_tokens else (usage,)
+        base = _dearest(candidate, ways, served) + beside_answer(chat, candidate, prompt)
+        if not task.writes_tokens:
+            stored = price_storage(read, retention) if base else ZERO
+            return Tariff(base + stored, ZERO, 0, 0, 0)
     per_token = _per_token(chat, candidate, prompt, served)
     if retention == "retain" and (base or per_token):
-        base += price_storage(usage.total_tokens, retention)
+        base += price_storage(read, retention)
         per_token += STORAGE_PRICE / MILLION
     answers = chat.answers
     most = _limit_of(chat, candidate) * answers
@@ -245,13 +260,13 @@ def _dearest(candidate: Candidate, usages: Sequence[Usage], served: Sequence[tup
     return most
 
 
-def _prompt_counts(chat: Chat, candidate: Candidate, usage: Usage) -> Sequence[Usage]:
+def _prompt_counts(chat: Chat, offer: Offer, usage: Usage) -> Sequence[Usage]:
     """Return the classes in which the whole prompt may be counted: text, what a cache keeps, images or audio."""
-    priced = _priced_classes(candidate.offer.prices)
+    priced = _priced_classes(offer.prices)
     if not priced:
         return (usage,)
     classes = []
-    if "cache_write" in priced and (candidate.offer.dialect in _CACHES_UNASKED or chat.cache_lifetime):
+    if "cache_write" in priced and (offer.dialect in _CACHES_UNASKED or chat.cache_lifetime):
         classes.append("cache_write")
     if "cache_write_1h" in priced and chat.cache_lifetime == "1h":
         classes.append("cache_write_1h")
@@ -269,6 +284,16 @@ def _find_priced_classes(card: PriceCard) -> frozenset[str]:
 
 
 _priced_classes = IdentityCache(_find_priced_classes)
+_SIMPLE_TEXT: Final = Chat(model="", messages=[])
+
+
+def _find_whether_text_is_all(offer: Offer) -> bool:
+    """Return whether a prompt of simple text (`Chat.is_simple_text`) is paid as its tokens of text and nothing else."""
+    usage = TASKS[_SIMPLE_TEXT.task].usage_before_answer(_SIMPLE_TEXT, 1, offer)
+    return tuple(_prompt_counts(_SIMPLE_TEXT, offer, usage)) == (Usage(input=1),)
+
+
+_costs_its_text = IdentityCache(_find_whether_text_is_all)
 
 
 def _per_token(chat: Chat, candidate: Candidate, prompt: int, served: Sequence[tuple[str, str]]) -> Decimal:

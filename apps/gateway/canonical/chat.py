@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import msgspec
@@ -243,6 +244,14 @@ class Source(msgspec.Struct, frozen=True):
 
 # Parts that only some formats have, or each in its own way.
 _ADAPTED: Final = (Reasoning, ToolCall, ToolResult, Opaque)
+# Fields of a chat that ask for more than text in answer to text: capabilities, prices or other work of a provider.
+SPECIAL_FIELDS: Final = (
+    *("n", "logprobs", "top_logprobs", "response_format", "tools", "tool_choice", "parallel_tool_calls"),
+    *("reasoning", "effort", "web_search", "free_models_only", "no_reasoning", "plugins", "image_config"),
+    *("service_tier", "modalities", "audio", "prediction", "extra", "task", "image_request", "embedding", "reranking"),
+    *("moderation", "speech", "transcription", "betas", "preferences", "echo"),
+)
+_read_special = attrgetter(*SPECIAL_FIELDS)
 
 
 class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
@@ -337,6 +346,21 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return not any(message.extra and message.role == "system" for message in self.messages)
 
     @cached_property
+    def is_simple_text(self) -> bool:
+        """Whether it asks for text in answer to text and for nothing else: a provider that can chat at all can answer
+        it, at the prices of its text, and a step that looks for anything special finds nothing."""
+        # An ending of the model's name may yet ask for more (`routing/preferences.py`).
+        if _read_special(self) != _NOTHING_SPECIAL or ":" in self.model:
+            return False
+        for message in self.messages:
+            if message.name is not None or message.extra is not None:
+                return False
+            for part in message.parts:
+                if type(part) is not Text or part.cache is not None or part.extra is not None:
+                    return False
+        return True
+
+    @cached_property
     def cache_lifetime(self) -> str:
         """How long a provider is asked to keep parts of the prompt: the longest that a mark says (`5m` or `1h`), empty
         where nothing is marked."""
@@ -348,6 +372,8 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             lifetimes.add("1h" if whole.get("ttl") == "1h" else "5m")
         return "1h" if "1h" in lifetimes else "5m" if lifetimes else ""
 
+
+_NOTHING_SPECIAL: Final = _read_special(Chat(model="", messages=[]))
 
 # Dropped fields that are reported for a request: each of ten thousand would take seconds, and help no client.
 MAX_DROPPED_FIELDS = 200

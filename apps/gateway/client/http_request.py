@@ -110,11 +110,10 @@ class ClientRequest:
 
     def headers(self, *names: str) -> dict[str, str]:
         """Return those of the headers that were sent."""
-        environ, found = self._environ, {}
-        for name in names:
-            if (value := environ.get(_wsgi_name(name))) is not None:
-                found[name] = str(value)
-        return found
+        environ, known = self._environ, _wsgi_names(names)
+        if environ.keys().isdisjoint(known):
+            return {}
+        return {name: str(value) for wsgi, name in known.items() if (value := environ.get(wsgi)) is not None}
 
     def query_parameter(self, name: str) -> str | None:
         """Return the first value of a parameter of the query, None where it has none, or an empty one.
@@ -146,6 +145,9 @@ class ClientRequest:
     @property
     def custom_headers(self) -> dict[str, str] | None:
         """The `x-gateway-<name>` headers, by name."""
+        if _TAG_PREFIX not in " ".join(self._environ):
+            # The common case, told sooner than name by name.
+            return None
         names = [name for name in self._environ if name.startswith(_TAG_PREFIX)][:_MAX_TAGS]
         found = {
             name[len(_TAG_PREFIX) :].lower().replace("_", "-")[:_MAX_TAG_LENGTH]: str(self._environ[name])[
@@ -299,6 +301,12 @@ def _with_model(body: bytes, model: str) -> bytes:
 def _wsgi_name(name: str) -> str:
     """Return a header's name in a WSGI environment; only names that are written here are asked for."""
     return f"HTTP_{name.upper().replace('-', '_')}"
+
+
+@cache
+def _wsgi_names(names: tuple[str, ...]) -> dict[str, str]:
+    """Return headers' names by their names in a WSGI environment."""
+    return {_wsgi_name(name): name for name in names}
 
 
 def _body_timeout() -> RequestTimeout:

@@ -5,6 +5,7 @@ Also the WSGI and Django adapters of the model endpoints: one function serves bo
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from itertools import chain
@@ -184,13 +185,12 @@ def complete_response(
 
     Raises ApiError.
     """
-    summary = None
-    for event in run.events():
-        if type(event) is Failed:
-            raise event.error
-        if type(event) is Summary:
-            summary = event
-    if summary is None:
+    # All of its events are in the reply but the last, which is the summary or an error.
+    last = deque(run.events(), maxlen=1)
+    summary = last[0] if last else None
+    if type(summary) is Failed:
+        raise summary.error
+    if type(summary) is not Summary:
         raise InternalError("The answer ended without a summary")
     reply = run.reply()
     if change_reply is not None:

@@ -28,6 +28,9 @@ class EventTooLong(BrokenFrames):
 
 def escape_separators(piece: bytes) -> bytes:
     """Return events of JSON with no line separator but the ones between lines: those within texts are escaped."""
+    if piece.isascii():
+        # The common case, at a tenth of the search.
+        return piece
     return _SEPARATORS.sub(_escape, piece) if _SEPARATORS.search(piece) else piece
 
 

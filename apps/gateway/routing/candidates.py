@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import lru_cache
+from math import inf
 from urllib.parse import urlsplit
 
 import msgspec
@@ -51,6 +52,8 @@ class ReachableCandidates(msgspec.Struct, frozen=True):
     offers: Sequence[Offer]
     requested_provider: str | None
     candidates: Sequence[Candidate]
+    # Those for simple text (`Chat.is_simple_text`), by whether it is streamed: filled as it is asked for.
+    for_text: dict[bool, TextCandidates] = {}
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -58,6 +61,15 @@ class Candidates(msgspec.Struct, frozen=True):
 
     requested_provider: str | None
     eligible: tuple[Candidate, ...]
+
+
+class TextCandidates(msgspec.Struct, frozen=True):
+    """The candidates for simple text of any length; all of them fit where prompt and answer together have at most
+    `context_length` tokens, and the answer `max_output`."""
+
+    candidates: Candidates
+    context_length: float
+    max_output: float
 
 
 # Leaves some of the candidates, or raises InvalidRequest where it would leave none.
@@ -89,13 +101,46 @@ def resolve_candidates(
         own = list(_filter_by_access_rules(policy, own))
         return Candidates(own[0].provider_id, tuple(own if narrowed is None else narrowed(own)))
     reachability = _find_reachable(policy, catalog, chat, discounts)
+    if narrowed is None and chat.is_simple_text:
+        text = reachability.for_text.get(chat.stream)
+        if text is None:
+            text = reachability.for_text[chat.stream] = _for_text(_find_capable(policy, catalog, chat, reachability))
+        wanted = chat.max_tokens or 0
+        if prompt_tokens + wanted <= text.context_length and wanted <= text.max_output:
+            return text.candidates
+        capable = text.candidates
+    else:
+        capable = _find_capable(policy, catalog, chat, reachability, narrowed)
+    requested = capable.requested_provider
+    return Candidates(requested, filter_by_context_window(chat, capable.eligible, prompt_tokens, requested))
+
+
+def _find_capable(
+    policy: Policy,
+    catalog: Catalog,
+    chat: Chat,
+    reachability: ReachableCandidates,
+    narrowed: Narrowing | None = None,
+) -> Candidates:
+    """Return the reachable candidates that can do what a chat asks for, whatever its length. Raises as
+    `resolve_candidates` does."""
     requested = reachability.requested_provider
     reachable = filter_by_account(chat, reachability.candidates, requested)
     reachable = reachable if narrowed is None else narrowed(reachable)
     capable = _filter_by_capabilities(policy, catalog, chat, reachable, requested)
     if not capable and requested is not None:
         raise not_at_provider(policy, chat.model, reachability.offers, requested, reachability.today)
-    return Candidates(requested, filter_by_context_window(chat, capable, prompt_tokens, requested))
+    return Candidates(requested, capable)
+
+
+def _for_text(capable: Candidates) -> TextCandidates:
+    """Return candidates with the room that all of them have."""
+    offers = [one.offer for one in capable.eligible]
+    return TextCandidates(
+        capable,
+        min((offer.context_length for offer in offers if offer.context_length is not None), default=inf),
+        min((offer.max_output for offer in offers if offer.max_output is not None), default=inf),
+    )
 
 
 def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Discounts) -> ReachableCandidates:
@@ -106,7 +151,9 @@ def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Dis
     today, task = datetime.now(UTC).date(), TASKS[chat.task]
     known: ReachableCandidates | None = policy.reachable_models.get(chat.model)
     if known is not None and known.catalog is catalog and known.today == today and known.task is task:
-        task.check_model(known.model, chat)
+        if not chat.is_simple_text:
+            # The model chats, and what chats takes in text.
+            task.check_model(known.model, chat)
         return known
     resolved = resolve_name(catalog, chat.model, today)
     requested = resolved.provider.id if resolved.provider else None

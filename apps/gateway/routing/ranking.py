@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from apps.billing.pricing import price_text
 from apps.gateway.routing.candidate import Candidate
 from apps.gateway.routing.candidates import Candidates
 from apps.gateway.routing.circuit_breaker import ProviderStats
@@ -229,11 +230,14 @@ def _rendezvous_score(one: str | None, other: str) -> int:
 
 def _price_of(one: Candidate, profile: RequestProfile) -> float:
     """Return USD per million tokens of a request of this size; its images count as what they cost."""
-    usage = Usage(input=profile.prompt_tokens, output=profile.answer_tokens, service_tier=profile.service_tier)
+    read, written, card = profile.prompt_tokens, profile.answer_tokens, one.offer.prices
     if profile.images:
-        usage = estimate_usage(profile.prompt_tokens, 0, profile.images, one.offer.prices)
-    tokens = max(profile.prompt_tokens + profile.answer_tokens, 1)
-    return _rounded(float(one.cost_of(usage).total) / tokens * 1e6, 1_000_000)
+        total = one.cost_of(estimate_usage(read, 0, profile.images, card)).total
+    elif profile.service_tier:
+        total = one.cost_of(Usage(input=read, output=written, service_tier=profile.service_tier)).total
+    else:
+        total = price_text(read, written, card, one.discount)
+    return _rounded(float(total) / max(read + written, 1) * 1e6, 1_000_000)
 
 
 def _rounded(value: float, parts: int) -> float:

@@ -283,7 +283,8 @@ class ProviderCall(msgspec.Struct, eq=False):
         """
         inputs, dialect, jobs = self.inputs, request.dialect, request.dialect.jobs
         leaving, bounds = inputs.client_disconnect, bounds_of(inputs.chat, inputs.candidate.offer)
-        with leaving.raise_while_waiting():
+        waiting = leaving.raise_while_waiting()
+        with waiting:
             body = opened.response.read(bounds.reply, inputs.hold_answer)
         if jobs is not None:
             # Its connection is of use to others while the job goes on.
@@ -292,7 +293,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             body = yield from follow_job(
                 jobs, body, request, opened, inputs.candidate, inputs.timeouts, until, leaving, inputs.cdn_loop
             )
-        with leaving.raise_while_waiting():
+        with waiting:
             events = offload(len(body), read_within, body, bounds, dialect.read_reply)
         if inputs.part is not None:
             events = check_results(events, inputs.part)
@@ -301,9 +302,9 @@ class ProviderCall(msgspec.Struct, eq=False):
         return fetch_images(events, leaving, inputs.media.owner) if TASKS[inputs.chat.task].fetches_images else events
 
     def _interruptible(self, response: ProviderResponse) -> Iterator[bytes]:
-        pieces = response.iterate_body()
+        pieces, leaving = response.iterate_body(), self.inputs.client_disconnect.raise_while_waiting()
         while True:
-            with self.inputs.client_disconnect.raise_while_waiting():
+            with leaving:
                 piece = next(pieces, None)
             if piece is None:
                 return

@@ -267,7 +267,8 @@ class UpstreamResponse:
             if isinstance(error.__context__, UpstreamFailure):
                 raise error.__context__ from None
             raise UpstreamFailure("network", "the answer is not valid HTTP") from error
-        self._check_wire(len(data))
+        if not self._head_done or self.bytes_received > _MAX_BESIDE:
+            self._check_wire(len(data))
         return True
 
     def _check_wire(self, arrived: int) -> None:

@@ -136,7 +136,8 @@ def open_exchange(
         headers = _headers_of(request)
         if own_address:
             headers[loop_detection.HEADER] = loop_detection.append_own_token(cdn_loop)
-        with client_disconnect.raise_while_waiting():
+        waiting = client_disconnect.raise_while_waiting()
+        with waiting:
             presented = authorize(provider.auth, secret, SignableRequest(request.method, url, headers, request.body))
             headers |= {**presented, **trace_headers}
             ip = pinned_ip(url, credential.organization_id) if own_address else None
@@ -146,7 +147,7 @@ def open_exchange(
         try:
             while True:
                 try:
-                    with client_disconnect.raise_while_waiting():
+                    with waiting:
                         next(sending)
                 except StopIteration as done:
                     response: UpstreamResponse = done.value

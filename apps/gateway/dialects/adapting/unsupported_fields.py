@@ -187,6 +187,8 @@ def message_path(chat: Chat, number: int) -> str:
 
 def note_generated_images(chat: Chat, target: Target) -> None:
     """Note that images in earlier answers are not sent, once."""
+    if Image not in chat.kinds:
+        return
     for number, message in enumerate(chat.messages):
         if message.role == "assistant" and any(isinstance(part, Image) for part in message.parts):
             target.note_dropped(f"{message_path(chat, number)}.images", "images in earlier answers are not taken back")
@@ -230,6 +232,8 @@ def note_unsupported_fields(
     speakers, how closely images are looked at, which thinking goes back, metadata of documents; `written` names
     fields of parts that are the same in `dialect`. Marks are no loss where a provider caches by itself.
     """
+    if chat.is_simple_text:
+        return
     foreign = chat.dialect != dialect
     if foreign:
         _refuse_essential(chat, dialect)
@@ -239,6 +243,8 @@ def note_unsupported_fields(
             _note_field(field, value, target, partly_read.get(field) or _PARTLY_READ.get(field))
         if chat.betas:
             target.note_dropped("anthropic-beta", f"previews of another format: {', '.join(chat.betas)[:200]}")
+    if chat.is_simple_text:
+        return
     walk = _Walk(chat, target, foreign=foreign, details=not details, thinking=thinking)
     walk.marks = not marks and not target.facts.get("prompt_cache")
     walk.documents = not documents

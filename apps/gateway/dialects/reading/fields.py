@@ -149,13 +149,18 @@ def read_known(wire: Record, readers: Mapping[str, Reader[Any]]) -> tuple[Record
     """Return what the fields mean that have a reader, and the others as they are; null is absent."""
     known: Record = {}
     unknown: Record = {}
-    for name, value in wire.items():
-        if value is None:
-            continue
-        if name in readers:
-            known[name] = within(name, readers[name], value)
-        else:
-            unknown[name] = value
+    name = ""
+    try:
+        for name, value in wire.items():
+            if value is None:
+                continue
+            read = readers.get(name)
+            if read is None:
+                unknown[name] = value
+            else:
+                known[name] = read(value)
+    except Malformed as refusal:
+        raise refusal.under(name) from None
     return known, unknown
 
 

@@ -57,6 +57,16 @@ def sse(event: Record) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), encode(event))
 
 
+# The delta of a text: to be filled with the block's index and the text as JSON.
+_TEXT_DELTA = sse(
+    {
+        "type": "content_block_delta",
+        "index": msgspec.Raw(b"%d"),
+        "delta": {"type": "text_delta", "text": msgspec.Raw(b"%b")},
+    }
+)
+
+
 def write_thinking(block: ReasoningDelta) -> Record:
     """Return a block of thinking. One signed by another maker says whose signature it is, for when it comes back."""
     if block.data is not None:
@@ -115,6 +125,9 @@ class Blocks:
         """Return what more text becomes."""
         if not text:
             return b""
+        if len(self._waiting) == 1 and self._waiting[0].kind == "text":
+            # Nearly all of a stream.
+            return _TEXT_DELTA % (self._index, encode(text))
         return self._on_text({"type": "text_delta", "text": text})
 
     def think(self, event: ReasoningDelta) -> bytes:
@@ -268,7 +281,8 @@ def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
     `error` event."""
     stream = _Stream(chat)
     for event in events:
-        if not stream.over and (piece := stream.write(event)):
+        write = _WRITERS.get(type(event))
+        if write is not None and event.choice == 0 and not stream.over and (piece := write(stream, event)):
             yield piece
 
 
@@ -321,11 +335,6 @@ class _Stream:
         self._texts: list[str] = []
         self._late: Record = {}
         self._refused = self._cites_itself = False
-
-    def write(self, event: Event) -> bytes:
-        """Return the bytes that an event becomes; none for what waits or says nothing here."""
-        write = _WRITERS.get(type(event))
-        return write(self, event) if write is not None and event.choice == 0 else b""
 
     def _begun(self, piece: bytes) -> bytes:
         """Return a piece, after the message's start where this is its first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from apps.gateway.canonical.chat import (
     Audio,
@@ -278,6 +278,8 @@ _PARTS: dict[str, Callable[[Record], Part]] = {
     "file": _file,
     "refusal": _refusal,
 }
+# Roles whose messages may be a text and nothing else.
+_SPEAKERS = frozenset({"system", "developer", "user", "assistant"})
 _ROLES: dict[str, Callable[[Record], Message]] = {
     "system": _instruction("system"),
     "developer": _instruction("developer"),
@@ -287,7 +289,18 @@ _ROLES: dict[str, Callable[[Record], Message]] = {
     "function": _function,
 }
 _read_by_role = fields.pick(_ROLES, "role")
-_messages = list_of(lambda value: _read_by_role(record(value)), MAX_MESSAGES)
+
+
+def _message(value: Any) -> Message:
+    if isinstance(value, dict) and len(value) == 2:
+        # Nearly every message is a role and a text.
+        role, text = value.get("role"), value.get("content")
+        if type(text) is str and type(role) is str and role in _SPEAKERS:
+            return Message(role=cast(Role, role), parts=[Text(text=text)])
+    return _read_by_role(record(value))
+
+
+_messages = list_of(_message, MAX_MESSAGES)
 _parts = list_of(_part, MAX_PARTS)
 _calls = list_of(_call, MAX_CALLS)
 _details = list_of(_detail, MAX_PARTS)

@@ -18,7 +18,9 @@ from apps.gateway.canonical.chat import (
     ResponseFormat,
     Source,
     Tool,
+    ToolCall,
     ToolChoice,
+    ToolResult,
     WebSearchTool,
 )
 from apps.gateway.dialects.chat.openai.client.read_messages import cache_mark, pair_unnamed_calls, read_messages
@@ -45,6 +47,7 @@ from apps.gateway.dialects.reading.fields import (
 )
 from apps.gateway.dialects.reading.router_fields import take_router_fields
 
+_CALLS = frozenset({ToolCall, ToolResult})
 # Far beyond any model's.
 MAX_TOOLS = 1_000
 # A mark in `extra` of a tool that was read from `functions`: its client expects a `function_call` in the answer.
@@ -170,17 +173,9 @@ MAX_TOKENS = 1_000_000_000
 def read_request(body: bytes) -> Chat:
     """Return the chat that a body asks for. Raises InvalidRequest (`invalid_json`, `invalid_parameters`)."""
     wire = fields.read_json(body)
-    known: dict[str, Any] = {}
-    extra: Record = {}
     try:
         fields.check_beside(wire, body, _CONVERSATION)
-        for name, value in wire.items():
-            if value is None:
-                continue
-            if read := FIELDS.get(name):
-                known[name] = fields.within(name, read, value)
-            else:
-                extra[name] = value
+        known, extra = fields.read_known(wire, FIELDS)
         if extra:
             take_router_fields(extra, known)
         return _chat_of(known, extra, body)
@@ -206,7 +201,7 @@ def _chat_of(known: dict[str, Any], extra: Record, body: bytes) -> Chat:
         known["web_search"] = True
     known["include_usage"] = known.pop("stream_options", None)
     chat = Chat(**known, extra=extra or None, dialect=NAME)
-    had_unnamed_calls = pair_unnamed_calls(chat.messages)
+    had_unnamed_calls = not chat.kinds.isdisjoint(_CALLS) and pair_unnamed_calls(chat.messages)
     if not had_unnamed_calls and not is_legacy(chat):
         chat.source = Source(dialect=NAME, body=body)
     return chat

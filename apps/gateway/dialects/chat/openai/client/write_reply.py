@@ -153,7 +153,8 @@ def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
     """
     stream = _Stream(chat)
     for event in events:
-        if not stream.over and (piece := stream.write(event)):
+        write = _WRITERS.get(type(event))
+        if write is not None and not stream.over and (piece := write(stream, event)):
             yield piece
 
 
@@ -215,11 +216,6 @@ class _Stream:
         self._beside: dict[int, Record] = {}
         self._around: Record = {}
         self._started(Started())
-
-    def write(self, event: Event) -> bytes:
-        """Return the bytes that an event becomes; none for what waits or says nothing here."""
-        write = _WRITERS.get(type(event))
-        return write(self, event) if write is not None else b""
 
     def _chunk(self, choice: int, delta: bytes, end: bytes = b"null", bill: bytes = b"") -> bytes:
         """Return a chunk of one choice; `delta` and `bill` are members, of the delta and of the chunk."""

@@ -22,7 +22,7 @@ read_entries = msgspec.json.Decoder(list[msgspec.Raw]).decode
 def pass_on(body: bytes, chat: Chat, capabilities: Capabilities) -> Record:
     """Return the fields of the body that `chat` was read from, each as its bytes, without those that are null."""
     wire: Record = {name: raw for name, raw in read_fields(body).items() if raw != _NULL}
-    if any(_may_change(message, capabilities) for message in chat.messages):
+    if _may_any_change(chat, capabilities):
         entries = zip(read_entries(wire["messages"]), chat.messages, strict=True)
         wire["messages"] = [_message(raw, message, capabilities) for raw, message in entries]
     tools = chat.tools
@@ -33,6 +33,15 @@ def pass_on(body: bytes, chat: Chat, capabilities: Capabilities) -> Record:
             if not isinstance(tool, WebSearchTool)
         ]
     return wire
+
+
+def _may_any_change(chat: Chat, capabilities: Capabilities) -> bool:
+    """Return whether any message has to be looked at."""
+    if not chat.is_simple_text:
+        return any(_may_change(message, capabilities) for message in chat.messages)
+    # Nothing is marked in it.
+    roles = {message.role for message in chat.messages}
+    return "assistant" in roles or ("developer" in roles and not capabilities.developer_role)
 
 
 def _may_change(message: Message, capabilities: Capabilities) -> bool:

@@ -306,11 +306,12 @@ _END = b"[DONE]"
 
 
 def read_reply(body: bytes) -> Iterator[Event]:
-    """Yield the events of a whole answer; one that cannot be read, or holds an error, ends with `Failed`."""
-    answer = _Answer(whole=True)
-    yield from answer.read(body)
+    """Return the events of a whole answer; one that cannot be read, or holds an error, ends with `Failed`."""
+    answer = _Answer()
+    events = answer.read(body)
     if not answer.over:
-        yield from answer.end(announced=True)
+        events += answer.end(announced=True)
+    return iter(events)
 
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
@@ -318,11 +319,17 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
 
     An answer that breaks off, holds an error or cannot be read ends with `Failed`.
     """
-    answer = _Answer()
+    template = StreamTemplate()
+    answer, text_of = _Answer(template), template.text_of
     frames = iter(frames)
     for frame in frames:
         if not frame:
             yield Waiting()
+        elif (text := text_of(frame)) is not None:
+            # Most have nothing new but text.
+            if text:
+                answer.choices[answer.index].text_length += len(text)
+                yield TextDelta(choice=answer.index, text=text)
         elif frame.strip() == _END:
             yield from answer.end(announced=True)
             drain_frames(frames)
@@ -337,21 +344,19 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
 class _Answer:
     """State of the answer so far. The ends of choices are held back: providers send them early, twice, or wrong."""
 
-    def __init__(self, *, whole: bool = False) -> None:
+    def __init__(self, template: StreamTemplate | None = None) -> None:
+        """`template` learns from the chunks of a stream; without one the answer is whole."""
         self.over = False
-        self._whole = whole
+        self._template = template
+        self._whole = template is None
         self._started = self._cites = False
         self._extra: Record = {}
-        self._choices: dict[int, ChoiceReader] = {}
-        self._repeating = None if whole else StreamTemplate()
+        self.choices: dict[int, ChoiceReader] = {}
         # The index of the choice whose template was learnt.
-        self._index = 0
+        self.index = 0
 
     def read(self, data: bytes) -> list[Event]:
         """Return the events of a chunk."""
-        if self._repeating is not None and (text := self._repeating.text_of(data)) is not None:
-            self._choices[self._index].text_length += len(text)
-            return [TextDelta(choice=self._index, text=text)] if text else []
         try:
             chunk = read_answer(data)
         except ValueError:
@@ -378,11 +383,11 @@ class _Answer:
             )
         if usage is not None and (counts := read_usage(usage)):
             events.append(UsageReported(usage=self._complete_counts(counts, events)))
-        if len(events) == 1 and len(choices) == 1 and self._repeating is not None:
-            self._learn_template(self._repeating, data, chunk, events[0])
+        if len(events) == 1 and len(choices) == 1 and self._template is not None:
+            self._learn_template(self._template, data, chunk, events[0])
         return events
 
-    def _learn_template(self, repeating: StreamTemplate, data: bytes, chunk: Record, event: Event) -> None:
+    def _learn_template(self, template: StreamTemplate, data: bytes, chunk: Record, event: Event) -> None:
         """Remember what stands around a text that came alone, where its choice goes on after it."""
         choice = chunk["choices"][0]
         if not isinstance(event, TextDelta) or choice.get("finish_reason") or not isinstance(choice.get("delta"), dict):
@@ -390,8 +395,8 @@ class _Answer:
         if "message" in choice:
             # Every chunk of such a stream tells more than the one before.
             return
-        if repeating.learn(data, chunk, event.text, _set_text):
-            self._index = event.choice
+        if template.learn(data, chunk, event.text, _set_text):
+            self.index = event.choice
 
     def _complete_counts(self, counts: Usage, events: list[Event]) -> Usage:
         """Return the counts with one search where pages of the web are cited and the provider counts none, as OpenAI,
@@ -438,9 +443,9 @@ class _Answer:
         index = choice.get("index")
         if not isinstance(index, int) or index < 0:
             index = position
-        reader = self._choices.get(index)
+        reader = self.choices.get(index)
         if reader is None:
-            reader = self._choices[index] = ChoiceReader(index, whole=self._whole)
+            reader = self.choices[index] = ChoiceReader(index, whole=self._whole)
         word = choice.get("finish_reason")
         if word is not None or "error" in choice:
             failure = find_failure(choice) if "error" in choice else None
@@ -467,13 +472,13 @@ class _Answer:
 
     def end(self, *, announced: bool) -> list[Event]:
         """Return the last events; a missing end of the stream is tolerated when every choice had finished."""
-        complete = announced or bool(self._choices)
-        if not announced and any(reader.finish_word is None for reader in self._choices.values()):
+        complete = announced or bool(self.choices)
+        if not announced and any(reader.finish_word is None for reader in self.choices.values()):
             complete = False
         if not complete:
             return self._end_with(truncated_answer())
         events: list[Event] = []
-        for index, reader in sorted(self._choices.items()):
+        for index, reader in sorted(self.choices.items()):
             reader.end(events)
             if not self._cites and (pages := read_sources(self._extra)):
                 events.append(Searched(choice=index))
