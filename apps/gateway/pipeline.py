@@ -37,13 +37,14 @@ from apps.gateway.embedding_cache import find_embedding_entry
 from apps.gateway.guard import outside_guard
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.restoration import AnswerRestoration, restore_prompts
+from apps.gateway.guard.tool_call_watch import ToolCallWatch, is_checked
 from apps.gateway.recorder import AnswerTranscript, Recorder
 from apps.gateway.response_cache import CacheEntry, find_cache_entry
 from apps.gateway.routing import preferences
 from apps.gateway.routing.candidates import Candidates
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.ranking import Ranking, RequestProfile
-from apps.gateway.routing.request_profile import SESSION_HEADERS, profile_request, session_id_of
+from apps.gateway.routing.request_profile import named_session, profile_request
 from apps.gateway.run import ChatRun
 from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
@@ -122,7 +123,7 @@ def _open(
     allowance = allowance_of(chat, worst, admission.granted.hold, policy.retention)
     if trace is not None:
         trace.admitted_at = time.monotonic()
-        trace.conversation_id = call.conversation_id or session_id_of(call.headers(*SESSION_HEADERS))
+        trace.conversation_id = named_session(call)
     attempts = Failover(
         chat=chat,
         candidates=ranking.candidates,
@@ -149,7 +150,7 @@ def _open(
         allowance=allowance,
     )
     guard = _find_guard(call, token, policy, profile, admission.entry.requested_model)
-    recorder = _build_recorder(chat, admission, attempts, meter, guard, started_at)
+    recorder = _build_recorder(call, chat, admission, attempts, meter, guard, started_at)
     # The answer of a provider's batch API is paid for: it is billed, and no cached answer takes its place.
     may_be_kept = policy.cache_seconds and not is_settled_batch_line(call)
     cache = _prepare(recorder, body, partial(_find_entry, policy, attempts, chat) if may_be_kept else None)
@@ -277,6 +278,7 @@ def _find_guard(
 
 
 def _build_recorder(
+    call: ClientRequest,
     chat: Chat,
     admission: _Admission,
     attempts: Failover,
@@ -287,12 +289,16 @@ def _build_recorder(
     """Return what records the request, with the transcript that it is recorded by."""
     policy, entry = admission.policy, admission.entry
     is_needed_whole = not chat.stream or policy.retention == "retain"
+    watch = None
+    if guard is not None and is_checked(guard, chat):
+        watch = ToolCallWatch(guard, chat, named_session(call), call.stated_effects)
     transcript = AnswerTranscript(
         attempts=attempts,
         prompt_estimate=admission.worst.prompt_tokens,
         fold=ReplyBuilder() if is_needed_whole else None,
         log_id=entry.id,
         keeps_content=policy.retention == "retain",
+        call_watch=watch,
     )
     return Recorder(
         chat=chat,

@@ -25,6 +25,7 @@ from apps.gateway.canonical.chat import USUAL_TIER, Chat
 from apps.gateway.canonical.events import AudioBytes, Event, Finished, Reply, Started, Summary, ToolCallStarted
 from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.guard.request_guard import RequestGuard
+from apps.gateway.guard.tool_call_watch import ToolCallWatch
 from apps.gateway.metrics import record_request_metrics
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, record_failures
 from apps.gateway.routing.ranking import Ranking
@@ -56,12 +57,16 @@ class AnswerTranscript(msgspec.Struct, eq=False):
     speech: bytearray | None = None
     # Bytes of that audio.
     speech_size: int = 0
+    # Checks the answer's tool calls where a guardrail does.
+    call_watch: ToolCallWatch | None = None
 
     def add(self, event: Event) -> None:
         """Add an event before it is passed on. The first one gets the model, the time and the prompt's estimate."""
         note = _NOTES.get(type(event))
         if note is not None:
             note(self, event)
+        if self.call_watch is not None:
+            self.call_watch.take(event)
         if self.fold is not None:
             self.fold.add(event)
 
@@ -248,12 +253,15 @@ class Recorder(msgspec.Struct, eq=False):
         entry.response_size = self.attempts.bytes_received
         if self.guard is not None and self.guard.pending:
             self.guard.finish()
+        if self.transcript.call_watch is not None:
+            self.transcript.call_watch.check(self.attempts.size)
         entry.violations = self.guard.violations if self.guard is not None and self.guard.violations else None
         if self.policy.retention != "none":
             entry.tool_call_counts = self.transcript.call_counts
             warnings = {"warnings": self.attempts.dropped_fields} if self.attempts.dropped_fields else {}
             asked = {"guardrail_calls": self.guard.outside_calls} if self.guard and self.guard.outside_calls else {}
-            routing = {"routing": self.attempts.attempt_log, **warnings, **self._cached_inputs, **asked}
+            marked = {} if self.transcript.call_watch is None else self.transcript.call_watch.log_fields()
+            routing = {"routing": self.attempts.attempt_log, **warnings, **self._cached_inputs, **asked, **marked}
             entry.routing_metadata = {**self.ranking.explanation, **routing}
         settling_at = time.monotonic()
         try:

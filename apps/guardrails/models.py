@@ -52,7 +52,7 @@ def default_file_types() -> list[str]:
 
 
 class GuardrailConfig(PolicySource):
-    """One per organization; absent means no guardrail is in force."""
+    """One per organization; absent means that no system rule is in force, and custom rules are."""
 
     organization_path = "organization_id"
 

@@ -45,7 +45,10 @@ class GuardrailConfiguration(MemberEndpoint):
 
     @described("GuardrailConfigurationOrNull", refuses=(403, 404))
     def get(self, request: Request, organization_id: str) -> HttpResponse:
-        """Show the organization's guardrail configuration; null if it was never configured."""
+        """Show the organization's guardrail configuration; null if it was never configured.
+
+        Without one no system rule is in force; custom rules are.
+        """
         organization = access_guarded(self.user, organization_id)
         row = GuardrailConfig.objects.filter(organization=organization).first()
         return Response(GuardrailConfigShape(row).data) if row else JsonResponse(None, safe=False)

@@ -23,7 +23,8 @@ DESCRIBED_RULES = {
 DEFAULT_RULES: dict[str, dict[str, Any]] = {
     name: {"enabled": enabled, "action": action} for name, (_, enabled, action) in DESCRIBED_RULES.items()
 }
-for observing in ("attack_model",):
+OBSERVING = ("attack_model", "tool_argument_origin")
+for observing in OBSERVING:
     DEFAULT_RULES[observing]["observe"] = True
 NEUTRALIZED = {"tool_result": "neutralize", "document": "neutralize"}
 DEFAULT_ROLES = {
@@ -293,7 +294,7 @@ class TestSystemRules:
                 "defaultEnabled": enabled,
                 "defaultAction": action,
                 "defaultRoles": DEFAULT_ROLES.get(name, {}),
-                "observe": name == "attack_model",
+                "observe": name in OBSERVING,
             }
             for name, (category, enabled, action) in DESCRIBED_RULES.items()
         }

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from apps.gateway.access import policy
+from apps.guardrails.models import GuardrailConfig
 from apps.guardrails.scanning import engine
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
@@ -70,6 +71,17 @@ def test_a_change_holds_for_the_next_request(caller: Caller, django_capture_on_c
         row.enabled = False
         row.save()
     assert caller.chat(f"tell me of {TERM}").status_code == 200
+
+
+def test_a_custom_rule_is_in_force_without_a_configuration(caller: Caller) -> None:
+    rule = forbid(caller, TERM)
+    assert not GuardrailConfig.objects.exists()
+    answer = caller.chat(f"tell me of {TERM}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "guardrail_blocked")
+    # System rules are not: no one has chosen them.
+    assert caller.chat(f"my key {SECRET}").status_code == 200
+    settle_all()
+    assert [(found, taken) for found, taken, _, _ in violations()] == [(str(rule.id), "blocked")]
 
 
 def test_counting_tokens_is_held_against_the_rules_as_well(caller: Caller) -> None:

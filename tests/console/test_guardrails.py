@@ -30,7 +30,8 @@ def adam(world: World) -> Visitor:
 
 
 def test_what_is_in_force_is_set_and_reset(world: World, adam: Visitor) -> None:
-    assert "Guardrails are not configured yet" in words(adam.open(page(world.acme, "guardrails")))
+    said = words(adam.open(page(world.acme, "guardrails")))
+    assert "Guardrails are not configured yet, so no system rule is active; your own rules are." in said
     fields = {
         "enabled": ["false", "true"],
         "scanOutput": ["false", "true"],

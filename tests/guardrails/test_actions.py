@@ -170,8 +170,15 @@ class TestManyAtATime:
 
 class TestWhatTheEngineIsTold:
     def test_is_nothing_when_nothing_was_ever_configured(self, world: World) -> None:
-        new_rule(world)
         assert load_engine_config(world.acme.id) is None
+
+    def test_has_custom_rules_alone_where_nothing_else_was_configured(self, world: World) -> None:
+        rule = new_rule(world)
+        told = load_engine_config(world.acme.id)
+        assert told is not None
+        assert {name for name, state in told.system_rules.items() if state.enabled} == set()
+        assert set(told.system_rules) == set(system_rules())
+        assert [(one.id, one.enabled) for one in told.custom_rules] == [(str(rule.id), True)]
 
     def test_is_what_the_rows_say(self, world: World) -> None:
         changes = {

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
 from io import BytesIO
+from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 from uuid import UUID
@@ -91,6 +92,8 @@ class ClientRequest:
     conversation_id: str = ""
     # How a line of a batch is exchanged with its provider, where that is by the provider's own batch API.
     batch_exchange: BatchExchange | None = None
+    # Whether a tool has effects, by its name, where its MCP server states that.
+    stated_effects: Mapping[str, bool] = MappingProxyType({})
     # Whether the gateway asks a guard model by it, for another request's sake.
     is_guard_model_call: bool = False
 

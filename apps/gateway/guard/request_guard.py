@@ -22,6 +22,7 @@ from apps.gateway.guard.placeholders import MaskedValue, Placeholders, find_plac
 from apps.gateway.metrics import FINDINGS, OUTSIDE_CALLS, SCANNED
 from apps.gateway.tasks import TASKS
 from apps.guardrails import rules
+from apps.guardrails.findings.call_types import ArgumentMark
 from apps.guardrails.findings.redaction import is_masked, merge_spans, placeholder_of, removed_label, replaced_spans
 from apps.guardrails.findings.scan_types import Finding, ScannedFile, Segment, Span, Verdict
 from apps.guardrails.outside import RequestFacts, outside_types
@@ -91,6 +92,8 @@ class RequestGuard:
         # Guards of others that were asked, and greenlets that still ask.
         self.outside_calls: list[dict[str, Any]] = []
         self.pending: list[gevent.Greenlet[..., Any]] = []
+        # Arguments of the answer's tool calls that only results of tools contain.
+        self.marked_arguments: list[dict[str, str]] = []
         self._share = share
         self.violations: list[ViolationDraft] = []
         self._with_content = retention == "retain"
@@ -150,10 +153,28 @@ class RequestGuard:
         size = sum(len(segment.text.raw) for segment in segments)
         return offload(size, partial(engine.screen_answer, self.compiled, segments))
 
-    def record_findings(self, verdict: Verdict, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> None:
-        """Note the findings, for the record and the client's report."""
+    def record_calls(self, marked: Sequence[tuple[Finding, ArgumentMark]]) -> None:
+        """Note the marks on the answer's tool calls, without the marked values."""
+        for finding, mark in marked:
+            segments = [Segment(ScannedText(mark.value), "assistant", mark.argument)]
+            self.record_findings(Verdict(findings=(finding,)), segments, keeps_content=False)
+            self.marked_arguments.append(
+                {"tool": mark.tool, "argument": mark.argument, "kind": mark.kind, "source": mark.source}
+            )
+
+    def record_findings(
+        self,
+        verdict: Verdict,
+        segments: Sequence[Segment],
+        files: Sequence[ScannedFile] = (),
+        *,
+        keeps_content: bool = True,
+    ) -> None:
+        """Note the findings, for the record and the client's report. The matched content is kept only if
+        `keeps_content`, and where the organization retains content."""
         left = MAX_VIOLATIONS - len(self.violations)
-        self.violations += draft_violations(verdict, segments, files, _digest, with_content=self._with_content)[:left]
+        with_content = self._with_content and keeps_content
+        self.violations += draft_violations(verdict, segments, files, _digest, with_content=with_content)[:left]
         for finding in verdict.findings:
             taken = action_taken_of(finding)
             if taken is not None:

@@ -44,6 +44,11 @@ def session_id_of(headers: Mapping[str, str]) -> str:
     return next((value[:_MAX_LENGTH] for name in SESSION_HEADERS if (value := headers.get(name))), "")
 
 
+def named_session(request: ClientRequest) -> str:
+    """Return the session that traces and logs state: the stored conversation, else the client's own in a header."""
+    return request.conversation_id or session_id_of(request.headers(*SESSION_HEADERS))
+
+
 def _session_within(user: str) -> str:
     """Return the session that Claude Code names inside its `metadata.user_id`, else all of it."""
     if user.startswith("{") and len(user) <= _MAX_USER_LENGTH:

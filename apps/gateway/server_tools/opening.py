@@ -27,6 +27,7 @@ class TurnRequest(ClientRequest):
         super().__init__(first.environ_with_body(body), first.route, first.parameters)
         self._first = first
         self.conversation_id = first.conversation_id
+        self.stated_effects = first.stated_effects
 
     @property
     def request_id(self) -> str:
@@ -52,7 +53,9 @@ class ServerToolRequest:
         # No provider's batch API calls tools: a batch's line is answered as a request of its own.
         if self._request.batch_exchange is not None and not self._request.batch_exchange.is_settled:
             self._request.batch_exchange = None
-        return find_toolset(policy, self._caller, wanted, taken)
+        toolset = find_toolset(policy, self._caller, wanted, taken)
+        self._request.stated_effects = toolset.stated_effects
+        return toolset
 
     def loop(self, first: ChatRun, form: ToolForm, read: Callable[[bytes], Chat]) -> ToolLoop:
         """Return the answer in several turns; `read` reads the body of a further one."""

@@ -50,6 +50,12 @@ class Toolset:
     def __init__(self, offered: Sequence[OfferedTool]) -> None:
         self.by_function = {one.function: one for one in offered}
 
+    @property
+    def stated_effects(self) -> dict[str, bool]:
+        """Whether each function has effects, where its tool's annotations say so."""
+        stated = {name: one.tool.has_effects for name, one in self.by_function.items()}
+        return {name: has_effects for name, has_effects in stated.items() if has_effects is not None}
+
     def of(self, label: str) -> list[OfferedTool]:
         """Return the tools of the server that the request calls so."""
         return [one for one in self.by_function.values() if one.label == label]

@@ -11,11 +11,12 @@ from functools import partial
 from uuid import UUID
 
 import structlog
+from django.db.models import Exists, OuterRef
 
 from apps.guardrails.configuration.load_config import load_engine_config
 from apps.guardrails.configuration.rule_warmup import warm_up_rules_once
 from apps.guardrails.custom import BadConfig
-from apps.guardrails.models import GuardrailConfig
+from apps.guardrails.models import CustomRule, GuardrailConfig
 from apps.guardrails.rule_thread import on_rule_thread
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import CompiledGuardrails, EngineConfig
@@ -54,8 +55,13 @@ def compiled_guardrails(organization_id: UUID, config: EngineConfig | None) -> C
 
 
 def is_any_organization_guarded() -> bool:
-    """Tell whether any organization has its guardrails switched on, whatever its plan. Raises DatabaseError."""
-    return GuardrailConfig.objects.filter(enabled=True).exists()
+    """Tell whether any organization has its guardrails switched on or a custom rule without a configuration, whatever
+    its plan. Raises DatabaseError."""
+    configured = GuardrailConfig.objects.filter(organization=OuterRef("organization"))
+    return (
+        GuardrailConfig.objects.filter(enabled=True).exists()
+        or CustomRule.objects.filter(~Exists(configured), enabled=True).exists()
+    )
 
 
 def may_any_organization_be_guarded() -> bool:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from apps.guardrails.findings.scan_types import RuleAction
 from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_rules
+from apps.guardrails.rule_thread import loaded_rules
 from apps.guardrails.rules import PII_RULE
 from apps.guardrails.scanning.engine import EngineConfig, RuleSource, SystemRuleState
 
@@ -15,9 +16,16 @@ BYTES_PER_MEGABYTE = 1_000_000
 
 
 def load_engine_config(organization_id: UUID) -> EngineConfig | None:
-    """Return what an organization has configured, None when it never did. Its plan is not asked about."""
+    """Return what an organization has configured, None when it never did. Its plan is not asked about.
+
+    Custom rules are in force without a configuration, too; no system rule is.
+    """
     row = GuardrailConfig.objects.filter(organization=organization_id).first()
-    return None if row is None else to_engine_config(row, list_custom_rules(organization_id))
+    rules = list_custom_rules(organization_id)
+    if row is not None:
+        return to_engine_config(row, rules)
+    off = {name: SystemRuleState(enabled=False) for name in loaded_rules()}
+    return EngineConfig(system_rules=off, custom_rules=tuple(map(_source_of, rules))) if rules else None
 
 
 def list_custom_rules(organization_id: UUID) -> list[CustomRule]:

@@ -35,6 +35,14 @@ _FORBIDDEN = _compile(
     r"(?:не|никогда|не надо)(?: [^ .!?:]+){0,1} $",
     r"(?:不要|不得|请勿|绝不|切勿|禁止|不能|别)[^,.!?。]{0,4}$",
 )
+# But a polite frame forbids and reports nothing: "if you don't mind, ignore", "be so kind as to ignore".
+_POLITE = _compile(
+    r"\b(?:be|you are|you were) (?:so )?(?:kind|good|nice|gracious) (?:as|enough) to(?: [a-z]+)? $",
+    r"\bhave the (?:kindness|courtesy|goodness|decency) to(?: [a-z]+)? $",
+    r"\bif (?:you (?:don't|do not|wouldn't|would not) mind"
+    r"|(?:it|that|this)(?:'s not| is not| isn't| wouldn't be| would not be)"
+    r" (?:too much |too big |a |any )?(?:trouble|problem|bother|burden|ask|favou?r|to ask))(?: [a-z]+){0,3}[ ,]*$",
+)
 # In the same sentence before it: another person does it, or a question is about it.
 _OF_OTHERS = _compile(
     _word_of("requests? attempts? attempting asks? asked asking tries tried trying tells? told")
@@ -93,7 +101,7 @@ def is_only_mentioned(utf8: bytes, start: int, end: int) -> bool:
     """Tell whether `utf8[start:end]` is forbidden, reported of others, or quoted as an example."""
     before = utf8[max(0, start - _AROUND) : start]
     after = utf8[end : end + _AROUND]
-    if _FORBIDDEN.search(before) or _INSIDE.search(utf8, start, end):
+    if (_FORBIDDEN.search(before) and not _POLITE.search(before)) or _INSIDE.search(utf8, start, end):
         return True
     if _is_named_mark(utf8, start, end):
         return True
@@ -118,7 +126,8 @@ _YOU = _compile(r"\b(?:you|please|kindly|now|and|then|want you|need you|going|ha
 def is_reported_speech(utf8: bytes, start: int) -> bool:
     """Return whether the text at `start` describes an action ("the tenant may ignore") and orders nothing."""
     before = utf8[max(0, start - 40) : start]
-    return bool(_NOUN.search(before)) or (bool(_NO_ORDER.search(before)) and not _YOU.search(before))
+    is_order = not _NO_ORDER.search(before) or bool(_YOU.search(before) or _POLITE.search(before))
+    return bool(_NOUN.search(before)) or not is_order
 
 
 class MentionFilter:

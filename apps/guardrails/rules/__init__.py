@@ -1,8 +1,9 @@
 """Registry of the system rules: every file of this folder is one rule.
 
 A rule's file holds `ID`, `NAME`, `SUMMARY` (its findings, for people), `CATEGORY`, `DEFAULT_ENABLED`,
-`DEFAULT_ACTION`, and `find(text, settings)`, which returns spans, or `find_in_file(file, settings)`, which returns
-the fault of a file in words, or both.
+`DEFAULT_ACTION`, and at least one of `find(text, settings)`, which returns spans, `find_in_file(file, settings)`,
+which returns the fault of a file in words, and `find_in_calls(conversation, calls)`, which returns the marks on the
+tool calls of an answer that has ended.
 It may hold `DEFAULT_OBSERVE`, `ROLES` (the only roles whose texts it reads), `ROLE_ACTIONS` (milder default actions by
 speaker: one of `SPEAKERS`), and `read_operator(text)`, which returns
 the secrets that a program's instructions tell a model to keep: `settings.kept` has it when the other texts are scanned.
@@ -14,11 +15,12 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 
 import msgspec
 
+from apps.guardrails.findings.call_types import ArgumentMark, ConversationText, ToolCallRequest
 from apps.guardrails.findings.scan_types import STRICTNESS, RuleAction, RuleSettings, ScannedFile, Span
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -30,6 +32,7 @@ PRIVATE_CATEGORIES = frozenset({"pii", "secrets"})
 PII_RULE = "pii_detection"
 FindInText = Callable[[ScannedText, RuleSettings], list[Span]]
 FindInFile = Callable[[ScannedFile, RuleSettings], str | None]
+FindInCalls = Callable[[Sequence[ConversationText], Sequence[ToolCallRequest]], list[ArgumentMark]]
 ReadOperator = Callable[[ScannedText], frozenset[str]]
 
 
@@ -44,6 +47,7 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""
     find: FindInText | None = None
     find_in_file: FindInFile | None = None
+    find_in_calls: FindInCalls | None = None
     # Whether it only observes by default.
     default_observe: bool = False
     # Roles whose texts it reads; None: all.
@@ -59,6 +63,11 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     def rule_id(self) -> str:
         """Its name in violations and descriptors: `system:<id>`."""
         return f"system:{self.id}"
+
+    @property
+    def reads_requests(self) -> bool:
+        """Whether it looks at texts or files, and so has actions by role."""
+        return self.find is not None or self.find_in_file is not None
 
     @property
     def applies_to_answers(self) -> bool:
@@ -96,6 +105,7 @@ def _rule_of(module: ModuleType) -> SystemRule | None:
         default_observe=getattr(module, "DEFAULT_OBSERVE", False),
         find=getattr(module, "find", None),
         find_in_file=getattr(module, "find_in_file", None),
+        find_in_calls=getattr(module, "find_in_calls", None),
         roles=getattr(module, "ROLES", None),
         role_actions=getattr(module, "ROLE_ACTIONS", {}),
         read_operator=getattr(module, "read_operator", None),

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from apps.guardrails.custom import MAX_RULES, BadConfig, ConversationMatcher, Matcher, custom_types
+from apps.guardrails.findings.call_types import ArgumentMark, ConversationText, ToolCallRequest
 from apps.guardrails.findings.redaction import bounded, is_masked, mask, replaced_spans
 from apps.guardrails.findings.scan_types import (
     DEFAULT_PRIORITY,
@@ -110,6 +111,11 @@ class CompiledGuardrails(msgspec.Struct, frozen=True, kw_only=True):
     custom: tuple[tuple[Matcher, tuple[ActiveRule, ...]], ...] = ()
     outside: tuple[OutsideRule, ...] = ()
 
+    @property
+    def checks_calls(self) -> bool:
+        """Whether a rule looks at the tool calls of answers."""
+        return any(rule.find_in_calls is not None for _, rule in self.system)
+
 
 NO_GUARDRAILS = CompiledGuardrails()
 _numbers = count(1)
@@ -169,6 +175,22 @@ def screen_answer(compiled: CompiledGuardrails, segments: Sequence[Segment]) -> 
     return _verdict(
         segments, [(match.rule, to_finding(match)) for match in drop_overridden(matches, find_allowing_rules(matches))]
     )
+
+
+def check_calls(
+    compiled: CompiledGuardrails, conversation: Sequence[ConversationText], calls: Sequence[ToolCallRequest]
+) -> list[tuple[Finding, ArgumentMark]]:
+    """Return the marks on the tool calls of an answer, each with the finding that reports it.
+
+    The answer has ended: the action of a rule that is not observed is `warn`, whatever the organization chose. The
+    finding's text is the mark's value alone.
+    """
+    return [
+        (_call_finding(active, mark), mark)
+        for active, rule in compiled.system
+        if rule.find_in_calls is not None
+        for mark in rule.find_in_calls(conversation, calls)
+    ]
 
 
 def find_matches(
@@ -231,6 +253,20 @@ def to_finding(match: RuleMatch) -> Finding:
         action=rule.action,
         spans=match.spans,
         segment=match.segment,
+        observed=rule.observed,
+        restore=rule.restore,
+    )
+
+
+def _call_finding(rule: ActiveRule, mark: ArgumentMark) -> Finding:
+    pattern = f"{mark.kind} in {mark.tool}.{mark.argument} from {mark.source}"
+    return Finding(
+        rule_id=rule.id,
+        rule_name=rule.name,
+        category=rule.category,
+        action="warn",
+        spans=(Span(0, len(mark.value), pattern),),
+        segment=0,
         observed=rule.observed,
         restore=rule.restore,
     )

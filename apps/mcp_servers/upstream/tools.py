@@ -26,6 +26,17 @@ class Tool(msgspec.Struct, frozen=True):
     name: str
     definition: dict[str, Any]
 
+    @property
+    def has_effects(self) -> bool | None:
+        """Whether its annotations say that it changes something (`readOnlyHint`, `destructiveHint`); None if they do
+        not."""
+        hints = self.definition.get("annotations")
+        if not isinstance(hints, dict):
+            return None
+        if isinstance(hints.get("readOnlyHint"), bool):
+            return not hints["readOnlyHint"]
+        return True if hints.get("destructiveHint") is True else None
+
 
 class ToolAnswer(msgspec.Struct, frozen=True):
     """A tool's answer: content blocks, structured data if any, and whether the tool reported an error."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from apps.gateway.canonical.preferences import RoutingPreferences
 
 from apps.gateway.canonical.chat import (
     SPECIAL_FIELDS,
@@ -19,6 +18,7 @@ from apps.gateway.canonical.chat import (
     Reasoning,
     ReasoningRequest,
     ResponseFormat,
+    RoutingPreferences,
     Text,
 )
 

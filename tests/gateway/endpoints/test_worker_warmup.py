@@ -11,7 +11,7 @@ from django.db import DatabaseError
 from apps.gateway import worker_warmup
 from apps.guardrails.configuration import rule_warmup
 from apps.guardrails.configuration.compiled_cache import is_any_organization_guarded, may_any_organization_be_guarded
-from apps.guardrails.models import GuardrailConfig
+from apps.guardrails.models import CustomRule, GuardrailConfig
 from apps.guardrails.rules import SystemRule, system_rules
 from apps.organizations.models import Organization
 
@@ -31,6 +31,23 @@ def test_they_are_made_ready_where_somebody_has_any(enabled: bool | None, guarde
     if enabled is not None:
         organization = Organization.objects.create(name="Acme")
         GuardrailConfig.objects.create(organization=organization, enabled=enabled)
+    assert worker_warmup.warm_up_guardrails(is_any_organization_guarded) is guarded
+    assert len(made) == guarded
+
+
+@pytest.mark.parametrize(
+    ("is_on", "configured", "guarded"), [(True, None, True), (False, None, False), (True, False, False)]
+)
+def test_they_are_made_ready_where_somebody_has_custom_rules_alone(
+    is_on: bool, configured: bool | None, guarded: bool, made: list[bool]
+) -> None:
+    organization = Organization.objects.create(name="Acme")
+    config = {"terms": ["zanzibar"], "matchType": "contains", "caseSensitive": False}
+    CustomRule.objects.create(
+        organization=organization, name="Terms", type="blocked_terms", config=config, enabled=is_on
+    )
+    if configured is not None:
+        GuardrailConfig.objects.create(organization=organization, enabled=configured)
     assert worker_warmup.warm_up_guardrails(is_any_organization_guarded) is guarded
     assert len(made) == guarded
 

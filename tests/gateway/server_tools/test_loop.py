@@ -13,13 +13,14 @@ from apps.gateway.canonical.events import Failed, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.server_tools import calls, loop, opening
 from apps.gateway.server_tools.toolset import OfferedTool
+from apps.guardrails.models import Violation
 from apps.kernel.errors import ApiError, ClientGone, PaymentRequired
 from apps.logs.models import RequestLog
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.upstream.tools import Tool
 from apps.organizations.models import Organization
 from tests.support.guardrails_in_force import forbid, guard
-from tests.support.mcp_stand_in import StandIn
+from tests.support.mcp_stand_in import StandIn, tool
 from tests.support.responses_calls import ask, events_of, text_of
 from tests.support.upstream import Caller, settle_all
 
@@ -141,6 +142,30 @@ def test_an_error_before_anything_was_told_is_raised() -> None:
     answering = loop.ToolLoop(run, form, whoever, ClientDisconnect(None), whoever)
     with pytest.raises(ApiError):
         assert not [event for event in answering.events() if isinstance(event, Failed)]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "count"),
+    [({"readOnlyHint": False}, 1), ({"destructiveHint": True}, 1), ({"readOnlyHint": True}, 0), ({}, 0), ("odd", 0)],
+)
+def test_annotations_of_a_tool_say_whether_the_origin_of_its_arguments_matters(
+    caller: Caller, mcp_server: StandIn, tickets: McpServer, annotations: Any, count: int
+) -> None:
+    guard(caller, rules={"tool_argument_origin": "warn"})
+    schema = {"type": "object", "properties": {"to": {"type": "string", "format": "email"}}, "required": ["to"]}
+    mcp_server.tools = [tool("note", inputSchema=schema, annotations=annotations)]
+    # The address is the one that the sandbox writes where a schema wants any.
+    given = [
+        {"role": "user", "content": "Read my mail."},
+        {"type": "function_call", "call_id": "call_1", "name": "read_mail", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "From: user@example.com"},
+        {"role": "user", "content": "call tickets__note"},
+    ]
+    own = {"type": "function", "name": "read_mail", "parameters": {"type": "object"}, "strict": False}
+    assert told(caller, given, tools=[SERVER, own]).status_code == 200
+    settle_all()
+    found = Violation.objects.values_list("matched_pattern", flat=True)
+    assert list(found) == ["email in tickets__note.to from read_mail"] * count
 
 
 ADDRESSES = ("ann@zanzibar-post.com", "ben@zanzibar-post.com")

@@ -22,7 +22,7 @@ from gateway_project.openapi.document import document
 from tests.support.guardrails_in_force import SPECIFIED_RULES
 
 CORPUS = Path(__file__).parents[1] / "corpus"
-CATEGORIES = {"injection", "jailbreak", "pii", "secrets", "files", "document_leakage"}
+CATEGORIES = {"injection", "jailbreak", "pii", "secrets", "files", "document_leakage", "tool_calls"}
 RULES = sorted(system_rules())
 
 
@@ -73,7 +73,7 @@ def test_every_file_is_a_rule() -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_has_a_table_of_texts(name: str) -> None:
-    """One that looks at files only has tests of its own, for files are made and not written down."""
+    """One that looks at files or calls only has tests of its own, for these are made and not written down."""
     if system_rules()[name].find is None:
         assert (Path(__file__).parent / f"test_{name}.py").is_file()
     else:
@@ -87,7 +87,7 @@ def test_a_rule_describes_itself(name: str) -> None:
     assert (module.ID, rule.rule_id) == (name, f"system:{name}")
     assert rule.name
     assert rule.default_action in get_args(RuleAction)
-    assert rule.find or rule.find_in_file
+    assert rule.find or rule.find_in_file or rule.find_in_calls
 
 
 @pytest.mark.parametrize("name", RULES)
