@@ -24,10 +24,12 @@ from apps.catalog import views as catalog
 from apps.console import urls as console
 from apps.console.pages import models as model_pages
 from apps.console.pages import programs
+from apps.gateway.dialects.chat.bedrock.wire import ERRORS as BEDROCK
 from apps.gateway.dialects.chat.ollama.wire import ERRORS as OLLAMA
 from apps.gateway.endpoints import account, google_models, ollama
 from apps.gateway.endpoints.audio import audio_speech, audio_transcriptions, audio_translations
 from apps.gateway.endpoints.chat_completions import chat_completions, cohere_chat, completions
+from apps.gateway.endpoints.converse import converse, converse_stream
 from apps.gateway.endpoints.generate_content import MODEL_METHODS, model_method
 from apps.gateway.endpoints.images import images_edits, images_generations
 from apps.gateway.endpoints.messages import count_tokens, messages
@@ -156,6 +158,8 @@ _MODEL_ROUTES = [
     Route("api/show", ollama.show, OLLAMA, method="POST"),
     Route("api/ps", ollama.running, OLLAMA, method="GET"),
     Route("api/version", ollama.version, OLLAMA, method="GET"),
+    Route("model/<path:model_id>/converse", converse, BEDROCK, "chat", "POST"),
+    Route("model/<path:model_id>/converse-stream", converse_stream, BEDROCK, "chat", "POST"),
     Route("v1/models", _models(catalog.list_models, google_models.list_models), Family.OPENAI),
     Route("v1/models/<path:model_id>", _models(catalog.read_model, google_models.read_model), Family.OPENAI),
     Route("mcp", mcp.post_message, Family.MCP, method="POST"),

@@ -29,6 +29,7 @@ ROUTES = (
     "chat_completions",
     "cohere_chat",
     "completions",
+    "converse",
     "embeddings",
     "generate_content",
     "guard_model",

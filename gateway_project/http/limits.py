@@ -57,8 +57,8 @@ _KILOBYTE = 1024
 SMALLEST = 64 * _KILOBYTE
 # For a path that the table does not name.
 _ANY_OTHER = _MEGABYTE
-# Prefixes of paths to models. Cohere's clients use the last but one, Ollama's the last.
-_MODEL_PREFIXES = ("/v1/", "/v1beta/", "/v1beta1/", "/v2/", "/api/")
+# Prefixes of paths to models. Cohere's clients use `/v2/`, Ollama's `/api/`, Bedrock's `/model/`.
+_MODEL_PREFIXES = ("/v1/", "/v1beta/", "/v1beta1/", "/v2/", "/api/", "/model/")
 # By prefix, the first that fits; None is the setting `BODY_LIMIT`.
 _LIMITS: tuple[tuple[str, int | None], ...] = (
     *((prefix, None) for prefix in _MODEL_PREFIXES),

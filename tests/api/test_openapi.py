@@ -170,7 +170,7 @@ def test_who_is_asked_for_what(document: dict[str, Any]) -> None:
             assert security == [{}, {"metricsToken": []}]
         elif path.startswith("/api/") and method == "get":
             assert security == [{}, *keys], path
-        elif path.startswith(("/v1/", "/v2/", "/api/", "/mcp/")) or path == "/mcp":
+        elif path.startswith(("/v1/", "/v2/", "/api/", "/mcp/", "/model/")) or path == "/mcp":
             assert security == keys, path
         elif path.startswith("/logs"):
             assert security == [*keys, {"session": []}]

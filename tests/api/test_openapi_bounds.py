@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.dialects.chat import anthropic, cohere, completions, openai
+from apps.gateway.dialects.chat import anthropic, bedrock, cohere, completions, openai
 from apps.gateway.dialects.media.images import client as images
 from apps.gateway.dialects.media.speech import client as speech
 from apps.gateway.dialects.values.embeddings.client import cohere as embed
@@ -31,6 +31,12 @@ DESCRIBED: dict[str, tuple[str, str, Callable[[bytes], Chat], dict[str, Any]]] =
         {"model": "m", "messages": [MESSAGE], "max_tokens": 9},
     ),
     "cohere": ("cohere.yaml", "CohereChatRequest", cohere.CLIENT.read_request, {"model": "m", "messages": [MESSAGE]}),
+    "converse": (
+        "bedrock.yaml",
+        "ConverseRequest",
+        bedrock.read_request,
+        {"messages": [{"role": "user", "content": [{"text": "?"}]}]},
+    ),
     "completions": ("completions.yaml", "CompletionRequest", completions.read_request, {"model": "m", "prompt": "a"}),
     "embeddings": ("embeddings.yaml", "EmbeddingRequest", embeddings.read_request, {"model": "m", "input": "a"}),
     "embed": ("embeddings.yaml", "EmbedRequest", embed.read_request, {"model": "m", "texts": ["a"]}),
@@ -54,6 +60,10 @@ ITEMS: dict[tuple[str, str], Any] = {
     ("messages", "tools"): {"name": "f", "input_schema": {"type": "object"}},
     ("cohere", "tools"): {"type": "function", "function": TOOL},
     ("cohere", "documents"): "a",
+    ("converse", "tools"): {"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}},
+    ("converse", "messages"): {"role": "user", "content": [{"text": "?"}]},
+    ("converse", "system"): {"text": "?"},
+    ("converse", "content"): {"text": "?"},
     ("chat", "functions"): TOOL,
     ("embed", "embedding_types"): "float",
     ("chat", "plugins"): {"id": "response-healing"},
@@ -82,7 +92,7 @@ def bounds_of(api: str, path: tuple[str, ...], schema: dict[str, Any]) -> Iterat
         yield Bound(api, path, "x" * schema["maxLength"], "x" * (schema["maxLength"] + 1))
     if "maxItems" in schema:
         usual = PART if "anyOf" in schema.get("items", {}) else "text"
-        item = MESSAGE if path == ("messages",) else ITEMS.get((api, path[-1]), usual)
+        item = ITEMS.get((api, path[-1]), MESSAGE if path == ("messages",) else usual)
         yield Bound(api, path, [item] * schema["maxItems"], [item] * (schema["maxItems"] + 1))
     for name, inner in schema.get("properties", {}).items():
         yield from bounds_of(api, (*path, name), inner)

@@ -42,7 +42,15 @@ MORE_THAN_A_SCHEMA = (
     *("postVerifyEmail", "postResetPassword", "postConfirmTwoFactor", "postDisableTwoFactor"),
     *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages", "explainRoute"),
     *("createResponse", "countInputTokens", "createEmbeddings", "embed", "rerank", "rerankAtV2", "createModeration"),
-    *("cohereChat", "createCompletion", "createSpeech", "createTranscription", "createTranslation"),
+    *(
+        "cohereChat",
+        "converse",
+        "converseStream",
+        "createCompletion",
+        "createSpeech",
+        "createTranscription",
+        "createTranslation",
+    ),
     *GOOGLES,
     # A cursor is something that is listed; a batch's file is one of requests.
     *("createFile", "listFiles", "createBatch", "listBatches", "createMessageBatch", "listMessageBatches"),

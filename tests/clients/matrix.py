@@ -14,7 +14,7 @@ from tests.clients import npm, pypi
 from tests.clients.gateway import EVERY_FORMAT
 
 CHAT, MESSAGES, RESPONSES, GEMINI, COHERE = "chat completions", "messages", "responses", "Gemini", "Cohere chat"
-OLLAMA = "Ollama"
+OLLAMA, CONVERSE = "Ollama", "Bedrock Converse"
 FORMATS: Final = [behind.format for behind in EVERY_FORMAT]
 BEGIN, END = "<!-- begin: written by script/clients -->", "<!-- end: written by script/clients -->"
 
@@ -68,6 +68,7 @@ CLIENTS: Final = (
     _client("anthropic (Python)", MESSAGES, version("anthropic"), "test_anthropic.py"),
     _client("anthropic (JavaScript)", MESSAGES, _pinned(npm.ANTHROPIC), "test_javascript_sdks.py::test_anthropics"),
     _client("cohere (Python)", COHERE, version("cohere"), "test_cohere.py"),
+    _client("boto3", CONVERSE, version("boto3"), "test_boto3.py"),
     _client("google-genai (Python)", GEMINI, version("google-genai"), "test_google_genai.py"),
     _client(
         "@google/genai",

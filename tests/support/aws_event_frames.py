@@ -6,6 +6,8 @@ import struct
 from pathlib import Path
 from zlib import crc32
 
+from botocore.eventstream import EventStreamBuffer
+
 # A streamed answer among the files of a case: text as it is on the wire, or lines that stand for binary frames.
 STREAM = "stream.*"
 
@@ -38,6 +40,19 @@ def frames_of(told: str) -> bytes:
         name, _, payload = line.partition(" ")
         data += frame(name.removeprefix("!"), payload.encode(), exception=name.startswith("!"))
     return data
+
+
+def lines_of(data: bytes) -> list[str]:
+    """Return a stream as the lines of `frames_of`; AWS's own reader has checked both checksums of each frame."""
+    buffer = EventStreamBuffer()
+    buffer.add_data(data)
+    lines = []
+    for message in buffer:
+        kind = message.headers[":message-type"]
+        assert message.headers[":content-type"] == "application/json"
+        mark = "!" if kind == "exception" else ""
+        lines.append(f"{mark}{message.headers[f':{kind}-type']} {message.payload.decode()}")
+    return lines
 
 
 def stream_of(folder: Path) -> bytes:

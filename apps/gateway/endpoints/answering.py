@@ -101,6 +101,8 @@ _EXHAUSTED = frozenset({502, 504})
 _MAX_DROPPED, _MAX_PARAM, _PLAIN = 50, 100, "[]._-"
 
 _JSON = "application/json"
+# The content types of streams that are no text: audio, and AWS's event streams.
+_BINARY = ("audio/", "application/vnd.amazon.eventstream")
 # Proxies that buffer would hold a stream back.
 _UNBUFFERED = ("X-Accel-Buffering", "no")
 
@@ -215,7 +217,7 @@ def stream_response(run: ChatRun | ToolLoop, write_events: EventWriter, content_
     """Return a streamed answer. Its status waits for the first bytes: until then a failure is a plain error."""
     events = run.events()
     pieces = write_events(events, run.chat)
-    if not content_type.startswith("audio/"):
+    if not content_type.startswith(_BINARY):
         pieces = map(escape_separators, pieces)
     first = next(pieces, b"")
     # Nothing is known yet of a provider that is slow to begin: the answer's `metadata` has it all the same.

@@ -1,4 +1,4 @@
-"""AWS event stream framing: binary frames to one JSON object each, under the name that the headers give it.
+"""AWS event stream framing: binary frames to one JSON object each, under the name that the headers give it, and back.
 
 A frame is: its length and its headers' length (4 bytes each, the highest first), the CRC32 of these 8 bytes, the
 headers, the payload, the CRC32 of all before.
@@ -7,6 +7,7 @@ headers, the payload, the CRC32 of all before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from struct import Struct
 from zlib import crc32
 
@@ -104,3 +105,26 @@ def _read_headers(data: bytes) -> dict[str, str]:
     if at != len(data):
         raise BrokenFrames("the headers of a frame of the stream cannot be read")
     return headers
+
+
+_LENGTHS = Struct(">II")
+
+
+def write_frame(kind: str, payload: bytes, *, is_exception: bool = False) -> bytes:
+    """Return the frame of an event, or of an exception, whose type is `kind` and whose content is JSON."""
+    headers = _write_headers(kind, is_exception)
+    lengths = _LENGTHS.pack(_LEAST + len(headers) + len(payload), len(headers))
+    frame = b"%b%b%b%b" % (lengths, _CRC.pack(crc32(lengths)), headers, payload)
+    return frame + _CRC.pack(crc32(frame))
+
+
+# A format has a dozen types.
+@lru_cache(maxsize=64)
+def _write_headers(kind: str, is_exception: bool) -> bytes:
+    word = "exception" if is_exception else "event"
+    headers = {f":{word}-type": kind, ":content-type": "application/json", ":message-type": word}
+    return b"".join(map(_write_header, headers, headers.values()))
+
+
+def _write_header(name: str, value: str) -> bytes:
+    return b"%c%b%c%b%b" % (len(name), name.encode(), _STRING, len(value).to_bytes(2), value.encode())

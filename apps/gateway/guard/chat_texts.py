@@ -6,6 +6,7 @@ Also collects text of the client's own bytes beyond the understood fields, since
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
@@ -257,6 +258,9 @@ class ChatTexts:
 
         is_signed = part.signature is not None or part.data is not None
         self._seen_strings.update((part.text, part.signature, part.data, part.id, part.format))
+        if part.data is not None:
+            # Bedrock's clients send it in base64.
+            self._seen_strings.add(b64encode(part.data.encode("utf-8", "replace")).decode())
         self._add(path, role, part.text, None if is_signed else redact, part.text, is_signed=is_signed)
 
     def _image(self, part: Image, here: str, role: str, put_text: Callable[[str], None]) -> None:

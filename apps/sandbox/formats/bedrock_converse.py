@@ -44,12 +44,64 @@ class BedrockImage(Strict):
     source: BedrockSource
 
 
+class BedrockText(Strict):
+    """A text."""
+
+    text: str
+
+
+class DocumentSource(Strict):
+    """A document's bytes, text or pieces: one of these."""
+
+    bytes: Base64 | None = None
+    text: str | None = None
+    content: list[BedrockText] | None = None
+
+
+class CitationsConfig(Strict):
+    """Whether an answer cites."""
+
+    enabled: bool
+
+
 class BedrockDocument(Strict):
     """A document."""
 
-    format: Literal["pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"]
     name: DocumentName
-    source: BedrockSource
+    source: DocumentSource
+    format: Literal["pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"] | None = None
+    context: str | None = None
+    citations: CitationsConfig | None = None
+
+
+class BedrockSearchResult(Strict):
+    """A result of a search of the client's."""
+
+    source: str
+    title: str
+    content: list[BedrockText]
+    citations: CitationsConfig | None = None
+
+
+class GuardedText(Strict):
+    """A text for a guardrail, which the model reads as well."""
+
+    text: str
+    qualifiers: list[Literal["grounding_source", "query", "guard_content"]] = []
+
+
+class GuardContent(Strict):
+    """Content for a guardrail: one of these."""
+
+    text: GuardedText | None = None
+    image: BedrockImage | None = None
+
+
+class CitationsContent(Strict):
+    """An earlier answer's text with its citations."""
+
+    content: list[BedrockText] = []
+    citations: list[dict[str, Any]] = []
 
 
 class Media(Strict):
@@ -72,6 +124,7 @@ class ToolUse(Strict):
     tool_use_id: Identity
     name: Name
     input: dict[str, Any]
+    type: Literal["server_tool_use"] | None = None
 
 
 class BedrockToolResult(Strict):
@@ -80,6 +133,7 @@ class BedrockToolResult(Strict):
     tool_use_id: Identity
     content: list[Block]
     status: Literal["success", "error"] = "success"
+    type: str | None = None
 
 
 class ReasoningText(Strict):
@@ -109,12 +163,27 @@ class Block(Strict):
     tool_result: BedrockToolResult | None = None
     reasoning_content: BedrockReasoning | None = None
     cache_point: CachePoint | None = None
+    guard_content: GuardContent | None = None
+    search_result: BedrockSearchResult | None = None
+    citations_content: CitationsContent | None = None
+
+    @property
+    def words(self) -> str:
+        """The text that the model reads in it."""
+        if self.text is not None:
+            return self.text
+        if self.json is not None:
+            return msgspec.json.encode(self.json).decode()
+        if self.guard_content is not None and self.guard_content.text is not None:
+            return self.guard_content.text.text
+        found = self.search_result or self.citations_content
+        return "" if found is None else "\n".join(piece.text for piece in found.content)
 
 
 class BedrockMessage(Strict):
     """A turn."""
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "system"]
     content: Annotated[list[Block], Meta(min_length=1)]
 
 
@@ -213,6 +282,7 @@ class BedrockRequest(Strict):
     additional_model_request_fields: dict[str, Any] = {}
     output_config: Output = field(default_factory=Output)
     request_metadata: dict[str, str] = {}
+    additional_model_response_field_paths: list[str] = []
     service_tier: Tier | None = None
 
 
@@ -308,7 +378,7 @@ def _check_blocks(blocks: list[Block], at: str, documents: set[str]) -> None:
             400, f"The text field in the ContentBlock object at {at} is blank. Add text and try again."
         )
     files = [block.document for block in blocks if block.document]
-    if files and not any(block.text for block in blocks):
+    if files and not any(block.words for block in blocks):
         raise SandboxRefusal(400, f"{at}: A text block must be included with a document.")
     for file in files:
         if file.name in documents:
@@ -348,7 +418,7 @@ def _text_of(blocks: list[Block]) -> str:
     called = "".join(
         block.tool_use.name + msgspec.json.encode(block.tool_use.input).decode() for block in blocks if block.tool_use
     )
-    return "\n".join(block.text for block in blocks if block.text) + called
+    return "\n".join(words for block in blocks if (words := block.words)) + called
 
 
 def _tool_choice(config: ToolConfig | None, native: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ from tests.fuzz.targets.answers import DIALECTS
 from tests.gateway.dialects.test_laws import dialect_facts
 from tests.gateway.dialects.test_strange_values import REQUESTS
 
-_FACTS = {name: dialect_facts(DIALECTS[name]) for name in ("openai", "anthropic", "google")}
+_FACTS = {name: dialect_facts(DIALECTS[name]) for name in ("openai", "anthropic", "google", "bedrock")}
 
 
 def run_request(dialect: Any, data: bytes) -> None:
@@ -73,6 +73,13 @@ TARGETS = [
         "google_request",
         partial(run_request, client_dialect_of("google")),
         partial(seeds.requests, "google"),
+        "json",
+        runs=250,
+    ),
+    Target(
+        "bedrock_request",
+        partial(run_request, client_dialect_of("bedrock")),
+        partial(seeds.requests, "bedrock"),
         "json",
         runs=250,
     ),

@@ -4,7 +4,8 @@ A case is a folder. `request.json` is what a client sends and `wire.json` what g
 when there is one); `reply.json` and `stream.sse` are the provider's answer, whole and streamed; `events.jsonl` is what
 both mean; `client.json` and `client.sse` are what the client gets. A file that is missing is not tested.
 `client.txt` names the format of the case's client where it is another.
-A stream of binary frames is `stream.events`: a line `<event type> <payload>` for each, an exception's type after a `!`.
+A stream of binary frames is `stream.events`: a line `<event type> <payload>` for each, an exception's type after a `!`;
+`client.events` is the same for the client.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary, UsageReported
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import chat
+from apps.gateway.dialects.chat.bedrock.wire import STREAM_TYPE
 from apps.gateway.framing import aws_eventstream, sse
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import COUNTS, Usage
-from tests.support.aws_event_frames import STREAM, stream_of
+from tests.support.aws_event_frames import STREAM, lines_of, stream_of
 from tests.support.canonical_chats import replies
 from tests.support.property_examples import examples
 from tests.support.strange_answers import strange_answers
@@ -49,7 +51,7 @@ CLIENTS: dict[str, Any] = {
 }
 TWO_SIDED = {name: DIALECTS[name] for name in CLIENTS}
 # Formats whose requests do not name the model themselves.
-MODEL_IN_PATH = {"google"}
+MODEL_IN_PATH = {"google", "bedrock"}
 FRAMINGS = {"sse": sse.frames, "aws_eventstream": aws_eventstream.frames}
 # The summary that the gateway adds to every answer of the cases.
 SUMMARY = Summary(
@@ -83,7 +85,8 @@ def side_towards_clients(dialect: Any, folder: Path | None = None) -> Any:
 
 
 def side_of(folder: Path) -> str:
-    """Return the name of the dialect in which a case is asked; of Google's, OpenAI's unless it has `contents`."""
+    """Return the name of the dialect in which a case is asked: OpenAI's, where the format has the model in its path and
+    the request names it."""
     stated, name = folder / "client.txt", folder.parent.name
     if stated.exists():
         return stated.read_text().strip()
@@ -93,7 +96,8 @@ def side_of(folder: Path) -> str:
 def is_of_its_own(folder: Path) -> bool:
     """Return whether the request of a case is in the words of a format that has its model in the path."""
     request = folder / "request.json"
-    return request.exists() and "contents" in json.loads(request.read_text())
+    wire = json.loads(request.read_text()) if request.exists() else {"model": ""}
+    return "contents" in wire or "model" not in wire
 
 
 def client_of(dialect: Any, folder: Path) -> Chat:
@@ -176,6 +180,21 @@ def test_a_client_gets_the_streamed_answer_of_the_case(dialect: Any, folder: Pat
     assert written.decode().replace("\r\n", "\n") == (folder / "client.sse").read_text()
 
 
+@pytest.mark.parametrize(("dialect", "folder"), cases_with("client.events"))
+def test_a_client_gets_the_frames_of_the_case(dialect: Any, folder: Path) -> None:
+    events = list(read_stream(dialect, stream_of(folder)))
+    written = side_towards_clients(dialect, folder).write_events([*events, SUMMARY], client_of(dialect, folder))
+    lines = lines_of(b"".join(written))
+    assert [exactly_framed(line) for line in lines] == [
+        exactly_framed(line) for line in (folder / "client.events").read_text().splitlines()
+    ]
+
+
+def exactly_framed(line: str) -> tuple[str, Any]:
+    name, _, payload = line.partition(" ")
+    return name, exactly(payload)
+
+
 @given(reply=replies("any"))
 def test_unfolding_and_folding_changes_nothing(reply: Reply) -> None:
     assert fold(unfold(reply)) == reply
@@ -219,7 +238,7 @@ def test_a_reply_written_plain_or_streamed_reads_as_the_same(dialect: Any, data:
         assert read.usage is not None
         assert (read.usage.prompt_tokens, read.usage.completion_tokens) == (17, 7)
         read.usage, read.model = reply.usage, reply.model
-        for own in ("metadata", "gateway", "service_tier", "usage"):
+        for own in ("metadata", "gateway", "service_tier", "usage", "metrics"):
             read.extra.get(dialect.name, {}).pop(own, None)
         read.extra = {name: extra for name, extra in read.extra.items() if extra}
     assert plain == reply
@@ -241,7 +260,8 @@ def test_no_answer_is_too_strange_to_be_read(dialect: Any, data: st.DataObject) 
                 assert min(getattr(event.usage, name) for name in COUNTS) >= 0
         if not isinstance(events[-1] if events else None, Failed):
             client = side_towards_clients(dialect)
-            written = list(sse.frames(client.write_events([*events, SUMMARY], QUESTION)))
+            framing = "aws_eventstream" if client.stream_type == STREAM_TYPE else "sse"
+            written = list(FRAMINGS[framing](client.write_events([*events, SUMMARY], QUESTION)))
             assert all(has_no_doubles(payload) for payload in written if payload != b"[DONE]")
 
 

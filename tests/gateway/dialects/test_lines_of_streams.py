@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gateway.canonical.events import Event, Finished, Started, TextDelta, ToolCallDelta, ToolCallStarted
-from apps.gateway.dialects.chat import anthropic, cohere, google, ollama, openai, responses
+from apps.gateway.dialects.chat import anthropic, bedrock, cohere, google, ollama, openai, responses
 from apps.gateway.framing.sse import escape_separators, frames
 from tests.gateway.dialects.test_laws import SUMMARY
+from tests.support.aws_event_frames import lines_of
 
 CLIENTS: dict[str, Any] = {
     "openai": openai,
@@ -21,6 +22,7 @@ CLIENTS: dict[str, Any] = {
     "google": google,
     "ollama": ollama,
     "cohere": cohere.CLIENT,
+    "bedrock": bedrock,
 }
 CHAT = openai.read_request(b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true}')
 SEPARATORS = "\r\n\t \x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -50,7 +52,11 @@ def pieces_of(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> list[str]:
 
 def streamed(client: str, events: list[Event]) -> list[Any]:
     """Return the events that a reader gets who goes by Unicode's lines, and one who goes by those of SSE."""
-    written = b"".join(map(escape_separators, CLIENTS[client].write_events([*events, SUMMARY], CHAT)))
+    pieces = CLIENTS[client].write_events([*events, SUMMARY], CHAT)
+    if client == "bedrock":
+        # Frames say how long they are.
+        return [json.loads(line.partition(" ")[2]) for line in lines_of(b"".join(pieces))]
+    written = b"".join(map(escape_separators, pieces))
     if client == "ollama":
         # Each line is an event, and none is empty.
         return [json.loads(line) for line in written.decode().splitlines()]
@@ -67,6 +73,9 @@ def arguments_in(client: str, told: list[Any]) -> Any:
     if client == "cohere":
         deltas = [one["delta"]["message"]["tool_calls"] for one in told if one["type"] == "tool-call-delta"]
         return json.loads("".join(call["function"]["arguments"] for call in deltas))
+    if client == "bedrock":
+        deltas = [one["delta"]["toolUse"] for one in told if "delta" in one]
+        return json.loads("".join(delta["input"] for delta in deltas))
     if client == "anthropic":
         return json.loads("".join(one["delta"].get("partial_json", "") for one in told if "delta" in one) or "{}")
     if client == "responses":

@@ -1,6 +1,6 @@
 """Real traffic before clients of other formats: what a provider said comes out the same in OpenAI's Responses format,
-in Ollama's and in Cohere's, for every maker, and in Anthropic's for Google's and Cohere's models; in types that the
-makers' own clients take.
+in Ollama's, in Cohere's and in Bedrock's, for every maker, and in Anthropic's for Google's and Cohere's models; in
+types that the makers' own clients take.
 
 The recordings are not part of the project; without them these tests are skipped. Other pairs of formats are tested with
 each format's own recordings.
@@ -16,8 +16,10 @@ from decimal import Decimal
 from itertools import chain
 from typing import Any
 
+import botocore.session
 import pytest
 from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
+from botocore.validate import ParamValidator
 from cohere.v2.types import V2ChatResponse, V2ChatStreamResponse
 from ollama import ChatResponse
 from openai.types.responses import Response, ResponseStreamEvent
@@ -26,11 +28,12 @@ from pydantic import TypeAdapter
 from apps.gateway.canonical.chat import Reasoning
 from apps.gateway.canonical.events import Choice, Event, Failed, Reply, Summary
 from apps.gateway.canonical.fold import fold
-from apps.gateway.dialects.chat import anthropic, cohere, ollama, responses
+from apps.gateway.dialects.chat import anthropic, bedrock, cohere, ollama, responses
 from apps.gateway.dialects.chat.openai.wire import encode
 from apps.gateway.dialects.chat.responses.client.asked import Asked
 from apps.gateway.dialects.chat.responses.client.read_request import read_wire
 from apps.gateway.dialects.chat.responses.client.write_reply import response_of
+from apps.gateway.framing import aws_eventstream
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
 from tests.gateway.dialects.chat.anthropic import test_recordings_anthropic as anthropics
@@ -39,6 +42,7 @@ from tests.gateway.dialects.chat.cohere import test_recordings_cohere as coheres
 from tests.gateway.dialects.chat.google import test_recordings_google as googles
 from tests.gateway.dialects.chat.openai import test_recordings_openai as openais
 from tests.support.anthropic_stream import assert_in_order
+from tests.support.aws_event_frames import lines_of
 from tests.support.unfolding import unfold
 
 RECORDINGS = openais.RECORDINGS
@@ -293,3 +297,66 @@ def assert_parts_end(told: list[dict[str, Any]]) -> None:
         starts = [event["index"] for event in told if event["type"] == f"{kind}-start"]
         ends = [event["index"] for event in told if event["type"] == f"{kind}-end"]
         assert starts == ends == list(range(len(starts)))
+
+
+BEDROCKS = bedrock.read_request(b'{"messages": [{"role": "user", "content": [{"text": "?"}]}]}')
+CONVERSE: Any = botocore.session.get_session().get_service_model("bedrock-runtime").operation_model("ConverseStream")
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "bedrock", "cohere", "google", "openai"])
+def test_an_answer_says_the_same_to_clients_of_bedrocks_format(provider: str) -> None:
+    count = 0
+    for name, events in answers_of(provider):
+        reply = fold(list(events))
+        summary, choice = summary_of(reply), reply.choices[0]
+        plain = bedrock.write_reply(reply, summary, BEDROCKS)
+        streamed = b"".join(bedrock.write_events([*events, summary], BEDROCKS))
+        assert_typed(lines_of(streamed))
+        for read in (
+            fold(bedrock.read_reply(plain)),
+            fold(bedrock.read_events(aws_eventstream.frames([streamed]))),
+        ):
+            again, said = said_by(read.choices[0]), said_by(choice)
+            # Streamed words of different kinds come in the order in which they were said.
+            expected = said["text"] + said["refusal"] + said["sound"]
+            assert sorted(again["text"]) == sorted(expected), name
+            assert (again["calls"], again["cited"]) == (objects_of(said["calls"]), said["cited"]), name
+            assert again["finish"] == said["finish"], name
+            thoughts = "".join(block.text for block in choice.reasoning)
+            assert "".join(block.text for block in read.choices[0].reasoning) == thoughts, name
+            if reply.usage is not None:
+                assert_counted(read, reply)
+        check_returned_thinking(name, json.loads(plain)["output"]["message"], choice)
+        count += 1
+    assert count == COUNTS[provider]["all"]
+
+
+def objects_of(calls: list[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
+    """Return calls with arguments as the format has them: those that are no object are in one."""
+    return [(it, name, given if isinstance(given, dict) else {"arguments": given}) for it, name, given in calls]
+
+
+def assert_typed(lines: list[str]) -> None:
+    """Check that AWS's own types take each event of a stream, whose blocks come one after the other."""
+    shapes = CONVERSE.output_shape.members["stream"].members
+    ended = 0
+    for line in lines:
+        kind, _, payload = line.partition(" ")
+        event = json.loads(payload)
+        event.pop("gateway", None)
+        report = ParamValidator().validate(event, shapes[kind])
+        assert not report.has_errors(), report.generate_report()
+        if "contentBlockIndex" in event:
+            assert event["contentBlockIndex"] == ended
+            ended += kind == "contentBlockStop"
+
+
+def check_returned_thinking(name: str, message: dict[str, Any], choice: Choice) -> None:
+    """A client that sends the answer back brings the thinking as its maker gave it: signed, and in order."""
+    chat = bedrock.read_request(encode({"messages": [message]}))
+    brought = [part for one in chat.messages for part in one.parts if isinstance(part, Reasoning)]
+    signed = [block for block in choice.reasoning if block.signature or block.data]
+    kept = [block for block in brought if block.signature or block.data]
+    assert [(block.text, block.signature, block.data, block.format, block.id) for block in kept] == [
+        (block.text, block.signature, block.data, block.format, block.id) for block in signed
+    ], name

@@ -182,6 +182,7 @@ def test_forgetting_addresses_keeps_the_latest(monkeypatch: pytest.MonkeyPatch) 
         ("/v1/chat/completions", 32 * 1024 * 1024),
         ("/v1beta/models/x:generateContent", 32 * 1024 * 1024),
         ("/v2/rerank", 32 * 1024 * 1024),
+        ("/model/openai/gpt-5/converse", 32 * 1024 * 1024),
         ("/auth/sign-up/email", 64 * 1024),
         ("/mcp", 4 * 1024 * 1024),
         ("/oauth/token", 1024 * 1024),

@@ -36,6 +36,8 @@ from apps.kernel.errors import InvalidRequest
 
 # Parts that may be, or hold, blocks that not every format has.
 _HOLDING = (Opaque, ToolResult)
+# Bedrock's block for a result of a search of the client's.
+_BEDROCKS_RESULT: Final = "searchResult"
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -86,9 +88,10 @@ def _message(message: Message, place: str, target: Target, dialect: str) -> Mess
 
 def _rewrite_as_text(part: Part, place: str, target: Target) -> Text:
     """Return a block in words; a wish to have it cited is noted. Raises InvalidRequest as `_as_text`."""
+    data: Record = part.data if isinstance(part, Opaque) and isinstance(part.data, dict) else {}
     if _is_coheres(part):
         target.note_dropped(place, "documents are sent as text, and not cited by this model's provider")
-    elif isinstance(part, Opaque) and wants_citations(part.data):
+    elif any(map(wants_citations, (data, data.get(_BEDROCKS_RESULT)))):
         target.note_dropped(f"{place}.citations", "documents are not cited by this model's provider")
     return _as_text(part, place)
 
@@ -131,6 +134,12 @@ def _search_result(data: Record) -> list[Any] | None:
     return [data.get("title"), data.get("source"), *_texts(content)] if isinstance(content, list) else None
 
 
+def _bedrocks_search_result(data: Record) -> list[Any] | None:
+    """Return a search result as Bedrock has it."""
+    result = data.get(_BEDROCKS_RESULT)
+    return _search_result(result) if isinstance(result, dict) else None
+
+
 def _tool_reference(data: Record) -> list[Any]:
     """Return the name of a tool that a search of the client's found: here all tools are shown to the model anyway."""
     return [data.get("tool_name")]
@@ -164,6 +173,7 @@ def _texts(blocks: list[Any]) -> list[Any]:
 
 _WORDS: dict[str, Callable[[Record], list[Any] | None]] = {
     "search_result": _search_result,
+    _BEDROCKS_RESULT: _bedrocks_search_result,
     "tool_reference": _tool_reference,
     "document": _document,
 }

@@ -242,7 +242,7 @@ def note_unsupported_fields(
         for field, value in (chat.extra or {}).items():
             _note_field(field, value, target, partly_read.get(field) or _PARTLY_READ.get(field))
         if chat.betas:
-            target.note_dropped("anthropic-beta", f"previews of another format: {', '.join(chat.betas)[:200]}")
+            note_dropped(chat, target, "betas", f"previews of another format: {', '.join(chat.betas)[:200]}")
     if chat.is_simple_text:
         return
     walk = _Walk(chat, target, foreign=foreign, details=not details, thinking=thinking)

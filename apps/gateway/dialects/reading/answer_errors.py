@@ -22,9 +22,10 @@ from apps.kernel.errors import AllProvidersFailed, ApiError, UpstreamRefused
 # OpenAI's clients look for this code.
 CODE: Final = "context_length_exceeded"
 # Claude Code looks for these words, or those of Anthropic's limit on input and answer together; clients of Google's
-# format for Google's.
+# and Bedrock's formats for Google's and Bedrock's.
 ANTHROPIC_WORDS: Final = "prompt is too long"
 GOOGLE_WORDS: Final = "The input token count exceeds the maximum number of tokens allowed"
+BEDROCK_WORDS: Final = "Input is too long for requested model"
 _ANTHROPIC_KNOWN: Final = re.compile(r"prompt is too long|exceed context limit", re.IGNORECASE)
 _GOOGLE_KNOWN: Final = re.compile(r"exceeds the maximum number of tokens", re.IGNORECASE)
 
@@ -112,6 +113,13 @@ def google_message(error: ApiError) -> str:
     if error.code != CODE or _GOOGLE_KNOWN.search(error.message):
         return error.message
     return f"{GOOGLE_WORDS}: {error.message}"
+
+
+def bedrock_message(error: ApiError) -> str:
+    """Return an error's message; of a prompt that is too long, with the words that Bedrock's clients look for."""
+    if error.code != CODE or BEDROCK_WORDS in error.message:
+        return error.message
+    return f"{BEDROCK_WORDS}: {error.message}"
 
 
 # Some providers answer with a page of HTML, or quote the whole request.

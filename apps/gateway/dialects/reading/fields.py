@@ -276,6 +276,19 @@ def pick(readers: Mapping[str, Reader[T]], by: str) -> Callable[[Record], T]:
     return read
 
 
+def union(readers: Mapping[str, Reader[Any]]) -> Reader[Any]:
+    """Return the reader of an object that has exactly one of these members, and is what this member means."""
+    names = ", ".join(readers)
+
+    def read(value: Any) -> Any:
+        stated = [name for name, member in record(value).items() if member is not None]
+        if len(stated) != 1 or stated[0] not in readers:
+            raise Malformed(f"must have exactly one of {names}")
+        return within(stated[0], readers[stated[0]], value[stated[0]])
+
+    return read
+
+
 # Values that models and providers write for a call without arguments, instead of an empty object.
 _NOTHING: Final = frozenset({"", "null", '""'})
 

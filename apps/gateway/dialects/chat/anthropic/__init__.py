@@ -45,6 +45,7 @@ CLIENT: Final = ClientDialect(
         "response_format": "output_config.format",
         "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
         "web_search": "tools",
+        "betas": "anthropic-beta",
     },
     counts_messages_alike=False,
     partly_read_fields={"output_config": unread_output_config},

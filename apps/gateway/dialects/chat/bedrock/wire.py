@@ -1,4 +1,4 @@
-"""Bedrock Converse: names on the wire, token usage, errors and exceptions in the middle of a stream."""
+"""Bedrock Converse, both sides: names on the wire, token usage, errors and exceptions in the middle of a stream."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from apps.gateway.dialects import Failure
 from apps.gateway.dialects.adapting.thought_signatures import split_signature
 from apps.gateway.dialects.reading.answer_errors import (
     MAX_ERROR_LENGTH,
+    bedrock_message,
     code_of,
     code_of_status,
     failure_event,
@@ -20,7 +21,8 @@ from apps.gateway.dialects.reading.answer_errors import (
 )
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.dialects.reading.usage_numbers import has_odd_count, read_count
-from apps.kernel.errors import InvalidRequest
+from apps.kernel.errors import ApiError, InvalidRequest
+from apps.kernel.rest.envelopes import Family
 from apps.kernel.usage import Usage
 
 NAME: Final = "bedrock"
@@ -41,8 +43,17 @@ FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "guardrail_intervened": "content_filter",
     "content_filtered": "content_filter",
 }
+STOP_REASONS: Final[dict[FinishReason, str]] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "content_filtered",
+}
 # Words that say that the model's answer is of no use; asking again may help.
 FAILURE_WORDS: Final = frozenset({"malformed_model_output", "malformed_tool_use"})
+
+# Labels that a request may have.
+MAX_LABELS: Final = 16
 
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.:-]")
 _MAX_ID_LENGTH, _DIGITS = 64, 16
@@ -97,6 +108,22 @@ def read_usage(reported: Any) -> Usage | None:
         or any(has_odd_count(detail, "inputTokens") for detail in (details if isinstance(details, list) else ())),
     )
     return usage if usage.total_tokens else None
+
+
+def write_usage(usage: Usage) -> Record:
+    """Return `usage`, in which tokens of the prompt that were read from a cache or written to one are counted apart."""
+    written = usage.cache_write + usage.cache_write_1h
+    wire: Record = {
+        "inputTokens": usage.prompt_tokens - usage.cache_read - written,
+        "outputTokens": usage.completion_tokens,
+        "totalTokens": usage.prompt_tokens + usage.completion_tokens,
+        "cacheReadInputTokens": usage.cache_read,
+        "cacheWriteInputTokens": written,
+    }
+    if written:
+        lifetimes = (("5m", usage.cache_write), ("1h", usage.cache_write_1h))
+        wire["cacheDetails"] = [{"ttl": ttl, "inputTokens": count} for ttl, count in lifetimes if count]
+    return wire
 
 
 # Bedrock says 400 of a model that it does not have there, as if the request were wrong.
@@ -171,3 +198,77 @@ def _name(answer: Any) -> str | None:
     kind = answer.get("__type") if isinstance(answer, dict) else None
     name = kind.rpartition("#")[2][:_MAX_NAME_LENGTH] if isinstance(kind, str) else ""
     return name[:1].lower() + name[1:] or None
+
+
+# The exceptions of Converse by status; any other 4xx is a ValidationException, any other 5xx an
+# InternalServerException.
+_EXCEPTIONS: Final = {
+    401: "AccessDeniedException",
+    402: "ServiceQuotaExceededException",
+    403: "AccessDeniedException",
+    404: "ResourceNotFoundException",
+    408: "ModelTimeoutException",
+    410: "ResourceNotFoundException",
+    424: "ModelErrorException",
+    429: "ThrottlingException",
+    502: "ModelErrorException",
+    503: "ServiceUnavailableException",
+    504: "ModelTimeoutException",
+    529: "ServiceUnavailableException",
+}
+# Statuses that the format has for what the gateway answers with another. AWS's clients repeat a request after 502 and
+# 504, although every provider was asked.
+_CLIENT_STATUSES: Final = {401: 403, 502: _MODEL_FAILED, 504: 408}
+# The exceptions that a stream may end with, by status.
+_STREAM_EXCEPTIONS: Final = {
+    429: "throttlingException",
+    502: "modelStreamErrorException",
+    503: "serviceUnavailableException",
+    504: "modelStreamErrorException",
+    529: "serviceUnavailableException",
+}
+ERROR_TYPE: Final = "x-amzn-ErrorType"
+REQUEST_ID: Final = "x-amzn-RequestId"
+
+
+def exception_of(status: int) -> str:
+    """Return the name of the exception that a status stands for."""
+    return _EXCEPTIONS.get(status, "ValidationException" if status < 500 else "InternalServerException")
+
+
+def stream_exception_of(status: int) -> str:
+    """Return the name of the exception that ends a stream."""
+    return _STREAM_EXCEPTIONS.get(status, "validationException" if status < 500 else "internalServerException")
+
+
+def error_body(error: ApiError) -> Record:
+    """Return an error as the format's clients read it: the message and the exception, and beside them the gateway's
+    code and the field."""
+    told = {"type": error.type, "code": error.code, "param": error.param}
+    return {"message": bedrock_message(error), "__type": exception_of(error.status), "error": told}
+
+
+def write_error(error: ApiError) -> bytes:
+    """Return an error's body."""
+    return encode(error_body(error))
+
+
+def error_for_clients(error: ApiError) -> ApiError:
+    """Return an error with the format's status for it, and the exception's name in its header."""
+    status = _CLIENT_STATUSES.get(error.status, error.status)
+    if error.code == "model_not_found" and status == 400:
+        status = 404
+    headers = [*error.headers, (ERROR_TYPE, exception_of(status))]
+    told = ApiError(
+        error.message,
+        code=error.code,
+        param=error.param,
+        status=status,
+        retry_after=error.retry_after,
+        headers=headers,
+    )
+    told.type = error.type
+    return told
+
+
+ERRORS: Final = Family("bedrock", error_body, "BedrockError")

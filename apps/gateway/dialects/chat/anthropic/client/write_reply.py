@@ -114,9 +114,10 @@ def write_citation(note: Record, text: str) -> Record:
 
 
 class Blocks:
-    """The blocks that are not over yet: the first of them is open."""
+    """The blocks that are not over yet: the first of them is open. `write` turns each event of theirs into bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, write: Callable[[Record], bytes] = sse) -> None:
+        self._write = write
         self._waiting: deque[_Block] = deque()
         self._calls: dict[int, _Block] = {}
         self._index = 0
@@ -200,11 +201,11 @@ class Blocks:
         if block is not self._waiting[0]:
             block.deltas.append(delta)
             return b""
-        return sse({"type": "content_block_delta", "index": self._index, "delta": delta})
+        return self._write({"type": "content_block_delta", "index": self._index, "delta": delta})
 
     def _start(self, block: _Block) -> bytes:
         """Return the beginning of a block and what has waited for it."""
-        pieces = [sse({"type": "content_block_start", "index": self._index, "content_block": block.start})]
+        pieces = [self._write({"type": "content_block_start", "index": self._index, "content_block": block.start})]
         pieces += [self._write_delta(block, delta) for delta in block.deltas]
         return b"".join(pieces)
 
@@ -218,7 +219,7 @@ class Blocks:
     def _stop(self) -> bytes:
         """Return the end of the open block, and the beginning of the next one."""
         self._waiting.popleft().over = True
-        piece = sse({"type": "content_block_stop", "index": self._index})
+        piece = self._write({"type": "content_block_stop", "index": self._index})
         self._index += 1
         return piece + self._start(self._waiting[0]) if self._waiting else piece
 

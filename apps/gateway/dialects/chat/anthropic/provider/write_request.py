@@ -302,7 +302,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
 def _note_unknown_betas(chat: Chat, target: Target) -> None:
     allowed = capabilities_of(target).betas
     if unknown := [beta for beta in chat.betas or () if allowed is not None and beta not in allowed]:
-        target.note_dropped("anthropic-beta", f"previews that the provider does not take: {', '.join(unknown)[:200]}")
+        note_dropped(chat, target, "betas", f"previews that the provider does not take: {', '.join(unknown)[:200]}")
 
 
 def _is_welcome(chat: Chat, target: Target) -> bool:
@@ -317,7 +317,9 @@ def _written(chat: Chat, target: Target) -> Record:
     """Return the fields of a chat in the format's own words."""
     refuse_unsupported_fields(chat)
     same_dialect = chat.dialect == NAME
-    note_unsupported_fields(chat, target, NAME, marks=True, names=False, details=False, thinking=is_signed)
+    # Previews are sent, and those that the provider lacks noted, whatever the client's format.
+    asked = chat if chat.betas is None else replace(chat, betas=None)
+    note_unsupported_fields(asked, target, NAME, marks=True, names=False, details=False, thinking=is_signed)
     if Image in chat.kinds:
         note_generated_images(chat, target)
     if not same_dialect:

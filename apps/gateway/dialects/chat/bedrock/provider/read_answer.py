@@ -71,14 +71,15 @@ def read_citation(citation: Record) -> Record | None:
 def write_cited_text(text: str, citations: Any) -> Record | None:
     """Return an earlier answer's text with the citations of documents that came with it, in Anthropic's words; None
     where there are none."""
-    written = map(_write_citation, citations if isinstance(citations, list) else ())
+    written = map(write_citation, citations if isinstance(citations, list) else ())
     if not (cited := [citation for citation in written if citation is not None]):
         return None
     return {"citationsContent": {"content": [{"text": text}], "citations": cited}}
 
 
-def _write_citation(note: Any) -> Record | None:
-    """Return a citation as Bedrock has it; None for that of a page of the web, which is not taken back."""
+def write_citation(note: Any) -> Record | None:
+    """Return a citation of a document as Bedrock has it; None for that of a page of the web, which is not taken
+    back."""
     kind = note.get("type") if isinstance(note, dict) else None
     for name, (word, bound) in _PLACES.items():
         if kind != word:
@@ -224,7 +225,7 @@ class BlockReader:
         taken back."""
         text, signature = _word(thought.get("text")), _word(thought.get("signature"))
         redacted = _word(thought.get("redactedContent"))
-        data = _inner_text(redacted) if redacted else None
+        data = inner_text(redacted) if redacted else None
         if not (text or signature or data):
             return
         if block.thought is None:
@@ -289,7 +290,7 @@ class _Block:
         return wire
 
 
-def _inner_text(encoded: str) -> str | None:
+def inner_text(encoded: str) -> str | None:
     """Return the text that base64 holds: redacted thinking is text of its maker's, which its other formats have bare.
     None for bytes that are not text, which are not sent back."""
     try:

@@ -16,6 +16,7 @@ from apps.gateway.canonical.chat import (
     File,
     Image,
     Message,
+    Opaque,
     Part,
     Reasoning,
     Refusal,
@@ -28,7 +29,7 @@ from apps.gateway.dialects.adapting.unsupported_fields import message_path, want
 from apps.gateway.dialects.chat.anthropic.wire import SIGNATURE_FORMAT, read_input
 from apps.gateway.dialects.chat.bedrock.provider.capabilities import Capabilities
 from apps.gateway.dialects.chat.bedrock.provider.read_answer import write_cited_text
-from apps.gateway.dialects.chat.bedrock.wire import refused, write_id
+from apps.gateway.dialects.chat.bedrock.wire import NAME, refused, write_id
 from apps.gateway.dialects.reading.fields import Record
 from apps.gateway.dialects.reading.image_type import image_type_of
 from apps.kernel.errors import InvalidRequest
@@ -38,8 +39,8 @@ _BLANKS = re.compile(r"\s+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _URL_SAFE = str.maketrans("-_", "+/")
 
-_IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/jpg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
-_VIDEOS = {
+IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/jpg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+VIDEOS = {
     "video/mp4": "mp4",
     "video/webm": "webm",
     "video/quicktime": "mov",
@@ -49,7 +50,7 @@ _VIDEOS = {
     "video/x-ms-wmv": "wmv",
     "video/3gpp": "three_gp",
 }
-_DOCUMENTS = {
+DOCUMENTS = {
     "application/pdf": "pdf",
     "text/csv": "csv",
     "application/msword": "doc",
@@ -59,14 +60,12 @@ _DOCUMENTS = {
     "text/html": "html",
     "text/markdown": "md",
 }
-_AUDIO_FORMATS = frozenset(
+AUDIO_FORMATS = frozenset(
     {"mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mkv", "m4a", "mpeg", "mpga", "pcm", "webm"}
 )
 _AUDIO_FORMAT_NAMES = {"pcm16": "pcm", "x-wav": "wav"}
 _TYPES = MimeTypes()
-for _type, _format in (
-    _VIDEOS | _DOCUMENTS | {"image/webp": "webp", "video/x-flv": "flv", "video/3gpp": "3gp"}
-).items():
+for _type, _format in (VIDEOS | DOCUMENTS | {"image/webp": "webp", "video/x-flv": "flv", "video/3gpp": "3gp"}).items():
     _TYPES.add_type(_type, f".{_format}")
 # Characters that a document's name may not have, and its maximum length.
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]\s-]+")
@@ -102,7 +101,7 @@ def write_image(image: Image, at: str) -> Record:
 def write_audio(audio: Audio, at: str) -> Record:
     """Return audio. Raises InvalidRequest for a format that Bedrock does not have."""
     word = _AUDIO_FORMAT_NAMES.get(audio.format, audio.format)
-    if word not in _AUDIO_FORMATS:
+    if word not in AUDIO_FORMATS:
         raise refused(f"{at}: this model's provider takes no audio as {audio.format[:32]}", at)
     return {"audio": {"format": word, "source": {"bytes": _clean(audio.data, at)}}}
 
@@ -120,9 +119,9 @@ def write_file(file: File, documents: Documents, at: str) -> Record:
     media_type = (media_type or (_TYPES.guess_type(file.filename)[0] if file.filename else None) or "").lower()
     if media_type.startswith("image/") or _sniffed(head):
         return _image(media_type, data, at)
-    if media_type in _VIDEOS:
-        return {"video": {"format": _VIDEOS[media_type], "source": {"bytes": data}}}
-    word = "pdf" if head.startswith(b"%PDF") else _DOCUMENTS.get(media_type)
+    if media_type in VIDEOS:
+        return {"video": {"format": VIDEOS[media_type], "source": {"bytes": data}}}
+    word = "pdf" if head.startswith(b"%PDF") else DOCUMENTS.get(media_type)
     if word is None and (media_type.startswith("text/") or media_type in {"application/json", "application/xml"}):
         word = "txt"
     if word is None:
@@ -131,7 +130,7 @@ def write_file(file: File, documents: Documents, at: str) -> Record:
 
 
 def _image(media_type: str, data: str, at: str) -> Record:
-    word = _sniffed(_head(data)) or _IMAGES.get(media_type)
+    word = _sniffed(_head(data)) or IMAGES.get(media_type)
     if word is None:
         raise refused(f"{at}: this model's provider takes no images of the type {media_type[:64] or 'unknown'}", at)
     return {"image": {"format": word, "source": {"bytes": data}}}
@@ -235,6 +234,8 @@ class Blocks:
                 return write_audio(part, at)
             case File():
                 return self._file(part, at)
+            case Opaque() if part.dialect == NAME:
+                return dict(part.data)
             case _:
                 raise refused(f"{at}: holds content that this model's provider has no form for", at)
 

@@ -38,6 +38,7 @@ from apps.gateway.dialects.adapting.unsupported_fields import (
     note_unsupported_fields,
     note_unsupported_hints,
     repair_tool_results,
+    tool_path,
     unsupported_feature,
 )
 from apps.gateway.dialects.chat.anthropic import wire as anthropic_wire
@@ -46,7 +47,8 @@ from apps.gateway.dialects.chat.anthropic.provider import write_request as anthr
 from apps.gateway.dialects.chat.anthropic.provider.write_messages import drop_thinking
 from apps.gateway.dialects.chat.bedrock.provider.capabilities import Capabilities, capabilities_of
 from apps.gateway.dialects.chat.bedrock.provider.write_messages import Blocks, write_messages
-from apps.gateway.dialects.chat.bedrock.wire import NAME, STREAM_TYPE, encode, refused, without_none
+from apps.gateway.dialects.chat.bedrock.wire import MAX_LABELS, NAME, STREAM_TYPE, encode, refused, without_none
+from apps.gateway.dialects.chat.google.provider.write_contents import merged
 from apps.gateway.dialects.reading.fields import Record
 
 # The limit that is required beside a budget, when neither the client nor the data file states one.
@@ -209,7 +211,7 @@ def _offered(
         raise unsupported_feature(chat, "web_search", "This model's provider has no web search")
     offered: list[Record] = []
     for number, tool in enumerate(chat.tools or ()):
-        at = f"tools[{number}]"
+        at = tool_path(chat, number)
         spec = _spec(tool, at, target, capabilities)
         if not choice.allowed or (isinstance(tool, FunctionTool) and tool.name in choice.allowed):
             offered += [spec, *blocks.mark(tool.cache, spec, at, "cache_tools")]
@@ -321,8 +323,6 @@ def write_sampling(sampling: Record, limit: int | None, capabilities: Capabiliti
     return config, {"top_k": top_k} if "top_k" in capabilities.takes else {"inferenceConfig": {"topK": top_k}}
 
 
-MAX_LABELS = 16
-
 _NAMES, _MAX_NAME_LENGTH = re.compile(r"[a-zA-Z0-9_-]+"), 64
 # Hints that the format lacks: the answer is useful without them.
 _HINTS: Final = (
@@ -354,6 +354,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     _refuse_unsupported(chat)
     capabilities = capabilities_of(target)
     blocks = Blocks(target, capabilities)
+    noted = len(target.dropped_fields)
     if not chat.is_plain:
         chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     _drop_unsupported_hints(chat, target, blocks)
@@ -377,7 +378,25 @@ def write_request(chat: Chat, target: Target) -> bytes:
         requestMetadata=_labels(chat, target),
         serviceTier=_tier(chat, target),
     )
-    return encode(wire)
+    if chat.dialect != NAME:
+        return encode(wire)
+    if _passes(chat, capabilities) and len(target.dropped_fields) == noted:
+        wire |= _own_conversation(chat)
+    return encode(merged(wire, chat.extra or {}))
+
+
+def _passes(chat: Chat, capabilities: Capabilities) -> bool:
+    """Return whether the conversation can be sent in the client's own words: the model takes results of tools as every
+    model does, where there are any."""
+    if chat.source is None or chat.source.dialect != NAME:
+        return False
+    return ToolResult not in chat.kinds or (capabilities.tool_results is None and capabilities.result_status)
+
+
+def _own_conversation(chat: Chat) -> Record:
+    """Return the fields of the conversation as the client wrote them."""
+    body = b"" if chat.source is None else chat.source.body
+    return {name: raw for name, raw in _read_fields(body).items() if name in _OWN_WORDS and raw != _NULL}
 
 
 def _refuse_unsupported(chat: Chat) -> None:
@@ -412,11 +431,11 @@ def _drop_unsupported_hints(chat: Chat, target: Target, blocks: Blocks) -> None:
 
 
 def _betas(chat: Chat, target: Target, capabilities: Capabilities) -> Record:
-    """Return the previews of Anthropic's format that the client asks for and the model takes."""
+    """Return Anthropic's previews that the client asks for and the model takes."""
     betas = chat.betas or []
-    known = [beta for beta in betas if chat.dialect == anthropic_wire.NAME and beta in capabilities.betas]
+    known = [beta for beta in betas if beta in capabilities.betas]
     if unknown := [beta for beta in betas if beta not in known]:
-        target.note_dropped("anthropic-beta", f"previews that the model does not take: {', '.join(unknown)[:200]}")
+        note_dropped(chat, target, "betas", f"previews that the model does not take: {', '.join(unknown)[:200]}")
     return {"anthropic_beta": known} if known else {}
 
 
@@ -442,6 +461,8 @@ def _tier(chat: Chat, target: Target) -> Record | None:
     return {"type": _TIERS[tier]}
 
 
+_OWN_WORDS = frozenset({"messages", "system"})
+_NULL = msgspec.Raw(b"null")
 _COUNTED = ("messages", "system", "toolConfig", "additionalModelRequestFields")
 _MAX_COUNT = 10**9
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

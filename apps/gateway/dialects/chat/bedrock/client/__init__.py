@@ -1,0 +1,1 @@
+"""Bedrock Converse, client side: reads requests, writes answers whole and as event streams."""
