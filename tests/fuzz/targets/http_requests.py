@@ -171,6 +171,9 @@ def _ignored(*_: object) -> None:
 def run_connection(data: bytes) -> None:
     """Serve an input as a connection; every answer is one, and nothing but an answer comes out."""
     failures: list[str] = []
+    # Its clock stands still, so that no turn of the loop lasts too long: a request that had to wait for the next one
+    # would wait for ever, as nothing runs the loop here.
+    admission = AdmissionControl(100, 2.0, clock=lambda: 0.0)
     settings = ConnectionSettings(
         application=_application,
         limits=LIMITS,
@@ -178,7 +181,7 @@ def run_connection(data: bytes) -> None:
         trusts=_nobody,
         scheme_headers={},
         on_failure=failures.append,
-        intake=RequestIntake(ClientLimits.of_environment(), AdmissionControl(100, 2.0), _nobody, _ignored),
+        intake=RequestIntake(ClientLimits.of_environment(), admission, _nobody, _ignored),
         on_refused=_ignored,
         on_aborted=_ignored,
     )

@@ -30,6 +30,14 @@ LIMITS = ClientLimits(
 )
 
 
+def unhurried() -> AdmissionControl:
+    """Return an admission control whose clock stands still: no turn lasts too long, however busy the machine is.
+
+    A request that had to wait for the next turn would wait for ever: nothing runs the event loop here.
+    """
+    return AdmissionControl(10, 1, clock=lambda: 0.0)
+
+
 class Clock:
     """Time that passes when the test says so."""
 
@@ -226,7 +234,7 @@ def environ_of(**changes: str) -> dict[str, Any]:
 
 def test_a_body_that_is_read_as_it_comes_is_let_in_unread_and_takes_little_memory() -> None:
     limits, told = replace(LIMITS, body_memory=3 * STREAMED_MEMORY), list[str]()
-    intake = RequestIntake(limits, AdmissionControl(10, 1), lambda _: False, told.append)
+    intake = RequestIntake(limits, unhurried(), lambda _: False, told.append)
     request, second = IncomingRequest(), IncomingRequest()
     request.environ, second.environ = environ_of(), environ_of()
     leave = intake.enter(Unread(), request)
@@ -251,7 +259,7 @@ def test_a_body_that_is_read_as_it_comes_is_let_in_unread_and_takes_little_memor
     ],
 )
 def test_a_body_with_a_file_is_refused_unread_too(changes: dict[str, str], status: int) -> None:
-    intake = RequestIntake(LIMITS, AdmissionControl(10, 1), lambda _: False, lambda _: None)
+    intake = RequestIntake(LIMITS, unhurried(), lambda _: False, lambda _: None)
     request = IncomingRequest()
     request.environ = environ_of(**changes)
     with pytest.raises(ApiError) as refused:
@@ -370,7 +378,7 @@ def test_a_large_form_without_a_session_is_refused_before_it_is_read(cookie: str
     }
     limits = replace(LIMITS, body=32 * 1024 * 1024)
     told: list[str] = []
-    intake = RequestIntake(limits, AdmissionControl(10, 1), lambda _: False, told.append)
+    intake = RequestIntake(limits, unhurried(), lambda _: False, told.append)
     with pytest.raises(ApiError) as refused:
         intake.enter(Unread(), request)
     assert refused.value.status == status
