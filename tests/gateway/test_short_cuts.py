@@ -165,11 +165,10 @@ def test_routing_and_holds_are_the_same(data: Any, asked: list[Chat], prompt: in
     def decide(chat: Chat, policy: Policy) -> Any:
         profile = RequestProfile(prompt_tokens=prompt, answer_tokens=100, streaming=chat.stream)
         found = resolve_candidates(policy, models, chat, prompt)
-        lookup = lambda mapping: stats[mapping]  # noqa: E731 - a table as a function
-        ranking, dropped = choose_order(found, chat, profile, lookup, strict=False, no_fallback=False)
+        ranking, dropped = choose_order(found, chat, profile, stats.__getitem__, strict=False, no_fallback=False)
         return found, ranking, dropped, estimate_worst_case(chat, found, prompt, hedge, retention)
 
-    # One policy for all of them: a chat must not get what was kept for another.
+    # One policy for all of them: a chat must not get the candidates of another kind of chat.
     for chat in asked:
         chat.model = "fox" if named is None else f"{named}/fox"
         quick = outcome(lambda one: decide(one, short), chat)
