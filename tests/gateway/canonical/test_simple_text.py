@@ -22,7 +22,7 @@ from apps.gateway.canonical.chat import (
     Text,
 )
 
-# Fields that ask for no capability and have no price: they say what is asked, how it is written, or how to sample.
+# Fields that ask for no capability and have no price: the question, how it is written, and how to sample.
 USUAL_FIELDS = {
     *("model", "messages", "stream", "include_usage", "max_tokens", "temperature", "top_p", "top_k", "stop", "seed"),
     *("frequency_penalty", "presence_penalty", "logit_bias", "user", "metadata", "prompt_cache_key", "verbosity"),
