@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+from botocore import UNSIGNED
+from botocore.config import Config
 from botocore.exceptions import ClientError, EventStreamError
 
 from tests.clients.gateway import EVERY_FORMAT, Behind, Gateway
+from tests.support.tls_front import tls_front
 
 pytestmark = pytest.mark.stack
 
@@ -26,10 +30,19 @@ def behind(request: pytest.FixtureRequest) -> Behind:
     return chosen
 
 
+@pytest.fixture(scope="session")
+def front(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """HTTPS before the gateway, without which AWS's clients send no bearer token."""
+    with tls_front(gateway.port, tmp_path_factory.mktemp("tls")) as opened:
+        yield opened
+
+
 @pytest.fixture
-def client(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def client(gateway: Gateway, front: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The official client without a setting in its code: address and key are in the variables that AWS has for them."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", gateway.url)
+    address, authority = front
+    monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", address)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(authority))
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", gateway.key)
     client = new_client()
@@ -122,7 +135,9 @@ def test_errors_have_their_types(
     assert refused.value.response["Error"]["Message"] == "inferenceConfig.temperature: must be between 0 and 1"
     with pytest.raises(client.exceptions.ResourceNotFoundException):
         client.converse_stream(modelId="no-such-model", messages=question("hi"))
-    broken = client.converse_stream(modelId=behind.model, messages=question("one two three [[sandbox error=2]]"))
+    # So late that every format has begun to answer.
+    words = " ".join(["word"] * 20)
+    broken = client.converse_stream(modelId=behind.model, messages=question(f"{words} [[sandbox error=9]]"))
     with pytest.raises(EventStreamError) as failed:
         list(broken["stream"])
     assert failed.value.response["Error"]["Code"] == "modelStreamErrorException"
@@ -132,3 +147,17 @@ def test_errors_have_their_types(
         stranger.converse(modelId=behind.model, messages=question("hi"))
     assert unknown.value.response["Error"]["Code"] == "AccessDeniedException"
     stranger.close()
+
+
+def test_a_chat_without_tls(gateway: Gateway, behind: Behind) -> None:
+    """On plain HTTP the key is a header that the program adds, as the guide to this client says."""
+    config = Config(signature_version=UNSIGNED)
+    client: Any = boto3.client("bedrock-runtime", endpoint_url=gateway.url, region_name="us-east-1", config=config)
+
+    def add_key(request: Any, **_: Any) -> None:
+        request.headers["Authorization"] = f"Bearer {gateway.key}"
+
+    client.meta.events.register("before-send.bedrock-runtime", add_key)
+    answer = client.converse(modelId=behind.model, messages=question("hello"), inferenceConfig={"maxTokens": 400})
+    assert answer["output"]["message"]["content"] == [{"text": "You said: hello"}]
+    client.close()

@@ -41,22 +41,22 @@ class Tls:
     def __init__(self, program: Path, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.program = program
-        self.authority, self._certificate, self._key = (folder / name for name in ("ca.pem", "own.pem", "own.key"))
+        self.authority, self.certificate, self.key = (folder / name for name in ("ca.pem", "own.pem", "own.key"))
         authority_key, own_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
         authority = _certificate("Test authority", authority_key.public_key(), "Test authority", authority_key, ca=True)
         own = _certificate("This machine", own_key.public_key(), "Test authority", authority_key, ca=False)
-        for path, made in ((self.authority, authority), (self._certificate, own)):
+        for path, made in ((self.authority, authority), (self.certificate, own)):
             path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
         kind, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-        self._key.write_bytes(own_key.private_bytes(kind, form, serialization.NoEncryption()))
+        self.key.write_bytes(own_key.private_bytes(kind, form, serialization.NoEncryption()))
 
     def words(self, port: int) -> list[str]:
         """Return a server's options: TLS alone, on a port."""
         files = {
             "port": "0",
             "tls-port": str(port),
-            "tls-cert-file": str(self._certificate),
-            "tls-key-file": str(self._key),
+            "tls-cert-file": str(self.certificate),
+            "tls-key-file": str(self.key),
             "tls-ca-cert-file": str(self.authority),
             "tls-auth-clients": "no",
             "tls-replication": "yes",

@@ -284,7 +284,7 @@ _FIELDS = frozenset({"role", "content"})
 def _user(wire: Record) -> list[Message]:
     parts = required(wire, "content", _user_content)
     turns = [Message(role="tool", parts=[part]) for part in parts if isinstance(part, ToolResult)]
-    others = [part for part in parts if not isinstance(part, ToolResult)]
+    others: list[Part] = [part for part in parts if not isinstance(part, ToolResult)]
     if others or not turns:
         turns.append(Message(role="user", parts=others))
     turns[-1].extra = fields.rest_of(wire, _FIELDS)
