@@ -29,6 +29,7 @@ from apps.guardrails.secret_formats.entropy import (
     is_placeholder,
     is_put_together_from_words,
     is_random,
+    is_shortened,
     reads_like_words,
 )
 from apps.guardrails.secret_formats.service_names import SERVICE_NAMES
@@ -140,9 +141,9 @@ def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a value that an operator, a call or an attribute gives to the name of a credential."""
     value = _whole(candidate)
     before = candidate.before(64)
-    if value.after(3) == b"...":
+    if is_shortened(value.after(8)) or is_harmless_name(before) or _OTHER_NAME.search(before):
         return None
-    if is_harmless_name(before) or _OTHER_NAME.search(before) or _DIGEST.search(before[-16:]) or _ABOUT.search(before):
+    if _DIGEST.search(before[-16:]) or _ABOUT.search(before):
         return None
     # Behind a blank, as in a call, stands a variable as well.
     literal = before[-1:] in b"\"'`=:>"
@@ -171,7 +172,7 @@ def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:
 def _on_next_line(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a line that is nothing but a generated value, unless the line before mentions a digest."""
     digits = sum(map(str.isdigit, candidate.text))
-    if _FILE_DIGEST.search(candidate.before(96)) or digits <= 1:
+    if _FILE_DIGEST.search(candidate.before(96)) or digits <= 1 or is_shortened(candidate.after(8)):
         return None
     return candidate if _is_made(candidate.text, _LEAST_FAR) else None
 
