@@ -13,7 +13,6 @@ from apps.guardrails.secret_formats import (
     keys,
     logins,
     named_values,
-    password_hashes,
     passwords,
     urls,
     vendors,
@@ -31,9 +30,7 @@ ROLE_ACTIONS: dict[str, RuleAction] = {TOOL_RESULT: "warn", ANSWER: "warn"}
 
 # Kinds that the name beside a value gives away, not the value's own form; and signed tokens, which anyone can make.
 _BY_NAME = frozenset(
-    kind.name
-    for module in (assignments, logins, named_values, password_hashes, passwords, urls)
-    for kind in module.PATTERNS
+    kind.name for module in (assignments, logins, named_values, passwords, urls) for kind in module.PATTERNS
 ) | {"jwt"}
 # If two match the same characters, the first names them.
 _SEARCH = PatternSearch(
@@ -42,7 +39,6 @@ _SEARCH = PatternSearch(
         *vendors.PATTERNS,
         *urls.PATTERNS,
         *logins.PATTERNS,
-        *password_hashes.PATTERNS,
         *assignments.PATTERNS,
         *named_values.PATTERNS,
         *encoded_keys.PATTERNS,
