@@ -39,7 +39,7 @@ _ENOUGH_PAIRS, _LIKE_WORDS, _LIKE_WORDS_MIXED, _LIKE_NAMES, _MIXED_DIGITS = 4, 0
 _TURNS, _RUNS, _LIKE_NAMES_IN_RUNS = 6, 3, 0.6
 _LEAST_LETTERS, _LEAST_OF_ONE_CASE, _LEAST_CHANGES, _LETTERS_BITS = 20, 24, 3, 3.3
 _HEX = compile_re2(r"^[0-9a-fA-F-]+$")
-# Dots for what was left out, perhaps on a line of their own.
+# Dots in place of the rest of a value, perhaps on a line of their own.
 _LEFT_OUT = compile_re2(r"^(?:\s|\\[nr]){0,4}(?:\.{3}|…)")
 
 
