@@ -1,9 +1,9 @@
 """`script/bench clean_corpus FOLDER`: how often the default rules act on ordinary files that agents read.
 
 Reads copies of public repositories, `FOLDER/OWNER+NAME` (a work tree, a bare repository, or a folder `repo` with one).
-`--fetch` clones those that are not there, `--held-back` takes the sources whose texts served nothing. Every text file
-up to 64 KB and the history of each repository counts, once as a user's text and once as a result of a tool. Rules that
-only mask or warn there are left out. None of the texts is kept in this project.
+`--fetch` clones those that are not there, `--split` takes other sources. Every text file up to 64 KB and the history of
+each repository counts, once as a user's text and once as a result of a tool. Rules that only mask or warn there are
+left out. None of the texts is kept in this project.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ SOURCES: Final = {
     "VoltAgent/awesome-claude-code-subagents": CleanSource("MIT", "c9e51ec0b"),
     "wshobson/agents": CleanSource("MIT", "367cb6a4a"),
 }
-# Sources that were measured once, after the rules were mended. Their texts served nothing.
+# Sources that were measured after the rules were mended, each time once. Their texts served nothing.
 HELD_BACK: Final = {
     "cline/cline": CleanSource("Apache-2.0", "21cb8d252"),
     "kubernetes/ingress-nginx": CleanSource("Apache-2.0", "dbb11b92d"),
@@ -79,6 +79,21 @@ HELD_BACK: Final = {
     "obra/superpowers": CleanSource("MIT", "44c9b2d6e"),
     "tokio-rs/tokio": CleanSource("MIT", "ea91b33ca"),
 }
+# Sources that were chosen by name and fetched on 2026-11-28, after the rules were frozen. Rules were mended with them
+# later.
+FRESH: Final = {
+    "axios/axios": CleanSource("MIT", "23a25af06"),
+    "dotnet/eShop": CleanSource("MIT", "5624ad564"),
+    "elixir-lang/elixir": CleanSource("Apache-2.0", "63a7a054c"),
+    "fastapi/fastapi": CleanSource("MIT", "c3f316b7e"),
+    "github/spec-kit": CleanSource("MIT", "27f50f7e6"),
+    "google-gemini/gemini-cli": CleanSource("Apache-2.0", "5411f113c"),
+    "helm/helm": CleanSource("Apache-2.0", "e9b85e4de"),
+    "puma/puma": CleanSource("BSD-3-Clause", "ff2e2126e"),
+    "traefik/traefik": CleanSource("MIT", "fd5a576df"),
+    "vuejs/core": CleanSource("MIT", "e2bede961"),
+}
+SPLITS: Final = {"known": SOURCES, "held-back": HELD_BACK, "fresh": FRESH}
 _NOT_READ: Final = re.compile(r"^skills/(?:docx|pdf|pptx|xlsx)/")
 MAX_BYTES: Final = 64 * 1024
 # Commits of a repository's history that are read, and in one text.
@@ -130,12 +145,14 @@ class CleanText(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """By kind of text: how many there are, and how many are blocked, neutralized, or either, by one rule or another."""
+    """By kind of text: how many there are, and how many are blocked, neutralized, or either, by one rule or another;
+    of the last, how many hold a whole private key and nothing else that is found."""
 
     texts: Counter[str]
     blocked: Counter[str]
     neutralized: Counter[str]
     either: Counter[str]
+    private_keys: Counter[str]
     by_rule: Counter[str]
 
 
@@ -201,6 +218,7 @@ def measure(
             tally.blocked[kind] += "block" in actions
             tally.neutralized[kind] += "neutralize" in actions
             tally.either[kind] += bool(actions)
+            tally.private_keys[kind] += {span.pattern for one in findings for span in one.spans} == {"private_key"}
             tally.by_rule.update({finding.rule_id for finding in findings})
             shown[role] += [
                 f"{kind}\t{finding.rule_id}\t{span.pattern}\t{source}/{name}\t"
@@ -219,9 +237,9 @@ def main() -> None:
     parser.add_argument("--shown", type=Path, help="folder for lists of what was blocked, by role")
     parser.add_argument("--most", type=int, help="texts of one source that are read at most")
     parser.add_argument("--sources", nargs="*", help="these alone")
-    parser.add_argument("--held-back", action="store_true", help="the sources whose texts served nothing")
+    parser.add_argument("--split", choices=SPLITS, default="known", help="which sources")
     asked = parser.parse_args()
-    sources = asked.sources or list(HELD_BACK if asked.held_back else SOURCES)
+    sources = asked.sources or list(SPLITS[asked.split])
     compiled = engine.compile_guardrails(EngineConfig(system_rules=RULES))
     totals: dict[str, Tally] = {}
     shown: dict[str, list[str]] = defaultdict(list)
@@ -240,7 +258,7 @@ def main() -> None:
         counts = ", ".join(
             f"{role} {sum(tally.either.values())} of {sum(tally.texts.values())}" for role, tally in found.items()
         )
-        listed = {**SOURCES, **HELD_BACK}.get(source)
+        listed = next((known[source] for known in SPLITS.values() if source in known), None)
         sys.stderr.write(f"{source} ({listed.licence if listed else 'licence not listed'}): {counts}\n")
     for role, tally in totals.items():
         print_table(role, tally)
@@ -250,19 +268,21 @@ def main() -> None:
 
 def print_table(role: str, tally: Tally) -> None:
     """Print what rules do to the texts of one role, by kind."""
-    sys.stdout.write(f"\n{role}\n| kind | texts | blocked | neutralized | either |\n|---|--:|--:|--:|---|\n")
+    sys.stdout.write(
+        f"\n{role}\n| kind | texts | blocked | neutralized | either | private keys |\n|---|--:|--:|--:|---|--:|\n"
+    )
     for kind in ["", *(kind for kind, _ in tally.texts.most_common())]:
-        texts, blocked, neutralized, either = (
-            sum(counted.values()) if not kind else counted[kind] for counted in tally[:4]
+        texts, blocked, neutralized, either, keys = (
+            sum(counted.values()) if not kind else counted[kind] for counted in tally[:5]
         )
         low, high = wilson(either, max(1, texts))
         share = f"{either / max(1, texts):.2%} ({low:.2%} to {high:.2%})"
-        sys.stdout.write(f"| {kind or 'all'} | {texts:,} | {blocked} | {neutralized} | {share} |\n")
+        sys.stdout.write(f"| {kind or 'all'} | {texts:,} | {blocked} | {neutralized} | {share} | {keys} |\n")
     sys.stdout.write("".join(f"{rule}: {count}\n" for rule, count in tally.by_rule.most_common()))
 
 
 def _empty() -> Tally:
-    return Tally(Counter(), Counter(), Counter(), Counter(), Counter())
+    return Tally(Counter(), Counter(), Counter(), Counter(), Counter(), Counter())
 
 
 def _text_of(data: bytes) -> str | None:

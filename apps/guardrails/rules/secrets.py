@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from apps.guardrails.findings.scan_types import ANSWER, TOOL_RESULT, RuleAction, RuleSettings, Span
 from apps.guardrails.matching.pattern_search import PatternSearch
 from apps.guardrails.regex.re2_patterns import compile_re2
@@ -11,7 +13,6 @@ from apps.guardrails.secret_formats import (
     keys,
     logins,
     named_values,
-    password_hashes,
     passwords,
     urls,
     vendors,
@@ -27,6 +28,10 @@ DEFAULT_ACTION: RuleAction = "block"
 # Agents read settings, logs and sources, which are full of keys, and write them.
 ROLE_ACTIONS: dict[str, RuleAction] = {TOOL_RESULT: "warn", ANSWER: "warn"}
 
+# Kinds that the name beside a value gives away, not the value's own form; and signed tokens, which anyone can make.
+_BY_NAME = frozenset(
+    kind.name for module in (assignments, logins, named_values, passwords, urls) for kind in module.PATTERNS
+) | {"jwt"}
 # If two match the same characters, the first names them.
 _SEARCH = PatternSearch(
     (
@@ -34,7 +39,6 @@ _SEARCH = PatternSearch(
         *vendors.PATTERNS,
         *urls.PATTERNS,
         *logins.PATTERNS,
-        *password_hashes.PATTERNS,
         *assignments.PATTERNS,
         *named_values.PATTERNS,
         *encoded_keys.PATTERNS,
@@ -45,12 +49,38 @@ _SEARCH = PatternSearch(
 _MEDIA = compile_re2(
     r"data:(?:image|audio|video|font)/[\w.+-]{1,40};base64,\s{0,8}(?:[0-9A-Za-z+/]{60,}\s{1,8})*[0-9A-Za-z+/]*={0,2}"
 )
+# How tests begin in common languages and frameworks: imports, declarations, annotations.
+_TEST_CODE = compile_re2(
+    r"(?m)^[ \t]*(?:(?:async )?def test_\w|(?:import|from) (?:pytest|unittest|vitest)\b|import (?:static )?org\.junit\b"
+    r"|(?:public |async |export )*function test\w|func Test\w+\(|TEST(?:_[FP])?\(|\"testing\"$"
+    r"|(?:describe|it|test|context|specify)(?:\.\w+)?[ (]+[\"'`]"
+    r"|@(?:Parameterized|Repeated)?Test\b|\[(?:Fact|Theory|TestMethod)\b|#\[(?:\w+::)*test\b|#\[cfg\(test\)\])"
+    r"|\bclass \w+(?:Tests?\b| ?(?:extends |: |< |\()[\w:.\\]*Test(?:Case)?\b)|\bExUnit\.Case\b"
+)
+# How far behind such a beginning a value still belongs to it.
+_TEST_REACH = 4096
 
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return every secret in a text, by place, none overlapping another."""
     spans = _SEARCH.find(text.ascii_folded)
+    if settings.role != ANSWER:  # of a streamed answer only the latest characters can be seen
+        spans = _without_made_up(text.raw, spans)
     if not spans or ";base64," not in text.raw:
         return spans
     media = [match.span() for match in _MEDIA.finditer(text.raw)]
     return [span for span in spans if not any(start <= span.start and span.end <= end for start, end in media)]
+
+
+def _without_made_up(raw: str, spans: list[Span]) -> list[Span]:
+    """Return the spans without values in the code of tests that only their names call secrets."""
+    if all(span.pattern not in _BY_NAME for span in spans):
+        return spans
+    beginnings = [match.start() for match in _TEST_CODE.finditer(raw)]
+    return [span for span in spans if span.pattern not in _BY_NAME or not _is_behind(beginnings, span.start)]
+
+
+def _is_behind(beginnings: list[int], at: int) -> bool:
+    """Tell whether one of some places is right before another."""
+    latest = bisect_right(beginnings, at) - 1
+    return latest >= 0 and at - beginnings[latest] <= _TEST_REACH

@@ -42,7 +42,9 @@ _VALUE = r"[^\s\"'`<>]{6}"
 _MAX_REST = 250
 _REST = compile_re2(r"[^\s\"'`<>，。；、！？）」]*")  # noqa: RUF001 - these letters are meant
 _PROSE_IS = r"is|was|lautet|ist|es|est|é|è|e|to|är|er|on|je|este|là|adalah|είναι|הוא|هي|هو|है"
-_PROSE_WORDS = rf"\b(?:{NAMES_OF_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:{_PROSE_IS})|:|：|是| =) ?[\"'`]?"  # noqa: RUF001 - these letters are meant
+# "To pass" is a verb in sentences.
+_PROSE_NAMES = NAMES_OF_PASSWORDS.replace(r"(?:\b|_)pass(?:code)?", "passcode")
+_PROSE_WORDS = rf"\b(?:{_PROSE_NAMES})(?: \w{{1,12}}){{0,3}}?(?: (?:{_PROSE_IS})|:|：|是| =) ?[\"'`]?"  # noqa: RUF001 - these letters are meant
 # Words behind the name in a sentence about passwords.
 _ABOUT_ONE = compile_re2(
     r"(?i)(?:manager|safe|vault|types?|fields?|box|policy|policies|rules?|hash\w*|length|strength|expir\w*|prompt|entry|"
@@ -51,7 +53,7 @@ _ABOUT_ONE = compile_re2(
 _CODE = compile_re2(
     r"[({\[]|\)$|::|->|^(?:self|this|os|process|env|config|settings|req|request|params|args|data|user|options|props|"
     r"secrets|vault)[.\[]"
-    r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_]+(?:\d{1,4}[A-Za-z_]*)?$|^import\.|^(?:op|vault|ssm|arn|file|secretref|projects)[:/]|^[a-z_]\w*(?:\.[A-Z][A-Za-z_]*\d?)+$|^https?://|^(?:~|\.{1,2})/|"
+    r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_]+(?:\d{1,4}[A-Za-z_]*)?$|^import\.|^(?:op|vault|ssm|arn|urn|file|secretref|projects)[:/]|^[a-z_]\w*(?:\.[A-Z][A-Za-z_]*\d?)+$|^https?://|^(?:~|\.{1,2})/|"
     r"^/[\w.-]*/|^\$[A-Za-z_]|^(?:true|false|null|none|undefined)\b|"
     r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings|(?:Public|Private)Key)$|"
     r"^_[a-z]+\d?(?:_[a-z]+\d?)+$|^[a-z_]+(?::[\w,]+)?\|[a-z]"
@@ -62,8 +64,9 @@ _CODE = compile_re2(
     r"|^[a-z][\w-]*(?:\.[a-z][\w-]*)+=|^\w+=(?:True|False|None|true|false|null)$|^--?[A-Za-z][\w.-]*="
     r"|^[a-z]\w*(?:\.[\w-]+)+:[a-z][\w.-]*(?::v?\d[\w.-]*)?$|^[A-Za-z][\w.-]*[=~!]=\d+(?:\.\w+)*$"
 )
-# Names joined by slashes, as of a test and its case; and public identifiers, as of vulnerabilities.
-_PATH_OF_NAMES = compile_re2(r"^[A-Za-z_]+\d{0,2}(?:/[A-Za-z_]+\d{0,2})+$")
+# Names joined by slashes, as of a test and its case, or of a function and the number of its arguments; and public
+# identifiers, as of vulnerabilities.
+_PATH_OF_NAMES = compile_re2(r"^[A-Za-z_]+\d{0,2}(?:/(?:[A-Za-z_]+\d{0,2}|\d))+$")
 _PUBLIC_ID = compile_re2(
     r"(?i)^(?:CVE|CWE|CAN|GO|PYSEC|RUSTSEC|OSV|MAL|ALAS|RH[SBE]A|USN|DSA|ELSA|SUSE|JVN(?:DB)?|ICSA|ZDI)-\d{2,4}[-:]\d{3,7}"
     r"|^GHSA(?:-[0-9a-z]{4}){3}$|^SNYK-|^[A-Z]{4,}-\d{5,8}$"

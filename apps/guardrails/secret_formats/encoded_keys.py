@@ -13,7 +13,13 @@ from itertools import pairwise
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
-from apps.guardrails.secret_formats.entropy import entropy, has_letters_and_digits, is_placeholder, reads_like_words
+from apps.guardrails.secret_formats.entropy import (
+    entropy,
+    has_letters_and_digits,
+    is_placeholder,
+    is_shortened,
+    reads_like_words,
+)
 
 _BYTE = compile_re2(r"0[xX][0-9a-fA-F]{1,2}|\d{1,3}")
 _FEWEST_BYTES, _FEWEST_DIFFERENT = 8, 6
@@ -39,7 +45,7 @@ def _bytes(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def _der(candidate: CandidateMatch) -> CandidateMatch | None:
-    return candidate if entropy(candidate.text) >= 4.0 else None
+    return candidate if entropy(candidate.text) >= 4.0 and not is_shortened(candidate.after(8)) else None
 
 
 def _exponent(candidate: CandidateMatch) -> CandidateMatch | None:

@@ -39,11 +39,18 @@ _ENOUGH_PAIRS, _LIKE_WORDS, _LIKE_WORDS_MIXED, _LIKE_NAMES, _MIXED_DIGITS = 4, 0
 _TURNS, _RUNS, _LIKE_NAMES_IN_RUNS = 6, 3, 0.6
 _LEAST_LETTERS, _LEAST_OF_ONE_CASE, _LEAST_CHANGES, _LETTERS_BITS = 20, 24, 3, 3.3
 _HEX = compile_re2(r"^[0-9a-fA-F-]+$")
+# Dots in place of the rest of a value, perhaps on a line of their own.
+_LEFT_OUT = compile_re2(r"^(?:\s|\\[nr]){0,4}(?:\.{3}|…)")
 
 
 def is_placeholder(text: str) -> bool:
     """Tell whether a text is written to stand for a secret."""
     return bool(_STAND_IN.search(text))
+
+
+def is_shortened(after: bytes) -> bool:
+    """Tell whether a value is shown in part: dots follow it."""
+    return bool(_LEFT_OUT.search(after))
 
 
 def entropy(text: str) -> float:

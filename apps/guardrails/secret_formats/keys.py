@@ -12,7 +12,7 @@ import json
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
-from apps.guardrails.secret_formats.entropy import is_random
+from apps.guardrails.secret_formats.entropy import is_random, is_shortened
 
 _LABEL = "PRIVATE_KEY"
 _MAX_KEY_LENGTH, _MAX_PUBLIC_KEY_LENGTH = 16_384, 4096
@@ -47,6 +47,8 @@ def _armoured(candidate: CandidateMatch) -> CandidateMatch | None:
         return candidate if _CUT_OFF.match(utf8, candidate.end) else None
     if end < 0:
         return CandidateMatch(utf8, candidate.start, body_end)
+    if is_shortened(utf8[_body_end(utf8, candidate.end, end) : end]):
+        return None
     close = utf8.find(b"-----", end + 9, end + 60)
     return CandidateMatch(utf8, candidate.start, close + 5 if close >= 0 else body_end)
 

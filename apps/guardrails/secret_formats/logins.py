@@ -85,6 +85,13 @@ PATTERNS = (
     CandidatePattern(
         "login", "PASSWORD", r"(?m)^[\w.*-]{1,}:(?:\d{2,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:([^:\s]{6,})$", _login
     ),
+    # Files of users with hashes of their passwords, which can be cracked. A hash without its user opens nothing.
+    CandidatePattern(
+        "password_hash",
+        "PASSWORD",
+        r"(?m)^[a-z_][\w.-]{0,31}:(\$(?:1|2[abxy]|5|6|y|apr1)\$[^:\s]{20,})(?::|$)",
+        lambda candidate: candidate,
+    ),
     # A key instead of the user, without a password, and a signed-in session.
     CandidatePattern(
         "login",

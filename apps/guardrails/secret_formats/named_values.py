@@ -13,9 +13,6 @@ from collections.abc import Callable
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import (
-    NAMES_A_PASSWORD,
-    NAMES_OF_PASSWORDS,
-    accept_password,
     is_harmless_name,
     is_something_else,
     is_test_key,
@@ -29,6 +26,7 @@ from apps.guardrails.secret_formats.entropy import (
     is_placeholder,
     is_put_together_from_words,
     is_random,
+    is_shortened,
     reads_like_words,
 )
 from apps.guardrails.secret_formats.service_names import SERVICE_NAMES
@@ -81,6 +79,8 @@ _NAMES_IT = compile_re2(r"(?i)(?:key|token|secret)[\"'` ]{0,2}[ :=-]{0,2}[\"'`]?
 _FILE_DIGEST = compile_re2(
     r"(?i)\benc[(\[][\w,:]*$|sha-?\d|md5|digest|checksum|fingerprint|\bhash|integrity|PUBLIC KEY|\bh1:"
 )
+# How the head of a key or a certificate begins in base64.
+_ARMOUR = "LS0tLS1CRUdJTi"
 _UUID = compile_re2(r"(?i)^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")
 _ADDRESS = compile_re2(
     r"(?i)^(?:1:\d+:(?:ios|android|web):|\w+://|www\.|[\w.-]+\.(?:com|org|net|io|dev|ai|co|html?|md|json|ya?ml|tsx?|jsx?|py|go|rs)\b)"
@@ -111,8 +111,8 @@ def _is_made(text: str, least: int, is_of_words: Callable[[str], bool] = reads_l
         return (number or is_made_of_letters(text)) and not is_placeholder(text)
     if is_something_else(text):
         return False
-    if text.startswith("eyJ") and text.count(".") == 2:
-        return False  # a signed token, which its own pattern judges
+    if (text.startswith("eyJ") and text.count(".") == 2) or text.startswith(_ARMOUR):
+        return False  # a signed token or a key in base64, which their own patterns judge
     if (
         _NUMBER_ARGUMENT.search(text)
         or _ADDRESS.search(text)
@@ -140,9 +140,9 @@ def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a value that an operator, a call or an attribute gives to the name of a credential."""
     value = _whole(candidate)
     before = candidate.before(64)
-    if value.after(3) == b"...":
+    if is_shortened(value.after(8)) or is_harmless_name(before) or _OTHER_NAME.search(before):
         return None
-    if is_harmless_name(before) or _OTHER_NAME.search(before) or _DIGEST.search(before[-16:]) or _ABOUT.search(before):
+    if _DIGEST.search(before[-16:]) or _ABOUT.search(before):
         return None
     # Behind a blank, as in a call, stands a variable as well.
     literal = before[-1:] in b"\"'`=:>"
@@ -171,7 +171,7 @@ def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:
 def _on_next_line(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a line that is nothing but a generated value, unless the line before mentions a digest."""
     digits = sum(map(str.isdigit, candidate.text))
-    if _FILE_DIGEST.search(candidate.before(96)) or digits <= 1:
+    if _FILE_DIGEST.search(candidate.before(96)) or digits <= 1 or is_shortened(candidate.after(8)):
         return None
     return candidate if _is_made(candidate.text, _LEAST_FAR) else None
 
@@ -232,17 +232,6 @@ PATTERNS = (
         r"([0-9a-z+/_-]{20,}={0,2})[ \t\r]*$",
         _on_next_line,
         gate=r"(?i)\b(?:password|secret|token|(?:api|access|private|secret) key)[^\n]*\n[ \t]*[0-9a-z+/_-]{20}",
-    ),
-    CandidatePattern(
-        "named_password",
-        "PASSWORD",
-        rf"(?i)(?:{NAMES_OF_PASSWORDS})[a-z0-9_-]{{0,12}}{_CLOSE}(?:\s{{0,3}}(?:"
-        rf"[:?.+|]{{1,3}}=|={{1,3}}>?|->|:|,|\(|>)\s{{0,3}}|"
-        rf"{_PAIRED})[$@bruf]{{0,2}}[\"'`]([^\s\"'`<>]{{6}})",
-        accept_password,
-        gate=NAMES_A_PASSWORD,
-        overlapping=True,
-        often=True,
     ),
     CandidatePattern(
         "service_key",

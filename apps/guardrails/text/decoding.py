@@ -37,6 +37,8 @@ _MAX_RUNS, _BETWEEN = 64, "\n.\n"
 # Budget for reading base64 without a result again from its later lines: a multiple of the text; then bytes at each
 # line.
 _READ_AGAIN, _MAX_BYTES_AGAIN = 16, 2048
+# Words of so long a text are turned around; in longer ones some of them make an order by chance.
+_MAX_TURNED = 500
 # Maximum transformations of a whole text by depth: of the text, and of decoded text.
 _MAX_TURNS = {1: 8, 2: 3}
 
@@ -240,6 +242,8 @@ def _deobfuscated(text: ScannedText) -> Iterator[DecodedText]:
     if "spaced" in traces:
         yield DecodedText("spaced", ScannedText(join_spaced_letters(raw)), 0, size)
     for cipher in sorted(traces & CIPHERS.keys()):
+        if cipher == "last_word_first" and size > _MAX_TURNED:
+            continue
         # Letters and words of most stay where they are.
         origin = None if cipher == "last_word_first" else text.origin
         yield DecodedText(cipher, ScannedText(decipher(cipher, text.normalized)), 0, size, origin)

@@ -53,7 +53,6 @@ FOUND = (
     f'key = "«MIHcAgEBBE{DER}»"',
     f"<RSAKeyValue><Modulus>{BODY}</Modulus><Exponent>AQAB</Exponent><D>«{BODY}=»</D></RSAKeyValue>",
     f"«eyJhbGciOieeiIsInR5cCI6Ikpx.eyJzdWIiOiI3NzEyIiwicm9sZSI6ImFkbSJ9.{BODY}»",
-    "anja:«rq7eXS6Zh2obK»",
     "_auth = «YW5qYTpyZWdlbnNjaGlybQ==»",
     "ftp://anja:«kA9!x@m/z7»@files.acme.io/x",
     "redis://:«xq7»@cache:6379/0",
