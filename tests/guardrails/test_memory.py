@@ -17,9 +17,9 @@ _CACHES = 2
 
 @pytest.fixture(scope="module")
 def soak() -> list[str]:
-    """Return the lines that a soak of 2,000 texts in a process of its own prints."""
+    """Return the lines that a soak of 1,000 texts in a process of its own prints."""
     run = subprocess.run(
-        [sys.executable, "-m", "bench.soak", "--texts", "2000"],
+        [sys.executable, "-m", "bench.soak", "--texts", "1000"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -40,5 +40,5 @@ def test_the_limits_of_all_automata_and_the_loaded_rules_add_up_to_less(soak: li
 
 def test_the_default_rules_stay_within_their_memory(soak: list[str]) -> None:
     texts, megabytes = (float(word) for word in soak[-1].split()[:2])
-    assert texts == 2000
+    assert texts == 1000
     assert megabytes <= MAX_MEGABYTES, soak

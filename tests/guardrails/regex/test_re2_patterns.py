@@ -29,6 +29,13 @@ def test_a_pattern_counts_its_program_and_the_states_that_its_limit_allows() -> 
     assert LazyPattern("recent[0-9]").max_bytes == 1024 + 24 * positions + 32_768 * 2 // 3
 
 
+def test_spans_of_a_match_begin_where_they_should() -> None:
+    pattern = LazyPattern("a(b+)(c)?", STATELESS)
+    assert pattern.spans_at(b"xabbc", 1, 5) == [(1, 5), (2, 4), (4, 5)]
+    assert pattern.spans_at(b"xabbc", 1, 4) == [(1, 4), (2, 4), (-1, -1)]
+    assert pattern.spans_at(b"xabbc", 0, 5) == []
+
+
 def test_recent_patterns_drop_what_was_not_used_for_longest() -> None:
     lazy = [LazyPattern(f"recent{number}") for number in range(9)]
     recent = RecentPatterns(8 * lazy[0].max_bytes)
