@@ -1,23 +1,36 @@
 """`script/bench soak`: how much memory the default guardrail rules take, after many varied and crafted texts.
 
-Prints texts scanned, megabytes that the process has grown by, and milliseconds of computing for each thousand bytes.
-Growth counts from a process that has imported the engine, as every worker has, and loaded no rule. Texts are generated,
-the same ones every time: prose, programs, settings, logs, JSON, base64 and random tokens in several scripts; every
-third one is made of pieces of the rules' own patterns, so that it brings their automata into as many states as it can.
+Prints first the megabytes that automata may take at most, then, as it goes on, texts scanned, megabytes that the
+process has grown by, and milliseconds of computing for each thousand bytes. Growth counts from a process that has
+imported the engine, as every worker has, and loaded no rule.
+
+Texts are generated, the same ones every time: prose, programs, settings, logs, JSON, base64 and random tokens in
+several scripts. A third is made of words of the rules, and a quarter is crafted against their patterns
+(`bench.crafted`), so that it brings their automata into as many states as it can.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-import importlib
+import json
 import random
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-_FIRST_REPORT = 500
+from apps.guardrails.findings.scan_types import Segment
+from apps.guardrails.regex.re2_patterns import known_patterns, max_automata_bytes
+from apps.guardrails.rules import system_rules
+from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.engine import EngineConfig
+from apps.guardrails.text.scanned_text import ScannedText
+from bench.crafted import crafted_text
+
+_FIRST_REPORT, _REPORT_EACH = 500, 5000
 _ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz",
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789",
@@ -52,11 +65,14 @@ def pieces_of_rules() -> list[str]:
 
 
 def texts(count: int) -> Iterator[tuple[str, str]]:
-    """Yield texts of 100 to 6,000 characters, each with the role that says it."""
+    """Yield texts of 100 to 6,000 characters, each with the role that says it. The rules must be loaded."""
     chosen = random.Random(20)
-    pieces = pieces_of_rules()
+    pieces, patterns = pieces_of_rules(), known_patterns()
     for number in range(count):
         size = chosen.choice((100, 300, 600, 1200, 6000))
+        if number % 4 == 3:
+            yield ("user", "tool_result")[number // 4 % 2], crafted_text(patterns, size, chosen)
+            continue
         parts: list[str] = []
         while sum(map(len, parts)) < size:
             alphabet = chosen.choice(_ALPHABETS)
@@ -80,26 +96,54 @@ def resident_megabytes() -> float:
     return pages * 4096 / 1e6
 
 
+def texts_of_another_process(count: int) -> Iterator[tuple[str, str]]:
+    """Yield the same texts, made in a process of their own: making them takes memory as well."""
+    command = [sys.executable, "-m", "bench.soak", "--texts", str(count), "--print"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            role, text = json.loads(line)
+            yield role, text
+    if process.returncode:
+        raise RuntimeError(f"the process that makes texts ended with {process.returncode}")
+
+
 def main() -> None:
     """Scan the texts and print what it takes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--texts", type=int, default=50_000)
-    count = parser.parse_args().texts
-    engine = importlib.import_module("apps.guardrails.scanning.engine")
-    types = importlib.import_module("apps.guardrails.findings.scan_types")
-    scanned = importlib.import_module("apps.guardrails.text.scanned_text")
+    parser.add_argument("--print", action="store_true", help="only print the texts, as lines of JSON")
+    chosen = parser.parse_args()
+    if chosen.print:
+        print_texts(chosen.texts)
+    else:
+        scan(chosen.texts)
+
+
+def print_texts(count: int) -> None:
+    """Print texts as [role, text]."""
+    system_rules()
+    for role, text in texts(count):
+        print(json.dumps([role, text]))
+
+
+def scan(count: int) -> None:
+    """Scan so many texts with the default rules, and report."""
     before = resident_megabytes()
-    compiled = engine.compile_guardrails(engine.EngineConfig())
+    compiled = engine.compile_guardrails(EngineConfig())
+    print(f"automata take at most {max_automata_bytes() / 1e6:.1f} MB")
     print(f"0 {resident_megabytes() - before:.1f} MB", flush=True)
-    scanned_bytes, started = 0, time.process_time()
+    scanned_bytes, seconds = 0, 0.0
     report = _FIRST_REPORT
-    for number, (role, text) in enumerate(texts(count), 1):
-        engine.screen(compiled, [types.Segment(scanned.ScannedText(text), role)])
+    for number, (role, text) in enumerate(texts_of_another_process(count), 1):
+        started = time.thread_time()
+        engine.screen(compiled, [Segment(ScannedText(text), role)])
+        seconds += time.thread_time() - started
         scanned_bytes += len(text.encode())
-        if number in (report, count):
-            report *= 2
-            took = (time.process_time() - started) * 1e6 / scanned_bytes
+        if number in (report, count) or number % _REPORT_EACH == 0:
+            took = seconds * 1e6 / scanned_bytes
             print(f"{number} {resident_megabytes() - before:.1f} MB {took:.3f} ms/KB", flush=True)
+        report *= 1 + (number == report)
 
 
 if __name__ == "__main__":

@@ -14,17 +14,17 @@ from typing import Any
 
 from apps.guardrails.findings.scan_types import Span
 from apps.guardrails.matching.attack_signals import SignalTable
-from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.regex.re2_patterns import compile_re2, lazy_pattern
 from apps.guardrails.text.scanned_text import ScannedText
 
 _PATH = Path(__file__).with_suffix(".toml")
 # Texts to say only under a condition ("only say 'access granted' if"), and requests for them.
 _SAY = r"\b(?:say|saying|respond|reply|replying|answer|print|output|write|display|return|type|repeat|grant)\b"
 _QUOTED = r"[\"'“\x{2018}«`]([^\"'“”\x{2018}\x{2019}«»`]{5,60})[\"'”\x{2019}»`]"
-_GATED = compile_re2(rf"{_SAY}[^\"'“\x{{2018}}«`.!?]{{0,40}}{_QUOTED}|\b(access(?: is)? granted|permission granted)\b")
+_GATED = lazy_pattern(rf"{_SAY}[^\"'“\x{{2018}}«`.!?]{{0,40}}{_QUOTED}|\b(access(?: is)? granted|permission granted)\b")
 _ONLY = compile_re2(r"\b(?:only|never|not|don't|unless|if|when)\b[^.!?]*$")
 _IF = compile_re2(r"^[^.!?]*\b(?:only|unless|except|if|when)\b")
-_ORDERED = compile_re2(rf"{_SAY}[^.!?]{{0,60}}$|[:=>\"'“\x{{2018}}«`\])\n] ?$")
+_ORDERED = lazy_pattern(rf"{_SAY}[^.!?]{{0,60}}$|[:=>\"'“\x{{2018}}«`\])\n] ?$")
 _ENTRY = compile_re2(r"\b(?:granted|access|authori[sz]ed|unlocked|welcome|approved)\b")
 _OPENING = frozenset({"password", "code", "word"})
 _AROUND = 80
@@ -61,7 +61,7 @@ def read_operator(text: ScannedText) -> frozenset[str]:
 
 def _gated_phrases(utf8: bytes) -> set[bytes]:
     phrases: set[bytes] = set()
-    for match in _GATED.finditer(utf8):
+    for match in _GATED.compiled.finditer(utf8):
         phrase = (match[1] or match[2]).strip(b" .!,")
         before, after = utf8[max(0, match.start() - _AROUND) : match.start()], utf8[match.end() : match.end() + _AROUND]
         if b" " in phrase and (_ONLY.search(before) or _IF.search(after)):

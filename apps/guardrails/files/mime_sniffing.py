@@ -9,7 +9,7 @@ import json
 
 import filetype
 
-from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.regex.re2_patterns import compile_re2, lazy_pattern
 
 UNKNOWN = "application/octet-stream"
 PLAIN_TEXT = "text/plain"
@@ -62,11 +62,11 @@ _ZIPPED = (
 )
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b")) + b"\x7f"
 _TEXT_SIGNATURES = ((b"%PDF-", "application/pdf"), (b"{\\rtf", "application/rtf"), (b"%!PS", "application/postscript"))
-_HTML = compile_re2(
+_HTML = lazy_pattern(
     r"(?i)^\s*(?:<!--(?s:.{0,500}?)-->\s*)?(?:<!doctype html|<html[\s>]|<head[\s>]|<body[\s>]|<script[\s>]|"
     r"<iframe[\s>])"
 )
-_SVG = compile_re2(
+_SVG = lazy_pattern(
     r"(?i)^\s*(?:<\?xml[^>]{0,300}>\s*)?(?:<!--(?s:.{0,900}?)-->\s*|<!DOCTYPE svg(?s:.{0,900}?)>\s*){0,1}<svg[\s>]"
 )
 _XML = compile_re2(r"^\s*<\?xml\s")

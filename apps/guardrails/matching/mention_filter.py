@@ -5,9 +5,7 @@ It reads the folded text around a match, in UTF-8.
 
 from __future__ import annotations
 
-import re2
-
-from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.regex.re2_patterns import LazyPattern, lazy_pattern
 
 # How many bytes before and after are looked at.
 _AROUND = 140
@@ -15,8 +13,8 @@ _AROUND = 140
 _QUOTATION = 60
 
 
-def _compile(*alternatives: str) -> re2._Regexp:
-    return compile_re2("|".join(f"(?:{part})" for part in alternatives))
+def _compile(*alternatives: str) -> LazyPattern:
+    return lazy_pattern("|".join(f"(?:{part})" for part in alternatives))
 
 
 def _word_of(words: str) -> str:

@@ -78,14 +78,14 @@ class SignalFinder:
 
 def match_pattern(pattern: SignalPattern, utf8: bytes, head: int) -> AttackSignal | None:
     """Return the signal whose head stands there, None where the words around it do not fit."""
-    ahead = pattern.ahead.compiled.match(utf8, head, head + _REACH)
-    if ahead is None:
+    ahead = pattern.ahead.spans_at(utf8, head, min(head + _REACH, len(utf8)))
+    if not ahead:
         return None
     start = head
     if pattern.before is not None:
         first = max(0, head - _BEHIND)
-        behind = pattern.before.compiled.match(utf8[first:head])
-        if behind is None:
+        behind = pattern.before.spans_at(utf8[first:head], 0, head - first)
+        if not behind:
             return None
-        start = first + behind.start(1)
-    return AttackSignal(start, ahead.end(), pattern.kind, pattern.weight, head, pattern)
+        start = first + behind[1][0]
+    return AttackSignal(start, ahead[0][1], pattern.kind, pattern.weight, head, pattern)

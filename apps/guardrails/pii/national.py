@@ -15,7 +15,7 @@ from typing import NamedTuple
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.pii import national_checks
 from apps.guardrails.pii.keyword_number import BEFORE_NAME, WIDE_GAP, pattern_after_keyword
-from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.regex.re2_patterns import lazy_pattern
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _LABEL = "NATIONAL_ID"
@@ -76,7 +76,7 @@ def _alone(is_valid: Callable[[str], bool]) -> Callable[[CandidateMatch], Candid
 def _in_front(names: Sequence[NumberName]) -> Callable[[CandidateMatch], CandidateMatch | None]:
     """Return the check of "… is my PESEL": the number of one of the names that stand behind it."""
     known = [
-        (compile_re2(rf"^(?:{BEFORE_NAME})(?:{name.words})"), compile_re2(rf"({name.pattern})$"), name)
+        (lazy_pattern(rf"^(?:{BEFORE_NAME})(?:{name.words})"), lazy_pattern(rf"({name.pattern})$"), name)
         for name in names
     ]
 

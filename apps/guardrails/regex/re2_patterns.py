@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import AnyStr, Final, NamedTuple
 
 import re2
+
+from apps.guardrails.regex.required_literals import Clause, fold, required_literals
 
 
 class MemoryLimit(NamedTuple):
@@ -40,19 +42,25 @@ class MemoryLimit(NamedTuple):
 # Limits of patterns that most texts with settings or programs are searched with, of the others, of sets of patterns
 # that every text is searched with, and of patterns that only match short texts at their beginning: RE2 does that
 # without states where the pattern has a group.
-OFTEN: Final = MemoryLimit(32 << 10, 768 << 10, 1024, 220)
+OFTEN: Final = MemoryLimit(32 << 10, 576 << 10, 1024, 150)
 RARELY: Final = MemoryLimit(32 << 10, 128 << 10, 256)
-PRESENCE: Final = MemoryLimit(48 << 10, 192 << 10, 384, 180)
+PRESENCE: Final = MemoryLimit(48 << 10, 192 << 10, 384, 140)
 STATELESS: Final = MemoryLimit(8 << 10, 8 << 10, 110)
+# Limits of a set of literals, by their characters.
+LITERALS: Final = MemoryLimit(128 << 10, 1 << 20, 256, 140)
 # Positions that are compiled into one set.
 _SET_POSITIONS: Final = 600
 # A program may need more than that to be compiled at all.
 _COMPILING_MEMORY: Final = 16 << 20
 # Bytes of a compiled pattern beside its states, and for each of its positions.
-_PATTERN_BYTES, _POSITION_BYTES = 1024, 32
+_PATTERN_BYTES, _POSITION_BYTES = 1024, 24
 # Bytes that the lazy patterns of a process take at most.
 MAX_LAZY_BYTES: Final = 12_000_000
+_AT_START: Final = re2._Anchor.ANCHOR_START
 _compiled: dict[tuple[str, MemoryLimit], re2._Regexp] = {}
+_lazy: dict[tuple[str, MemoryLimit], LazyPattern] = {}
+# The limits of sets, which are kept for the life of the process like the rules that have them.
+_set_limits: list[int] = []
 
 
 def re2_options(memory: int) -> re2.Options:
@@ -76,6 +84,14 @@ def compile_re2(pattern: str, limit: MemoryLimit = RARELY) -> re2._Regexp:
 
 def _compile(pattern: str, limit: MemoryLimit) -> re2._Regexp:
     return re2.compile(pattern, re2_options(limit.of(_positions_of(pattern))))
+
+
+def _max_bytes_of(pattern: str, limit: MemoryLimit) -> int:
+    positions = _positions_of(pattern)
+    # RE2 divides a limit by three: for searches forwards, backwards, and for the longest match, which no pattern needs
+    # beside the others.
+    states = 0 if limit is STATELESS else limit.of(positions) * 2 // 3
+    return _PATTERN_BYTES + _POSITION_BYTES * positions + states
 
 
 @functools.cache
@@ -108,19 +124,27 @@ class LazyPattern:
         """The pattern ready to search UTF-8. Raises re2.error."""
         return compile_re2(self.pattern, OFTEN) if self.limit is OFTEN else _recent.compiled(self)
 
+    def search(self, text: AnyStr, *bounds: int) -> re2._Match[AnyStr] | None:
+        """Return the first match, between `bounds` if there are any. Raises re2.error."""
+        return self.compiled.search(text, *bounds)
+
+    def spans_at(self, utf8: bytes, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the (start, end) of a match that begins at `start`, and of its groups; nothing where there is none.
+
+        Without the library's iterator, which takes longer than most of these matches. Raises re2.error.
+        """
+        spans: list[tuple[int, int]] = self.compiled._regexp.Match(_AT_START, utf8, start, end)
+        return spans if spans[0][0] >= 0 else []
+
     @property
     def max_bytes(self) -> int:
         """Bytes that it takes at most when it is compiled and has the states that its limit allows."""
-        positions = _positions_of(self.pattern)
-        # The last third of the limit is for a kind of search that is not used.
-        states = 0 if self.limit is STATELESS else self.limit.of(positions) * 2 // 3
-        return _PATTERN_BYTES + _POSITION_BYTES * positions + states
+        return _max_bytes_of(self.pattern, self.limit)
 
 
-@functools.cache
 def lazy_pattern(pattern: str, limit: MemoryLimit = RARELY) -> LazyPattern:
     """Return a pattern of a rule; equal patterns of all rules are compiled once."""
-    return LazyPattern(pattern, limit)
+    return _lazy.setdefault((pattern, limit), LazyPattern(pattern, limit))
 
 
 class RecentPatterns:
@@ -163,12 +187,31 @@ class RecentPatterns:
 _recent: Final = RecentPatterns()
 
 
+def known_patterns() -> list[str]:
+    """Return the patterns of all rules that this process has loaded."""
+    return sorted({pattern for pattern, _ in (*_compiled, *_lazy)})
+
+
+def max_automata_bytes() -> int:
+    """Return the bytes that the automata of all loaded rules take at most, whatever texts they are searched in."""
+    permanent = {*_compiled, *(known for known in _lazy if known[1] is OFTEN)}
+    return sum(_max_bytes_of(*known) for known in permanent) + sum(_set_limits) + MAX_LAZY_BYTES
+
+
+def _new_set(limit: int, *, literal: bool = False) -> re2.Set:
+    """Return an empty set of patterns or literals that takes at most so many bytes."""
+    options = re2_options(limit)
+    options.literal = literal
+    _set_limits.append(limit)
+    return re2.Set.SearchSet(options)
+
+
 class _PresenceSet:
     """Tells which of some patterns match a text, in one pass."""
 
     def __init__(self, patterns: Sequence[tuple[str, Sequence[int]]], positions: int) -> None:
         """Take patterns, each with what it stands for, and the positions of all of them."""
-        self._set = re2.Set.SearchSet(re2_options(PRESENCE.of(positions)))
+        self._set = _new_set(PRESENCE.of(positions))
         self._indexes = [indexes for _, indexes in patterns]
         for pattern, _ in patterns:
             self._set.Add(pattern)
@@ -195,6 +238,37 @@ def _presence_sets(patterns: Iterable[tuple[str, Sequence[int]]]) -> Iterator[_P
         yield _PresenceSet(members, size)
 
 
+class _LiteralSet:
+    """Tells which of some patterns may match a text, by the literals that each of them needs, in one pass."""
+
+    def __init__(self, needed: Mapping[int, Sequence[Clause]]) -> None:
+        """Take the clauses of each pattern, by what stands for it. Every pattern has at least one."""
+        numbers: dict[Clause, int] = {}
+        # By clause: the patterns that need it most, and the numbers of their other clauses.
+        self._needing: list[list[tuple[int, frozenset[int]]]] = []
+        for index, clauses in needed.items():
+            for clause in clauses:
+                if clause not in numbers:
+                    numbers[clause] = len(numbers)
+                    self._needing.append([])
+            first, *others = (numbers[clause] for clause in clauses)
+            self._needing[first].append((index, frozenset(others)))
+        by_literal: defaultdict[str, set[int]] = defaultdict(set)
+        for clause, number in numbers.items():
+            for literal in clause:
+                by_literal[literal].add(number)
+        self._clauses = [tuple(by_literal[literal]) for literal in sorted(by_literal)]
+        self._set = _new_set(LITERALS.of(sum(map(len, by_literal))), literal=True)
+        for literal in sorted(by_literal):
+            self._set.Add(literal)
+        self._set.Compile()
+
+    def candidates(self, utf8: bytes) -> set[int]:
+        """Return what the patterns that may match stand for."""
+        met = set[int]().union(*map(self._clauses.__getitem__, self._set.Match(fold(utf8)) or ()))
+        return {index for clause in met for index, others in self._needing[clause] if others <= met}
+
+
 class PatternFilter:
     """Tells which of many patterns may match a text, by the literal text that each of them needs.
 
@@ -206,21 +280,17 @@ class PatternFilter:
         """Take patterns, and the indexes of those that many texts are searched with. Raises re2.error."""
         searched_often = {pattern for index, pattern in enumerate(patterns) if index in often}
         self._patterns = [lazy_pattern(pattern, OFTEN if pattern in searched_often else RARELY) for pattern in patterns]
-        self._literals = re2.Filter()
-        for pattern in patterns:
-            # It only reads their literals.
-            self._literals.Add(pattern.encode(), re2_options(STATELESS.of(_positions_of(pattern))))
-        self._literals.Compile()
-        without = self._literals.Match(b"", potential=True) or ()
-        self._without = frozenset(without)
+        needed = {index: required_literals(pattern) for index, pattern in enumerate(patterns)}
+        self._literals = _LiteralSet({index: clauses for index, clauses in needed.items() if clauses})
+        self._without = frozenset(index for index, clauses in needed.items() if not clauses)
         by_pattern: defaultdict[str, list[int]] = defaultdict(list)
-        for index in without:
+        for index in sorted(self._without):
             by_pattern[patterns[index]].append(index)
         self._sets = list(_presence_sets(by_pattern.items()))
 
     def candidates(self, utf8: bytes) -> list[int]:
         """Return the indexes of the patterns that may match, in order."""
-        may_match = set(self._literals.Match(utf8, potential=True) or ()) - self._without
+        may_match = self._literals.candidates(utf8)
         for patterns in self._sets:
             may_match.update(patterns.matching(utf8))
         return sorted(may_match)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from apps.guardrails.findings.scan_types import TOOL_RESULT, RuleAction, RuleSettings, ScannedFile, Span
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, PatternSearch
-from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.regex.re2_patterns import compile_re2, lazy_pattern
 from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "document_leakage"
@@ -241,7 +241,7 @@ _SEARCH = PatternSearch(
         ),
     )
 )
-_FILE_NAME = compile_re2(
+_FILE_NAME = lazy_pattern(
     r"(?i)(?:^|[^\pL])(confidential|internal (?:use )?only|internal use|top ?secret|do not distribute|"
     r"strictly private|privileged|vertraulich|streng geheim|"
     r"confidentiel|confidencial|riservato|vertrouwelijk|конфиденциально)(?:[^\pL]|$)|(机密|絶密|绝密|社外秘|極秘|대외비)"

@@ -12,7 +12,7 @@ import binascii
 from itertools import pairwise
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
-from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.regex.re2_patterns import compile_re2, lazy_pattern
 from apps.guardrails.secret_formats.entropy import (
     entropy,
     has_letters_and_digits,
@@ -26,7 +26,7 @@ _FEWEST_BYTES, _FEWEST_DIFFERENT = 8, 6
 # How long such a run may be, and how much of it is read: its members stand at its beginning.
 _MAX_RUN, _MAX_READ = 16_384, 2048
 _BASE64 = compile_re2(r"[0-9A-Za-z+/]*")
-_PRIVATE_MEMBER = compile_re2(
+_PRIVATE_MEMBER = lazy_pattern(
     r"\"private_key\"\s*:\s*\"-----BEGIN|\"keyMaterialType\"\s*:\s*\"(?:SYMMETRIC|ASYMMETRIC_PRIVATE)"
     r"|\"kty\"\s*:\s*\"[^{}]{0,400}?\"[dk]\"\s*:\s*\"[0-9A-Za-z_-]{16}|\"d\"\s*:\s*\"[0-9A-Za-z_-]{20,}\"[^{}]{0,400}?\"kty\""
 )

@@ -97,7 +97,9 @@ def find_decoded_texts(text: ScannedText) -> list[DecodedText]:
     """Return what `text` says when decoded, one view a run or way of turning; worked out once a text."""
     found = _decoded_texts.get(text)
     if found is None:
-        found = _decoded_texts[text] = list(_decode_recursively(text, 1))
+        # A view that held the text would keep it for ever: what a weak dictionary holds must not hold its key.
+        itself: ScannedText = weakref.proxy(text)
+        found = _decoded_texts[text] = list(_decode_recursively(itself, 1))
     return found
 
 
@@ -232,21 +234,26 @@ def _deobfuscated(text: ScannedText) -> Iterator[DecodedText]:
         turned, back = undo(disguise, normalized)
         yield DecodedText(disguise, ScannedText(turned), 0, size, _through(text, back))
     if "rot13" in traces:
-        yield DecodedText("rot13", ScannedText(codecs.encode(text.normalized, "rot13")), 0, size, text.origin)
+        yield DecodedText("rot13", ScannedText(codecs.encode(text.normalized, "rot13")), 0, size, _same(text))
     if "reversed" in traces:
         yield DecodedText("reversed", ScannedText(text.normalized[::-1]), 0, size, _mirrored(text))
     if "leetspeak" in traces:
         for one in "il":
             plain = undo_leetspeak(text.normalized, one)
-            yield DecodedText("leetspeak", ScannedText(plain), 0, size, text.origin)
+            yield DecodedText("leetspeak", ScannedText(plain), 0, size, _same(text))
     if "spaced" in traces:
         yield DecodedText("spaced", ScannedText(join_spaced_letters(raw)), 0, size)
     for cipher in sorted(traces & CIPHERS.keys()):
         if cipher == "last_word_first" and size > _MAX_TURNED:
             continue
         # Letters and words of most stay where they are.
-        origin = None if cipher == "last_word_first" else text.origin
+        origin = None if cipher == "last_word_first" else _same(text)
         yield DecodedText(cipher, ScannedText(decipher(cipher, text.normalized)), 0, size, origin)
+
+
+def _same(text: ScannedText) -> Origin:
+    """Return the mapping of a normalized text back to `raw`, which does not hold the text as its method would."""
+    return lambda start, end: text.origin(start, end)
 
 
 def _through(text: ScannedText, back: Origin) -> Origin:

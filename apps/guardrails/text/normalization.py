@@ -41,7 +41,8 @@ _FANCY = re.compile(f"[{''.join(map(chr, STYLED))}]+")
 _GENUINE = [chr(code) for code in (*range(0x370, 0x530), *range(0x531, 0x588)) if code not in HOMOGLYPHS]
 _MIXED = re.compile(f"(?<![a-z{_LOOKALIKE}])(?:[a-z]++[{_LOOKALIKE}]|[{_LOOKALIKE}]++[a-z])[a-z{_LOOKALIKE}]*+")
 # Marks that pile up on one letter: normalizing is quadratic in their number, and no language needs more (UAX 15, 13).
-_MAX_MARKS = 30
+# So many are rare enough to look closer: an expression for all of them has twenty thousand positions.
+_MAX_MARKS, _MANY_MARKS = 30, 4
 _BLOCK = 512
 # One run of unsteady characters in so many bytes is composed by itself; where there are more, the whole text is.
 _BYTES_A_RUN = 1000
@@ -75,7 +76,7 @@ def _second_halves() -> frozenset[str]:
     return frozenset({chr(int(half, 16)) for half in halves} | {chr(code) for code in jamo})
 
 
-_has_piled = presence_test(rf"\pM{{{_MAX_MARKS + 1}}}")
+_has_piled = presence_test(rf"\pM{{{_MANY_MARKS}}}")
 _has_hidden = presence_test(f"[{INVISIBLE}]")
 _has_tag = presence_test("[\U000e0020-\U000e007e]")
 _has_fancy = presence_test(class_of(sorted(map(chr, STYLED))))
@@ -235,14 +236,14 @@ def _translate_all(pattern: re.Pattern[str], table: Mapping[int, str | int], utf
     return pattern.sub(lambda run: run[0].translate(table), utf8.decode(*_UTF8)).encode(*_UTF8)
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=4096)
 def _combines_with_previous(character: str) -> bool:
     """Tell whether a character may become one with the character before it."""
     first = unicodedata.normalize("NFKD", character)[0]
     return unicodedata.combining(first) > 0 or first in _second_halves()
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=4096)
 def _begins_blank(character: str) -> bool:
     """Tell whether a character becomes a space and more, as spacing accents do: a space before it is one with that."""
     return unicodedata.normalize("NFKC", character)[0].isspace()

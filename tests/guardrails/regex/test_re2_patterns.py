@@ -20,13 +20,20 @@ from apps.guardrails.regex.re2_patterns import (
 
 def test_a_limit_grows_with_the_pattern_between_its_bounds() -> None:
     assert [RARELY.of(positions) for positions in (10, 200, 1000, 5000)] == [32_768, 51_200, 131_072, 550_000]
-    assert [OFTEN.of(positions) for positions in (10, 200, 1000, 5000)] == [32_768, 204_800, 786_432, 1_100_000]
+    assert [OFTEN.of(positions) for positions in (10, 200, 1000, 5000)] == [32_768, 204_800, 589_824, 750_000]
 
 
 def test_a_pattern_counts_its_program_and_the_states_that_its_limit_allows() -> None:
     positions = re2.compile("recent[0-9]").programsize
-    assert LazyPattern("recent[0-9]", STATELESS).max_bytes == 1024 + 32 * positions
-    assert LazyPattern("recent[0-9]").max_bytes == 1024 + 32 * positions + 32_768 * 2 // 3
+    assert LazyPattern("recent[0-9]", STATELESS).max_bytes == 1024 + 24 * positions
+    assert LazyPattern("recent[0-9]").max_bytes == 1024 + 24 * positions + 32_768 * 2 // 3
+
+
+def test_spans_of_a_match_begin_where_they_should() -> None:
+    pattern = LazyPattern("a(b+)(c)?", STATELESS)
+    assert pattern.spans_at(b"xabbc", 1, 5) == [(1, 5), (2, 4), (4, 5)]
+    assert pattern.spans_at(b"xabbc", 1, 4) == [(1, 4), (2, 4), (-1, -1)]
+    assert pattern.spans_at(b"xabbc", 0, 5) == []
 
 
 def test_recent_patterns_drop_what_was_not_used_for_longest() -> None:
