@@ -232,9 +232,8 @@ def _ask_lm_studio(server: _Conversation, found: _Found) -> None:
         if kind == "embeddings":
             _add_capabilities(entry, "embedding")
         elif isinstance(stated, list):
-            _add_capabilities(
-                entry, *(["tools"] if "tool_use" in stated else ()), *(["vision"] if kind == "vlm" else ())
-            )
+            abilities = {"tools": "tool_use" in stated, "vision": kind == "vlm"}
+            _add_capabilities(entry, *(name for name, is_there in abilities.items() if is_there))
 
 
 def _ask_tgi(server: _Conversation, found: _Found) -> None:
@@ -248,7 +247,7 @@ def _ask_tgi(server: _Conversation, found: _Found) -> None:
         _add_context(entry, info.get("max_total_tokens"), info.get("max_input_tokens"))
 
 
-# What is asked of each kind of server beyond the list of models.
+# By kind of server: the function that asks for more than the list of models.
 SERVERS: Final[Mapping[str, Callable[[_Conversation, _Found], None]]] = {
     "openai": _nothing_more,
     "vllm": _nothing_more,

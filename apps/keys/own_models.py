@@ -35,7 +35,7 @@ class OwnModel(msgspec.Struct, frozen=True, kw_only=True):
     found_context: int | None = None
     input_price: Decimal | None = None
     output_price: Decimal | None = None
-    # What the server stated, of `CAPABILITIES`; None: nothing.
+    # Those of `CAPABILITIES` that the server stated; None if it stated none.
     capabilities: tuple[str, ...] | None = None
     # False for a model with settings that the server does not list.
     is_found: bool = True

@@ -20,7 +20,7 @@ __all__ = ["own_server"]
 
 
 def found_at(server: OwnServer, kind: str = "openai", token: str = "") -> FoundModels:
-    """Return what is found at a server."""
+    """Return the models that are found at a server."""
     return find_models(resolve_safe_address(f"{server.url}/v1", uuid4()), token, kind)
 
 

@@ -46,7 +46,7 @@ class OwnCredential:
     base_url: str
     encrypted_token: bytes
     organization_id: UUID
-    # What is known of the models of a custom provider; shared by the policies of its organization.
+    # The models of a custom provider; the policies of its organization share them.
     models: OwnModels = field(default_factory=OwnModels, compare=False, repr=False)
 
 

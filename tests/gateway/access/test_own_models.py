@@ -99,7 +99,7 @@ def test_a_prompt_beyond_the_context_is_refused_before_the_call(
     assert nothing_happened(caller)
     set_model(key, context_length=32_768)
     assert caller.chat("word " * 12_000, model=MODEL).status_code == 200
-    # Of a model that the server does not list, nothing is known.
+    # Nothing is known about a model that the server does not list.
     assert caller.chat("word " * 12_000, model="custom:box/other").status_code == 200
 
 
