@@ -8,9 +8,10 @@ The same call tells the models of an organization's own server, which are listed
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from importlib import import_module
 from typing import Any, Protocol
@@ -18,7 +19,8 @@ from uuid import UUID
 
 import requests
 from django.db import transaction
-from django.db.models import F, Func, IntegerField, Sum
+from django.db.models import F, Func, IntegerField, Sum, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from apps.kernel.errors import ApiError, Forbidden, InvalidRequest, NotFound
@@ -47,8 +49,8 @@ from apps.organizations.plans import limits_of
 CUSTOM = "custom"
 # Keys of one organization; a policy carries them all.
 MAX_KEYS = 100
-# How often the schedule asks a server for its models, the keys of one run of it, and characters of a problem.
-REFRESHED_EVERY, MAX_REFRESHES, MAX_PROBLEM = timedelta(hours=6), 500, 300
+# How often the schedule asks a server for its models; the keys and seconds of a run of it; characters of a problem.
+REFRESHED_EVERY, MAX_REFRESHES, RUN, MAX_PROBLEM = timedelta(hours=6), 500, 240, 300
 _PRICES = ("inputPrice", "outputPrice")
 
 
@@ -143,22 +145,31 @@ def refresh_models(*, key: ProviderKey, is_scheduled: bool = False) -> ProviderK
     return row
 
 
-def refresh_when_due(key_id: UUID) -> None:
-    """Refresh the models of a key for the schedule; an error is noted at the key, where its owners see it."""
-    key = ProviderKey.objects.filter(pk=key_id, status=ProviderKey.Status.ACTIVE).first()
-    if key is None:
-        return
-    try:
-        refresh_models(key=key, is_scheduled=True)
-    except ApiError as error:
-        asked = {"models_asked_at": timezone.now(), "models_problem": error.message[:MAX_PROBLEM]}
-        ProviderKey.objects.filter(pk=key_id).update(**asked)
+def refresh_due_models() -> int:
+    """Refresh the models of servers that are due, for the length of a run; return how many servers were asked.
+
+    An error is noted at the key, where its organization sees it.
+    """
+    ends, count = time.monotonic() + RUN, 0
+    for key_id, asked_at in find_due():
+        if time.monotonic() > ends:
+            break
+        claim = ProviderKey.objects.filter(pk=key_id, models_asked_at=asked_at, status=ProviderKey.Status.ACTIVE)
+        if claim.update(models_asked_at=timezone.now()):
+            # Not another run's.
+            count += 1
+            try:
+                refresh_models(key=ProviderKey.objects.get(pk=key_id), is_scheduled=True)
+            except ApiError as error:
+                ProviderKey.objects.filter(pk=key_id).update(models_problem=error.message[:MAX_PROBLEM])
+    return count
 
 
-def find_due() -> list[UUID]:
-    """Return the ids of keys whose models are to be refreshed, those that wait longest first.
+def find_due() -> list[tuple[UUID, datetime]]:
+    """Return the ids of keys whose models are to be refreshed, with the times when they last were.
 
-    A key that was stored without a test is not asked until a person has its models refreshed.
+    Organizations take turns; within one, the key that waits longest is first. A key that was stored without a test is
+    not asked until a person has its models refreshed.
     """
     due = PROVIDER_KEYS.living.filter(
         provider=CUSTOM,
@@ -166,7 +177,9 @@ def find_due() -> list[UUID]:
         organization__status=Organization.Status.ACTIVE,
         models_asked_at__lt=timezone.now() - REFRESHED_EVERY,
     )
-    return list(due.order_by("models_asked_at").values_list("id", flat=True)[:MAX_REFRESHES])
+    turn = Window(RowNumber(), partition_by="organization_id", order_by="models_asked_at")
+    turns = due.annotate(turn=turn).order_by("turn", "models_asked_at")
+    return list(turns.values_list("id", "models_asked_at")[:MAX_REFRESHES])
 
 
 @transaction.atomic

@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.keys import provider_keys
 from apps.keys.models import ProviderKey
 from apps.keys.own_models import MAX_MODELS
-from apps.keys.tasks import refresh_models_of
+from apps.keys.tasks import refresh_models
 from apps.organizations.models import AuditEntry, Organization
 from tests.support import own_servers
 from tests.support.cast import Caller, World
@@ -135,21 +135,29 @@ class TestRefreshing:
         key = ProviderKey.objects.get()
         assert provider_keys.find_due() == []
         ProviderKey.objects.update(models_asked_at=timezone.now() - timedelta(hours=7))
-        assert provider_keys.find_due() == [key.id]
+        assert [key_id for key_id, _ in provider_keys.find_due()] == [key.id]
         ollama.answers = {"/v1/models": (503, b"")}
-        refresh_models_of(str(key.id))
+        refresh_models()
         answer = administrator.get(path).json()
         assert answer["models"] == [LLAMA, EMBEDDER]
         assert answer["problem"] == "The provider key was not accepted: the provider answered 503"
         assert provider_keys.find_due() == []
         ollama.answers = dict(own_servers.OLLAMA)
-        refresh_models_of(str(key.id))
+        ProviderKey.objects.update(models_asked_at=timezone.now() - timedelta(hours=7))
+        refresh_models()
         assert administrator.get(path).json()["problem"] is None
         ProviderKey.objects.update(models_asked_at=timezone.now() - timedelta(hours=7), status="inactive")
         assert provider_keys.find_due() == []
         ProviderKey.objects.update(status="active")
         Organization.objects.filter(pk=world.acme.pk).update(status="inactive")
         assert provider_keys.find_due() == []
+
+    def test_organizations_take_turns(self, world: World) -> None:
+        now, ids = timezone.now(), []
+        for organization, hours in ((world.acme, 9), (world.acme, 8), (world.elsewhere, 7)):
+            asked = {"models_asked_at": now - timedelta(hours=hours), "encrypted_token": b"x", "provider": "custom"}
+            ids.append(ProviderKey.objects.create(organization=organization, provider_name=f"at-{hours}", **asked).id)
+        assert [key_id for key_id, _ in provider_keys.find_due()] == [ids[0], ids[2], ids[1]]
 
     def test_a_refresh_that_finds_the_same_leaves_policies_alone(self, path: str) -> None:
         before = ProviderKey.objects.get()
