@@ -165,7 +165,7 @@ def refresh_due_models() -> int:
     return count
 
 
-def find_due() -> list[tuple[UUID, datetime]]:
+def find_due() -> list[tuple[UUID, datetime | None]]:
     """Return the ids of keys whose models are to be refreshed, with the times when they last were.
 
     Organizations take turns; within one, the key that waits longest is first. A key that was stored without a test is
