@@ -55,6 +55,7 @@ _SCHEDULE: Final[dict[str, tuple[str, crontab | float, int]]] = {
     "work-on-batches": ("batches.work", 5.0, 5),
     "purge-files-and-batches": ("batches.purge", crontab(minute="*/10"), 600),
     "purge-codes-and-tokens": ("oauth.purge", crontab(minute=25), 3600),
+    "refresh-own-models": ("keys.refresh_models", crontab(minute="*/10"), 600),
     "send-messages": ("organizations.send_messages", 15.0, 15),
     "sweep-idempotent-answers": ("organizations.sweep_idempotent_answers", crontab(minute=35), 3600),
     "top-up-automatically": ("billing.top_up_automatically", crontab(), 60),

@@ -33,7 +33,7 @@ from apps.gateway.endpoints.converse import converse, converse_stream
 from apps.gateway.endpoints.generate_content import MODEL_METHODS, model_method
 from apps.gateway.endpoints.images import images_edits, images_generations
 from apps.gateway.endpoints.messages import count_tokens, messages
-from apps.gateway.endpoints.public import public_but_for_wrong_keys
+from apps.gateway.endpoints.public import public_but_for_wrong_keys, public_with_own_models
 from apps.gateway.endpoints.responses import count_input_tokens, create_response
 from apps.gateway.endpoints.route_explain import route_explain
 from apps.gateway.endpoints.values import embed, embeddings, moderations, rerank
@@ -65,7 +65,7 @@ from gateway_project.openapi import views as openapi
 
 def _models(view: Any, in_googles_words: google_models.Endpoint) -> Any:
     """Return a view of models: in OpenAI's words, which are Anthropic's as well, and in Google's for its clients."""
-    return google_models.unless_google(public_but_for_wrong_keys(view), in_googles_words)
+    return google_models.unless_google(public_with_own_models(view), in_googles_words)
 
 
 _management = partial(Route, family=Family.MANAGEMENT)
@@ -233,6 +233,7 @@ _MANAGEMENT_ROUTES = [
     _management("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
     _management("keys/provider", provider_keys.ProviderKeys.as_view()),
     _management("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
+    _management("keys/provider/<str:key_id>/models", provider_keys.ProviderKeyModels.as_view()),
     _management("log-sinks", log_sinks.LogSinks.as_view()),
     _management("log-sinks/<str:sink_id>", log_sinks.OneLogSink.as_view()),
     _management("log-sinks/<str:sink_id>/test", log_sinks.LogSinkTest.as_view()),

@@ -5,7 +5,7 @@ A page ends with the id of its last model, so that models added or removed meanw
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from hashlib import sha256
@@ -203,12 +203,11 @@ def _number(price: Decimal | None) -> float | None:
     return None if price is None else float(plain(price))
 
 
-def list_ollama_models(catalog: Catalog, today: date) -> list[dict[str, Any]]:
-    """Return the models that chat or make embeddings, by id, as Ollama lists them.
+def list_ollama_models(models: Iterable[CatalogModel], today: date) -> list[dict[str, Any]]:
+    """Return those of the models that chat or make embeddings, as Ollama lists them.
 
     None is a file on a disk: sizes are 0, and a model's digest is that of its id.
     """
-    models = sorted(catalog.models.values(), key=lambda model: model.id)
     live = [(model, [offer for offer in model.offers if offer.is_live(today)]) for model in models]
     return [_ollama_entry(model, offers) for model, offers in live if offers and model.mode in (_CHAT, _EMBEDDING)]
 

@@ -49,6 +49,11 @@ def build_listing(
         shown = [offer for offer in offers if not (exclude_deprecated and offer.is_deprecated(today))]
         if shown:
             entries.append(build_entry(model, shown))
+    return list_of(entries)
+
+
+def list_of(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the listing of model objects."""
     return {
         "object": "list",
         "data": entries,

@@ -3,6 +3,8 @@ polling."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from hashlib import blake2b
@@ -15,8 +17,8 @@ from django.views.decorators.http import require_safe
 
 from apps.catalog import catalog_cache
 from apps.catalog.client_listings import build_model_info, model_of, read_page
-from apps.catalog.model_listing import build_entry, build_listing
-from apps.catalog.offers import Catalog
+from apps.catalog.model_listing import build_entry, build_listing, list_of
+from apps.catalog.offers import Catalog, CatalogModel
 from apps.catalog.resolve import resolve
 from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 from apps.kernel.errors import InvalidRequest, NotFound
@@ -25,19 +27,38 @@ from apps.kernel.rest.compression import accepts_gzip, gzipped
 _TRUE, _FALSE = {"true", "1"}, {"false", "0"}
 
 
+@dataclass(frozen=True, slots=True)
+class OwnListing:
+    """The models of an organization's own servers, for its API keys; those of one version are the same."""
+
+    version: Hashable
+    read: Callable[[], Sequence[CatalogModel]] = field(compare=False)
+
+    def find(self, model_id: str) -> CatalogModel | None:
+        """Return a model by its id, None if there is none; Ollama's names may be without the tag `latest`."""
+        return next((model for model in self.read() if model.id in (model_id, f"{model_id}:latest")), None)
+
+
 @require_safe
-def list_models(request: HttpRequest) -> HttpResponse:
-    """List all models. Query: `include_deactivated`, `exclude_deprecated`."""
+def list_models(request: HttpRequest, own: OwnListing | None = None) -> HttpResponse:
+    """List all models, an organization's own first. Query: `include_deactivated`, `exclude_deprecated`."""
     flags = _flag(request, "include_deactivated"), _flag(request, "exclude_deprecated")
-    listing = _listing(catalog_cache.current(), _today(), *flags)
+    catalog, today = catalog_cache.current(), _today()
+    listing = _listing(catalog, today, *flags) if own is None else _listing_with_own(own, catalog, today, *flags)
     if "anthropic-version" in request.headers:
         return _answer(msgspec.json.encode(read_page(request.GET).of(listing.models)))
     return _kept(request, listing)
 
 
 @require_safe
-def read_model(request: HttpRequest, model_id: str) -> HttpResponse:
-    """Return one model, by any name that chat completions accept."""
+def read_model(request: HttpRequest, model_id: str, own: OwnListing | None = None) -> HttpResponse:
+    """Return one model, by any name that chat completions accept, or an organization's own."""
+    mine = None if own is None else own.find(model_id)
+    entry = _entry_of(model_id) if mine is None else build_entry(mine, mine.offers)
+    return _answer(msgspec.json.encode(model_of(entry) if "anthropic-version" in request.headers else entry))
+
+
+def _entry_of(model_id: str) -> dict[str, Any]:
     today = _today()
     try:
         resolved = resolve(catalog_cache.current(), model_id, today)
@@ -45,8 +66,7 @@ def read_model(request: HttpRequest, model_id: str) -> HttpResponse:
         raise NotFound(error.message) from error
     live = [offer for offer in resolved.offers if offer.is_live(today)]
     # For an edition, its own price: other offers may be cheaper if a provider is named.
-    entry = build_entry(resolved.model, [offer for offer in live if offer.is_edition] or live)
-    return _answer(msgspec.json.encode(model_of(entry) if "anthropic-version" in request.headers else entry))
+    return build_entry(resolved.model, [offer for offer in live if offer.is_edition] or live)
 
 
 class _Listing(NamedTuple):
@@ -85,10 +105,23 @@ def _listing(catalog: Catalog, today: date, include_deactivated: bool, exclude_d
     return offload(LARGE, lambda: _build(catalog, today, include_deactivated, exclude_deprecated))
 
 
+@lru_cache(maxsize=8)
+def _listing_with_own(
+    own: OwnListing, catalog: Catalog, today: date, include_deactivated: bool, exclude_deprecated: bool
+) -> _Listing:
+    """Return the listing with an organization's own models before those of the catalog."""
+    others = _listing(catalog, today, include_deactivated, exclude_deprecated).models
+    models = own.read()
+    return offload(LARGE, lambda: _packed(list_of([*(build_entry(one, one.offers) for one in models), *others])))
+
+
 def _build(catalog: Catalog, today: date, include_deactivated: bool, exclude_deprecated: bool) -> _Listing:
-    listing = build_listing(
-        catalog, today, include_deactivated=include_deactivated, exclude_deprecated=exclude_deprecated
+    return _packed(
+        build_listing(catalog, today, include_deactivated=include_deactivated, exclude_deprecated=exclude_deprecated)
     )
+
+
+def _packed(listing: dict[str, Any]) -> _Listing:
     body = msgspec.json.encode(listing)
     return _Listing(listing["data"], body, gzipped(body), blake2b(body, digest_size=16).hexdigest())
 

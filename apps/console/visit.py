@@ -117,9 +117,9 @@ def lead_to(route: str, organization_id: UUID | str, **names: Any) -> HttpRespon
     return HttpResponseRedirect(reverse(f"console:{route}", kwargs={"organization_id": organization_id, **names}))
 
 
-def back_to(route: str, workspace: Workspace) -> HttpResponse:
+def back_to(route: str, workspace: Workspace, **names: str) -> HttpResponse:
     """Redirect to a page of the workspace after a form."""
-    where = reverse(f"console:{route}", kwargs={"organization_id": workspace.organization.id})
+    where = reverse(f"console:{route}", kwargs={"organization_id": workspace.organization.id, **names})
     return HttpResponseRedirect(where, status=303)
 
 

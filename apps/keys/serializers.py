@@ -19,8 +19,10 @@ from apps.kernel.rest.serializers import (
     TextField,
 )
 from apps.keys.actions import CreatedKey
+from apps.keys.model_discovery import ANY_SERVER, SERVERS
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.origins import MAX_LENGTH, MAX_ORIGINS, WRITTEN_AS, is_origin
+from apps.keys.own_models import MAX_CONTEXT, MAX_MODEL_NAME, MAX_PRICE
 from apps.keys.provider_keys import CUSTOM
 from apps.organizations.models import Plan, User
 
@@ -132,27 +134,34 @@ class RuleChangesShape(CamelSerializer):
 
 
 class NewProviderKeyShape(CamelSerializer):
-    """Body of `POST /keys/provider`; only a custom provider has a name and an address."""
+    """Body of `POST /keys/provider`; only a custom provider has a name, an address and a kind of server, and may be
+    without a token."""
 
     provider = TextField(max_length=40)
-    token = TextField(max_length=10_000)
+    token = TextField(max_length=10_000, required=False, allow_null=True, allow_blank=True)
     organization_id = TextField(max_length=100)
     provider_name = TextField(max_length=40, required=False, allow_null=True, allow_blank=True)
     base_url = TextField(max_length=500, required=False, allow_null=True, allow_blank=True)
+    server = ChoiceField(list(SERVERS), required=False, allow_null=True)
 
-    def validate_token(self, value: str) -> str:
+    def validate_token(self, value: str | None) -> str:
         """Refuse characters that a header cannot hold. Raises ValidationError."""
-        if not (value.isascii() and value.isprintable()):
+        if value and not (value.isascii() and value.isprintable()):
             raise serializers.ValidationError("Must be printable ASCII characters")
-        return value
+        return value or ""
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Check name and address against the type of provider. Raises ValidationError."""
+        """Check name, address and token against the type of provider. Raises ValidationError."""
         name = attrs["provider_name"] = attrs.get("provider_name") or ""
         base_url = attrs["base_url"] = attrs.get("base_url") or ""
+        token = attrs["token"] = attrs.get("token") or ""
+        server = attrs.get("server")
+        attrs["server"] = server or ANY_SERVER
         if attrs["provider"] != CUSTOM:
-            given = {"providerName": name, "baseUrl": base_url}
+            given = {"providerName": name, "baseUrl": base_url, "server": server}
             findings = {field: ["Only for the provider custom"] for field, value in given.items() if value}
+            if not token:
+                findings["token"] = [REQUIRED]
         else:
             findings = {} if base_url else {"baseUrl": [REQUIRED]}
             if not _PROVIDER_NAME.fullmatch(name):
@@ -169,10 +178,11 @@ class ProviderKeyChangesShape(CamelSerializer):
 
 
 class ProviderKeyShape(CamelModelSerializer):
-    """A provider key, masked; `providerName` and `baseUrl` are null for providers of the catalog."""
+    """A provider key, masked; `providerName`, `baseUrl` and `server` are null for providers of the catalog."""
 
     provider_name = serializers.SerializerMethodField("name_of")
     base_url = serializers.SerializerMethodField("address_of")
+    server = serializers.SerializerMethodField("server_of")
 
     class Meta:
         model = ProviderKey
@@ -181,6 +191,7 @@ class ProviderKeyShape(CamelModelSerializer):
             "provider",
             "provider_name",
             "base_url",
+            "server",
             "status",
             "organization_id",
             "masked_token",
@@ -195,6 +206,38 @@ class ProviderKeyShape(CamelModelSerializer):
     def address_of(self, key: ProviderKey) -> str | None:
         """The base URL of a custom provider; null for providers of the catalog."""
         return key.base_url or None
+
+    def server_of(self, key: ProviderKey) -> str | None:
+        """The kind of a custom provider's server; null for providers of the catalog."""
+        return key.server if key.provider == CUSTOM else None
+
+
+class OwnModelShape(CamelSerializer):
+    """A model of a custom provider. `model` is its name there, prices are USD per million tokens, null is unknown."""
+
+    model = serializers.CharField(source="name")
+    context_length = serializers.IntegerField(allow_null=True)
+    input_price = DecimalTextField(allow_null=True)
+    output_price = DecimalTextField(allow_null=True)
+    capabilities = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    listed = serializers.BooleanField(source="is_found")
+
+
+class OwnModelChangesShape(CamelSerializer):
+    """Body of `PATCH /keys/provider/{id}/models`; fields that are absent keep their values, null is unknown."""
+
+    model = TextField(max_length=MAX_MODEL_NAME)
+    context_length = IntegerField(low=1, high=MAX_CONTEXT, required=False, allow_null=True)
+    input_price = DecimalTextField(required=False, allow_null=True)
+    output_price = DecimalTextField(required=False, allow_null=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Bound the prices. Raises ValidationError."""
+        given = {"inputPrice": attrs.get("input_price"), "outputPrice": attrs.get("output_price")}
+        too_high = [f"Must be at most {MAX_PRICE} USD per million tokens"]
+        if findings := {name: too_high for name, price in given.items() if price is not None and price > MAX_PRICE}:
+            raise serializers.ValidationError(findings)
+        return attrs
 
 
 class CreatorShape(CamelModelSerializer):

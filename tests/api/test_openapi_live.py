@@ -63,6 +63,8 @@ MORE_THAN_A_SCHEMA = (
     *("postMcpServers", "patchOneMcpServer", "revokeToken"),
     # So must a sink's, and each kind has fields of its own.
     *("postLogSinks", "patchOneLogSink", "postLogSinkTest"),
+    # A server of models must answer, and prices come in pairs.
+    *("postProviderKeyModels", "patchProviderKeyModels"),
     "postChangeEmail",
     "postChangePassword",
     "postConfirmEmailChange",

@@ -30,12 +30,13 @@ from tests.log_sinks.sinks import SECRET, make_sink
 from tests.support.authenticator import app_code, enrol
 from tests.support.cast import PASSWORD, Caller, World, join, make_key, make_management_key, make_user, signed_in
 from tests.support.mcp_stand_in import StandIn, _mcp_server, mcp_server
+from tests.support.own_servers import VLLM, OwnServer, own_server
 from tests.support.payments import add_card
 from tests.support.sink_receiver import Receiver, _receiver, receiver
 from tests.support.stripe_stub import StripeStub
 from tests.support.webauthn_authenticator import Authenticator, registration
 
-__all__ = ["_mcp_server", "_receiver", "mcp_server", "receiver"]
+__all__ = ["_mcp_server", "_receiver", "mcp_server", "own_server", "receiver"]
 OWNER, ADMINS, MEMBERS = {"olivia"}, {"olivia", "adam"}, {"olivia", "adam", "dana"}
 EVERYONE = {*MEMBERS, "sam"}
 KEY, RULE = "keys/api/<str:key_id>", "keys/api/<str:key_id>/iam/<str:rule_id>"
@@ -86,6 +87,7 @@ OLIVIAS_RULE = {**OLIVIAS, "rule_id": "olivias_rule"}
 PROJECT = {"project_id": "project"}
 SAMS_INVITATION = {**IN_ACME, "invitation_id": "sams_invitation"}
 PROVIDER_KEY = {"key_id": "provider_key"}
+PROVIDER_MODELS, OWN_SERVER = "keys/provider/<str:key_id>/models", {"key_id": "own_server"}
 ACMES_CARD = {**IN_ACME, "payment_method_id": "other_card"}
 PASSKEY, OLIVIAS_PASSKEY = "auth/passkeys/<str:passkey_id>", {"passkey_id": "passkey"}
 ACMES_MANAGEMENT_KEY = {**IN_ACME, "key_id": "management_key"}
@@ -204,6 +206,9 @@ ROWS = [
     ),
     Row("PATCH", "keys/provider/<str:key_id>", ADMINS, PROVIDER_KEY, {"status": "inactive"}),
     Row("DELETE", "keys/provider/<str:key_id>", ADMINS, PROVIDER_KEY),
+    Row("GET", PROVIDER_MODELS, ADMINS, OWN_SERVER),
+    Row("POST", PROVIDER_MODELS, ADMINS, OWN_SERVER),
+    Row("PATCH", PROVIDER_MODELS, ADMINS, OWN_SERVER, {"model": "llama3.2", "contextLength": 4096}),
     Row("GET", "log-sinks", ADMINS, query="organizationId=<acme>"),
     Row("POST", "log-sinks", ADMINS, body=NEW_LOG_SINK),
     Row("PATCH", LOG_SINK, ADMINS, ACMES_LOG_SINK, {"status": "inactive"}),
@@ -276,6 +281,16 @@ def tools_url(request: pytest.FixtureRequest) -> str:
     return stand_in.url
 
 
+def server_url(request: pytest.FixtureRequest) -> str:
+    """Return the address of Acme's own server of models; one that answers for rows that ask it."""
+    row = getattr(request.node, "callspec", None) and request.node.callspec.params.get("row")
+    if row is None or (row.method, row.route) != ("POST", PROVIDER_MODELS):
+        return "https://93.184.215.14/v1"
+    server: OwnServer = request.getfixturevalue("own_server")
+    server.answers = VLLM
+    return f"{server.url}/v1"
+
+
 def hook_url(request: pytest.FixtureRequest) -> str:
     """Return the address of Acme's log sink; one that answers for rows that try it."""
     row = getattr(request.node, "callspec", None) and request.node.callspec.params.get("row")
@@ -307,6 +322,13 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
         )
     found["provider_key"] = ProviderKey.objects.create(
         organization=world.acme, provider="openai", encrypted_token=encrypt_credential("secret"), last_four="cret"
+    )
+    found["own_server"] = ProviderKey.objects.create(
+        organization=world.acme,
+        provider="custom",
+        provider_name="box",
+        base_url=server_url(request),
+        encrypted_token=encrypt_credential(""),
     )
     found["mcp_server"] = McpServer.objects.create(
         organization=world.acme,

@@ -16,7 +16,8 @@ from apps.billing import gifts
 from apps.billing.models import Transaction
 from apps.console import urls
 from apps.guardrails.models import CustomRule
-from apps.keys.models import ApiKey
+from apps.keys.models import ApiKey, ProviderKey
+from apps.keys.secrets import encrypt_credential
 from apps.logs import rollup
 from apps.mcp_servers.models import McpServer
 from apps.organizations.models import Invitation, User
@@ -35,7 +36,7 @@ from tests.support.stripe_stub import StripeStub
 NO_PAGE: Final = {
     *("home", "enter_playground", "sign_out", "send_verification", "create_first_key", "first_request"),
     *("usage_export", "logs_export", "log_medium", "playground_ask"),
-    *("switch_provider_key", "remove_provider_key"),
+    *("switch_provider_key", "remove_provider_key", "refresh_provider_models"),
     *("send_log_sink_sample", "switch_log_sink", "remove_log_sink"),
     *("look_at_mcp_server", "accept_mcp_tool", "switch_mcp_server", "remove_mcp_server"),
     *("reset_guardrails", "delete_rule"),
@@ -75,6 +76,7 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
         page(acme, "provider-keys"),
         {"provider": "openai", "token": "sk-live-of-acme-000000000000", "test": "false", "name": "of our own"},
     )
+    box = _add_own_server(world)
     server = {"name": "tickets", "url": mcp_server.url, "token": TOKEN, "everyTool": "true", "everyProject": "true"}
     olivia.send(page(acme, "mcp-servers"), {**server, "timeoutSeconds": "30", "test": "false"})
     olivia.send(
@@ -110,9 +112,34 @@ def fill(world: World, stripe: StripeStub, mcp_server: StandIn) -> dict[str, Any
         "kind": "custom_regex",
         "transaction_id": paid.id,
         "month": f"{datetime.now(UTC):%Y-%m}",
-        "only_of": {"accept_invitation": {"organization_id": world.elsewhere.id}},
+        "only_of": {
+            "accept_invitation": {"organization_id": world.elsewhere.id},
+            "provider_models": {"key_id": box.id},
+        },
         "invitation_id": Invitation.objects.get(organization=world.elsewhere).id,
     }
+
+
+def _add_own_server(world: World) -> ProviderKey:
+    """Return Acme's key for a server of its own, with models that have a context and prices, and others."""
+    models = [
+        {"name": "qwen2.5-vl-72b-instruct-awq", "contextLength": 131_072, "capabilities": ["tools", "vision"]},
+        {"name": "llama3.2:latest", "contextLength": 8_192, "capabilities": ["tools"]},
+        {"name": "hf.co/bartowski/Mistral-Small-24B-Instruct-2501-GGUF:Q4_K_M"},
+    ]
+    settings = {"llama3.2:latest": {"inputPrice": "0.05", "outputPrice": "0.2"}, "old-model": {"contextLength": 4_096}}
+    return ProviderKey.objects.create(
+        organization=world.acme,
+        provider="custom",
+        provider_name="gpu-box",
+        base_url="https://models.acme.example/v1",
+        server="ollama",
+        encrypted_token=encrypt_credential(""),
+        found_models=models,
+        model_settings=settings,
+        models_asked_at=ago(minutes=7),
+        models_problem="The server answered 500 at /api/show",
+    )
 
 
 def path_of(name: str, ids: dict[str, Any], **others: Any) -> str:

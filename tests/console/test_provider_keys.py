@@ -10,9 +10,10 @@ from apps.keys.models import ProviderKey
 from apps.organizations.models import Plan
 from tests.support.cast import World
 from tests.support.console_client import Visitor, page, words
+from tests.support.own_servers import OLLAMA, OwnServer, own_server
 from tests.support.provider_keys import TOKEN, provider, with_catalog
 
-__all__ = ["provider", "with_catalog"]
+__all__ = ["own_server", "provider", "with_catalog"]
 PATH = "provider-keys"
 
 
@@ -110,3 +111,66 @@ def test_no_provider_is_chosen_for_who_names_none(world: World, fields: dict[str
     answer = adam.send(page(world.acme, PATH), {"provider": "", "token": TOKEN, "test": "false"})
     assert (answer.status_code, answer.context["form"].errors) == (400, {"provider": "Required"})
     assert ProviderKey.objects.count() == 0
+
+
+class TestModels:
+    @pytest.fixture
+    def key(self, world: World, with_catalog: None, own_server: OwnServer) -> ProviderKey:
+        """A key of a server without credential, added in the console."""
+        world.acme.plan = Plan.PRO
+        world.acme.save()
+        own_server.answers = dict(OLLAMA)
+        given = {
+            "provider": "custom",
+            "providerName": "box",
+            "server": "ollama",
+            "baseUrl": own_server.url,
+            "token": "",
+        }
+        answer = Visitor(world.adam).send(page(world.acme, PATH), {**given, "test": ["false", "true"]})
+        assert answer.status_code == 303
+        return ProviderKey.objects.get()
+
+    def test_they_are_found_when_the_server_is_added(self, world: World, key: ProviderKey) -> None:
+        assert "2 listed" in words(Visitor(world.adam).open(page(world.acme, PATH)))
+        shown = words(Visitor(world.adam).open(page(world.acme, f"{PATH}/{key.id}/models")))
+        assert "custom:box/llama3.2:latest 8,192 unknown unknown tools" in shown
+
+    def test_context_and_prices_are_set_and_shown(self, world: World, key: ProviderKey) -> None:
+        adam, path = Visitor(world.adam), page(world.acme, f"{PATH}/{key.id}/models")
+        fields = {"model": "llama3.2:latest", "contextLength": "4096", "inputPrice": "0.1", "outputPrice": "0"}
+        answer = adam.send(path, fields)
+        assert (answer.status_code, answer["Location"]) == (303, path)
+        shown = adam.open(f"{path}?model=llama3.2:latest")
+        assert "custom:box/llama3.2:latest 4,096 $0.10 $0.00 tools" in words(shown)
+        assert dict(shown.context["form"].values) == {**fields, "contextLength": 4096}
+        # An empty field is unknown again.
+        adam.send(path, {**fields, "contextLength": "", "inputPrice": "", "outputPrice": ""})
+        key.refresh_from_db()
+        assert key.model_settings == {}
+
+    def test_a_refused_change_is_told_beside_its_field(self, world: World, key: ProviderKey) -> None:
+        path = page(world.acme, f"{PATH}/{key.id}/models")
+        answer = Visitor(world.adam).send(
+            path, {"model": "a", "contextLength": "", "inputPrice": "1", "outputPrice": ""}
+        )
+        assert answer.status_code == 400
+        assert answer.context["form"].errors == {"outputPrice": "Give both prices, or none; 0 is free"}
+        key.refresh_from_db()
+        assert key.model_settings == {}
+
+    def test_they_are_refreshed(self, world: World, key: ProviderKey, own_server: OwnServer) -> None:
+        path = page(world.acme, f"{PATH}/{key.id}/models")
+        own_server.answers |= {"/v1/models": {"data": [{"id": "qwen3"}]}, "/api/tags": {}, "/api/show": {}}
+        assert Visitor(world.adam).send(f"{path}/refresh").status_code == 303
+        key.refresh_from_db()
+        assert key.found_models == [{"name": "qwen3"}]
+        own_server.answers["/v1/models"] = (401, b'{"error": "no"}')
+        answer = Visitor(world.adam).send(f"{path}/refresh")
+        assert (answer.status_code, "the provider answered 401: no" in words(answer)) == (400, True)
+
+    def test_a_key_of_the_catalogs_providers_has_no_page_of_models(self, world: World, key: ProviderKey) -> None:
+        other = ProviderKey.objects.create(organization=world.acme, provider="openai", encrypted_token=b"x")
+        for path in (f"{PATH}/{other.id}/models", f"{PATH}/{other.id}/models/refresh"):
+            assert Visitor(world.adam).send(page(world.acme, path), {"model": "a"}).status_code == 404
+        assert Visitor(world.dana).open(page(world.acme, f"{PATH}/{key.id}/models")).status_code == 403

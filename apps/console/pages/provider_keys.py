@@ -1,20 +1,44 @@
-"""Provider keys (BYOK): list, add with a test of the credential, switch on and off, remove."""
+"""Provider keys (BYOK): list, add with a test of the credential, switch on and off, remove; and the models of an
+organization's own servers, with their context and prices."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from django.http import HttpRequest
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
 
 from apps.catalog import catalog_cache
-from apps.console.forms import Form, is_unticked
+from apps.console.forms import Form, attempt, is_unticked, read_form
 from apps.console.integration_pages import TEST, IntegrationPages
+from apps.console.rendering import show
+from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
+from apps.kernel.errors import NotFound
+from apps.kernel.money import plain
+from apps.keys import provider_keys
+from apps.keys.access import PROVIDER_KEYS
 from apps.keys.models import ProviderKey
+from apps.keys.own_models import OwnModel
 from apps.keys.provider_keys import CUSTOM
 from apps.keys.provider_views import KIND
+from apps.keys.serializers import OwnModelChangesShape
+from apps.organizations.models import Role
 from apps.organizations.plans import limits_of
+
+# Models on a page.
+MAX_SHOWN = 500
+_SERVERS = [
+    ("openai", "Any OpenAI-compatible server"),
+    ("ollama", "Ollama"),
+    ("vllm", "vLLM"),
+    ("sglang", "SGLang"),
+    ("llamacpp", "llama.cpp"),
+    ("lmstudio", "LM Studio"),
+    ("tgi", "Text Generation Inference"),
+]
 
 
 class _ProviderKeyPages(IntegrationPages[ProviderKey]):
@@ -31,6 +55,7 @@ class _ProviderKeyPages(IntegrationPages[ProviderKey]):
         listed = sorted((one.name.casefold(), one.name, one.id) for one in providers)
         return {
             "is_allowed": limits_of(workspace.organization.plan).provider_keys,
+            "servers": _SERVERS,
             # No default choice: a credential must not go to a provider that the user did not choose.
             "providers": [
                 ("", "Choose a provider"),
@@ -40,4 +65,73 @@ class _ProviderKeyPages(IntegrationPages[ProviderKey]):
         }
 
 
-PATHS = _ProviderKeyPages().paths()
+_PAGES = _ProviderKeyPages()
+
+
+@workspace_page("GET", "POST", needs=Role.ADMIN)
+def provider_models(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResponse:
+    """Show the models of a custom provider, and set the context and prices of one."""
+    key = _custom_key(workspace, key_id)
+    if request.method != "POST":
+        return _show_models(request, workspace, key, _form_of(key, request.GET.get("model", "")))
+    changed, form = attempt(request, lambda: _change_model(request, key))
+    if changed is None:
+        return _show_models(request, workspace, key, form)
+    messages.success(request, f"The model {changed.name} was changed.")
+    return back_to("provider_models", workspace, key_id=key_id)
+
+
+@workspace_page("POST", needs=Role.ADMIN)
+def refresh_provider_models(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResponse:
+    """Ask a custom provider's server for its models again."""
+    key = _custom_key(workspace, key_id)
+    refreshed, form = attempt(request, lambda: provider_keys.refresh_models(key=key))
+    if refreshed is None:
+        return _show_models(request, workspace, key, form)
+    messages.success(request, f"The server lists {len(refreshed.found_models)} models.")
+    return back_to("provider_models", workspace, key_id=key_id)
+
+
+def _custom_key(workspace: Workspace, key_id: str) -> ProviderKey:
+    key = _PAGES.access(workspace, key_id)
+    if key.provider != CUSTOM:
+        raise NotFound(PROVIDER_KEYS.missing)
+    return key
+
+
+def _change_model(request: HttpRequest, key: ProviderKey) -> OwnModel:
+    fields = read_form(request, OwnModelChangesShape)
+    return provider_keys.change_model(key=key, model=fields.pop("model"), changes=fields)
+
+
+def _form_of(key: ProviderKey, name: str) -> Form:
+    model = provider_keys.models_of(key).get(name)
+    if model is None:
+        return Form()
+    prices = {"inputPrice": model.input_price, "outputPrice": model.output_price}
+    own_context = key.model_settings.get(name, {}).get("contextLength", "")
+    values = {field: "" if price is None else plain(price) for field, price in prices.items()}
+    return Form({"model": name, "contextLength": own_context, **values})
+
+
+def _show_models(request: HttpRequest, workspace: Workspace, key: ProviderKey, form: Form) -> HttpResponse:
+    models = list(provider_keys.models_of(key).values())
+    return show(
+        request,
+        "provider_models",
+        workspace,
+        entry="provider_keys",
+        status=form.status,
+        form=form,
+        key=key,
+        # Those with settings first.
+        models=sorted(models, key=lambda one: one.name not in key.model_settings)[:MAX_SHOWN],
+        count=len(models),
+    )
+
+
+PATHS = [
+    *_PAGES.paths(),
+    path(f"{_PAGES.row}/models", provider_models, name="provider_models"),
+    path(f"{_PAGES.row}/models/refresh", refresh_provider_models, name="refresh_provider_models"),
+]

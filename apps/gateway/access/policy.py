@@ -14,6 +14,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from django.conf import settings
 from redis.exceptions import RedisError
@@ -30,6 +31,7 @@ from apps.kernel.valkey import generation
 from apps.keys.authenticate import find_api_key
 from apps.keys.iam import AccessRule
 from apps.keys.models import ApiKey, IamRule, ProviderKey
+from apps.keys.own_models import OwnModels, read_models
 from apps.organizations.models import Organization, Project
 from apps.organizations.plans import limits_of
 
@@ -44,6 +46,8 @@ class OwnCredential:
     base_url: str
     encrypted_token: bytes
     organization_id: UUID
+    # The models of a custom provider; the policies of its organization share them.
+    models: OwnModels = field(default_factory=OwnModels, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +239,8 @@ def _read_rows(token: str, generation_token: str) -> tuple[Policy, EngineConfig 
     return policy, find_config_in_force(organization.id, organization.plan)
 
 
+# By provider key and the moment of its last change; dropped with the last policy that has them.
+_SHARED_MODELS: WeakValueDictionary[tuple[UUID, datetime], OwnModels] = WeakValueDictionary()
 _cache = PolicyCache(_read)
 distrust, invalidate, forget_all = _cache.distrust, _cache.invalidate, _cache.forget_all
 
@@ -267,10 +273,25 @@ def _credentials_of(organization: Organization) -> Mapping[str, tuple[OwnCredent
     for row in rows.order_by("created_at"):
         name = f"custom:{row.provider_name}" if row.provider == "custom" else row.provider
         credential = OwnCredential(
-            row.id, row.provider, row.provider_name, row.base_url, bytes(row.encrypted_token), organization.id
+            row.id,
+            row.provider,
+            row.provider_name,
+            row.base_url,
+            bytes(row.encrypted_token),
+            organization.id,
+            _models_of(row),
         )
         found[name] = (*found.get(name, ()), credential)
     return found
+
+
+def _models_of(row: ProviderKey) -> OwnModels:
+    """Return the models of a provider key, one copy for all policies in this process."""
+    version = (row.id, row.updated_at)
+    models = _SHARED_MODELS.get(version)
+    if models is None:
+        models = _SHARED_MODELS[version] = read_models(row.found_models, row.model_settings)
+    return models
 
 
 def _why_gone(project: Project, organization: Organization) -> str | None:

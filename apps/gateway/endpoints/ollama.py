@@ -17,7 +17,8 @@ from apps.catalog import catalog_cache
 from apps.catalog.client_listings import build_ollama_model, list_ollama_models
 from apps.catalog.offers import Catalog
 from apps.catalog.resolve import resolve
-from apps.gateway.access.policy import find_policy
+from apps.catalog.views import OwnListing
+from apps.gateway.access.policy import Policy, find_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
@@ -38,7 +39,7 @@ from apps.gateway.endpoints.answering import (
     json_response,
     run_in_dialect,
 )
-from apps.gateway.endpoints.public import check_key_if_presented
+from apps.gateway.endpoints.public import check_key_if_presented, own_listing
 from apps.gateway.endpoints.values import EMBEDDINGS
 from apps.gateway.pipeline import open_chat
 from apps.kernel.concurrency.native_thread_pool import LARGE, offload
@@ -71,18 +72,22 @@ def embeddings(request: ClientRequest) -> ClientResponse:
 
 
 def tags(request: ClientRequest) -> ClientResponse:
-    """Answer with the models that chat or make embeddings."""
-    return _public(request, lambda: _listing(catalog_cache.current(), _today()))
+    """Answer with the models that chat or make embeddings, an organization's own first."""
+
+    def write(policy: Policy | None) -> bytes:
+        return _listing(catalog_cache.current(), _today(), None if policy is None else own_listing(policy))
+
+    return _public(request, write)
 
 
 def running(request: ClientRequest) -> ClientResponse:
     """Answer that no model is loaded into memory: none has to be."""
-    return _public(request, lambda: encode({"models": []}))
+    return _public(request, lambda _: encode({"models": []}))
 
 
 def version(request: ClientRequest) -> ClientResponse:
     """Answer with the version of Ollama whose API this is."""
-    return _public(request, lambda: encode({"version": VERSION}))
+    return _public(request, lambda _: encode({"version": VERSION}))
 
 
 def show(request: ClientRequest) -> ClientResponse:
@@ -90,8 +95,14 @@ def show(request: ClientRequest) -> ClientResponse:
     _accept_curl(request)
 
     def answer(token: str) -> ClientResponse:
-        body, _ = read_body(request, find_policy(token).organization_id)
-        resolved = resolve(catalog_cache.current(), fields.read_body(body, frozenset(), _shown_model), _today())
+        policy = find_policy(token)
+        body, _ = read_body(request, policy.organization_id)
+        name = fields.read_body(body, frozenset(), _shown_model)
+        own = own_listing(policy)
+        mine = None if own is None else own.find(name)
+        if mine is not None:
+            return json_response(encode(build_ollama_model(mine, mine.offers)))
+        resolved = resolve(catalog_cache.current(), name, _today())
         offers = [offer for offer in resolved.offers if offer.is_live(_today())]
         return json_response(encode(build_ollama_model(resolved.model, offers)))
 
@@ -124,10 +135,9 @@ def _embed(request: ClientRequest, read: Callable[[bytes], Chat], write_reply: R
     return answer_authenticated(request, EMBEDDINGS, CLIENT, answer)
 
 
-def _public(request: ClientRequest, write: Callable[[], bytes]) -> ClientResponse:
+def _public(request: ClientRequest, write: Callable[[Policy | None], bytes]) -> ClientResponse:
     def answer() -> ClientResponse:
-        check_key_if_presented(request)
-        return json_response(write())
+        return json_response(write(check_key_if_presented(request)))
 
     return answer_with_errors(request, "ollama_models", CLIENT, answer)
 
@@ -136,10 +146,11 @@ def _accept_curl(request: ClientRequest) -> None:
     request.accepted_content_types = (_JSON, _CURL)
 
 
-@lru_cache(maxsize=2)
-def _listing(catalog: Catalog, today: date) -> bytes:
+@lru_cache(maxsize=8)
+def _listing(catalog: Catalog, today: date, own: OwnListing | None) -> bytes:
     """Return the list; catalogs are compared by identity, one for each generation."""
-    return offload(LARGE, lambda: msgspec.json.encode({"models": list_ollama_models(catalog, today)}))
+    models = [*(() if own is None else own.read()), *sorted(catalog.models.values(), key=lambda model: model.id)]
+    return offload(LARGE, lambda: msgspec.json.encode({"models": list_ollama_models(models, today)}))
 
 
 def _shown_model(wire: Record) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from typing import Concatenate, ParamSpec
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.gateway.access.policy import find_current_policy
+from apps.catalog import catalog_cache
+from apps.catalog.views import OwnListing
+from apps.gateway.access.credentials import CREDITS
+from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.client.http_request import ClientRequest
+from apps.gateway.routing.candidates import own_models
 from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.request_headers import KEY_HEADERS, find_presented_key
 from apps.kernel.rest.routes import family_of
@@ -24,12 +28,41 @@ def public_but_for_wrong_keys(view: View[Rest]) -> View[Rest]:
 
     @wraps(view)
     def checked(request: HttpRequest, /, *args: Rest.args, **kwargs: Rest.kwargs) -> HttpResponse:
-        query = request.META.get("QUERY_STRING", "") if family_of(request.path) is Family.GOOGLE else ""
-        if _presents_any(request, query):
-            check_key(find_presented_key(request.headers, query))
+        _policy_of(request)
         return view(request, *args, **kwargs)
 
     return checked
+
+
+def public_with_own_models(view: View[...]) -> View[...]:
+    """Return the view of models as `public_but_for_wrong_keys` does; it gets the models of the own servers of the key's
+    organization as `own`, None without a key or where there are none."""
+
+    @wraps(view)
+    def checked(request: HttpRequest, /, **parameters: Any) -> HttpResponse:
+        policy = _policy_of(request)
+        return view(request, own=None if policy is None else own_listing(policy), **parameters)
+
+    return checked
+
+
+def own_listing(policy: Policy) -> OwnListing | None:
+    """Return the models of the own servers of a key's organization; None where it has none, or does not reach them."""
+    credentials = (one for found in policy.own_credentials.values() for one in found)
+    if policy.mode == CREDITS or not any(one.models for one in credentials):
+        return None
+    # The same until something of the organization changes.
+    version = (policy.organization_id, policy.generation)
+    return OwnListing(version, partial(own_models, policy, catalog_cache.current()))
+
+
+def _policy_of(request: HttpRequest) -> Policy | None:
+    """Return the policy of the key that a request presents; None if it presents none.
+
+    Raises as `check_key_if_presented`.
+    """
+    query = request.META.get("QUERY_STRING", "") if family_of(request.path) is Family.GOOGLE else ""
+    return find_current_policy(find_presented_key(request.headers, query)) if _presents_any(request, query) else None
 
 
 def _presents_any(request: HttpRequest, query: str) -> bool:
@@ -39,12 +72,11 @@ def _presents_any(request: HttpRequest, query: str) -> bool:
     return "key=" in query or (any(said.values()) and not (is_bare and sum(map(bool, said.values())) == 1))
 
 
-def check_key(token: str) -> None:
-    """Raise as the other endpoints would for a key that is wrong (401), or of a project that is no more (410)."""
-    find_current_policy(token)
+def check_key_if_presented(request: ClientRequest) -> Policy | None:
+    """Return the policy of the key that a call to a model endpoint presents; None if it presents none.
 
-
-def check_key_if_presented(request: ClientRequest) -> None:
-    """Raise as `check_key` does for the key of a call to a model endpoint that presents one."""
+    Raises as the other endpoints would for a key that is wrong (401), or of a project that is no more (410).
+    """
     if request.headers(*KEY_HEADERS) or request.query_parameter("key"):
-        check_key(request.presented_key)
+        return find_current_policy(request.presented_key)
+    return None

@@ -1,12 +1,14 @@
 """Candidates: the offers that could answer this request for this caller; an error names what none can do.
 
 Custom providers are an organization's own OpenAI-compatible endpoints, named `custom:<providerName>/<model>`. No data
-file describes them: they can do everything, and their prices are unknown. A server at the address of a catalog's
-provider has the same demands as that provider. Pure; `ranking` orders the candidates.
+file describes them: they can do everything, and their context and prices are what the server and the organization
+stated. A server at the address of a catalog's provider has the same demands as that provider. Pure; `ranking` orders
+the candidates.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -34,6 +36,7 @@ from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard
 from apps.keys.access import refused_by
 from apps.keys.iam import first_refusal
+from apps.keys.own_models import OwnModel
 
 AUTO = "auto"
 # Never chosen on the client's behalf.
@@ -98,8 +101,10 @@ def resolve_candidates(
             Candidate(offer, credential, offer.model_name)
             for offer, credential in resolve_custom(policy, catalog, chat.model)
         ]
-        own = list(_filter_by_access_rules(policy, own))
-        return Candidates(own[0].provider_id, tuple(own if narrowed is None else narrowed(own)))
+        allowed = _filter_by_access_rules(policy, own)
+        allowed = allowed if narrowed is None else narrowed(allowed)
+        named = own[0].provider_id
+        return Candidates(named, filter_by_context_window(chat, allowed, prompt_tokens, named))
     reachability = _find_reachable(policy, catalog, chat, discounts)
     if narrowed is None and chat.is_simple_text:
         text = reachability.for_text.get(chat.stream)
@@ -394,11 +399,58 @@ def resolve_custom(policy: Policy, catalog: Catalog, requested: str) -> list[tup
         raise _no_custom_model("This project is in credits mode; your own providers need the mode api-keys or hybrid")
     return [
         (
-            _custom_offer(provider_id, model_name, requested, _facts_at(own.base_url, catalog)),
+            _custom_offer(
+                provider_id, model_name, requested, _facts_at(own.base_url, catalog), own.models.find(model_name)
+            ),
             Credential(API_KEYS, own=own),
         )
         for own in credentials
     ]
+
+
+def own_models(policy: Policy, catalog: Catalog) -> tuple[CatalogModel, ...]:
+    """Return the models of the organization's own servers as the listing has those of the catalog, by server and name;
+    none in credits mode, which does not reach them."""
+    if policy.mode == CREDITS:
+        return ()
+    return tuple(
+        _listed(
+            _custom_offer(provider_id, name, f"{provider_id}/{name}", _facts_at(own.base_url, catalog), model), model
+        )
+        for provider_id, credentials in sorted(policy.own_credentials.items())
+        for own in credentials
+        for name, model in sorted(own.models.items())
+    )
+
+
+def _listed(offer: Offer, model: OwnModel) -> CatalogModel:
+    """Return a model as it is listed: with the capabilities that its server states, where it states any.
+
+    Requests are not held to these: servers are behind their models.
+    """
+    stated = model.capabilities
+    if stated is not None:
+        tools = "tools" in stated
+        offer = dataclasses.replace(
+            offer, vision="vision" in stated, tools=tools, parallel_tools=tools, reasoning="thinking" in stated
+        )
+    is_embedding = stated is not None and "embedding" in stated
+    return CatalogModel(
+        id=offer.model_id,
+        name=offer.model_name,
+        description=f"{offer.model_name} of your own provider {offer.provider.name}",
+        family=offer.provider.name,
+        owned_by=offer.provider.id,
+        mode="embedding" if is_embedding else "chat",
+        aliases=(),
+        created=None,
+        context_length=offer.context_length,
+        max_output=None,
+        input_modalities=("text", "image") if offer.vision else ("text",),
+        output_modalities=("embedding",) if is_embedding else ("text",),
+        facts={},
+        offers=(offer,),
+    )
 
 
 @lru_cache(maxsize=1_000)
@@ -415,7 +467,9 @@ def _facts_at(base_url: str, catalog: Catalog) -> dict[str, object]:
     return _CUSTOM_FACTS
 
 
-def _custom_offer(provider_id: str, model_name: str, requested: str, facts: dict[str, object]) -> Offer:
+def _custom_offer(
+    provider_id: str, model_name: str, requested: str, facts: dict[str, object], known: OwnModel | None
+) -> Offer:
     provider = CatalogProvider(
         id=provider_id,
         name=provider_id.removeprefix(CUSTOM_PREFIX),
@@ -430,8 +484,8 @@ def _custom_offer(provider_id: str, model_name: str, requested: str, facts: dict
         provider=provider,
         model_id=requested,
         model_name=model_name,
-        prices=PriceCard(),
-        context_length=None,
+        prices=PriceCard() if known is None else PriceCard(input=known.input_price, output=known.output_price),
+        context_length=None if known is None else known.context_length,
         max_output=None,
         streaming=True,
         cancellation=True,

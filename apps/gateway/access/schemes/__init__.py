@@ -44,10 +44,11 @@ class AuthScheme(Protocol):
 def authorize(kind: str, secret: str, request: SignableRequest) -> dict[str, str]:
     """Return the headers that present a credential.
 
-    A kind that is neither `bearer` nor a scheme of this package is the name of the header that takes the credential.
+    A kind that is neither `bearer` nor a scheme of this package is the name of the header that takes the credential. An
+    organization's own server may want no credential: then there is no header.
     """
     if kind == "bearer":
-        return {"Authorization": f"Bearer {secret}"}
+        return {"Authorization": f"Bearer {secret}"} if secret else {}
     scheme = _find_scheme(kind)
     return {kind: secret} if scheme is None else scheme.authorize(secret, request)
 

@@ -57,6 +57,7 @@ _FIELDS = frozenset(
         "reasoning",
         "reasoning_content",
         "reasoning_details",
+        "thinking",
         "tool_calls",
         "function_call",
         "images",
@@ -67,6 +68,11 @@ _FIELDS = frozenset(
 _CALL_FIELDS = frozenset({"index", "id", "type", "function", "custom"})
 # The mark of a block of thinking without a stated format, so that clients get it back as a block.
 UNKNOWN_FORMAT = "unknown"
+
+
+def _plain_thinking(delta: Record) -> Any:
+    """Return thinking as plain text: servers and their versions have names of their own for it."""
+    return delta.get("reasoning") or delta.get("reasoning_content") or delta.get("thinking")
 
 
 class _Call:
@@ -174,11 +180,11 @@ class ChoiceReader:
         """Read thinking block by block where there are blocks; the plain text beside them says the same."""
         details = delta.get("reasoning_details")
         if not isinstance(details, list) or not details:
-            self._think(delta.get("reasoning") or delta.get("reasoning_content"), events)
+            self._think(_plain_thinking(delta), events)
             return
         found = [self._detail(detail) for detail in details if isinstance(detail, dict)]
         if not any(block.text for block in found):
-            self._think(delta.get("reasoning") or delta.get("reasoning_content"), events)
+            self._think(_plain_thinking(delta), events)
         events.extend(found)
 
     def _detail(self, detail: Record) -> ReasoningDelta:
