@@ -36,6 +36,7 @@ SCOPES: Final[Mapping[str, Mapping[str, ManagementScope]]] = {
     "keys/api/<str:key_id>/iam/<str:rule_id>": {"PATCH": KEYS, "DELETE": KEYS},
     "keys/provider": {"GET": READ, "POST": KEYS},
     "keys/provider/<str:key_id>": {"PATCH": KEYS, "DELETE": KEYS},
+    "keys/provider/<str:key_id>/models": {"GET": READ, "POST": KEYS, "PATCH": KEYS},
     "log-sinks": {"GET": READ, "POST": SETTINGS},
     "log-sinks/<str:sink_id>": {"PATCH": SETTINGS, "DELETE": SETTINGS},
     "log-sinks/<str:sink_id>/test": {"POST": SETTINGS},
