@@ -6,25 +6,33 @@ import os
 from collections.abc import Iterable
 from wsgiref.types import StartResponse, WSGIEnvironment
 
+import django
 from django.conf import settings
-from django.core.wsgi import get_wsgi_application
+from django.core.handlers.wsgi import WSGIHandler
 
 from gateway_project.diagnosis.startup import refuse_unsafe, require_settings
+from gateway_project.processes.start_gate import await_start
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 require_settings()
-_django = get_wsgi_application()
+django.setup(set_prefix=False)
 
 from apps.gateway.endpoints.answering import respond  # noqa: E402 - models need the apps above
 from apps.gateway.worker_warmup import warm_up_soon  # noqa: E402
 from apps.kernel.rest.request_headers import prefers_page  # noqa: E402
-from apps.responses import background  # noqa: E402
+from apps.responses import (  # noqa: E402
+    background,
+    request_state,  # noqa: F401 - so that workers share it
+)
 from gateway_project.cors import Cors  # noqa: E402
 from gateway_project.observability import otlp_metrics  # noqa: E402
 from gateway_project.observability.request_lines import RequestLines  # noqa: E402
 from gateway_project.routes import TABLE  # noqa: E402
 
 refuse_unsafe()
+await_start()
+# It finds the static files, which the server's set-up collects in production.
+_django = WSGIHandler()
 
 # Model endpoints whose paths are whole, which nearly every request is for.
 _EXACT = TABLE.exact

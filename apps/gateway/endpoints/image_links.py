@@ -5,7 +5,9 @@ The interface between the endpoints and the app that stores images for a while, 
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from django.db import DatabaseError
@@ -13,8 +15,10 @@ from django.db import DatabaseError
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, DroppedField
 from apps.gateway.canonical.events import Reply
-from apps.gateway.run import ChatRun
 from apps.kernel.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from apps.gateway.run import ChatRun
 
 log = structlog.get_logger(__name__)
 
@@ -43,12 +47,12 @@ class _NoImageStore:
         raise NotImplementedError
 
 
-_installed: list[ImageKeeper] = [_NoImageStore()]
+_installed: list[Callable[[], ImageKeeper]] = [_NoImageStore]
 
 
-def install(keeper: ImageKeeper) -> None:
-    """Have images kept from now on."""
-    _installed[0] = keeper
+def install(load: Callable[[], ImageKeeper]) -> None:
+    """Have images kept from now on. `load` is called once, for the first of them: most processes have none."""
+    _installed[0] = cache(load)
 
 
 def wants_links(chat: Chat) -> bool:
@@ -58,7 +62,7 @@ def wants_links(chat: Chat) -> bool:
 
 def check_links(policy: Policy) -> None:
     """Raise ApiError, which names the field, where a caller cannot have addresses."""
-    _installed[0].check(policy)
+    _installed[0]().check(policy)
 
 
 def link_images(run: ChatRun, reply: Reply) -> None:
@@ -66,7 +70,7 @@ def link_images(run: ChatRun, reply: Reply) -> None:
     dropped field."""
     images = [url for choice in reply.choices for url in choice.images]
     try:
-        links = {url: _installed[0].keep(run.recorder.policy, url) for url in dict.fromkeys(images)}
+        links = {url: _installed[0]().keep(run.recorder.policy, url) for url in dict.fromkeys(images)}
     except DatabaseError as error:
         log.warning("images.not_kept", error=type(error).__name__)
         words = "the images cannot be kept right now; here they are"
