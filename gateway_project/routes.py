@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from django.conf import settings
 from django.templatetags.static import static
@@ -35,6 +34,7 @@ from apps.gateway.endpoints.generate_content import MODEL_METHODS, model_method
 from apps.gateway.endpoints.images import images_edits, images_generations
 from apps.gateway.endpoints.messages import count_tokens, messages
 from apps.gateway.endpoints.moderations import moderations
+from apps.gateway.endpoints.one_model import read_model
 from apps.gateway.endpoints.public import public_but_for_wrong_keys
 from apps.gateway.endpoints.rerank import rerank
 from apps.gateway.endpoints.responses import count_input_tokens, create_response
@@ -61,12 +61,6 @@ from gateway_project.admin_site.pages import admin_urls
 from gateway_project.observability import health
 from gateway_project.observability.health import front_door
 from gateway_project.openapi import views as openapi
-
-
-def _models(view: Any, in_googles_words: google_models.Endpoint) -> Any:
-    """Return a view of models: in OpenAI's words, which are Anthropic's as well, and in Google's for its clients."""
-    return google_models.unless_google(public_but_for_wrong_keys(view), in_googles_words)
-
 
 _management = partial(Route, family=Family.MANAGEMENT)
 _logs = partial(Route, family=Family.LOGS)
@@ -158,8 +152,12 @@ _MODEL_ROUTES = [
     Route("api/show", ollama.show, OLLAMA, method="POST"),
     Route("api/ps", ollama.running, OLLAMA, method="GET"),
     Route("api/version", ollama.version, OLLAMA, method="GET"),
-    Route("v1/models", _models(catalog.list_models, google_models.list_models), Family.OPENAI),
-    Route("v1/models/<path:model_id>", _models(catalog.read_model, google_models.read_model), Family.OPENAI),
+    Route(
+        "v1/models",
+        google_models.unless_google(public_but_for_wrong_keys(catalog.list_models), google_models.list_models),
+        Family.OPENAI,
+    ),
+    Route("v1/models/<path:model_id>", read_model, Family.OPENAI, method="GET"),
     Route("mcp", mcp.post_message, Family.MCP, method="POST"),
     Route("mcp", mcp.resume_stream, Family.MCP, method="GET"),
     Route("mcp", mcp.end_session, Family.MCP, method="DELETE"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Concatenate, ParamSpec
 
@@ -25,16 +25,16 @@ def public_but_for_wrong_keys(view: View[Rest]) -> View[Rest]:
     @wraps(view)
     def checked(request: HttpRequest, /, *args: Rest.args, **kwargs: Rest.kwargs) -> HttpResponse:
         query = request.META.get("QUERY_STRING", "") if family_of(request.path) is Family.GOOGLE else ""
-        if _presents_any(request, query):
+        if _presents_any(request.headers, query):
             check_key(find_presented_key(request.headers, query))
         return view(request, *args, **kwargs)
 
     return checked
 
 
-def _presents_any(request: HttpRequest, query: str) -> bool:
+def _presents_any(headers: Mapping[str, str], query: str) -> bool:
     """Tell whether a header or the query says anything; the word `Bearer` alone is what clients without a key send."""
-    said = {name: request.headers.get(name, "").strip() for name in KEY_HEADERS}
+    said = {name: headers.get(name, "").strip() for name in KEY_HEADERS}
     is_bare = said["authorization"].lower() == "bearer"
     return "key=" in query or (any(said.values()) and not (is_bare and sum(map(bool, said.values())) == 1))
 
@@ -46,5 +46,6 @@ def check_key(token: str) -> None:
 
 def check_key_if_presented(request: ClientRequest) -> None:
     """Raise as `check_key` does for the key of a call to a model endpoint that presents one."""
-    if request.headers(*KEY_HEADERS) or request.query_parameter("key"):
+    query = "key=" if request.route.family is Family.GOOGLE and request.query_parameter("key") else ""
+    if _presents_any(request.headers(*KEY_HEADERS), query):
         check_key(request.presented_key)
