@@ -21,10 +21,7 @@ from apps.gateway.endpoints.answering import SECURITY_HEADERS, respond  # noqa: 
 from apps.gateway.worker_warmup import warm_up_soon  # noqa: E402
 from apps.kernel.rest.errors import method_not_allowed, unknown_path  # noqa: E402
 from apps.kernel.rest.request_headers import prefers_page  # noqa: E402
-from apps.responses import (  # noqa: E402
-    background,
-    request_state,  # noqa: F401 - so that workers share it
-)
+from apps.responses import background, request_state  # noqa: E402, F401 - workers share what the second one loads
 from gateway_project.cors import Cors  # noqa: E402
 from gateway_project.http.refusals import refusal  # noqa: E402
 from gateway_project.observability import otlp_metrics  # noqa: E402

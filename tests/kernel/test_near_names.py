@@ -79,7 +79,7 @@ def test_a_name_that_comes_again_is_not_compared_again() -> None:
     names = NearNames(["gpt-5", "gpt-5-mini"])
     assert [compared(names, "gpt5"), compared(names, "gpt5")] == [1, 0]
     found = names.find("gpt5")
-    # What a caller does with the list is its own affair.
+    # A caller may change the list that it got.
     found.clear()
     assert names.find("gpt5") == ["gpt-5"]
     assert [names.find("/v1/gpt5", ignored=4), names.find("/v1/gpt5", ignored=0)] == [[], []]

@@ -62,7 +62,7 @@ API_VIEW = Route("v1/models/<path:model_id>", endpoint, Family.OPENAI)
         ("/v1/things/", []),
         ("/v1/things/a/b", []),
         ("/v1beta/nothing", []),
-        # Of these Django decides.
+        # Django decides about these.
         ("/v1/models/x", None),
         ("/keys/x", None),
         ("/v10/things", None),

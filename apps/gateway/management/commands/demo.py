@@ -55,7 +55,7 @@ Try it:
     -d '{{"model": "sandbox/echo", "messages": [{{"role": "user", "content": "Hello"}}]}}'"""
 
 
-# What is kept and not shown: the stored hash, by address, with which the kept password was last compared.
+# Kept and not shown: by address, the stored hash with which the kept password was last compared.
 _COMPARED = "compared"
 # Options that print one value alone, for scripts.
 _ALONE = {"key": "apiKey", "session": "sessionToken", "organization": "organizationId"}
