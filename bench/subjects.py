@@ -41,9 +41,15 @@ class Subject:
     product: Product | None = None
     # The model that makes vectors; None where they are not asked for.
     embedder: str | None = None
+    # The path below which the API is.
+    root: str = "/v1"
+    # Whether requests are governed: keys, limits and costs, as far as the server has them; or passed through.
+    is_governed: bool = False
+    # Bytes of a request's body; by default about 1 KB.
+    body_size: int | None = None
 
     def request(self, kind: Kind) -> bytes:
-        """Return the bytes of a request of about 1 KB."""
+        """Return the bytes of a request."""
         fields: dict[str, Any]
         if kind == "embeddings":
             path, fields = "embeddings", {"model": self.embedder, "input": [PROMPT], "encoding_format": "base64"}
@@ -51,18 +57,22 @@ class Subject:
             messages = [{"role": "user", "content": PROMPT}]
             path, fields = "chat/completions", {"model": self.model, "messages": messages, "stream": kind == "stream"}
         body = json.dumps(fields)
+        if self.body_size is not None and kind != "embeddings":
+            # As much of the prompt as there is room for.
+            fields["messages"][0]["content"] = PROMPT[: len(PROMPT) + self.body_size - len(body)]
+            body = json.dumps(fields)
         headers = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
         return (
-            f"POST /v1/{path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n{headers}"
+            f"POST {self.root}/{path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n{headers}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
         ).encode()
 
 
 @contextmanager
-def upstream() -> Iterator[Subject]:
-    """Run the fixed upstream."""
+def upstream(milliseconds: float = 0) -> Iterator[Subject]:
+    """Run the fixed upstream, whose answers begin so long after their requests."""
     port = free_port()
-    with _running([sys.executable, "-m", "bench.upstream", str(port)], port) as process:
+    with running([sys.executable, "-m", "bench.upstream", str(port), str(milliseconds)], port) as process:
         yield Subject("upstream alone", port, [process.pid], embedder="embedder-fast")
 
 
@@ -76,7 +86,7 @@ def passthrough(upstream_port: int) -> Iterator[Subject]:
         "WEB_WORKERS": "1",
         "PASSTHROUGH_URL": f"http://127.0.0.1:{upstream_port}/v1/chat/completions",
     }
-    with _running([*command, "bench.passthrough:application"], port, environment) as process:
+    with running([*command, "bench.passthrough:application"], port, environment) as process:
         yield Subject("bare pass-through", port, list(descendants(process.pid))[-1:])
 
 
@@ -108,7 +118,9 @@ def gateway(
         # gunicorn's youngest processes are its workers.
         pids = product.processes("gunicorn")[-workers:]
         headers = {"Authorization": f"Bearer {product.demo['apiKey']}"}
-        yield Subject(name, product.port, pids, "sandbox/echo-fast", headers, product, "sandbox/embedder-fast")
+        yield Subject(
+            name, product.port, pids, "sandbox/echo-fast", headers, product, "sandbox/embedder-fast", is_governed=True
+        )
     finally:
         product.stop()
 
@@ -128,15 +140,21 @@ def _guard(product: Product) -> None:
     answer.raise_for_status()
 
 
-@contextmanager
-def litellm(upstream_port: int, cache: Path, home: Path) -> Iterator[Subject]:
-    """Run LiteLLM's proxy in its minimal set-up, with a master key and no store."""
+def install_litellm(cache: Path) -> Path:
+    """Install LiteLLM unless it is there; return its program. Raises OSError."""
     folder = cache / "litellm"
     program = folder / "bin" / "litellm"
     if not program.exists():
         print("installing LiteLLM …", flush=True)
-        _do([sys.executable, "-m", "venv", str(folder)])
-        _do([str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", LITELLM])
+        run_to_end([sys.executable, "-m", "venv", str(folder)])
+        run_to_end([str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", LITELLM])
+    return program
+
+
+@contextmanager
+def litellm(upstream_port: int, cache: Path, home: Path) -> Iterator[Subject]:
+    """Run LiteLLM's proxy in its minimal set-up, with a master key and no store."""
+    program = install_litellm(cache)
     config = home / "litellm.yaml"
     config.write_text(
         "model_list:\n  - model_name: echo-fast\n    litellm_params:\n      model: openai/echo-fast\n"
@@ -147,14 +165,14 @@ def litellm(upstream_port: int, cache: Path, home: Path) -> Iterator[Subject]:
     port = free_port()
     environment = {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DISABLE_SCHEMA_UPDATE": "true"}
     command = [str(program), "--config", str(config), "--port", str(port), "--host", "127.0.0.1", "--num_workers", "1"]
-    with _running(command, port, environment, patience=180) as process:
+    with running(command, port, environment, patience=180) as process:
         workers = [process.pid, *descendants(process.pid)]
-        yield Subject("LiteLLM (no store)", port, workers, headers={"Authorization": "Bearer sk-bench"})
+        headers = {"Authorization": "Bearer sk-bench"}
+        yield Subject("LiteLLM (no store)", port, workers, headers=headers, is_governed=True)
 
 
-@contextmanager
-def portkey(upstream_port: int, cache: Path) -> Iterator[Subject]:
-    """Run Portkey's gateway, which keeps no state."""
+def install_portkey(cache: Path) -> tuple[str, Path]:
+    """Install Portkey's gateway unless it is there; return Node.js and the program. Raises OSError."""
     folder = cache / "portkey"
     program = folder / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js"
     npm, node = shutil.which("npm"), shutil.which("node")
@@ -163,7 +181,14 @@ def portkey(upstream_port: int, cache: Path) -> Iterator[Subject]:
     if not program.exists():
         print("installing Portkey …", flush=True)
         folder.mkdir(parents=True, exist_ok=True)
-        _do([npm, "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(folder), PORTKEY])
+        run_to_end([npm, "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(folder), PORTKEY])
+    return node, program
+
+
+@contextmanager
+def portkey(upstream_port: int, cache: Path) -> Iterator[Subject]:
+    """Run Portkey's gateway, which keeps no state."""
+    node, program = install_portkey(cache)
     port = free_port()
     headers = {
         "Authorization": "Bearer x",
@@ -172,21 +197,21 @@ def portkey(upstream_port: int, cache: Path) -> Iterator[Subject]:
     }
     environment = {"NODE_ENV": "production", "TRUSTED_CUSTOM_HOSTS": "127.0.0.1"}
     command = [node, str(program), "--headless", f"--port={port}"]
-    with _running(command, port, environment) as process:
+    with running(command, port, environment) as process:
         yield Subject("Portkey (stateless)", port, [process.pid, *descendants(process.pid)], headers=headers)
 
 
 @contextmanager
-def _running(
-    command: list[str], port: int, environment: dict[str, str] | None = None, patience: float = 40
+def running(
+    command: list[str], port: int | None, environment: dict[str, str] | None = None, patience: float = 40
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server until the block ends; it is ready when its port answers."""
+    """Run a server until the block ends; it is ready when its port answers, without one at once."""
     with open(os.devnull, "wb") as nowhere:
         process = subprocess.Popen(
             command, cwd=PROJECT, env={**os.environ, **(environment or {})}, stdout=nowhere, stderr=nowhere
         )
     try:
-        eventually(lambda: _answers(port) or process.poll() is not None, patience=patience)
+        eventually(lambda: port is None or _answers(port) or process.poll() is not None, patience=patience)
         if process.poll() is not None:
             raise ChildProcessError(f"{command[0]} ended with {process.returncode}")
         time.sleep(1)
@@ -204,7 +229,8 @@ def _answers(port: int) -> bool:
     return True
 
 
-def _do(command: list[str]) -> None:
+def run_to_end(command: list[str]) -> None:
+    """Run a program; raise ChildProcessError with its words when it fails."""
     done: Any = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode:
         raise ChildProcessError(f"{command[0]}: {(done.stderr or done.stdout)[-300:]}")

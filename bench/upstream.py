@@ -1,7 +1,8 @@
 """A fixed upstream: always the same answer, as quickly as one thread of Python can give it.
 
-`python -m bench.upstream PORT`. Plain answers, streams of 50 chunks, each sent on its own as providers do, and vectors.
-It computes nothing for a request, so that only the server in front of it is measured.
+`python -m bench.upstream PORT [MS]`. Plain answers, streams of 50 chunks, each sent on its own as providers do, and
+vectors; each begins so many milliseconds after its request, at once by default. It computes nothing for a request, so
+that only the server in front of it is measured.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import json
 import selectors
 import socket
 import sys
+import time
 from array import array
 from base64 import b64encode
+from collections import deque
 from contextlib import suppress
 from typing import Any
 
@@ -64,16 +67,25 @@ def streamed() -> list[bytes]:
     ]
 
 
-def serve(port: int) -> None:
-    """Serve for ever."""
+def serve(port: int, delay: float = 0.0) -> None:
+    """Serve for ever; each answer begins `delay` seconds after its request."""
     whole, pieces, embedded = plain(), streamed(), vector()
-    waiting = selectors.DefaultSelector()
+    # With a delay it matters when an answer goes out: epoll waits in whole milliseconds, select in microseconds.
+    waiting = selectors.SelectSelector() if delay else selectors.DefaultSelector()
     listener = socket.create_server(("127.0.0.1", port), backlog=1024)
     listener.setblocking(False)
     waiting.register(listener, selectors.EVENT_READ)
     received: dict[socket.socket, bytes] = {}
+    # Answers that are not due yet, in the order of their requests.
+    later: deque[tuple[float, socket.socket, list[bytes]]] = deque()
     while True:
-        for key, _ in waiting.select():
+        now = time.perf_counter()
+        while later and later[0][0] <= now:
+            _, waiter, answer = later.popleft()
+            with suppress(OSError):  # The client may have gone meanwhile.
+                for piece in answer:
+                    waiter.sendall(piece)
+        for key, _ in waiting.select(max(later[0][0] - now, 0) if later else None):
             if key.fileobj is listener:
                 # All of them: who waited for its turn behind the others' answers would be counted as slow.
                 with suppress(BlockingIOError):
@@ -92,7 +104,11 @@ def serve(port: int) -> None:
                     received[client] = received[client][len(asked) :]
                     streams = b'"stream":true' in asked or b'"stream": true' in asked
                     plainly = embedded if asked.startswith(_EMBEDDINGS) else whole
-                    for piece in pieces if streams else [plainly]:
+                    answer = pieces if streams else [plainly]
+                    if delay:
+                        later.append((time.perf_counter() + delay, client, answer))
+                        continue
+                    for piece in answer:
                         client.sendall(piece)
             except OSError:
                 data = b""
@@ -114,4 +130,4 @@ def _whole(data: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(int(sys.argv[1]), float(sys.argv[2]) / 1000 if sys.argv[2:] else 0.0)

@@ -40,17 +40,29 @@ def manage(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["remove-home"]:
         return _remove_home(arguments[1:])
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
+    import django
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
     from django.db.utils import OperationalError
 
     from gateway_project.configuration.data_directory import MANAGE_COMMAND, SERVER_COMMAND
     from gateway_project.diagnosis.startup import require_settings
+    from gateway_project.processes.start_gate import START, await_start
 
     try:
         if arguments[:1] not in ([], ["help"], ["--help"]):
             require_settings()
+        is_waited_for = START in os.environ
+        if is_waited_for:
+            # The server starts `prepare` while its stores start: what takes long is loaded meanwhile.
+            django.setup()
+            await_start()
         execute_from_command_line([MANAGE_COMMAND, *arguments])
+        if is_waited_for:
+            # To take the interpreter down takes half a second, for which the server would wait.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
     except ImproperlyConfigured as error:
         sys.exit(f"{error}")
     except OperationalError as error:

@@ -1,7 +1,15 @@
-"""Django's registration of the wiring: its checks of the settings, names of tables, groups of operators."""
+"""Django's registration of the wiring: its checks of the settings, names of tables, groups of operators; and of the
+admin."""
+
+from __future__ import annotations
+
+from typing import Any
 
 from django.apps import AppConfig, apps
-from django.core.checks import Tags, register
+from django.contrib import admin
+from django.contrib.admin.apps import SimpleAdminConfig
+from django.contrib.admin.checks import check_admin_app, check_dependencies
+from django.core.checks import CheckMessage, Tags, register
 from django.db.models.signals import post_migrate, post_save
 
 
@@ -10,6 +18,7 @@ class WiringConfig(AppConfig):
 
     name = "gateway_project"
     label = "gateway_project"
+    default = True
 
     def ready(self) -> None:
         """Have the settings checked wherever Django checks."""
@@ -28,3 +37,17 @@ class WiringConfig(AppConfig):
         # last of them every table has its own.
         last = [one for one in apps.get_app_configs() if one.models_module is not None][-1]
         post_migrate.connect(seed_groups, sender=last)
+
+
+class AdminConfig(SimpleAdminConfig):
+    """Django's admin. Its pages are loaded where they are served (`admin_site.pages.admin_urls`) or checked, for that
+    takes half a second which other processes need not spend at their start."""
+
+    def ready(self) -> None:
+        """Have the pages checked."""
+        register(_check_pages, Tags.admin)
+
+
+def _check_pages(**options: Any) -> list[CheckMessage]:
+    admin.autodiscover()
+    return [*check_dependencies(**options), *check_admin_app(**options)]

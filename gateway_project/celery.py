@@ -26,6 +26,8 @@ warnings.filterwarnings("ignore", category=SecurityWarning)
 log = structlog.get_logger(__name__)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
+# Django's checks of the code would load every view and page, and Celery passes over what they find.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
 app = Celery(
     "gateway",

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from django.conf import settings
 from django.templatetags.static import static
@@ -33,6 +32,7 @@ from apps.gateway.endpoints.converse import converse, converse_stream
 from apps.gateway.endpoints.generate_content import MODEL_METHODS, model_method
 from apps.gateway.endpoints.images import images_edits, images_generations
 from apps.gateway.endpoints.messages import count_tokens, messages
+from apps.gateway.endpoints.one_model import read_model
 from apps.gateway.endpoints.public import public_but_for_wrong_keys, public_with_own_models
 from apps.gateway.endpoints.responses import count_input_tokens, create_response
 from apps.gateway.endpoints.route_explain import route_explain
@@ -61,12 +61,6 @@ from gateway_project.observability import health
 from gateway_project.observability.health import front_door
 from gateway_project.observability.metrics_page import metrics
 from gateway_project.openapi import views as openapi
-
-
-def _models(view: Any, in_googles_words: google_models.Endpoint) -> Any:
-    """Return a view of models: in OpenAI's words, which are Anthropic's as well, and in Google's for its clients."""
-    return google_models.unless_google(public_with_own_models(view), in_googles_words)
-
 
 _management = partial(Route, family=Family.MANAGEMENT)
 _logs = partial(Route, family=Family.LOGS)
@@ -160,8 +154,12 @@ _MODEL_ROUTES = [
     Route("api/version", ollama.version, OLLAMA, method="GET"),
     Route("model/<path:model_id>/converse", converse, BEDROCK, "chat", "POST"),
     Route("model/<path:model_id>/converse-stream", converse_stream, BEDROCK, "chat", "POST"),
-    Route("v1/models", _models(catalog.list_models, google_models.list_models), Family.OPENAI),
-    Route("v1/models/<path:model_id>", _models(catalog.read_model, google_models.read_model), Family.OPENAI),
+    Route(
+        "v1/models",
+        google_models.unless_google(public_with_own_models(catalog.list_models), google_models.list_models),
+        Family.OPENAI,
+    ),
+    Route("v1/models/<path:model_id>", read_model, Family.OPENAI, method="GET"),
     Route("mcp", mcp.post_message, Family.MCP, method="POST"),
     Route("mcp", mcp.resume_stream, Family.MCP, method="GET"),
     Route("mcp", mcp.end_session, Family.MCP, method="DELETE"),

@@ -88,7 +88,7 @@ CLIENT_LIMITS, CORS_ORIGINS = ClientLimits.of_environment(), CorsOrigins.of_envi
 # --- apps ---------------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
     "unfold",
-    "django.contrib.admin",
+    "gateway_project.apps.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from wsgiref.types import StartResponse, WSGIEnvironment
 
+import django
 from django.conf import settings
-from django.core.wsgi import get_wsgi_application
+from django.core.handlers.wsgi import WSGIHandler
 
 from gateway_project.diagnosis.startup import refuse_unsafe, require_settings
+from gateway_project.processes.start_gate import await_start
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 require_settings()
-_django = get_wsgi_application()
+django.setup(set_prefix=False)
 
-from apps.gateway.endpoints.answering import respond  # noqa: E402 - models need the apps above
+from apps.gateway.endpoints.answering import SECURITY_HEADERS, respond  # noqa: E402 - models need the apps above
 from apps.gateway.worker_warmup import warm_up_soon  # noqa: E402
+from apps.kernel.rest.errors import method_not_allowed, unknown_path  # noqa: E402
 from apps.kernel.rest.request_headers import prefers_page  # noqa: E402
-from apps.responses import background  # noqa: E402
+from apps.responses import background, request_state  # noqa: E402, F401 - workers share what the second one loads
 from gateway_project.cors import Cors  # noqa: E402
+from gateway_project.http.refusals import refusal  # noqa: E402
 from gateway_project.observability import otlp_metrics  # noqa: E402
 from gateway_project.observability.request_lines import RequestLines  # noqa: E402
 from gateway_project.routes import TABLE  # noqa: E402
 
 refuse_unsafe()
+await_start()
+# It finds the static files, which the server's set-up collects in production.
+_django = WSGIHandler()
 
 # Model endpoints whose paths are whole, which nearly every request is for.
 _EXACT = TABLE.exact
@@ -50,7 +57,19 @@ def _serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[
     found = TABLE.find(method, environ["PATH_INFO"])
     if found is not None:
         return respond(found[0], environ, start_response, found[1])
-    return _django(environ, start_response)
+    methods = TABLE.methods(environ["PATH_INFO"])
+    if methods is None or method in methods:
+        return _django(environ, start_response)
+    return _refuse(environ, start_response, methods)
+
+
+def _refuse(environ: WSGIEnvironment, start_response: StartResponse, methods: Sequence[str]) -> Iterable[bytes]:
+    """Refuse a method that the path does not take, or a path of the model APIs that none has; without Django, so that
+    it costs less than an answer."""
+    error = method_not_allowed() if methods else unknown_path(environ["PATH_INFO"])
+    status, headers, body = refusal(environ, error)
+    start_response(status, [*headers, *SECURITY_HEADERS, *([("Allow", ", ".join(methods))] if methods else ())])
+    return [body]
 
 
 def _begin() -> None:

@@ -26,7 +26,7 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects.chat.openai import CLIENT as OPENAI
 from apps.gateway.endpoints.answering import answer_with_errors
-from apps.gateway.endpoints.images import FIELD
+from apps.gateway.endpoints.image_links import FIELD
 from apps.kernel.concurrency.native_thread_pool import offload
 from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.postgres import database

@@ -178,12 +178,12 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
 # The facts that name a dialect.
 _DIALECT_FACTS = ("count_dialect", "search_dialect", "tools_dialect", "reasoning_tools_dialect")
 
-_declarations: list[Declarations] = []
+_declarations: list[Callable[[], Declarations]] = []
 
 
-def use_declarations(declarations: Declarations) -> None:
-    """Validate data files against these from now on."""
-    _declarations[:] = [declarations]
+def use_declarations(load: Callable[[], Declarations]) -> None:
+    """Validate data files against these from now on. `load` is called once, for the first file that is read."""
+    _declarations[:] = [cache(load)]
     _facts_type.cache_clear()
     _image_facts_type.cache_clear()
     _kind_facts_type.cache_clear()
@@ -221,7 +221,7 @@ def read_facts(stated: Any, dialect: str, entry_keys: Iterable[str]) -> msgspec.
 def _declared() -> Declarations:
     if not _declarations:
         raise RuntimeError("no dialect has declared its facts: apps.catalog.facts.use_declarations was not called")
-    return _declarations[0]
+    return _declarations[0]()
 
 
 @cache

@@ -256,6 +256,12 @@ def _strangers(own: Path) -> Iterator[str]:
             yield f"{path}: not a data file; their names end in .toml"
 
 
+def visible_paths(own: Path) -> list[Path]:
+    """Return the files and folders of an operator's folder that `read_files` looks at."""
+    folders = (own, own / PROVIDERS, own / FAMILIES, own / ACCEPTED, own / ACCEPTED / PROVIDERS)
+    return [path for folder in folders for path in _visible(folder)]
+
+
 def _visible(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))

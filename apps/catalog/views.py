@@ -1,5 +1,4 @@
-"""The model listings `/v1/models`, `/v1/models/{id}` and LiteLLM's `/model/info`: public, and fast enough for
-polling."""
+"""The model listings `/v1/models` and LiteLLM's `/model/info`: public, and fast enough for polling."""
 
 from __future__ import annotations
 
@@ -16,10 +15,9 @@ from django.utils.cache import get_conditional_response, patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from apps.catalog import catalog_cache
-from apps.catalog.client_listings import build_model_info, model_of, read_page
+from apps.catalog.client_listings import build_model_info, read_page
 from apps.catalog.model_listing import build_entry, build_listing, list_of
 from apps.catalog.offers import Catalog, CatalogModel
-from apps.catalog.resolve import resolve
 from apps.kernel.concurrency.native_thread_pool import LARGE, offload
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.compression import accepts_gzip, gzipped
@@ -48,25 +46,6 @@ def list_models(request: HttpRequest, own: OwnListing | None = None) -> HttpResp
     if "anthropic-version" in request.headers:
         return _answer(msgspec.json.encode(read_page(request.GET).of(listing.models)))
     return _kept(request, listing)
-
-
-@require_safe
-def read_model(request: HttpRequest, model_id: str, own: OwnListing | None = None) -> HttpResponse:
-    """Return one model, by any name that chat completions accept, or an organization's own."""
-    mine = None if own is None else own.find(model_id)
-    entry = _entry_of(model_id) if mine is None else build_entry(mine, mine.offers)
-    return _answer(msgspec.json.encode(model_of(entry) if "anthropic-version" in request.headers else entry))
-
-
-def _entry_of(model_id: str) -> dict[str, Any]:
-    today = _today()
-    try:
-        resolved = resolve(catalog_cache.current(), model_id, today)
-    except InvalidRequest as error:
-        raise NotFound(error.message) from error
-    live = [offer for offer in resolved.offers if offer.is_live(today)]
-    # For an edition, its own price: other offers may be cheaper if a provider is named.
-    return build_entry(resolved.model, [offer for offer in live if offer.is_edition] or live)
 
 
 class _Listing(NamedTuple):

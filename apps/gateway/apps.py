@@ -15,6 +15,10 @@ class GatewayConfig(AppConfig):
 
     def ready(self) -> None:
         """Let the catalog check data files against the dialects' declarations."""
-        from apps.gateway.dialects.declared_facts import KIND_FACTS, find_facts, find_image_facts
+        use_declarations(_load_declarations)
 
-        use_declarations(Declarations(find_facts, find_image_facts, KIND_FACTS))
+
+def _load_declarations() -> Declarations:
+    from apps.gateway.dialects.declared_facts import KIND_FACTS, find_facts, find_image_facts
+
+    return Declarations(find_facts, find_image_facts, KIND_FACTS)

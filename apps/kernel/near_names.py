@@ -14,6 +14,8 @@ _MAX_COMPARED: Final = 12
 MAX_SUGGESTIONS: Final = 3
 # One edit per this many characters of a name, at least one and at most `_MAX_EDITS`.
 _CHARACTERS_PER_EDIT, _MAX_EDITS = 4, 3
+# Answers that are kept: a client that has a name wrong sends it again and again.
+_MAX_KEPT: Final = 256
 
 
 class NearNames:
@@ -25,6 +27,7 @@ class NearNames:
         for name in dict.fromkeys(known):
             spelled = name.lower()
             self._known.setdefault(len(spelled), []).append((name, spelled, _letters(spelled)))
+        self._kept: dict[tuple[str, int], list[str]] = {}
 
     def find(self, wanted: str, ignored: int = 0) -> list[str]:
         """Return the names nearest to `wanted`, all at the same distance, in their order; none if all are too far.
@@ -33,7 +36,14 @@ class NearNames:
         """
         if len(wanted) - ignored < _MIN_LENGTH or len(wanted) > _MAX_LENGTH:
             return []
-        wanted = wanted.lower()
+        kept = self._kept.get((wanted, ignored))
+        if kept is None:
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            kept = self._kept[wanted, ignored] = self._search(wanted.lower(), ignored)
+        return kept.copy()
+
+    def _search(self, wanted: str, ignored: int) -> list[str]:
         bound = min(max(1, (len(wanted) - ignored) // _CHARACTERS_PER_EDIT), _MAX_EDITS)
         letters, length = _letters(wanted), len(wanted)
         possible = []

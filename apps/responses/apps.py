@@ -1,6 +1,13 @@
 """Django's registration of the app, which gives `/v1/responses` its memory."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from django.apps import AppConfig
+
+if TYPE_CHECKING:
+    from apps.responses.request_state import StoredStates
 
 
 class ResponsesConfig(AppConfig):
@@ -12,6 +19,11 @@ class ResponsesConfig(AppConfig):
     def ready(self) -> None:
         """Install the store of responses in the gateway, which cannot import this app."""
         from apps.gateway.endpoints import response_state
-        from apps.responses.request_state import StoredStates
 
-        response_state.install(StoredStates())
+        response_state.install(_load_states)
+
+
+def _load_states() -> StoredStates:
+    from apps.responses.request_state import StoredStates
+
+    return StoredStates()

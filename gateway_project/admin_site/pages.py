@@ -19,7 +19,8 @@ _OLD_ADDRESS: Final = "<path:object_id>/"
 
 
 def admin_urls() -> tuple[list[Any], str, str]:
-    """Return the patterns, app name and namespace to mount."""
+    """Load the apps' pages; return the patterns, app name and namespace to mount."""
+    admin.autodiscover()
     patterns, app_name, namespace = admin.site.urls
     return _kept(patterns), app_name, namespace
 

@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from apps.kernel.errors import NO_RETRY, ApiError, Overloaded
-from apps.kernel.ids import HEADER, request_id_of
-from apps.kernel.rest.routes import family_of
+from apps.kernel.ids import HEADER, OF_ANTHROPIC, request_id_of
+from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.routes import family_of, family_of_client
 from gateway_project.http.response_writer import date_line
 
 # To a client that begins with HTTP/2: empty settings, and the end of the connection with the reason, for its library
@@ -38,13 +39,12 @@ class MalformedRequest(ApiError):
 
 def refusal(environ: dict[str, Any], error: ApiError) -> tuple[str, list[tuple[str, str]], bytes]:
     """Return status line, headers and body that tell a client of the error."""
-    family = family_of(environ.get("PATH_INFO", ""))
+    family = family_of_client(environ.get("PATH_INFO", ""), environ)
     body = msgspec.json.encode(family.body_of(error))
-    headers = [
-        ("Content-Type", "application/json"),
-        ("Content-Length", str(len(body))),
-        (HEADER, request_id_of(environ.get("HTTP_X_REQUEST_ID"))),
-    ]
+    request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID"))
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), (HEADER, request_id)]
+    if family is Family.ANTHROPIC:
+        headers.append((OF_ANTHROPIC, request_id))
     if error.retry_after is not None:
         headers.append(("Retry-After", _seconds(error.retry_after)))
     if error.is_final:

@@ -12,8 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -35,6 +35,7 @@ from gateway_project.embedded.child_process import spawn
 from gateway_project.processes.graceful_reload import WebProcess, WebProcesses, request_reload
 from gateway_project.processes.process_supervisor import ProcessSpec, SupervisedProcess, forward_output, stop_processes
 from gateway_project.processes.socket_handover import Handover, Listener
+from gateway_project.processes.start_gate import StartGate
 
 # Seconds for the web process to answer.
 _READY_PATIENCE = 60.0
@@ -63,6 +64,10 @@ class Server:
         self._sandbox: list[SupervisedProcess] = []
         self._web: WebProcesses | None = None
         self._processes: list[SupervisedProcess] = []
+        self._has_sandbox = config.mode == "development" and not os.environ.get("SANDBOX_BASE_URL")
+        self._sandbox_port = 0
+        # The gate of the first web process, until that may serve; later ones need not wait.
+        self._web_gate: StartGate | None = None
         self._stop_requests = self._reload_requests = 0
 
     def run(self) -> int:
@@ -90,16 +95,26 @@ class Server:
             self._stop()
 
     def _start_everything(self) -> None:
+        """Start all in order. The stores start and the web process loads while the set-up command loads."""
         try:
             self._check_settings()
-            self._start_stores()
-            self._prepare()
+            stores = self._start_stores()
+            self._load_web()
+            self._prepare(stores)
             self._start_processes()
             self._wait_until_ready()
         except OSError as error:
             raise StartError(str(error)) from error
 
-    def _start_stores(self) -> None:
+    def _check_settings(self) -> None:
+        """Raise StartError when the environment is not fit to serve with; each problem has been printed."""
+        with self._running(_CHECK) as check:
+            self._wait_for_end(check)
+        if check.returncode:
+            raise StartError("these settings are wrong (above); nothing has been started")
+
+    def _start_stores(self) -> list[embedded.Store]:
+        """Start the embedded stores; they need not answer yet."""
         refuse_shared_database(self._config)
         stores = embedded.choose_stores(self._config.data_directory)
         for store in stores:
@@ -108,65 +123,98 @@ class Server:
                 print_line(f"its data are in {store.data}, where the user it runs as can reach them")
             role = ProcessSpec(store.name, store.start, store.stop_signal, store.force_signal, embedded.STOP_PATIENCE)
             self._stores.append(self._start(role, shown=False))
-        for store, child in zip(stores, self._stores, strict=True):
+        self._environment |= {store.url_variable: store.url for store in stores}
+        return stores
+
+    def _wait_for_stores(self, stores: Sequence[embedded.Store]) -> None:
+        """Wait until the embedded stores answer, and tell other processes where they are."""
+        for store, child in zip(stores, self._stores.copy(), strict=True):
             self._wait(store.answers, child, embedded.START_PATIENCE, f"{store.title} does not answer")
         for flusher in embedded.flushers(stores):
             self._stores.append(self._start(ProcessSpec(flusher.name, flusher.start), shown=False))
-        urls = {store.url_variable: store.url for store in stores}
-        self._environment |= urls
-        urls_of_stores = {variable.lower(): url for variable, url in urls.items()} | {"server_url": self._config.url}
-        data_directory.write_store_urls(self._config.data_directory, urls_of_stores)
+        urls = {store.url_variable.lower(): store.url for store in stores}
+        data_directory.write_store_urls(self._config.data_directory, {**urls, "server_url": self._config.url})
 
-    def _check_settings(self) -> None:
-        """Raise StartError when the environment is not fit to serve with; each problem has been printed."""
-        if self._run(_CHECK):
-            raise StartError("these settings are wrong (above); nothing has been started")
-
-    def _prepare(self) -> None:
-        """Run the set-up command; what it says is for people and goes to the terminal as it is."""
+    def _load_web(self) -> None:
+        """Start the web process, which loads the application and then waits for the end of the set-up."""
         metrics = Path(self._environment["PROMETHEUS_MULTIPROC_DIR"])
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir(mode=0o700)
-        print_line("preparing the database …")
-        if code := self._run(self._prepare_command):
-            raise StartError(f"the set-up failed (exit code {code}); its words are above")
+        if self._has_sandbox:
+            self._sandbox_port = free_port(self._config.port + 1)
+            self._environment["SANDBOX_BASE_URL"] = f"http://127.0.0.1:{self._sandbox_port}/v1"
+            # It takes any credential; a provider without one is not routed to.
+            self._environment.setdefault("SANDBOX_API_KEY", "sandbox")
+        if _WEB in self._commands:
+            self._web_gate = StartGate()
+            self._web = WebProcesses(partial(self._web_child, self._commands[_WEB]), print_line)
+            self._web.serving.child.start()
 
-    def _run(self, command: Sequence[str]) -> int:
-        """Run a command of the product's to its end, while the stores are watched; return its exit code."""
-        process = spawn(command, output=sys.stdout.fileno(), env=self._environment, cwd=data_directory.PROJECT)
+    def _prepare(self, stores: Sequence[embedded.Store]) -> None:
+        """Run the set-up command, which loads while the stores start; its messages go to the terminal as they are."""
+        print_line("preparing the database …")
+        gate = StartGate()
+        with self._running(self._prepare_command, gate) as command:
+            gate.started()
+            self._wait_for_stores(stores)
+            gate.open()
+            self._wait_for_end(command)
+        if command.returncode:
+            raise StartError(f"the set-up failed (exit code {command.returncode}); its words are above")
+
+    @contextmanager
+    def _running(self, command: Sequence[str], gate: StartGate | None = None) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a command of the product's beside the block, which has to wait for its end."""
+        process = spawn(
+            command,
+            output=sys.stdout.fileno(),
+            env={**self._environment, **(gate.variables if gate else {})},
+            cwd=data_directory.PROJECT,
+            descriptors=gate.descriptors if gate else (),
+        )
         try:
-            while process.poll() is None:
-                self._turn(0.02)
-                self._insist_on_all()
+            yield process
         finally:
             process.kill()
             process.wait()
-        return process.returncode
+
+    def _wait_for_end(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for the end of a command while the children are watched."""
+        while process.poll() is None:
+            self._turn(0.02)
+            self._insist_on_all()
 
     def _start_processes(self) -> None:
-        if self._config.mode == "development" and not os.environ.get("SANDBOX_BASE_URL"):
-            port = free_port(self._config.port + 1)
-            self._environment["SANDBOX_BASE_URL"] = f"http://127.0.0.1:{port}/v1"
-            # It takes any credential; a provider without one is not routed to.
-            self._environment.setdefault("SANDBOX_API_KEY", "sandbox")
-            self._sandbox.append(self._start(self._role("sandbox", f"python -m apps.sandbox --quiet --port {port}")))
+        """Start all processes, once the web process has loaded: they would take its share of the cores."""
+        web, gate = self._web, self._web_gate
+        if web is None or gate is None:
+            raise StartError("the Procfile names no web process")
+        failure = "web has not loaded"
+        self._wait(lambda: gate.is_reached or web.serving.ready, web.serving.child, _READY_PATIENCE, failure)
+        if self._has_sandbox:
+            command = f"python -m apps.sandbox --quiet --port {self._sandbox_port}"
+            self._sandbox.append(self._start(self._role("sandbox", command)))
         print_line(f"starting {', '.join(self._commands)} …")
+        gate.open()
+        self._web_gate = None
         for name, command in self._commands.items():
-            if name == _WEB:
-                self._web = WebProcesses(partial(self._web_child, command), print_line)
-                self._web.serving.child.start()
-            else:
+            if name != _WEB:
                 self._processes.append(self._start(self._role(name, command)))
 
     def _web_child(self, command: str, process: WebProcess) -> SupervisedProcess:
         """Return a web process that has yet to be started: it listens on the supervisor's socket."""
 
         def start(output: int) -> subprocess.Popen[bytes]:
-            handover = process.renew(Handover(self._listener))
+            handover, gate = process.renew(Handover(self._listener)), self._web_gate
+            variables, descriptors = handover.variables, handover.descriptors
+            if gate is not None:
+                variables, descriptors = variables | gate.variables, descriptors + gate.descriptors
             try:
-                return self._spawn(_WEB, command, output, handover.variables, handover.descriptors)
+                return self._spawn(_WEB, command, output, variables, descriptors)
             finally:
                 handover.started()
+                if gate is not None:
+                    gate.started()
 
         return self._child(ProcessSpec(_WEB, start, first_delay=0.0))
 

@@ -88,7 +88,9 @@ def test_what_is_served_ahead_of_django_says_the_same(
         told.update(headers)
         assert len(told) == len(headers), "none is said twice"
 
-    monkeypatch.setattr(answering, "_SECURITY", [*answering._SECURITY, ("Strict-Transport-Security", "max-age=1")])
+    monkeypatch.setattr(
+        answering, "SECURITY_HEADERS", [*answering.SECURITY_HEADERS, ("Strict-Transport-Security", "max-age=1")]
+    )
     environ = {"REQUEST_METHOD": "POST", "PATH_INFO": path, "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": "0"}
     body: Iterable[bytes] = application(environ, start)
     assert b"".join(body)

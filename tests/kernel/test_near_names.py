@@ -53,18 +53,40 @@ def test_what_is_ignored_does_not_make_more_edits_possible() -> None:
     assert paths.find("/v1/mills") == ["/v1/files"]
 
 
-@pytest.mark.parametrize("wanted", ["model-aaaa-0001", "edoml-1000", "m" * 64, "model-999x-" * 5])
-def test_few_of_very_many_names_are_compared(wanted: str) -> None:
-    names = NearNames(f"model-{number:04}-{number % 7}" for number in range(2_000))
-    compared = 0
+def compared(names: NearNames, wanted: str) -> int:
+    """Return how many names a search compares."""
+    count = 0
 
-    def count(frame: FrameType, event: str, _argument: Any) -> None:
-        nonlocal compared
-        compared += event == "call" and frame.f_code is near_names._distance.__code__
+    def watch(frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal count
+        count += event == "call" and frame.f_code is near_names._distance.__code__
 
-    sys.setprofile(count)
+    sys.setprofile(watch)
     try:
         names.find(wanted)
     finally:
         sys.setprofile(None)
-    assert compared <= 12
+    return count
+
+
+@pytest.mark.parametrize("wanted", ["model-aaaa-0001", "edoml-1000", "m" * 64, "model-999x-" * 5])
+def test_few_of_very_many_names_are_compared(wanted: str) -> None:
+    names = NearNames(f"model-{number:04}-{number % 7}" for number in range(2_000))
+    assert compared(names, wanted) <= 12
+
+
+def test_a_name_that_comes_again_is_not_compared_again() -> None:
+    names = NearNames(["gpt-5", "gpt-5-mini"])
+    assert [compared(names, "gpt5"), compared(names, "gpt5")] == [1, 0]
+    found = names.find("gpt5")
+    # A caller may change the list that it got.
+    found.clear()
+    assert names.find("gpt5") == ["gpt-5"]
+    assert [names.find("/v1/gpt5", ignored=4), names.find("/v1/gpt5", ignored=0)] == [[], []]
+
+
+def test_few_answers_are_kept() -> None:
+    names = NearNames(["gpt-5"])
+    for number in range(1_000):
+        assert names.find(f"model-{number}") == []
+    assert len(names._kept) <= 256

@@ -165,6 +165,19 @@ class TestDemo:
         second = demo()
         assert {name for name in first if first[name] != second[name]} == {"apiKey", "sessionToken"}
 
+    def test_a_password_is_compared_once_for_each_stored_hash(self, home: Path) -> None:
+        first = demo()
+        file, email = home / "demo.json", first["owner"]["email"]
+        kept = json.loads(file.read_text())
+        assert kept["compared"] == dict(User.objects.values_list("email", "password"))
+        # No password has this hash: to compare would be to fail.
+        User.objects.filter(email=email).update(password="!none")
+        file.write_text(json.dumps({**kept, "compared": {**kept["compared"], email: "!none"}}))
+        assert demo() == first
+        # One that was changed since is noticed.
+        User.objects.filter(email=email).update(password="!other")
+        assert demo()["owner"]["password"] != first["owner"]["password"]
+
     def test_in_words_it_says_what_to_try(self, home: Path, settings: Any) -> None:
         said = run("demo")
         assert demo()["apiKey"] in said

@@ -43,9 +43,9 @@ _REASONS = {499: "Client Closed Request", **{status.value: status.phrase for sta
 
 # The header that Django's middleware adds to every other answer (`kernel/rest/middleware.py`).
 _NOT_KEPT = ("Cache-Control", "no-store")
-_SECURITY = [_NOT_KEPT, ("X-Content-Type-Options", "nosniff")]
+SECURITY_HEADERS = [_NOT_KEPT, ("X-Content-Type-Options", "nosniff")]
 if settings.SECURE_HSTS_SECONDS:
-    _SECURITY.append(("Strict-Transport-Security", f"max-age={settings.SECURE_HSTS_SECONDS}"))
+    SECURITY_HEADERS.append(("Strict-Transport-Security", f"max-age={settings.SECURE_HSTS_SECONDS}"))
 
 
 def respond(
@@ -53,7 +53,7 @@ def respond(
 ) -> Iterable[bytes]:
     """Serve a call straight from WSGI; `parameters` are what its path says beside the route's."""
     answer: ClientResponse = route.endpoint(ClientRequest(environ, route, parameters))
-    answer.headers += _SECURITY
+    answer.headers += SECURITY_HEADERS
     if answer.cache_control is not None:
         answer.headers.remove(_NOT_KEPT)
         answer.headers.append((_NOT_KEPT[0], answer.cache_control))

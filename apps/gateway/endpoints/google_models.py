@@ -25,7 +25,7 @@ from apps.kernel.rest.routes import Route
 
 Endpoint = Callable[[ClientRequest], ClientResponse]
 # Headers that only Google's clients send.
-_OF_GOOGLE = ("x-goog-api-key", "x-goog-api-client")
+OF_GOOGLE = ("x-goog-api-key", "x-goog-api-client")
 # Models on a page: by default, and at most.
 _DEFAULT_PAGE, _MAX_PAGE = 50, 1_000
 
@@ -71,7 +71,7 @@ def unless_google(view: Callable[..., HttpResponseBase], endpoint: Endpoint) -> 
     in_googles_words = view_of([Route("v1/models", endpoint, Family.GOOGLE, method="GET")])
 
     def models(request: HttpRequest, **parameters: str) -> HttpResponseBase:
-        is_google = any(name in request.headers for name in _OF_GOOGLE)
+        is_google = any(name in request.headers for name in OF_GOOGLE)
         return (in_googles_words if is_google else view)(request, **parameters)
 
     return models

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec
 
@@ -62,12 +62,16 @@ def _policy_of(request: HttpRequest) -> Policy | None:
     Raises as `check_key_if_presented`.
     """
     query = request.META.get("QUERY_STRING", "") if family_of(request.path) is Family.GOOGLE else ""
-    return find_current_policy(find_presented_key(request.headers, query)) if _presents_any(request, query) else None
+    return (
+        find_current_policy(find_presented_key(request.headers, query))
+        if _presents_any(request.headers, query)
+        else None
+    )
 
 
-def _presents_any(request: HttpRequest, query: str) -> bool:
+def _presents_any(headers: Mapping[str, str], query: str) -> bool:
     """Tell whether a header or the query says anything; the word `Bearer` alone is what clients without a key send."""
-    said = {name: request.headers.get(name, "").strip() for name in KEY_HEADERS}
+    said = {name: headers.get(name, "").strip() for name in KEY_HEADERS}
     is_bare = said["authorization"].lower() == "bearer"
     return "key=" in query or (any(said.values()) and not (is_bare and sum(map(bool, said.values())) == 1))
 
@@ -77,6 +81,7 @@ def check_key_if_presented(request: ClientRequest) -> Policy | None:
 
     Raises as the other endpoints would for a key that is wrong (401), or of a project that is no more (410).
     """
-    if request.headers(*KEY_HEADERS) or request.query_parameter("key"):
+    query = "key=" if request.route.family is Family.GOOGLE and request.query_parameter("key") else ""
+    if _presents_any(request.headers(*KEY_HEADERS), query):
         return find_current_policy(request.presented_key)
     return None

@@ -6,6 +6,8 @@ The interface between `POST /v1/responses` and the app that stores responses, wh
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
+from functools import cache
 from typing import Any, Protocol
 
 import structlog
@@ -77,18 +79,18 @@ class _NoResponseStore:
         return ResponseState()
 
 
-_installed: list[ResponseStates] = [_NoResponseStore()]
+_installed: list[Callable[[], ResponseStates]] = [_NoResponseStore]
 
 
-def install(states: ResponseStates) -> None:
-    """Have responses stored from now on."""
-    _installed[0] = states
+def install(load: Callable[[], ResponseStates]) -> None:
+    """Have responses stored from now on. `load` is called once, for the first request: most processes have none."""
+    _installed[0] = cache(load)
 
 
 def open_state(request: ClientRequest, policy: Policy, wire: Record) -> TrackedResponse:
     """Return the state of a request, and put the items that it refers to into its body. Raises ApiError."""
     own = request.response_state
-    return own if own is not None else _installed[0].open(request, policy, wire)
+    return own if own is not None else _installed[0]().open(request, policy, wire)
 
 
 def items_of(wire: Record) -> list[Any]:

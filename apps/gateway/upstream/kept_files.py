@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from functools import cache
 from mimetypes import guess_type
 from typing import Any, Final, Protocol
 
@@ -46,12 +47,12 @@ class FileKeeper(Protocol):
         """Return a file that a caller reaches. Raises NotFound, which names the field, and DatabaseError."""
 
 
-_installed: list[FileKeeper] = []
+_installed: list[Callable[[], FileKeeper]] = []
 
 
-def install(keeper: FileKeeper) -> None:
-    """Have files found from now on."""
-    _installed[:] = [keeper]
+def install(load: Callable[[], FileKeeper]) -> None:
+    """Have files found from now on. `load` is called once, for the first of them: most processes have none."""
+    _installed[:] = [cache(load)]
 
 
 def names_kept_files(chat: Chat) -> bool:
@@ -74,7 +75,7 @@ def inline_kept_files(chat: Chat, policy: Policy, reserve: Callable[[int], None]
         return chat
     if len(named) > MAX_FILES:
         raise InvalidRequest(f"A request may name at most {MAX_FILES} files", param="messages")
-    found = {file_id: _installed[0].find(policy, file_id, place) for file_id, place in named.items()}
+    found = {file_id: _installed[0]().find(policy, file_id, place) for file_id, place in named.items()}
     size = sum(file.size for file in found.values())
     if size > _BYTES.value:
         raise BodyTooLarge(f"The files that the request names are larger than {_BYTES.value} bytes together")

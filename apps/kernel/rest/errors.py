@@ -32,7 +32,7 @@ from rest_framework.response import Response
 from apps.kernel import errors
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import Family, InvalidFields, Issue
-from apps.kernel.rest.routes import family_of, route_table
+from apps.kernel.rest.routes import family_of_client, route_table
 from apps.kernel.rest.suspicious import FORGED_FORM, count_suspicious
 
 # Framework message -> our own; varying parts are kept.
@@ -142,12 +142,10 @@ log = structlog.get_logger(__name__)
 
 NO_ROUTE = "There is nothing at this path"
 BAD_METHOD = "This path does not take this method"
-# A header of all of Anthropic's clients, and headers of Google's clients only.
+# A header of all of Anthropic's clients.
 ANTHROPIC_VERSION = "anthropic-version"
-_OF_GOOGLE = ("x-goog-api-key", "x-goog-api-client")
 # Characters of the framework's messages, which quote the request.
 _MAX_SAID = 200
-_OF_SEVERAL = (Family.OPENAI, Family.LOGS)
 
 
 def answer(request: HttpRequest, error: ApiError) -> HttpResponse:
@@ -175,14 +173,8 @@ def answer_exception(exception: Exception, context: dict[str, Any]) -> Response 
 
 
 def family_of_request(request: HttpRequest) -> Family:
-    """Return the family whose errors the client reads. Paths that several APIs share (`/v1/models`), and unknown paths,
-    depend on the client's headers."""
-    family = family_of(request.path)
-    if family is Family.OPENAI and ANTHROPIC_VERSION in request.headers:
-        return Family.ANTHROPIC
-    if family in _OF_SEVERAL and any(name in request.headers for name in _OF_GOOGLE):
-        return Family.GOOGLE
-    return family
+    """Return the family whose errors the client reads."""
+    return family_of_client(request.path, request.META)
 
 
 def is_for_people(request: HttpRequest, family: Family) -> bool:
@@ -224,6 +216,12 @@ def _error_of_suspicious(exception: Exception) -> ApiError:
         case BadRequest():
             return errors.InvalidRequest("The form cannot be read: it must be UTF-8")
     return errors.InvalidRequest("Bad request")
+
+
+def unknown_path(path: str) -> ApiError:
+    """Return the error for a path without a route, which names the paths near it."""
+    near = [f"`{one}`" for one in route_table().near(path)]
+    return errors.NotFound(f"{NO_ROUTE}; did you mean {' or '.join(near)}?" if near else NO_ROUTE)
 
 
 def method_not_allowed() -> ApiError:
@@ -303,8 +301,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer 404."""
     if is_admin(request):
         return show_error(request, errors.NotFound("There is nothing at this path"))
-    near = [f"`{path}`" for path in route_table().near(request.path)]
-    return answer(request, errors.NotFound(f"{NO_ROUTE}; did you mean {' or '.join(near)}?" if near else NO_ROUTE))
+    return answer(request, unknown_path(request.path))
 
 
 def failed(request: HttpRequest) -> HttpResponse:

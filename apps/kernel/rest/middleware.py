@@ -166,6 +166,7 @@ class SecurityHeadersMiddleware:
         headers = response.headers
         headers.setdefault("Cache-Control", NOT_KEPT)
         headers.setdefault("Permissions-Policy", NO_FEATURES)
+        headers.setdefault("X-Content-Type-Options", "nosniff")
         if not headers.get("Content-Type", "").startswith("text/html"):
             headers.setdefault("Content-Security-Policy", DATA_POLICY)
         return response

@@ -145,9 +145,13 @@ class RouteTable:
             (row.method or "", f"/{row.path}"): row for row in model_rows if not row.has_parameters
         }
         self._patterns = [(row, _pattern_of(row.path)) for row in model_rows if row.has_parameters]
+        self._methods: dict[str, list[str]] = {}
+        for method, path in self.exact:
+            self._methods.setdefault(path, []).append(method)
         api_rows = [row for row in self.rows if row.prefix[:1] and row.prefix[0] in VERSIONS]
         self._api_paths = {f"/{row.path}" for row in api_rows if not row.has_parameters}
         self._api_patterns = [_pattern_of(row.path) for row in api_rows if row.has_parameters]
+        self._view_patterns = [_pattern_of(row.path) for row in api_rows if row.method is None]
         # Pages are for browsers only: the same path may be another form of an API's path for programs.
         others = [row for row in self.rows if row.prefix and row.family is not Family.PAGES]
         self._other_roots = frozenset(row.prefix[0] for row in others) - frozenset(VERSIONS)
@@ -172,6 +176,17 @@ class RouteTable:
             if row.method == method and (match := pattern.fullmatch(path)):
                 return row, {name: _as_utf8(text) for name, text in match.groupdict().items()}
         return None
+
+    def methods(self, path: str) -> list[str] | None:
+        """Return the methods of the model endpoints at a path of the model APIs, an empty list for an unknown path.
+
+        None for every other path: Django serves it, or refuses it.
+        """
+        if path[1:].partition("/")[0] not in VERSIONS or any(view.fullmatch(path) for view in self._view_patterns):
+            return None
+        found = [*self._methods.get(path, ())]
+        found += [row.method or "" for row, pattern in self._patterns if pattern.fullmatch(path)]
+        return list(dict.fromkeys([*found, "HEAD"] if "GET" in found else found))
 
     def is_api_path(self, path: str) -> bool:
         """Return whether a model API's route has the path, with any method."""
@@ -273,3 +288,19 @@ def route_table() -> RouteTable:
 def family_of(path: str) -> Family:
     """Return the family of the path's errors."""
     return _in_force.family_of(path)
+
+
+# Headers, as WSGI names them, of all of Anthropic's clients, and of Google's clients only.
+_OF_ANTHROPIC, _OF_GOOGLE = "HTTP_ANTHROPIC_VERSION", ("HTTP_X_GOOG_API_KEY", "HTTP_X_GOOG_API_CLIENT")
+_OF_SEVERAL = (Family.OPENAI, Family.LOGS)
+
+
+def family_of_client(path: str, environ: Mapping[str, Any]) -> Family:
+    """Return the family whose errors the client of a request reads. Paths that several APIs share (`/v1/models`), and
+    unknown paths, depend on the client's headers."""
+    family = family_of(path)
+    if family is Family.OPENAI and _OF_ANTHROPIC in environ:
+        return Family.ANTHROPIC
+    if family in _OF_SEVERAL and any(name in environ for name in _OF_GOOGLE):
+        return Family.GOOGLE
+    return family

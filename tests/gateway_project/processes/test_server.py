@@ -36,6 +36,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def stop(*_):
     print('web stopped')
     sys.exit()
+if gate := os.environ.get('GATEWAY_START_FD'):
+    with open(sys.argv[1], 'w'):
+        os.write(int(gate), b'l')
+        if not os.read(int(gate), 1):
+            sys.exit()
 signal.signal(signal.SIGTERM, stop)
 print(f'web started as {os.getpid()}')
 server = http.server.HTTPServer(('127.0.0.1', 0), Handler, bind_and_activate=False)
@@ -118,7 +123,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
         environment = {**os.environ, "PORT": port, "SANDBOX_BASE_URL": "http://127.0.0.1:9/v1", **variables}
         if stores:
             del environment["DATABASE_URL"], environment["REDIS_URL"], environment["CACHE_URL"]
-        procfile = f"web: python '{folder}/web.py'\nsettler: python '{folder}/{settler}'\n"
+        procfile = f"web: python '{folder}/web.py' '{folder}/loaded'\nsettler: python '{folder}/{settler}'\n"
         started.append(Server(folder, procfile, prepare or ["/bin/echo", "set up"], environment))
         return started[-1]
 
@@ -325,7 +330,29 @@ def test_a_set_up_that_fails_ends_the_start(start: Callable[..., Server]) -> Non
         "preparing the database …",
         "no such table",
         "the server cannot start: the set-up failed (exit code 3); its words are above",
+        "stopping …",
     ]
+
+
+def test_the_web_process_loads_during_the_set_up_and_serves_after_it(start: Callable[..., Server]) -> None:
+    wait_for_web = "until [ -e loaded ]; do sleep 0.05; done; echo set up"
+    folder = Path(os.environ["GATEWAY_HOME"]).parent
+    server = start(prepare=["/bin/sh", "-c", f"cd '{folder}'; {wait_for_web}"])
+    server.wait_until_ready()
+    assert next(line for line in server.lines if "set up" in line or "web started" in line) == "set up"
+
+
+def test_the_set_up_waits_for_the_stores_where_it_wants_to(start: Callable[..., Server]) -> None:
+    """By the gate; the store has its socket when the gate opens."""
+    program = (
+        "import os, sys; from urllib.parse import parse_qs, urlsplit\n"
+        "from gateway_project.processes.start_gate import await_start\n"
+        "await_start()\n"
+        "from redis import Redis; print('the store says', Redis.from_url(os.environ['REDIS_URL']).ping(), flush=True)"
+    )
+    server = start(prepare=[sys.executable, "-c", program], stores=True)
+    server.read_until("ready")
+    assert "the store says True" in server.lines
 
 
 def test_a_taken_port_is_named(start: Callable[..., Server]) -> None:

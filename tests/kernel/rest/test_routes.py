@@ -48,6 +48,33 @@ def test_a_model_endpoint_is_found_by_method_and_path(method: str, path: str, ex
     assert table(CREATE, READ, DELETE, GENERATE, VIEW).find(method, path) == expected
 
 
+API_VIEW = Route("v1/models/<path:model_id>", endpoint, Family.OPENAI)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/v1/things", ["POST"]),
+        ("/v1/things/x", ["GET", "DELETE", "HEAD"]),
+        ("/v1beta/models/x:generateContent", ["POST"]),
+        ("/v1", []),
+        ("/v1/", []),
+        ("/v1/things/", []),
+        ("/v1/things/a/b", []),
+        ("/v1beta/nothing", []),
+        # Django decides about these.
+        ("/v1/models/x", None),
+        ("/keys/x", None),
+        ("/v10/things", None),
+        ("/nothing", None),
+        ("/", None),
+        ("", None),
+    ],
+)
+def test_the_methods_of_a_path_of_the_model_apis_are_known(path: str, expected: list[str] | None) -> None:
+    assert table(CREATE, READ, DELETE, GENERATE, VIEW, API_VIEW).methods(path) == expected
+
+
 @pytest.mark.parametrize(
     "rows",
     [(CREATE, CREATE), (VIEW, VIEW), (READ, Route(READ.path, endpoint, Family.OPENAI))],

@@ -55,6 +55,8 @@ Try it:
     -d '{{"model": "sandbox/echo", "messages": [{{"role": "user", "content": "Hello"}}]}}'"""
 
 
+# Kept and not shown: by address, the stored hash with which the kept password was last compared.
+_COMPARED = "compared"
 # Options that print one value alone, for scripts.
 _ALONE = {"key": "apiKey", "session": "sessionToken", "organization": "organizationId"}
 
@@ -79,6 +81,7 @@ class Command(BaseCommand):
         with _kept(settings.GATEWAY_HOME / "demo.json") as kept, transaction.atomic():
             kept |= _made(kept)
         shown = {"baseUrl": settings.PUBLIC_URL, **kept}
+        del shown[_COMPARED]
         for option, name in _ALONE.items():
             if options[option]:
                 self.stdout.write(kept[name])
@@ -88,8 +91,9 @@ class Command(BaseCommand):
 
 def _made(kept: dict[str, Any]) -> dict[str, Any]:
     """Return the account: the stored values as far as the database still has them, and new ones for the rest."""
-    operator_password = _operator_password(kept.get("operator", {}).get("password"))
-    owner, owner_password = _owner(kept.get("owner", {}).get("password"))
+    compared = kept.get(_COMPARED, {})
+    operator_password = _operator_password(kept.get("operator", {}).get("password"), compared)
+    owner, owner_password = _owner(kept.get("owner", {}).get("password"), compared)
     organization = _organization_of(owner, kept.get("organizationId"))
     project = organization.projects.filter(status=Project.Status.ACTIVE).earliest("created_at")
     return {
@@ -99,21 +103,30 @@ def _made(kept: dict[str, Any]) -> dict[str, Any]:
         "organizationId": str(organization.id),
         "projectId": str(project.id),
         "apiKey": _api_key(owner, project, kept.get("apiKey", "")),
+        _COMPARED: dict(User.objects.filter(email__in=(OPERATOR, OWNER)).values_list("email", "password")),
     }
 
 
-def _operator_password(known: str | None) -> str:
+def _is_still(known: str | None, user: User | None, compared: dict[str, str]) -> bool:
+    """Return whether a kept password is the user's. A hash with which it was compared is not compared again: that
+    takes a third of a second."""
+    if not known or user is None:
+        return False
+    return compared.get(user.email) == user.password or passwords.matches(known, user.password)
+
+
+def _operator_password(known: str | None, compared: dict[str, str]) -> str:
     operator = User.objects.filter(email=OPERATOR, is_active=True, is_staff=True, is_superuser=True).first()
-    if operator and known and passwords.matches(known, operator.password):
+    if known and _is_still(known, operator, compared):
         return known
     password = secrets.token_urlsafe(16)
     create_operator(email=OPERATOR, password=password)
     return password
 
 
-def _owner(known: str | None) -> tuple[User, str]:
+def _owner(known: str | None, compared: dict[str, str]) -> tuple[User, str]:
     owner = User.objects.filter(email=OWNER).first()
-    if owner and known and passwords.matches(known, owner.password):
+    if owner and known and _is_still(known, owner, compared):
         return owner, known
     password = secrets.token_urlsafe(16)
     if owner is None:

@@ -1,22 +1,32 @@
 """`manage.py prepare`: bring the database to where this version of the product needs it, before anything is served.
 
-Each step is safe to repeat, by several machines at once, and quick when nothing changed.
+Each step is safe to repeat, by several machines at once, and quick when nothing changed: then migrations are compared
+by name alone, and the catalog by a digest.
 """
 
 from __future__ import annotations
 
+import pkgutil
 import time
+from importlib import import_module
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
-from django.core.checks import run_checks
+from django.core.checks import Tags, run_checks
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError
 
+from apps.catalog.files import InvalidFiles
+from apps.catalog.load_record import load_if_changed
+from apps.gateway import dialects
 from apps.kernel.postgres.advisory_lock import AdvisoryLock, hold_lock
 from apps.kernel.store_urls import address_of
 from apps.kernel.valkey.redis import servers_of_money
@@ -29,6 +39,8 @@ class Command(BaseCommand):
     """See the module's docstring."""
 
     help = "Migrate, load the catalog, make the log's partitions, compare balances; in development, the demo account."
+    # Those of the settings. All others are of the code: to make them, every view and page would be loaded.
+    requires_system_checks = (Tags.security,)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Take every step, and tell of each on a line; in development without what only an operator asks."""
@@ -38,7 +50,7 @@ class Command(BaseCommand):
         # Others who prepare the same database wait.
         with hold_lock(AdvisoryLock.PREPARE_DATABASE):
             self.stdout.write(f"database: {_migrate()}")
-            self.stdout.write(_words_of("load_catalog"))
+            self.stdout.write(_load_catalog())
             for step in (f"request log: {_words_of('make_partitions')}", f"balances: {_resync()}"):
                 if not settings.DEVELOPMENT or options["verbosity"] > 1:
                     self.stdout.write(step)
@@ -94,12 +106,37 @@ def _unreachable(address: str, error: RedisError, *, refuses: bool) -> str:
 
 def _migrate() -> str:
     """Apply the migrations that are missing; tell how many."""
+    if _migrations_on_disk() <= MigrationRecorder(connection).applied_migrations().keys():
+        return "up to date"
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if not missing:
         return "up to date"
     call_command("migrate", verbosity=0, interactive=False)
     return f"applied {len(missing)} migrations"
+
+
+def _migrations_on_disk() -> set[tuple[str, str]]:
+    """Return the migrations of all apps by app and name, which is how they are recorded, without loading them."""
+    found: set[tuple[str, str]] = set()
+    for app in apps.get_app_configs():
+        place = MigrationLoader.migrations_module(app.label)[0] or ""
+        try:
+            package = import_module(place)
+        except ModuleNotFoundError:
+            continue  # An app without tables.
+        modules = pkgutil.iter_modules(getattr(package, "__path__", ()))
+        found |= {(app.label, name) for _, name, is_package in modules if not is_package}
+    return found
+
+
+def _load_catalog() -> str:
+    """Load the catalog unless neither its files nor its rows have changed; tell what changed."""
+    try:
+        loaded = load_if_changed(settings.GATEWAY_HOME / "catalog.digest", [Path(dialects.__file__).parent])
+    except InvalidFiles as error:
+        raise CommandError(str(error)) from error
+    return "catalog: up to date" if loaded is None else str(loaded)
 
 
 def _resync() -> str:

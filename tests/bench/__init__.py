@@ -1,0 +1,1 @@
+"""The bench: what its figures are computed by."""
