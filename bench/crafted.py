@@ -100,7 +100,7 @@ def _written(node: pattern_tree.Node, chosen: random.Random) -> str:
             return letter.upper() if ignores_case and chosen.random() < 0.2 else letter
         case pattern_tree.Sequence(parts):
             return "".join(_written(part, chosen) for part in parts)
-        case pattern_tree.Choice(parts):
+        case pattern_tree.Alternatives(parts):
             return _written(chosen.choice(parts), chosen)
         case pattern_tree.Repeat(part, least, most):
             longest = least + _MAX_RUN if most is None else min(most, least + _MAX_RUN)

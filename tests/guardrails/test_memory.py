@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # Megabytes that the default rules may add to a process; `script/bench soak` tries more texts.
 MAX_MEGABYTES = 60
-# Of these, the caches of characters and words, of 4,096 entries each.
+# Megabytes among them for the caches of characters and words, of 4,096 entries each.
 _CACHES = 2
 
 

@@ -27,7 +27,7 @@ class Sequence(NamedTuple):
     parts: tuple[Node, ...]
 
 
-class Choice(NamedTuple):
+class Alternatives(NamedTuple):
     """Alternatives."""
 
     parts: tuple[Node, ...]
@@ -41,7 +41,7 @@ class Repeat(NamedTuple):
     most: int | None
 
 
-Node = Character | Sequence | Choice | Repeat
+Node = Character | Sequence | Alternatives | Repeat
 
 
 def parse(pattern: str) -> Node:
@@ -70,7 +70,7 @@ class _Reader:
             part, ignores_case = self._read_sequence(ignores_case=ignores_case)
             parts.append(part)
             if not self._pattern.startswith("|", self.at):
-                return (parts[0] if len(parts) == 1 else Choice(tuple(parts))), ignores_case
+                return (parts[0] if len(parts) == 1 else Alternatives(tuple(parts))), ignores_case
             self.at += 1
 
     def _read_sequence(self, *, ignores_case: bool) -> tuple[Node, bool]:

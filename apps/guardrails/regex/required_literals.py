@@ -71,7 +71,7 @@ def _read(node: pattern_tree.Node) -> _Part:
             return _read_character(node)
         case pattern_tree.Sequence(parts):
             return _one_after_another(list(map(_read, parts)))
-        case pattern_tree.Choice(parts):
+        case pattern_tree.Alternatives(parts):
             return _one_of(list(map(_read, parts)))
         case pattern_tree.Repeat(part, 0, most):
             return _one_of([_read(part), _NOTHING]) if most == 1 else _ANYTHING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.guardrails.regex.pattern_tree import Character, Choice, Node, Repeat, Sequence, parse
+from apps.guardrails.regex.pattern_tree import Alternatives, Character, Node, Repeat, Sequence, parse
 
 
 def written(text: str, *, ignores_case: bool = False) -> tuple[Node, ...]:
@@ -37,7 +37,10 @@ def written(text: str, *, ignores_case: bool = False) -> tuple[Node, ...]:
                 *written("{"),
             ),
         ),
-        ("a?(?P<name>b|c)", (Repeat(written("a")[0], 0, 1), Choice((Sequence(written("b")), Sequence(written("c")))))),
+        (
+            "a?(?P<name>b|c)",
+            (Repeat(written("a")[0], 0, 1), Alternatives((Sequence(written("b")), Sequence(written("c"))))),
+        ),
         (
             "(?i)a(?-i:b)(?s:c)",
             (
@@ -50,7 +53,7 @@ def written(text: str, *, ignores_case: bool = False) -> tuple[Node, ...]:
         (
             "(?:(?i)a|b)c",
             (
-                Choice(
+                Alternatives(
                     (
                         Sequence((Sequence(()), *written("a", ignores_case=True))),
                         Sequence(written("b", ignores_case=True)),
