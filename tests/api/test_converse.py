@@ -316,7 +316,7 @@ def test_hints_that_a_provider_lacks_are_told_under_bedrocks_names(caller: Calle
 @pytest.mark.parametrize(
     ("fields", "status", "name"),
     [
-        ({"key": "sk-wrong"}, 403, "AccessDeniedException"),
+        ({"key": "sk-wrong"}, 401, "AccessDeniedException"),
         ({"model": "no-such-model"}, 404, "ResourceNotFoundException"),
         ({"text": "[[sandbox status=429]]", "headers": ALONE}, 429, "ThrottlingException"),
         ({"text": "[[sandbox status=500]]", "headers": ALONE}, 424, "ModelErrorException"),

@@ -218,7 +218,7 @@ _EXCEPTIONS: Final = {
 }
 # Statuses that the format has for what the gateway answers with another. AWS's clients repeat a request after 502 and
 # 504, although every provider was asked.
-_CLIENT_STATUSES: Final = {401: 403, 502: _MODEL_FAILED, 504: 408}
+_CLIENT_STATUSES: Final = {502: _MODEL_FAILED, 504: 408}
 # The exceptions that a stream may end with, by status.
 _STREAM_EXCEPTIONS: Final = {
     429: "throttlingException",

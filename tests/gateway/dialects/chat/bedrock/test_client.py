@@ -250,7 +250,7 @@ def test_errors_have_the_statuses_of_aws_and_keep_what_else_is_said() -> None:
         "all_providers_failed",
     )
     assert error.headers == [("a", "b"), ("x-amzn-ErrorType", "ModelErrorException")]
-    assert bedrock.error_for_clients(Unauthenticated("no")).status == 403
+    assert bedrock.error_for_clients(Unauthenticated("no")).headers == [("x-amzn-ErrorType", "AccessDeniedException")]
 
 
 def test_a_prompt_that_is_too_long_is_told_in_the_words_that_agents_look_for() -> None:
