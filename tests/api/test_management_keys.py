@@ -22,9 +22,10 @@ from tests.api.test_permissions import ROWS, Row, cards, send, state, things
 from tests.stack.product import PROJECT
 from tests.support.cast import PASSWORD, Caller, World, make_key, make_management_key, signed_in
 from tests.support.mcp_stand_in import _mcp_server, mcp_server
+from tests.support.own_servers import own_server
 from tests.support.sink_receiver import _receiver, receiver
 
-__all__ = ["_mcp_server", "_receiver", "cards", "mcp_server", "receiver", "things"]
+__all__ = ["_mcp_server", "_receiver", "cards", "mcp_server", "own_server", "receiver", "things"]
 PERSON = "A management key cannot do this: a person has to sign in; docs/management-keys.md lists what keys can do"
 _ROW = re.compile(r"^\| (GET|POST|PUT|PATCH|DELETE) \| `/([^`]*)` \| `(\w+)` \|$", re.MULTILINE)
 

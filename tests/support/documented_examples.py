@@ -131,6 +131,7 @@ _SUITE, _LONG = "the tests themselves", "takes from minutes to hours"
 _AGENT = "a program from npm or elsewhere: script/clients runs it"
 _LIBRARY = "a library that is not among the development tools: script/clients runs it"
 _MACHINE = "changes the machine, or needs other ones"
+_HTTPS = "AWS's clients send keys over HTTPS only: tests/clients/test_boto3.py runs both ways"
 _RELEASE = "needs a release, a key, or the network"
 NOT_RUN = {
     "CONTRIBUTING.md: script/test": _SUITE,
@@ -139,6 +140,9 @@ NOT_RUN = {
     "docs/adding-a-provider.md: ./manage.py catalog propose": "reads lists on the internet: see tests/catalog",
     "docs/adding-a-setting.md: .venv/bin/python": "writes a document of the project",
     "docs/adding-an-endpoint.md: Route(": "a line of a table",
+    "docs/bedrock-format.md: export AWS": _HTTPS,
+    "docs/bedrock-format.md: import boto3": _HTTPS,
+    "docs/bedrock-format.md: from botocore": _HTTPS,
     "docs/clients/README.md: script/clients": _LONG,
     "docs/clients/agents.md: export ANTHROPIC_BASE_URL": _AGENT,
     "docs/clients/agents.md: export GOOGLE_GEMINI_BASE_URL": _AGENT,
@@ -148,6 +152,7 @@ NOT_RUN = {
     "docs/clients/sdks.md: from langchain_google_genai": _LIBRARY,
     "docs/clients/sdks.md: from llama_index": _LIBRARY,
     "docs/clients/sdks.md: from agents": _LIBRARY,
+    "docs/clients/sdks.md: import boto3": _HTTPS,
     "docs/clients/sdks.md: import litellm": _LIBRARY,
     "docs/clients/sdks.md: import instructor": _LIBRARY,
     "docs/clients/sdks.md: import dspy": _LIBRARY,
