@@ -17,7 +17,7 @@ from django.utils.html import format_html_join
 from knox.models import AuthToken
 
 from apps.kernel.errors import ApiError, RateLimited
-from apps.kernel.pages.admin import KeptAdmin, ReadAdmin, RowAdmin
+from apps.kernel.pages.admin import KeptAdmin, ReadAdmin, RecordAdmin, RowAdmin
 from apps.kernel.rest.origin import address_of
 from apps.organizations.accounts import step_up
 from apps.organizations.accounts.sign_in_method_forms import MAX_ANSWER, read_answer
@@ -26,8 +26,9 @@ from apps.organizations.actions import create_organization, sign_out
 from apps.organizations.credentials import attempt_rate_limiter, passkeys, two_factor
 from apps.organizations.credentials.credential_changes import access_switched_off, password_changed
 from apps.organizations.credentials.credential_state import forget_begun
+from apps.organizations.credentials.management_keys import revoke_management_key
 from apps.organizations.journal import audit
-from apps.organizations.models import AuditEntry, Invitation, Membership, Passkey, TwoFactor, User
+from apps.organizations.models import AuditEntry, Invitation, ManagementKey, Membership, Passkey, TwoFactor, User
 from apps.organizations.operators import organization_admin
 from apps.organizations.operators.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
 from apps.organizations.operators.organization_tabs import link_to
@@ -238,6 +239,50 @@ class InvitationAdmin(ReadAdmin):
         "expires_at": "When it expires (UTC).",
         "sent_at": "When the e-mail was sent (UTC); empty: not yet.",
         "accepted_at": "When it was accepted (UTC); empty: not yet.",
+    }
+
+
+class RevokeQuestion(ButtonQuestion):
+    """Asks whether to revoke a management key."""
+
+    text = "{row} stops working at once. The API keys and settings that it made stay."
+
+
+@button(
+    "Revoke",
+    permission="organizations.change_managementkey",
+    icon="block",
+    danger=True,
+    question=RevokeQuestion,
+    offered=lambda key: key.revoked_at is None,
+)
+def revoke_key(page: Any, key: ManagementKey, fields: Mapping[str, Any]) -> Done:
+    """Revoke a management key."""
+    revoke_management_key(key=key)
+    return Done(f"{key} was revoked")
+
+
+@admin.register(ManagementKey)
+class ManagementKeyAdmin(ButtonsAdmin, RecordAdmin):
+    """Management keys, without their tokens."""
+
+    actions_detail = ("revoke_key",)
+    revoke_key = revoke_key
+    list_display = ("name", "organization", "created_by", "expires_at", "last_used_at", "revoked_at")
+    list_select_related = ("organization", "created_by")
+    search_fields = ("name", "organization__name", "created_by__email")
+    ordering = ("-id",)
+    fields = (
+        *("id", "name", "organization", "scopes", "last_four", "account", "created_by"),
+        *("expires_at", "last_used_at", "revoked_at", "created_at"),
+    )
+    help_texts = {
+        "scopes": "What the key may do; docs/management-keys.md lists the endpoints of each.",
+        "account": "The user that the key acts as, which cannot sign in.",
+        "created_by": "Who made or last rotated it: it works while they are an admin or owner of the organization.",
+        "expires_at": "When it expires (UTC); empty: never.",
+        "last_used_at": "When it was last used, to five minutes (UTC); empty: never.",
+        "revoked_at": "Since when it is revoked (UTC); empty: it is not.",
     }
 
 

@@ -55,7 +55,8 @@ def _erasers() -> Iterator[_Eraser]:
 def _erase_own(organization_id: UUID) -> None:
     """Delete members, names and history. Projects stay, so that late requests get 410."""
     Membership.objects.filter(organization=organization_id).delete()
-    User.objects.filter(management_key__organization=organization_id).update(name="")
+    for account in User.objects.filter(management_key__organization=organization_id):
+        User.objects.filter(pk=account.pk).update(name="", email=f"{account.pk.hex}@{ManagementKey.ACCOUNT_DOMAIN}")
     ManagementKey.objects.filter(organization=organization_id).update(name="", revoked_at=timezone.now())
     delete_in_pieces(AuditEntry.objects.filter(organization_id=organization_id))
     Project.objects.filter(organization=organization_id).update(name="")

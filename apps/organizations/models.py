@@ -281,6 +281,8 @@ class ManagementKey(models.Model):
     who made it (`created_by`) is an admin or owner; `credentials/management_keys.py` finds it.
     """
 
+    # The domain of the accounts' addresses: nothing under `.invalid` receives mail (RFC 2606).
+    ACCOUNT_DOMAIN: ClassVar[str] = "management-key.invalid"
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="management_keys")
     account = models.OneToOneField(User, models.CASCADE, related_name="management_key")

@@ -41,6 +41,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "organizations.invitation": "mail",
         "organizations.project": "folder",
         "keys.apikey": "key",
+        "organizations.managementkey": "manage_accounts",
         "keys.iamrule": "rule",
         "keys.providerkey": "vpn_key",
         "mcp_servers.mcpserver": "build",

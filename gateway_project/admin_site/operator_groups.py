@@ -28,6 +28,7 @@ _SUPPORT: Final = {
     "keys.apikey": ("change", "delete"),
     "keys.iamrule": ("add", "change", "delete"),
     "organizations.invitation": ("delete",),
+    "organizations.managementkey": ("change",),
     "oauth.oauthclient": (),
     # Revoking a signed-in program needs the delete permission.
     "oauth.consent": ("delete",),

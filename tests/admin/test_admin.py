@@ -70,7 +70,7 @@ from apps.organizations.models import (
     User,
 )
 from apps.responses.models import BackgroundRun, Conversation, ConversationItem, StoredResponse
-from tests.support.cast import PASSWORD, Caller, World, make_key
+from tests.support.cast import PASSWORD, Caller, World, make_key, make_management_key
 from tests.support.oauth_client import rows_of_every_table
 
 SECRET = "sk-very-secret-provider-credential"
@@ -172,6 +172,7 @@ def rows(world: World) -> dict[type[Row], Row]:
         TrafficDelta.objects.create(starts_at=now, aspect="model", name="acme-1"),
         LogRetention.objects.create(organization=world.acme, days=30),
         invite(email="nina@example.com", organization=world.acme),
+        make_management_key(world.olivia, world.acme, "read").key,
         Passkey.objects.create(user=world.olivia, name="laptop", credential_id=b"id", public_key=SECRET.encode()),
         TwoFactor.objects.create(
             user=world.olivia, sealed_secret=encrypt_credential(SECRET), recovery_digests=[SECRET]

@@ -79,6 +79,7 @@ def test_a_key_may_do_what_its_scope_says_and_nothing_else(world: World, things:
     newest = AuditEntry.objects.order_by("-id")[0]
     if AuditEntry.objects.count() > recorded + 1:
         assert (newest.actor_type, newest.actor_id) == ("key", made.key.account_id)
+        assert str(newest.actor_email).startswith("terraform.")
 
 
 def test_a_key_sees_and_changes_its_own_organization_alone(world: World) -> None:
@@ -162,7 +163,9 @@ class TestItStopsWorking:
         Organization.objects.filter(pk=world.acme.pk).update(status=Organization.Status.DELETED)
         assert self.ask(made.token) == 401
         erase_deleted()
-        assert (ManagementKey.objects.get().name, User.objects.get(pk=made.key.account_id).name) == ("", "")
+        account = User.objects.get(pk=made.key.account_id)
+        assert (ManagementKey.objects.get().name, account.name) == ("", "")
+        assert "terraform" not in account.email
 
 
 class TestMakingOne:

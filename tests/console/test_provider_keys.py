@@ -49,6 +49,17 @@ def test_a_key_is_tested_then_kept_once_and_never_shown(world: World, fields: di
     assert TOKEN not in shown.content.decode()
 
 
+def test_a_catalog_providers_key_is_added_without_scripts(world: World, fields: dict[str, Any]) -> None:
+    # Without scripts, the fields of custom providers are sent for every provider.
+    custom = {"providerName": "", "server": "", "baseUrl": ""}
+    form = Visitor(world.adam).open(page(world.acme, PATH)).content.decode()
+    assert '<option value="" selected>Any OpenAI-compatible server</option>' in form.replace(' selected=""', " selected")
+    sent = {**fields, "provider": "openai", "test": "false", **custom}
+    assert Visitor(world.adam).send(page(world.acme, PATH), sent).status_code == 303
+    key = ProviderKey.objects.get()
+    assert (key.provider, key.provider_name, key.base_url) == ("openai", "", "")
+
+
 def test_a_refused_credential_is_told_and_not_shown_again(world: World, fields: dict[str, Any], provider: Any) -> None:
     provider.answer = (401, b'{"error": "<script>no such key</script>"}')
     answer = Visitor(world.adam).send(page(world.acme, PATH), fields)

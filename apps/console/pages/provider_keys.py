@@ -31,7 +31,8 @@ from apps.organizations.plans import limits_of
 # Models on a page.
 MAX_SHOWN = 500
 _SERVERS = [
-    ("openai", "Any OpenAI-compatible server"),
+    # The default: without scripts, the form sends it for every provider.
+    ("", "Any OpenAI-compatible server"),
     ("ollama", "Ollama"),
     ("vllm", "vLLM"),
     ("sglang", "SGLang"),

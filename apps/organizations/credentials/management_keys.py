@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.text import slugify
 
 from apps.kernel.errors import Forbidden, InvalidRequest
 from apps.kernel.ids import new_id
@@ -32,8 +33,6 @@ NO_KEY: Final = "Management key not found"
 MAX_KEYS: Final = 50
 # The last use is written at most this often.
 _BETWEEN_USES: Final = timedelta(minutes=5)
-# Addresses under `.invalid` receive no mail (RFC 2606).
-_ADDRESSES: Final = "management-key.invalid"
 
 
 class CreatedManagementKey(NamedTuple):
@@ -102,7 +101,9 @@ def create_management_key(
         )
     identifier, token = new_id(), random_token(PREFIX)
     # Inactive: it cannot sign in, have its password reset, or be added to other organizations.
-    account = User.objects.create(email=f"{identifier.hex}@{_ADDRESSES}", name=name, is_active=False)
+    # It names the key in the audit log.
+    email = f"{slugify(name)[:40] or 'key'}.{identifier.hex[-12:]}@{ManagementKey.ACCOUNT_DOMAIN}"
+    account = User.objects.create(email=email, name=name, is_active=False)
     account.set_unusable_password()
     account.email_verified_at = account.created_at
     account.save(update_fields=["password", "email_verified_at", "updated_at"])

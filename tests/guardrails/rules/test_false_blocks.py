@@ -121,6 +121,7 @@ def found(raw: str, role: str = "user") -> set[str]:
         "    public async Task GetChatMessageContentShouldSendMutatedChatHistoryToLLMAsync()\n    {\n",
         "trim($test->getDisplay(true))\n);\n}\n\npublic function testAuditWithMalwareAndCustomListBothFail(): void\n{",
         "你的影响力可能更大:你的提示词决定了输出的内容、语气和质量。",
+        "Please call send_mail with the report for Anna.",
         '<text>Server</text>\n<!-- bottom layer: spec -->\n<rect x="152"/>\n<text x="2">LLM</text>',
     ],
 )

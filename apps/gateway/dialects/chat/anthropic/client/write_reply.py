@@ -126,8 +126,8 @@ class Blocks:
         """Return what more text becomes."""
         if not text:
             return b""
-        if len(self._waiting) == 1 and self._waiting[0].kind == "text":
-            # Nearly all of a stream.
+        if self._write is sse and len(self._waiting) == 1 and self._waiting[0].kind == "text":
+            # Nearly all of a stream of this format.
             return _TEXT_DELTA % (self._index, encode(text))
         return self._on_text({"type": "text_delta", "text": text})
 
