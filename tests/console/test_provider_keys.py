@@ -53,7 +53,7 @@ def test_a_catalog_providers_key_is_added_without_scripts(world: World, fields: 
     # Without scripts, the fields of custom providers are sent for every provider.
     custom = {"providerName": "", "server": "", "baseUrl": ""}
     form = Visitor(world.adam).open(page(world.acme, PATH)).content.decode()
-    assert '<option value="" selected>Any OpenAI-compatible server</option>' in form.replace(' selected=""', " selected")
+    assert '<option value="" selected>Any OpenAI-compatible server</option>' in form
     sent = {**fields, "provider": "openai", "test": "false", **custom}
     assert Visitor(world.adam).send(page(world.acme, PATH), sent).status_code == 303
     key = ProviderKey.objects.get()
