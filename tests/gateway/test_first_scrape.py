@@ -40,7 +40,7 @@ OPEN = {
 SERIES = {
     "gateway_tokens": 4,
     "gateway_guardrail_texts": 2,
-    "gateway_guardrail_findings": 50,
+    "gateway_guardrail_findings": 55,
     "gateway_guardrail_outside_calls": 32,
     "gateway_offline_decisions": 96,
     "gateway_replica_reads": 2,
