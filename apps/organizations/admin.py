@@ -277,9 +277,9 @@ class ManagementKeyAdmin(ButtonsAdmin, RecordAdmin):
         *("expires_at", "last_used_at", "revoked_at", "created_at"),
     )
     help_texts = {
-        "scopes": "What the key may do; docs/management-keys.md lists the endpoints of each.",
+        "scopes": "The kinds of actions that it allows; docs/management-keys.md lists the endpoints of each.",
         "account": "The user that the key acts as, which cannot sign in.",
-        "created_by": "Who made or last rotated it: it works while they are an admin or owner of the organization.",
+        "created_by": "The member who made or last rotated it: it works while they are an admin or owner.",
         "expires_at": "When it expires (UTC); empty: never.",
         "last_used_at": "When it was last used, to five minutes (UTC); empty: never.",
         "revoked_at": "Since when it is revoked (UTC); empty: it is not.",
