@@ -242,7 +242,7 @@ class InvitationAdmin(ReadAdmin):
     }
 
 
-class RevokeQuestion(ButtonQuestion):
+class RevokeManagementKeyQuestion(ButtonQuestion):
     """Asks whether to revoke a management key."""
 
     text = "{row} stops working at once. The API keys and settings that it made stay."
@@ -253,7 +253,7 @@ class RevokeQuestion(ButtonQuestion):
     permission="organizations.change_managementkey",
     icon="block",
     danger=True,
-    question=RevokeQuestion,
+    question=RevokeManagementKeyQuestion,
     offered=lambda key: key.revoked_at is None,
 )
 def revoke_key(page: Any, key: ManagementKey, fields: Mapping[str, Any]) -> Done:
@@ -278,6 +278,7 @@ class ManagementKeyAdmin(ButtonsAdmin, RecordAdmin):
     )
     help_texts = {
         "scopes": "The kinds of actions that it allows; docs/management-keys.md lists the endpoints of each.",
+        "last_four": "The last characters of its token, as the console shows them.",
         "account": "The user that the key acts as, which cannot sign in.",
         "created_by": "The member who made or last rotated it: it works while they are an admin or owner.",
         "expires_at": "When it expires (UTC); empty: never.",

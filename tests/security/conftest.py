@@ -1,6 +1,10 @@
 """Fixtures of the tests that go all the way to an upstream, and the cast."""
 
+from importlib import import_module
+
 from tests.support.cast import world
 from tests.support.upstream import backup, caller, sandbox_url
 
 __all__ = ["backup", "caller", "sandbox_url", "world"]
+# The admin's pages are registered with the routes: tests ask for all that there are.
+import_module("gateway_project.urls")
