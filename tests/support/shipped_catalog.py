@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from apps.catalog import catalog_cache
 from apps.catalog.load import load
 from apps.catalog.models import Provider
 from apps.kernel.valkey import generation
@@ -11,5 +12,7 @@ def stock() -> None:
     """Load the data files, unless they are there: tests that commit empty every table after themselves."""
     if not Provider.objects.exists():
         load()
-        # In a test that does not commit nothing else invalidates the cache, which may hold the tables of another test.
+        # In a test that does not commit nothing else invalidates the caches of other processes.
         generation.bump(generation.CATALOG)
+    # This process may hold the tables of another test, and would use them for a minute.
+    catalog_cache.refresh("")
