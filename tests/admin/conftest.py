@@ -5,5 +5,5 @@ from importlib import import_module
 from tests.support.cast import world
 
 __all__ = ["world"]
-# The admin's pages are registered with the routes: tests ask for all that there are.
+# Loading the routes registers the admin's pages; tests here check every registered page.
 import_module("gateway_project.urls")

@@ -6,5 +6,5 @@ from tests.support.cast import world
 from tests.support.upstream import backup, caller, sandbox_url
 
 __all__ = ["backup", "caller", "sandbox_url", "world"]
-# The admin's pages are registered with the routes: tests ask for all that there are.
+# Loading the routes registers the admin's pages; tests here check every registered page.
 import_module("gateway_project.urls")
