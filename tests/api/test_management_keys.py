@@ -98,6 +98,15 @@ def test_a_key_sees_and_changes_its_own_organization_alone(world: World) -> None
     assert state() == before
 
 
+@pytest.mark.parametrize("path", ["/logs", "/logs/unique-models", "/logs/export?format=csv"])
+def test_the_log_needs_its_scope(world: World, path: str) -> None:
+    assert Caller(make_management_key(world.olivia, world.acme, "logs").token).get(path).status_code == 200
+    refused = Caller(make_management_key(world.olivia, world.acme, "read").token).get(path)
+    assert refused.status_code == 403
+    assert "This needs a management key with the scope `logs`; yours has `read`" in refused.content.decode()
+    assert Caller("gw_mgmt_" + "0" * 40).get(path).status_code == 401
+
+
 def test_its_account_is_no_member_to_people_and_cannot_sign_in(world: World) -> None:
     made = make_management_key(world.olivia, world.acme, "read")
     olivia, account = signed_in(world.olivia), made.key.account
