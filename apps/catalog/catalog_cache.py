@@ -74,6 +74,10 @@ class CatalogCache:
                 return catalog
             return self._renew()
 
+    def distrust(self) -> None:
+        """Compare the copy with the generation at its next use."""
+        self._trusted_until = 0.0
+
     def _renew_alone(self) -> Catalog:
         """Read the rows unless the generation is unchanged, and release the lock."""
         try:
