@@ -56,6 +56,26 @@ def test_the_key_and_the_indexes_are_on_every_partition() -> None:
     )
 
 
+@pytest.mark.django_db
+def test_statistics_are_kept_of_columns_that_queries_compare() -> None:
+    """The rest would take most of the time of an ANALYZE: their values are long, or differ in each row."""
+    [day] = partitions.ensure([date(2031, 5, 1)])
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND attstattarget = 0",
+            [partitions.name_of(day)],
+        )
+        without = {name for (name,) in cursor.fetchall()}
+        cursor.execute(
+            "SELECT DISTINCT attname FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY(indkey)"
+            " WHERE indrelid = %s::regclass",
+            [partitions.name_of(day)],
+        )
+        indexed = {name for (name,) in cursor.fetchall()}
+    assert without >= {"messages", "content", "routing_metadata", "cost", "prompt_tokens", "temperature"}
+    assert not without & (indexed | {"used_model", "used_provider", "has_error", "unified_finish_reason"})
+
+
 def test_upcoming_days_are_yesterday_to_a_week_ahead_in_utc() -> None:
     just_past_midnight_in_tokyo = datetime.fromisoformat("2031-03-05T00:30+09:00")
     days = partitions.upcoming(just_past_midnight_in_tokyo)

@@ -34,7 +34,7 @@ def test_it_holds_for_what_is_started_later_and_takes_no_share_away() -> None:
     assert told.startswith(f"{os.SCHED_BATCH} 3\n")
     version = tuple(map(int, platform.release().split(".")[:2]))
     if version >= (6, 12):
-        assert re.findall(r"se\.slice +: +(\d+)", told) == ["100000000"]
+        assert re.findall(r"se\.slice +: +(\d+)", told) == ["4000000"]
 
 
 def test_where_it_is_not_known_how_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
