@@ -13,7 +13,13 @@ import re2
 
 from apps.guardrails.custom import BadConfig, fields_of
 from apps.guardrails.findings.scan_types import MAX_SPANS, UNFINISHED, Span
-from apps.guardrails.regex.re2_matcher import MAX_PROGRAM_SIZE, PatternGroup, TimeBudget, matcher_options, program_size
+from apps.guardrails.regex.re2_matcher import (
+    MAX_PROGRAM_SIZE,
+    PatternGroup,
+    TimeBudget,
+    compile_expression,
+    program_size,
+)
 from apps.guardrails.text.scanned_text import ScannedText
 
 TYPE = "custom_regex"
@@ -53,7 +59,7 @@ def compile_pattern(pattern: str, path: str) -> re2._Regexp:
     if _ONE_BYTE.search(pattern):
         raise BadConfig(path, r"invalid escape sequence: \C (it would cut characters apart)")
     try:
-        expression = re2.compile(pattern, matcher_options())
+        expression = compile_expression(pattern)
     except re2.error as error:
         raise BadConfig(path, _words_of(error)) from error
     if program_size(expression) > MAX_PROGRAM_SIZE:

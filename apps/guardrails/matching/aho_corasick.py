@@ -12,6 +12,7 @@ import ahocorasick
 import re2
 
 from apps.guardrails.findings.scan_types import MAX_SPANS
+from apps.guardrails.regex.re2_patterns import LITERALS, re2_options
 from apps.guardrails.text.normalization import normalize_keeping_case, normalized_forms
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -22,7 +23,6 @@ _UNSPACED = re.compile(
 )
 # Ends of phrases that are looked at, for each character of a text, before the rest counts as found.
 _MAX_ENDS = 4
-_GATE_MEMORY = 64 << 20
 
 
 class Phrase(NamedTuple):
@@ -106,8 +106,7 @@ def _is_letter(character: str) -> bool:
 
 def _gate_of(forms: Iterable[str]) -> re2._Regexp:
     """Return one expression that tells ten times faster than the automaton that there is nothing to find."""
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _GATE_MEMORY
+    words = sorted(forms)
+    options = re2_options(LITERALS.of(sum(map(len, words))))
     options.never_capture = True
-    return re2.compile("|".join(map(re2.escape, sorted(forms))), options)
+    return re2.compile("|".join(map(re2.escape, words)), options)

@@ -16,7 +16,7 @@ import snowballstemmer
 
 from apps.guardrails.findings.scan_types import MAX_SPANS
 from apps.guardrails.matching.aho_corasick import is_boundary
-from apps.guardrails.regex.re2_matcher import matcher_options
+from apps.guardrails.regex.re2_patterns import LITERALS, re2_options
 from apps.guardrails.text.normalization import normalized_forms
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -54,7 +54,8 @@ class StemMatcher:
                 if stems:
                     self._by_first[stems[0]].append((stems, phrase))
         beginnings = sorted({stem[: max(2, len(stem) - 2)] for stem in self._by_first})
-        self._gate = re2.compile("|".join(map(re2.escape, beginnings)), matcher_options()) if beginnings else None
+        options = re2_options(LITERALS.of(sum(map(len, beginnings))))
+        self._gate = re2.compile("|".join(map(re2.escape, beginnings)), options) if beginnings else None
         self._keys = {beginning[:2] for beginning in beginnings} if language in _BEGINNINGS else None
 
     def find(self, text: ScannedText) -> Iterator[tuple[StemmedPhrase, int, int]]:

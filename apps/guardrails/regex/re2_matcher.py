@@ -16,12 +16,18 @@ from typing import NamedTuple
 
 import re2
 
+from apps.guardrails.regex.re2_patterns import MemoryLimit
+
 MAX_MATCH_BYTES = 2048
 _WINDOW = 4 * MAX_MATCH_BYTES
 # The positions of one expression, and of those that go in one pass: each costs at worst some 20 ns a byte.
 MAX_PROGRAM_SIZE = 1000
-# Memory of one expression, and of one pass, in bytes; an automaton that is full starts afresh.
-_MEMORY = 4 << 20
+# Memory of the largest expression and of the largest pass, in bytes.
+_MAX_MEMORY = 4 << 20
+# Memory of one expression, and of one pass, by their positions; an automaton that is full starts afresh. More made no
+# text faster.
+_EXPRESSION_LIMIT = MemoryLimit(128 << 10, 1 << 20, 1024)
+_PASS_LIMIT = MemoryLimit(256 << 10, 2 << 20, 2048, 140)
 # Seconds of computing that the expressions of an organization get for one request, and for each character of it more.
 _EFFORT, _EFFORT_EACH = 0.25, 50e-9
 
@@ -61,13 +67,22 @@ class Re2Match(NamedTuple):
     searched: bool = True
 
 
-def matcher_options(encoding: re2.Options.Encoding = re2.Options.Encoding.UTF8) -> re2.Options:
-    """Return how every expression is compiled."""
+def matcher_options(
+    encoding: re2.Options.Encoding = re2.Options.Encoding.UTF8, memory: int = _MAX_MEMORY
+) -> re2.Options:
+    """Return how every expression is compiled; `memory` is what its program and its states may take, in bytes."""
     chosen = re2.Options()
     chosen.log_errors = False
-    chosen.max_mem = _MEMORY
+    chosen.max_mem = memory
     chosen.encoding = encoding
     return chosen
+
+
+def compile_expression(pattern: str) -> re2._Regexp:
+    """Return a customer's expression within the memory for one of its size. Raises re2.error."""
+    largest = re2.compile(pattern, matcher_options())
+    memory = _EXPRESSION_LIMIT.of(largest.programsize)
+    return largest if memory >= _MAX_MEMORY else re2.compile(pattern, matcher_options(memory=memory))
 
 
 def program_size(expression: re2._Regexp) -> int:
@@ -115,7 +130,9 @@ class PatternGroup:
 
     def _close(self, members: list[int]) -> None:
         """Compile a gate. Its members may be too many for one automaton: then each half gets its own."""
-        gate = re2.Set.SearchSet(matcher_options())
+        positions = sum(self._expressions[index].programsize for index in members)
+        memory = min(_PASS_LIMIT.of(positions), _MAX_MEMORY)
+        gate = re2.Set.SearchSet(matcher_options(memory=memory))
         for index in members:
             gate.Add(self._expressions[index].pattern)
         try:

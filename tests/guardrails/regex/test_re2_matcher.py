@@ -16,6 +16,7 @@ from apps.guardrails.regex.re2_matcher import (
     PatternGroup,
     Re2Match,
     TimeBudget,
+    compile_expression,
     matcher_options,
     program_size,
 )
@@ -115,3 +116,31 @@ def test_expressions_are_weighed_by_their_repetitions_not_by_their_alphabet() ->
 def test_heavy_expressions_do_not_share_a_pass() -> None:
     assert len(group(*["[ab]{400}c", "[ab]{500}d", "[ab]{600}e"])._gates) == 2
     assert MAX_PROGRAM_SIZE == 1000
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kilobytes"), [(r"\b[A-Z]{2}\d{6}\b", 128), ("[ab]{500}", 504), (r"\pL+", 1024), (r"\pL{3,20}", 2571)]
+)
+def test_an_expression_may_take_memory_by_its_size(pattern: str, kilobytes: int) -> None:
+    expression = compile_expression(pattern)
+    assert expression.options.max_mem >> 10 == kilobytes
+    text = "AB123456 ababab ÄÖÜ 中文 " * 50
+    assert [found.span() for found in expression.finditer(text)] == [
+        found.span() for found in re2.finditer(pattern, text)
+    ]
+
+
+def test_a_pass_may_take_memory_by_the_size_of_its_expressions(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[int] = []
+
+    def recorded(**options: int) -> re2.Options:
+        passes.append(options["memory"] >> 10)
+        return matcher_options(**options)
+
+    heavy = re2.compile("[ab]{400}c", matcher_options())
+    light = [re2.compile(pattern, matcher_options()) for pattern in ("abc", "de+f")]
+    monkeypatch.setattr(re2_matcher, "program_size", lambda expression: 10)
+    monkeypatch.setattr(re2_matcher, "matcher_options", recorded)
+    assert PatternGroup(light)._gates
+    assert PatternGroup([heavy])._gates
+    assert passes == [256, 2 * heavy.programsize]
