@@ -24,6 +24,7 @@ from apps.kernel.rest.serializers import (
     CamelSerializer,
     ChoiceField,
     IntegerField,
+    NameField,
     PeriodQuery,
     QueryIntegerField,
     TextField,
@@ -105,7 +106,7 @@ class GuardrailConfigShape(CamelModelSerializer):
 class NewCustomRuleShape(CamelSerializer):
     """Body of `POST /guardrails/rules/{orgId}`."""
 
-    name = TextField(max_length=255)
+    name = NameField(max_length=255)
     type = ChoiceField(CustomRule.Type.choices)
     config = serializers.DictField()
     priority = IntegerField(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)
@@ -118,7 +119,7 @@ class NewCustomRuleShape(CamelSerializer):
 class CustomRuleChangesShape(CamelSerializer):
     """Body of `PATCH /guardrails/rules/{orgId}/{ruleId}`; absent fields keep their values, `type` cannot change."""
 
-    name = TextField(max_length=255, required=False)
+    name = NameField(max_length=255, required=False)
     type = ChoiceField(CustomRule.Type.choices, required=False)
     config = serializers.DictField(required=False)
     priority = IntegerField(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)

@@ -16,6 +16,7 @@ from apps.kernel.rest.serializers import (
     DecimalTextField,
     FutureMoment,
     IntegerField,
+    NameField,
     TextField,
 )
 from apps.keys.actions import CreatedKey
@@ -76,7 +77,7 @@ _PROVIDER_NAME = re.compile(r"[a-z0-9-]{1,40}")
 class NewKeyShape(LimitsShape):
     """Body of `POST /keys/api`."""
 
-    description = TextField(max_length=255)
+    description = NameField(max_length=255)
     project_id = TextField(max_length=100)
     usage_limit = DecimalTextField(required=False, allow_null=True)
 
@@ -92,7 +93,7 @@ class KeyChangesShape(LimitsShape):
     """Body of `PATCH /keys/api/{id}`; fields that are absent keep their values."""
 
     status = ChoiceField([ApiKey.Status.ACTIVE, ApiKey.Status.INACTIVE], required=False)
-    description = TextField(max_length=255, required=False)
+    description = NameField(max_length=255, required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Require the status if nothing else changes. Raises ValidationError."""

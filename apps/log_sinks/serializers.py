@@ -14,6 +14,7 @@ from apps.kernel.rest.serializers import (
     CamelModelSerializer,
     CamelSerializer,
     ChoiceField,
+    NameField,
     TextField,
     camel,
 )
@@ -109,7 +110,7 @@ class NewSinkShape(_CredentialsShape):
     """Body of `POST /log-sinks`; the kind determines which other fields are required."""
 
     organization_id = TextField(max_length=100)
-    name = TextField(max_length=100)
+    name = NameField(max_length=100)
     kind = ChoiceField(LogSink.Kind.values)
     url = TextField(max_length=500, help_text="For a bucket: the service's endpoint; otherwise the endpoint URL")
     include_content = BooleanField(default=False)
@@ -145,7 +146,7 @@ class NewSinkShape(_CredentialsShape):
 class SinkChangesShape(_CredentialsShape):
     """Body of `PATCH /log-sinks/{id}`; absent fields keep their values, credentials are replaced as a whole."""
 
-    name = TextField(max_length=100, required=False)
+    name = NameField(max_length=100, required=False)
     status = ChoiceField([LogSink.Status.ACTIVE, LogSink.Status.INACTIVE], required=False)
     include_content = BooleanField(required=False)
 

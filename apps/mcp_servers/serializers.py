@@ -13,6 +13,7 @@ from apps.kernel.rest.serializers import (
     CamelSerializer,
     ChoiceField,
     IntegerField,
+    NameField,
     TextField,
 )
 from apps.mcp_servers.actions import NewServer
@@ -84,7 +85,7 @@ class NewServerShape(_SettingsShape):
     """Body of `POST /mcp-servers`."""
 
     organization_id = TextField(max_length=100)
-    name = TextField(max_length=40)
+    name = NameField(max_length=40)
     url = TextField(max_length=500)
     timeout_seconds = IntegerField(low=MIN_TIMEOUT, high=MAX_TIMEOUT, default=TIMEOUT)
 

@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError
 
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.postgres import database
-from apps.kernel.rest.serializers import TextField
+from apps.kernel.rest.serializers import NameField, TextField
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.oauth.models import MAX_NAME, OAuthClient
 from apps.oauth.redirects import MAX_LENGTH, MAX_URIS, redirect_problem
@@ -52,7 +52,7 @@ class RegistrationShape(serializers.Serializer[Any]):
     redirect_uris = serializers.ListField(
         child=RedirectUriField(max_length=MAX_LENGTH), min_length=1, max_length=MAX_URIS
     )
-    client_name = TextField(max_length=MAX_NAME, required=False, allow_blank=True, default="")
+    client_name = NameField(max_length=MAX_NAME, required=False, allow_blank=True, default="")
     grant_types = serializers.ListField(
         child=TextField(max_length=100), required=False, min_length=1, max_length=10, default=lambda: list(GRANTS)
     )

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from apps.kernel.postgres.row_lookup import find_row
 from apps.kernel.rest.describe import described, message_field
-from apps.kernel.rest.serializers import CamelModelSerializer, ChoiceField, FutureMoment, TextField
+from apps.kernel.rest.serializers import CamelModelSerializer, ChoiceField, FutureMoment, NameField
 from apps.organizations.access import access_organization
 from apps.organizations.accounts import step_up
 from apps.organizations.accounts.account_serializers import ProofShape, proof
@@ -24,7 +24,7 @@ from apps.organizations.models import ManagementKey, ManagementScope, Organizati
 class NewManagementKeyShape(ProofShape):
     """Body of `POST …/management-keys`; a session that is older than ten minutes needs proof of identity too."""
 
-    name = TextField(max_length=100)
+    name = NameField(max_length=100)
     scopes = serializers.ListField(
         child=ChoiceField(ManagementScope.choices), allow_empty=False, max_length=len(ManagementScope)
     )

@@ -20,6 +20,7 @@ from apps.kernel.rest.serializers import (
     DecimalTextField,
     EmailField,
     IntegerField,
+    NameField,
     PeriodQuery,
     QueryIntegerField,
     TextField,
@@ -47,7 +48,7 @@ class Password(TextField):
 class SignUpShape(CamelSerializer):
     """Body of `POST /auth/sign-up/email`."""
 
-    name = TextField(max_length=255)
+    name = NameField(max_length=255)
     email = EmailField(max_length=254)
     password = Password(max_length=MAX_PASSWORD, trim_whitespace=False)
     ref = TextField(max_length=100, required=False, allow_null=True, allow_blank=True)
@@ -158,17 +159,17 @@ class Amount(DecimalTextField):
 class NewOrganizationShape(CamelSerializer):
     """Body of `POST /organization`."""
 
-    name = TextField(max_length=255)
+    name = NameField(max_length=255)
 
 
 class OrganizationChangesShape(CamelSerializer):
     """Body of `PATCH /organization/{orgId}`; fields that are absent keep their values."""
 
-    name = TextField(max_length=255, required=False)
+    name = NameField(max_length=255, required=False)
     billing_email = EmailField(max_length=254, required=False, allow_null=True)
-    billing_company = TextField(max_length=255, required=False, allow_null=True, allow_blank=True)
+    billing_company = NameField(max_length=255, required=False, allow_null=True, allow_blank=True)
     billing_address = TextField(max_length=2000, required=False, allow_null=True, allow_blank=True)
-    billing_tax_id = TextField(max_length=100, required=False, allow_null=True, allow_blank=True)
+    billing_tax_id = NameField(max_length=100, required=False, allow_null=True, allow_blank=True)
     retention_level = ChoiceField(RetentionLevel.choices, required=False)
     outage_policy = ChoiceField(OutagePolicy.choices, required=False)
     auto_top_up_enabled = BooleanField(required=False)
@@ -179,7 +180,7 @@ class OrganizationChangesShape(CamelSerializer):
 class NewProjectShape(CamelSerializer):
     """Body of `POST /projects`."""
 
-    name = TextField(max_length=255)
+    name = NameField(max_length=255)
     organization_id = TextField(max_length=100)
     mode = ChoiceField(Mode.choices, required=False)
     caching_enabled = BooleanField(required=False)
@@ -190,7 +191,7 @@ class NewProjectShape(CamelSerializer):
 class ProjectChangesShape(CamelSerializer):
     """Body of `PATCH /projects/{id}`; fields that are absent keep their values."""
 
-    name = TextField(max_length=255, required=False)
+    name = NameField(max_length=255, required=False)
     mode = ChoiceField(Mode.choices, required=False)
     caching_enabled = BooleanField(required=False)
     cache_duration_seconds = IntegerField(low=10, high=31_536_000, required=False)

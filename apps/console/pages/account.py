@@ -14,7 +14,7 @@ from apps.console.forms import PASSWORD_RULES, Form, attempt, read_form, read_pr
 from apps.console.rendering import show
 from apps.console.visit import signed_in_page
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
-from apps.kernel.rest.serializers import CamelSerializer, EmailField, TextField
+from apps.kernel.rest.serializers import CamelSerializer, EmailField, NameField
 from apps.organizations.accounts import account_actions, entrance, step_up
 from apps.organizations.accounts.account_serializers import NewPasswordShape
 from apps.organizations.accounts.sign_in_method_forms import act, answer_question, state_of
@@ -27,7 +27,7 @@ _Action = Callable[[HttpRequest, BrowserSession], str]
 class NameShape(CamelSerializer):
     """The form that changes the name."""
 
-    name = TextField(max_length=255)
+    name = NameField(max_length=255)
 
 
 class EmailShape(CamelSerializer):

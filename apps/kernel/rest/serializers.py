@@ -47,6 +47,11 @@ def _renamed(
 _DIGITS = re.compile(r"[0-9]{1,9}")
 # Blank after trimming counts as empty. NUL is never allowed.
 _WORDS, _ANYTHING = r"^[^\x00]*[^\s\x00][^\x00]*$", r"^[^\x00]*$"
+# Control characters, and the marks that force a direction on the text behind them: with those a name can show itself
+# and its neighbors in another order than they are stored. Marks that letters of some scripts need are allowed.
+_NOT_IN_NAMES = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
+_NAME, _NAME_OR_NOTHING = rf"^[^{_NOT_IN_NAMES}]*[^\s{_NOT_IN_NAMES}][^{_NOT_IN_NAMES}]*$", rf"^[^{_NOT_IN_NAMES}]*$"
+_find_not_in_names = re.compile(f"[{_NOT_IN_NAMES}]").search
 
 
 class TextField(serializers.CharField):
@@ -62,6 +67,26 @@ class TextField(serializers.CharField):
     def pattern(self) -> str:
         """The pattern of accepted texts."""
         return _ANYTHING if self.allow_blank else _WORDS
+
+
+class NameField(TextField):
+    """A name that other people read: one line, without control characters and marks that force a text direction."""
+
+    default_error_messages = {
+        "unreadable": "Must be one line without control characters and without marks that change the text direction"
+    }
+
+    def to_internal_value(self, data: Any) -> str:
+        """Return the name. Raises ValidationError."""
+        name = super().to_internal_value(data)
+        if _find_not_in_names(name):
+            self.fail("unreadable")
+        return name
+
+    @property
+    def pattern(self) -> str:
+        """The pattern of accepted names."""
+        return _NAME_OR_NOTHING if self.allow_blank else _NAME
 
 
 class CursorField(TextField):

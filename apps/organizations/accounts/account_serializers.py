@@ -11,7 +11,14 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError as InvalidPassword
 from rest_framework import serializers
 
-from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, ChoiceField, EmailField, TextField
+from apps.kernel.rest.serializers import (
+    CamelModelSerializer,
+    CamelSerializer,
+    ChoiceField,
+    EmailField,
+    NameField,
+    TextField,
+)
 from apps.organizations.accounts.step_up import Proof
 from apps.organizations.credentials.ceremonies import MAX_ID
 from apps.organizations.credentials.email_tokens import MAX_TOKEN, find_user_to_reset
@@ -156,13 +163,13 @@ class NewPasskeyShape(CamelSerializer):
 
     ceremony_id = TextField(max_length=MAX_ID)
     credential = NewCredentialShape()
-    name = TextField(max_length=MAX_NAME)
+    name = NameField(max_length=MAX_NAME)
 
 
 class PasskeyNameShape(CamelSerializer):
     """`PATCH /auth/passkeys/{id}`."""
 
-    name = TextField(max_length=MAX_NAME)
+    name = NameField(max_length=MAX_NAME)
 
 
 class PasskeyShape(CamelModelSerializer):
