@@ -186,6 +186,14 @@ class ModelProviderAdmin(CatalogAdmin):
             ("Facts", {"fields": [name for name in names if name not in first]}),
         )
 
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Search for a part of an id or a name, or for `provider/model` as the list shows a row."""
+        provider, _, model = search_term.strip().partition("/")
+        found, may_repeat = super().get_search_results(request, queryset, search_term)
+        return (found | queryset.filter(provider_id=provider, model_id=model)) if model else found, may_repeat
+
     @admin.display(description="Mapping", ordering="model_id")
     def mapping(self, row: ModelProvider) -> str:
         """Return provider and model."""

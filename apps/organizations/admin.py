@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group
 from django.db import transaction
@@ -351,6 +352,34 @@ class TwoFactorAdmin(FactorAdmin):
 @admin.register(Group)
 class OperatorGroupAdmin(GroupAdmin, RowAdmin):
     """Groups of permissions for operators who are not superusers."""
+
+
+@admin.register(LogEntry)
+class OperatorActionAdmin(RecordAdmin):
+    """Operators' actions on all rows. They stay when an organization is erased together with its audit log."""
+
+    list_display = ("action_time", "user", "action_flag", "content_type", "object_repr", "message")
+    list_filter = ("action_flag", "content_type")
+    list_select_related = ("user", "content_type")
+    search_fields = ("user__email", "object_repr", "object_id")
+    search_help_text = "Part of the operator's e-mail address, or of the row's name or id"
+    ordering = ("-id",)
+    sortable_by = ()
+    fields = ("action_time", "user", "action_flag", "content_type", "object_id", "object_repr", "message")
+    help_texts = {
+        "action_time": "When it was done (UTC).",
+        "user": "The operator.",
+        "content_type": "The table.",
+        "object_id": "The row's id.",
+        "object_repr": "The row's name at that time.",
+        "action_flag": "Whether the row was added, changed or deleted; a button counts as a change.",
+        "message": "The changed fields with their values before and after, or the button that was pressed.",
+    }
+
+    @admin.display(description="Changes")
+    def message(self, entry: LogEntry) -> str:
+        """Return the changed fields with their values, or the button that was pressed."""
+        return entry.get_change_message()
 
 
 @admin.register(AuthToken)

@@ -70,6 +70,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     },
     "System": {
         "auth.group": "badge",
+        "admin.logentry": "fact_check",
         "knox.authtoken": "devices",
         "organizations.passkey": "fingerprint",
         "organizations.twofactor": "phonelink_lock",
@@ -96,6 +97,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
 }
 # Names shown for tables whose own names are unclear, singular and plural.
 PLAIN_NAMES: Final[dict[str, tuple[str, str]]] = {
+    "admin.logentry": ("operator action", "operator actions"),
     "batches.filechunk": ("part of a file", "parts of files"),
     "batches.nativejob": ("batch at a provider", "batches at providers"),
     "billing.ledgerepoch": ("ledger epoch", "ledger epochs"),

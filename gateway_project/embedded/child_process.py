@@ -20,7 +20,7 @@ from typing import IO
 # nice, priority, runtime, deadline, period.
 _NUMBERS = {"x86_64": 314, "aarch64": 274}
 _LAYOUT = "=IIQiIQQQ"
-# Nanoseconds: somewhat more than Linux gives others (3 ms at most, unless it is told otherwise). A process whose slice
+# Nanoseconds: somewhat more than Linux gives others (3 ms at most, unless it is configured). A process whose slice
 # ends earlier interrupts one when it wakes up. One that already waits does not: for it a long slice is a long wait.
 _SLICE = 4_000_000
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.contrib import admin
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import Group
 from django.db import connection
 from django.db.models import Model as Row
@@ -113,6 +114,9 @@ def rows(world: World) -> dict[type[Row], Row]:
         Invoice.objects.create(transaction=Transaction.objects.get(), number=1, issuer={}, recipient={}),
         LedgerEpoch.objects.create(number=1, reason="a backup was restored"),
         Group.objects.create(name="night shift"),
+        LogEntry.objects.create(
+            user=world.olivia, object_id="acme-1", object_repr="Acme 1", action_flag=CHANGE, change_message="Switch off"
+        ),
         IamRule.objects.create(api_key=key, rule_type="deny_models", rule_value={"models": []}),
         ProviderKey.objects.create(
             organization=world.acme, provider="acme-ai", encrypted_token=encrypt_credential(SECRET), last_four="tial"
@@ -276,7 +280,7 @@ def page(row: Row | type[Row], name: str, *arguments: Any) -> str:
 def ours() -> list[type[Row]]:
     """Return the tables that are this product's, and those of its packages that operators need."""
     own = [model for model in apps.get_models() if model.__module__.startswith("apps.")]
-    return [*own, Group, AuthToken]
+    return [*own, Group, LogEntry, AuthToken]
 
 
 class TestEveryTable:

@@ -34,9 +34,7 @@ def test_a_name_that_would_show_itself_otherwise_is_refused(world: World, name: 
     assert state() == before
 
 
-@pytest.mark.parametrize(
-    "name", ["Büro Zürich", "مشروع ١", "פרויקט (בדיקה)", "می\u200cخواهم", "👩\u200d💻", "名前"]
-)
+@pytest.mark.parametrize("name", ["Büro Zürich", "مشروع ١", "פרויקט (בדיקה)", "می\u200cخواهم", "👩\u200d💻", "名前"])
 def test_names_of_every_script_are_taken(world: World, name: str) -> None:
     made = signed_in(world.olivia).post("/keys/api", {"description": name, "projectId": str(world.project.id)})
     assert made.status_code == 200

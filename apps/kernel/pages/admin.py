@@ -6,6 +6,7 @@ Each class stands for a kind of table, by who writes its rows.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, cast
@@ -20,11 +21,16 @@ from django.db.models import Field, JSONField, Model, QuerySet, URLField
 from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest
 from django.utils.functional import cached_property
+from django.utils.text import Truncator
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextareaWidget
 
 from apps.kernel.ids import find_id
 from apps.kernel.money import MoneyField, plain
 from apps.kernel.pages.number_formats import mark_numbers
+
+# Names of fields whose values are not written down, and the characters of a value that are.
+_SECRET = re.compile(r"password|secret|token|credential|digest", re.IGNORECASE)
+_MAX_CHANGE_LENGTH = 200
 
 
 class PlainDecimalField(forms.DecimalField):
@@ -177,10 +183,38 @@ class RowAdmin(_Page):
             return False
         return super().lookup_allowed(lookup, value, request)
 
+    def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
+        """Return each changed field with its values before and after; a secret is only named."""
+        if add or not form.changed_data:
+            return super().construct_change_message(request, form, formsets, add)
+        return "; ".join(_change_of(form, name) for name in form.changed_data)
+
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Delete the rows one by one."""
         for row in queryset:
             row.delete()
+
+
+def _change_of(form: Any, name: str) -> str:
+    # The form of a new password names the column, which is none of its fields.
+    field = form.fields.get(name)
+    label = str((field and field.label) or name.capitalize())
+    if field is None or _SECRET.search(name):
+        return f"{label}: changed"
+    before, after = form.initial.get(name), form.cleaned_data.get(name)
+    return f"{label}: {_change_text(before)} → {_change_text(after)}"
+
+
+def _change_text(value: Any) -> str:
+    if value in (None, ""):
+        return "-"
+    if isinstance(value, Model):
+        value = value.pk
+    elif isinstance(value, QuerySet | list | tuple):
+        value = ", ".join(str(getattr(one, "pk", one)) for one in value) or "-"
+    elif isinstance(value, Decimal):
+        value = plain(value)
+    return Truncator(str(value)).chars(_MAX_CHANGE_LENGTH)
 
 
 class KeptAdmin(RowAdmin):
