@@ -12,7 +12,7 @@ from tests.proofs.simulator.world import World
 
 Moves = Sequence[tuple[Any, ...]]
 # Plays of shorter histories, at most.
-MAX_TRIES = 300
+MAX_TRIES = 150
 
 
 @dataclass(frozen=True)

@@ -278,7 +278,7 @@ class World:
         one.phase = "answered"
 
     def _reserve(self, one: Asked, worker: Worker) -> Hold | None:
-        """Reserve as `admit` does: again after a lost answer, with new generations, and with balances from the ledger."""
+        """Reserve as `admit` does: again after a lost answer, with new generations, with published balances."""
         key, organization = self.keys[one.organization], self.organizations[one.organization]
         note = entry(key, id=one.id, swept=True, cost=None, status_code=500, has_error=True)
         for _ in range(6):
