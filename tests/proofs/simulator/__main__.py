@@ -59,6 +59,7 @@ def _run(arguments: argparse.Namespace) -> int:
             moves += len(history.moves)
             if history.problems:
                 sys.stdout.write(f"{history.problems}\nShortening seed {seed} …\n")
+                sys.stdout.flush()
                 sys.stdout.write(f"{shrink(history)}\n")
                 return 1
     seconds = time.monotonic() - began

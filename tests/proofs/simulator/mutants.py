@@ -55,6 +55,15 @@ def never_pushed_again() -> Iterator[None]:
 
 
 @contextmanager
+def released_before_the_charge() -> Iterator[None]:
+    """Hold nothing for a recorded request, although its cost is charged later."""
+    script = _without(outbox._PUSH, "tonumber(ARGV[i + 1]) - held", "- held")
+    script = _without(script, "redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])", "redis.call('HDEL', KEYS[2], ARGV[3])")
+    with patch.object(outbox, "_PUSH", script):
+        yield
+
+
+@contextmanager
 def never_swept() -> Iterator[None]:
     """Leave the holds of dead workers."""
     with patch.object(settle, "sweep", lambda: 0):
@@ -67,4 +76,5 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "never spooled": never_spooled,
     "never pushed again": never_pushed_again,
     "never swept": never_swept,
+    "released before the charge": released_before_the_charge,
 }

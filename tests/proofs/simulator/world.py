@@ -342,7 +342,48 @@ class World:
         with suppress(DatabaseError):
             ledger.grant(self.organizations[organization].id, Decimal(UNIT) / NANO, "simulated")
 
-    # --- the end
+    # --- the books
+
+    def overrated(self) -> list[str]:
+        """Return the balances of which the store believes that more is free than is, whatever requests will cost."""
+        if self.run:
+            # A store that forgets may take an older balance for a while.
+            return []
+        owed = self._owed()
+        found = []
+        for number, organization in enumerate(self.organizations):
+            (credits,) = ledger.balances_of("organization", [organization.id])
+            (usage,) = ledger.balances_of("key", [self.keys[number].id])
+            exposed = sum(one.cost for one in self.asked.values() if one.organization == number and one.is_exposed)
+            covered = credits.nanos + (exposed - owed[number]) * UNIT
+            if (free := self._believed(credits.name)) is not None and free > covered:
+                found.append(f"organization {number}: the store believes that {free} are free of {covered}")
+            used = usage.nanos - (exposed - owed[number]) * UNIT
+            if number == 0 and (free := self._believed(usage.name, sign=-1)) is not None and free > -used:
+                found.append(f"key {number}: the store believes that {-free} are used of {used}")
+        return found
+
+    def _owed(self) -> list[int]:
+        """Return the units that requests under way may still be charged, by organization."""
+        ids = [one.id for one in self.asked.values()]
+        charges = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.USAGE, reference__in=ids)
+        charged = set(charges.values_list("reference", flat=True))
+        owed = [0] * ORGANIZATIONS
+        for name, one in self.asked.items():
+            owner = self._owner[name]
+            is_alive = owner is not None and owner.is_alive
+            if one.id in charged or one.is_exposed:
+                continue
+            if one.phase == "admitted" and is_alive:
+                owed[one.organization] += one.worst
+            elif one.phase == "answered":
+                owed[one.organization] += one.cost
+        return owed
+
+    def _believed(self, copy: str, *, sign: int = 1) -> int | None:
+        """Return a copy's amount less its holds, None without a copy; usage counts below 0."""
+        amount, held = client().hmget(copy, "amount", "held")
+        return None if amount is None else sign * int(amount) - int(held or 0)
 
     def close(self) -> None:
         """End all processes."""
