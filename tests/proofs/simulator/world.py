@@ -74,7 +74,7 @@ class Worker:
     # How often the store had lost its data when the worker started.
     born_in: int
     retransmission: Retransmission
-    buffer: RetransmissionBuffer = field(default_factory=RetransmissionBuffer)
+    buffer: RetransmissionBuffer = field(default_factory=lambda: RetransmissionBuffer(1 << 20))
     doubtful: list[tuple[str, UUID]] = field(default_factory=list)
     is_alive: bool = True
 
