@@ -19,6 +19,8 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from apps.gateway.settlement import retransmission
+
 
 class Failure(StrEnum):
     """How a call fails: it does not arrive, or it is done and its answer is lost."""
@@ -118,6 +120,8 @@ def pausing() -> Iterator[None]:
             raise OperationalError("simulated: the answer was lost")
 
     with (
+        # Records are kept until they are settled, however long a history takes: else its moves would depend on that.
+        patch.object(retransmission, "_UNDER_WAY", 86_400.0),
         patch.object(Redis, "execute_command", execute_command),
         patch.object(Pipeline, "execute", execute_pipeline),
         patch.object(Atomic, "__enter__", begin),
