@@ -20,6 +20,7 @@ from django.utils import timezone
 from apps.batches.batch_rows import end_some_lines
 from apps.batches.models import RUNNING_STATUSES, Batch, BatchLine, BatchStatus, LineOutcome, NativeState
 from apps.batches.native.parked_lines import give_back
+from apps.billing import ledger
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization, RetentionLevel
 
@@ -66,6 +67,7 @@ def claim(batch: Batch, owner: str, most: int, answered_here: Collection[int]) -
         lines = list(waiting.exclude(pk__in=answered_here).order_by("position")[:most])
         for line in lines:
             line.batch, line.lease_owner = batch, owner
+            line.is_log_id_inherited = line.log_id is not None and line.native_state != NativeState.ANSWERED
             line.attempts += 1
             line.log_id = line.log_id or new_id()
             line.lease_until = _lease_end()
@@ -98,10 +100,15 @@ def put_off(line: BatchLine, owner: str, seconds: float, pause: float, *, turned
     has a record of its own.
 
     `turned_away` tells that a provider refused it for its load, which is counted; where that was its batch API, it is
-    asked no more. A line that it has answered keeps its record, which has a hold.
+    asked no more. A line that it has answered keeps its record, which has a hold; so does one that an earlier owner
+    may have been charged for before it was lost.
     """
-    keeps_record = line.native_state == NativeState.ANSWERED and not turned_away
     with transaction.atomic():
+        if turned_away:
+            # Without a charge, the row of this attempt would make a later answer free.
+            keeps_record = line.is_log_id_inherited and line.log_id is not None and ledger.is_charged(line.log_id)
+        else:
+            keeps_record = line.is_log_id_inherited or line.native_state == NativeState.ANSWERED
         mine = BatchLine.objects.filter(pk=line.pk, lease_owner=owner)
         was_mine = mine.update(
             lease_owner="",

@@ -290,6 +290,8 @@ class BatchLine(models.Model):
     native_job = models.ForeignKey(NativeJob, models.SET_NULL, null=True, related_name="parked_lines")
     native_state = models.CharField(max_length=16, choices=NativeState.choices, blank=True, default=NativeState.NONE)
     sealed_native = models.TextField(blank=True)
+    # No column: whether its owner claimed it with the log id of an earlier owner, which may have been charged.
+    is_log_id_inherited: bool = False
 
     class Meta:
         db_table = "batch_line"

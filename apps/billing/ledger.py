@@ -94,6 +94,11 @@ def give_back(references: Sequence[UUID]) -> list[Balance]:
     return _move(_releases_of(references))
 
 
+def is_charged(reference: UUID) -> bool:
+    """Return whether a request has been charged. Raises DatabaseError."""
+    return LedgerEntry.objects.filter(kind=LedgerEntry.Kind.USAGE, reference=reference).exists()
+
+
 def find_forgotten_holds(first: UUID, before: datetime) -> list[UUID]:
     """Return references, from `first` on, that are still held since before a moment; references contain their time."""
     released = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.HOLD_RELEASE, reference=OuterRef("reference"))

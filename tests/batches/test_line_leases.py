@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from apps.batches import line_leases, line_runs
 from apps.batches.line_runs import LineJob, begin_lines
 from apps.batches.models import Batch, BatchLine
 from apps.batches.work import prepare_some
+from apps.billing import ledger
+from apps.billing.ledger import Charge
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access import policy
 from apps.organizations.models import Organization
@@ -92,3 +95,31 @@ def test_a_line_keeps_its_log_id_from_one_worker_to_the_next(openai: OpenAI) -> 
     assert line_leases.end(first, worker_name(), line_leases.LineOutcome.SUCCEEDED, "x") is False
     assert line_leases.end(again, "another", line_leases.LineOutcome.SUCCEEDED, "y") is True
     assert BatchLine.objects.get().sealed_result == "y"
+
+
+@pytest.mark.parametrize(
+    ("charged", "turned_away", "keeps"),
+    [(False, False, True), (True, False, True), (True, True, True), (False, True, False)],
+)
+def test_a_line_put_off_keeps_a_log_id_that_an_earlier_owner_may_have_been_charged_for(
+    keeper: Caller, openai: OpenAI, charged: bool, turned_away: bool, keeps: bool
+) -> None:
+    prepared(openai, 1)
+    begin_lines()
+    (first,) = BatchLine.objects.all()
+    assert first.log_id is not None
+    BatchLine.objects.update(lease_until=first.batch.created_at)
+    (again,) = line_leases.claim(first.batch, "another", 5, [])
+    if charged:
+        cost = Decimal(1)
+        ledger.charge([Charge(keeper.organization_id, keeper.key.id, first.log_id, credits=-cost, usage=cost)])
+    line_leases.put_off(again, "another", 0, 0, turned_away=turned_away)
+    assert BatchLine.objects.get().log_id == (first.log_id if keeps else None)
+
+
+def test_a_line_put_off_by_its_first_owner_gets_a_log_id_of_its_own(openai: OpenAI) -> None:
+    prepared(openai, 1)
+    batch = Batch.objects.get()
+    (first,) = line_leases.claim(batch, "one", 5, [])
+    line_leases.put_off(first, "one", 0, 0)
+    assert BatchLine.objects.get().log_id is None

@@ -14,11 +14,15 @@ from apps.batches import completion, line_call, line_leases, line_runs
 from apps.batches.line_runs import LineJob
 from apps.batches.models import Batch, BatchLine, FileChunk, StoredFile
 from apps.batches.work import work
-from apps.billing import worker_leases
+from apps.billing import reservations, worker_leases
 from apps.billing.models import LedgerEntry
+from apps.billing.reservations import RateLimit
 from apps.billing.worker_leases import worker_name
+from apps.gateway.access import policy
 from apps.gateway.run import ChatRun
 from apps.gateway.settlement.settle import sweep
+from apps.kernel.valkey.redis import client
+from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
 from tests.batches.batch_work import create, line, lines_in, work_all
 from tests.support.upstream import Caller, settle_all
@@ -37,6 +41,12 @@ def die(*_: Any, **__: Any) -> Any:
     for job in line_runs.JOBS.values():
         job.switch.is_abandoned = True
     raise GreenletExit
+
+
+def set_rate(caller: Caller, per_minute: int | None) -> None:
+    """Set the rate limit of the caller's key."""
+    ApiKey.objects.filter(pk=caller.key.pk).update(requests_per_minute=per_minute)
+    policy.forget_all()
 
 
 @pytest.mark.parametrize(
@@ -70,6 +80,35 @@ def test_a_lost_workers_line_is_answered_by_another_and_charged_once(
     row = RequestLog.objects.get()
     assert (row.id, row.status_code, row.swept, row.cost > 0) == (held.log_id, 200, False, True)
     assert [entry.reference for entry in LedgerEntry.objects.filter(kind="usage")] == [row.id]
+
+
+def test_a_line_charged_before_its_worker_was_lost_is_not_charged_again_after_a_refusal(
+    keeper: Caller, openai: OpenAI
+) -> None:
+    made = create(openai, [line("a")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LineJob, "_end", die)
+        with pytest.raises(GreenletExit):
+            work(30)
+    settle_all()
+    charged = RequestLog.objects.get()
+    become_another_worker()
+    set_rate(keeper, 1)
+    # As after a line of another batch.
+    bucket = reservations.rate_key(RateLimit(f"key:{keeper.key.pk}:batch", 1), 0)
+    client().set(bucket, worker_leases.store_time() + 60)
+    work_all()
+    waiting = BatchLine.objects.get()
+    assert (waiting.outcome, waiting.log_id) == ("", charged.id)
+    set_rate(keeper, None)
+    client().delete(bucket)
+    BatchLine.objects.update(lease_until=timezone.now())
+    Batch.objects.update(paused_until=timezone.now())
+    work_all()
+    (result,) = lines_in(openai, openai.batches.retrieve(made.id).output_file_id)
+    assert result["response"]["status_code"] == 200
+    assert RequestLog.objects.get() == charged
+    assert [entry.reference for entry in LedgerEntry.objects.filter(kind="usage")] == [charged.id]
 
 
 def test_a_line_that_another_has_by_now_is_not_answered_twice(openai: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,11 +80,12 @@ def _sweep(shard: int) -> int:
     """
     swept = 0
     for worker in worker_leases.find_expired_workers(shard):
-        # A dead worker pushes nothing more: where nothing waits, all its records have been settled or put aside.
-        waiting, left = outbox.depth_of(shard)[0], []
-        for identifier, note in reservations.notes_of(worker, shard).items():
+        notes, left = reservations.notes_of(worker, shard), []
+        # After the notes, because a worker that only seems dead goes on to push: the record of a request whose note
+        # says recorded was in the stream before. Where nothing waits now, it has been settled or put aside.
+        waiting = outbox.depth_of(shard)[0]
+        for identifier, note in notes.items():
             if not note.payload:
-                # Its record is in the stream, or was.
                 left.append((worker, identifier))
                 continue
             entry = msgspec.json.decode(note.payload, type=Entry)

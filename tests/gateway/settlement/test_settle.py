@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.db import connection
+from msgspec.structs import replace
 
-from apps.billing import ledger
+from apps.billing import balances, ledger, reservations, worker_leases
+from apps.billing.models import LedgerEntry
+from apps.billing.reservations import ReservationRequest
 from apps.gateway.management.commands.settler import BATCH, GATHER_SECONDS, PAUSE_SECONDS, gather_after
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import OutboxMessage
-from apps.gateway.settlement.record import encode
-from apps.gateway.settlement.settle import settle
+from apps.gateway.settlement.record import charge_of, encode
+from apps.gateway.settlement.settle import settle, sweep
+from apps.kernel.money import NANO
+from apps.kernel.valkey import generation
+from apps.kernel.valkey.redis import client
 from apps.logs import partitions
 from apps.logs.models import RequestLog
 from tests.logs.entries import entry, id_at
+from tests.support.cast import World, make_key, world
+from tests.support.upstream import settle_all
+
+__all__ = ["world"]
 
 NOON = datetime(2031, 3, 4, 12, tzinfo=UTC)
 
@@ -73,3 +84,46 @@ def test_a_record_behind_a_crowd_of_another_organizations_is_settled_with_it() -
     assert len(messages) == 101
     assert settle(messages) == 101
     assert RequestLog.objects.filter(pk=alone.id).exists()
+
+
+@pytest.mark.django_db
+def test_a_hold_stays_while_its_record_arrives_during_a_sweep(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker only seemed dead, and records a request just after the sweeper has measured the stream."""
+    key = make_key(world.olivia, world.project).key
+    ledger.grant(world.acme.id, Decimal(5), "credits")
+    balances.publish_or_raise(ledger.balances_of("organization", [world.acme.id]))
+    record = entry(key, cost=Decimal(1))
+    answer = reservations.reserve(
+        ReservationRequest(
+            id=record.id,
+            worker="worker-1",
+            organization_id=world.acme.id,
+            api_key_id=key.id,
+            amount_nanos=2 * NANO,
+            from_credits=True,
+            key_limit_nanos=None,
+            catalog_token=generation.read_generation_token(generation.CATALOG),
+            organization_token=generation.read_generation_token(generation.organization_scope(world.acme.id)),
+            payload=encode(replace(record, swept=True, cost=None)).decode(),
+        )
+    )
+    assert answer.hold is not None
+    hold, depth_of = answer.hold, outbox.depth_of
+
+    def depth_before_the_record(shard: int) -> tuple[int, float]:
+        depth = depth_of(shard)
+        outbox.push("worker-1", encode(record), reservations.reduce_to_cost(hold, charge_of(record)))
+        return depth
+
+    worker_leases.expire_lease("worker-1")
+    outbox.prepare()
+    monkeypatch.setattr(outbox, "depth_of", depth_before_the_record)
+    sweep()
+    # Free is what credits and the cost leave.
+    assert client().hget(balances.key("organization", world.acme.id), "held") == str(NANO)
+    assert settle_all() == 1
+    assert client().hget(balances.key("organization", world.acme.id), "held") == "0"
+    assert reservations.notes_of("worker-1", 0) == {}
+    row = RequestLog.objects.get(pk=record.id)
+    assert (row.swept, row.cost) == (False, Decimal(1))
+    assert [one.credits for one in LedgerEntry.objects.filter(reference=record.id)] == [Decimal(-1)]
