@@ -29,7 +29,7 @@ class ServedFilesFinder(AppDirectoriesFinder):
         return super().find(path, find_all) if path.startswith(SERVED) else []
 
 
-class HashedFilesStorage(CompressedManifestStaticFilesStorage):
+class HashedFilesStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # the library states no types
     """Copies of the files with a hash of their content in their names, which browsers may keep for a year, each beside
     its gzip. Scripts import each other by these names.
 
