@@ -31,7 +31,7 @@ from apps.logs.serializers import LogsQuery, filters_of, requested_ids_of
 from apps.logs.watch import LogWatch, NewRows, join_watch, leave_watch
 
 # Seconds of a stream, and between two of its looks at the rows that all streams of the organization share.
-LIFETIME: Final = 240.0
+LIFETIME: Final = 120.0
 PAUSE: Final = 0.5
 # Streams at once in one worker: of all, of one organization, and of one person.
 OF_ORGANIZATIONS: Final[FairShare[UUID]] = FairShare(300, 100, "live pages")
