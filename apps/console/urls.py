@@ -23,6 +23,7 @@ from apps.console.pages import (
     sign_in,
     usage,
 )
+from apps.console.pages.logs import live
 
 # Under the namespace `console`.
 PATTERNS = [
@@ -35,6 +36,7 @@ PATTERNS = [
     *projects.PATHS,
     *members.PATHS,
     *audit.PATHS,
+    *live.PATHS,
     *logs.PATHS,
     *refusals.PATHS,
     *usage.PATHS,

@@ -142,15 +142,20 @@ def lead_to_sign_in(request: HttpRequest) -> HttpResponse:
 def _remember(request: HttpRequest, response: HttpResponseBase, organization_id: str) -> None:
     """Remember the last visited organization in a cookie, which grants nothing."""
     if request.COOKIES.get(LAST_VISITED) != organization_id:
-        response.set_cookie(
-            LAST_VISITED,
-            organization_id,
-            max_age=_REMEMBERED,
-            secure=settings.SESSION_COOKIE_SECURE,
-            httponly=True,
-            samesite="Lax",
-            path="/app/",
-        )
+        remember(response, LAST_VISITED, organization_id)
+
+
+def remember(response: HttpResponseBase, cookie: str, value: str) -> None:
+    """Keep a visitor's preference in a cookie of the console."""
+    response.set_cookie(
+        cookie,
+        value,
+        max_age=_REMEMBERED,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+        path="/app/",
+    )
 
 
 def next_path(request: HttpRequest, otherwise: str) -> str:

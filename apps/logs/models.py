@@ -17,7 +17,7 @@ from django.db.models import Q
 
 from apps.kernel.ids import new_id, time_of
 from apps.kernel.money import MoneyField
-from apps.organizations.models import Organization, RetentionLevel
+from apps.organizations.models import Organization, RetentionLevel, User
 
 __all__ = [
     "ActivityDay",
@@ -27,6 +27,7 @@ __all__ = [
     "RefusedHour",
     "RequestLog",
     "RequestLogQuerySet",
+    "SavedView",
     "TrafficCounts",
     "TrafficDelta",
     "TrafficSlot",
@@ -287,6 +288,27 @@ class LogRetention(models.Model):
 
     def __str__(self) -> str:
         return f"{self.days} days"
+
+
+class SavedView(models.Model):
+    """Filters of the log that a member saved under a name, for themselves or for all members of the organization."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="+")
+    created_by = models.ForeignKey(User, models.CASCADE, related_name="+")
+    name = models.CharField(max_length=80)
+    # Query string of the log's page: filters and a period.
+    query = models.CharField(max_length=2000)
+    is_shared = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["organization", "created_by", "name"], name="saved_view_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class RefusedHour(models.Model):

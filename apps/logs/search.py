@@ -141,6 +141,17 @@ def _scan_days(scope: LogScope, wanted: Q, count: int, ascending: bool, using: s
     return [dict(zip(COLUMNS, row, strict=True)) for row in _select(rows).order_by(*order)[:count]]
 
 
+def rows_between(
+    scope: LogScope, filters: LogFilters, low: datetime, high: datetime, using: str = PRIMARY
+) -> list[QuerySet[RequestLog]]:
+    """Return the matching rows in PostgreSQL as index scans; none if they would be too many to plan quickly."""
+    ways = _index_walks(scope, filters, using)
+    if len(ways) * ((high - low).days + 1) > _MAX_WALKS:
+        return []
+    wanted = _conditions_of(filters) & Q(created_at__gte=low, created_at__lte=high)
+    return [way.filter(wanted) for way in ways]
+
+
 def find_row(scope: LogScope, identifier: UUID) -> LogRow | None:
     """Return a row by its id, or None if the scope has none.
 

@@ -1,4 +1,4 @@
-"""Usage of an organization: sums by model, project or key, and by tag.
+"""Usage of an organization: sums by model, project or key, and by tag; last use of keys.
 
 It reads daily sums and the deltas that are not folded into them, as `activity.py` does; tags have no sums, so the log's
 rows are read.
@@ -6,12 +6,15 @@ rows are read.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import reduce
 from operator import or_
 from typing import Final, Literal
+from uuid import UUID
 
 from django.db import connections
 from django.db.models import Q
@@ -92,6 +95,44 @@ def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension, *, u
             },
         )
         return [UsageSum(*row) for row in cursor.fetchall()]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """The last day (UTC) with requests of a key, and its requests of each day of a window, oldest first."""
+
+    last_day: date
+    requests: list[int]
+
+
+def find_key_use(
+    organization_id: UUID, keys: Mapping[UUID, UUID], window: ActivityWindow, *, using: str = PRIMARY
+) -> dict[UUID, KeyUse]:
+    """Return the use of some keys by their ids, each given with its project; keys without requests are left out."""
+    days = [window.first + timedelta(days=number) for number in range((window.last - window.first).days + 1)]
+    wanted = "organization_id = %(organization)s AND project_id = ANY(%(projects)s) AND api_key_id = ANY(%(keys)s)"
+    question = f"""
+        WITH added AS MATERIALIZED (
+            SELECT api_key_id, date, request_count FROM {ActivityDay._meta.db_table} WHERE {wanted}
+            UNION ALL
+            SELECT api_key_id, date, request_count FROM {ActivityDelta._meta.db_table} WHERE {wanted}
+        ), by_day AS (
+            SELECT api_key_id, date, sum(request_count)::bigint AS requests FROM added
+            GROUP BY api_key_id, date HAVING sum(request_count) > 0
+        )
+        SELECT api_key_id, max(date), jsonb_object_agg(date, requests) FILTER (WHERE date = ANY(%(days)s))::text
+        FROM by_day GROUP BY api_key_id
+    """  # noqa: S608 - names are ours
+    with connections[using].cursor() as cursor:
+        cursor.execute(
+            question,
+            {"organization": organization_id, "projects": list(keys.values()), "keys": list(keys), "days": days},
+        )
+        found = {}
+        for key, last, counted in cursor.fetchall():
+            counts = json.loads(counted or "{}")
+            found[key] = KeyUse(last, [int(counts.get(day.isoformat(), 0)) for day in days])
+        return found
 
 
 def find_tag_usage(scope: LogScope, window: ActivityWindow, *, using: str = PRIMARY) -> TagUsage:

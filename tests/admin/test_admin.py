@@ -50,6 +50,7 @@ from apps.logs.models import (
     LogRetention,
     RefusedHour,
     RequestLog,
+    SavedView,
     TrafficDelta,
     TrafficSlot,
 )
@@ -175,6 +176,7 @@ def rows(world: World) -> dict[type[Row], Row]:
         TrafficSlot.objects.create(starts_at=now, minutes=60, aspect="model", name="acme-1"),
         TrafficDelta.objects.create(starts_at=now, aspect="model", name="acme-1"),
         LogRetention.objects.create(organization=world.acme, days=30),
+        SavedView.objects.create(organization=world.acme, created_by=world.olivia, name="Errors", query="range=24h"),
         invite(email="nina@example.com", organization=world.acme),
         make_management_key(world.olivia, world.acme, "read").key,
         Passkey.objects.create(user=world.olivia, name="laptop", credential_id=b"id", public_key=SECRET.encode()),

@@ -35,7 +35,7 @@ from tests.support.stripe_stub import StripeStub
 # Answered with a file, a part of a page, a way elsewhere, or to POST alone.
 NO_PAGE: Final = {
     *("home", "enter_playground", "sign_out", "send_verification", "create_first_key", "first_request"),
-    *("usage_export", "logs_export", "log_medium", "playground_ask"),
+    *("usage_export", "logs_export", "logs_live", "log_views", "log_medium", "playground_ask"),
     *("switch_provider_key", "remove_provider_key", "refresh_provider_models"),
     *("send_log_sink_sample", "switch_log_sink", "remove_log_sink"),
     *("look_at_mcp_server", "accept_mcp_tool", "switch_mcp_server", "remove_mcp_server"),

@@ -34,7 +34,7 @@ PICTURES = os.environ.get("CONSOLE_PICTURES")
 # Tests of pages one by one; each has a share of them.
 SHARES = 6
 # Bytes of a page with all that it loads, as they are sent.
-MAX_BYTES = 200_000
+MAX_BYTES = 160_000
 # Pixels of one line of the bar above a page.
 MAX_BAR_HEIGHT = 60
 # Texts with English numbers, except text quoted as a machine writes it and text that the script wrote itself.

@@ -84,19 +84,6 @@ def test_pages_are_as_wide_as_a_phone_and_named_for_screen_readers(url: str, wor
         assert_accessible(browser)
 
 
-def test_the_first_column_stays_while_a_phone_scrolls_the_others(url: str, world: World, tmp_path: Path) -> None:
-    left_of = "(n) => document.querySelector(`tbody td:nth-child(${n})`).getBoundingClientRect().left"
-    with chromium(tmp_path) as browser:
-        visit(browser, url, world.olivia)
-        look(browser, "light", NARROW)
-        browser.open(url + page(world.acme, "logs"))
-        before = [browser.run(f"({left_of})({number})") for number in (1, 3)]
-        browser.run("document.querySelector('.table-wrap').scrollLeft = 100")
-        after = [browser.run(f"({left_of})({number})") for number in (1, 3)]
-        assert abs(after[0] - before[0]) <= 1
-        assert after[1] == before[1] - 100
-
-
 def test_paper_has_no_navigation_and_nothing_to_press(url: str, world: World, tmp_path: Path) -> None:
     with chromium(tmp_path) as browser:
         visit(browser, url, world.olivia)

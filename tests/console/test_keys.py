@@ -12,6 +12,9 @@ from django.utils import timezone
 from apps.keys.actions import open_playground_key
 from apps.keys.models import ApiKey, IamRule
 from apps.keys.secrets import digest_of
+from apps.logs.models import ActivityDelta
+from apps.logs.rollup import roll_up
+from apps.logs.usage import KeyUse
 from apps.organizations.models import Organization, Plan
 from tests.support.cast import World, make_key, make_organization
 from tests.support.console_client import Visitor, page, words
@@ -299,3 +302,30 @@ def test_its_page_says_how_to_use_it_and_leads_to_its_requests(world: World, key
     assert f'href="{page(world.acme, "logs")}?apiKeyId={key.id}"' in shown.content.decode()
     assert all("YOUR_API_KEY" in one.code for one in shown.context["first_requests"])
     assert "OPENAI_BASE_URL" in words(shown)
+
+
+def test_the_list_has_the_last_day_and_the_last_week_of_each_key(world: World, key: ApiKey) -> None:
+    today = datetime.now(UTC).date()
+    quiet, old = (make_key(world.dana, world.project, name).key for name in ("quiet", "old"))
+    for used, days, count in ((key, 1, 3), (key, 6, 1), (key, 1, 4), (key, 0, 0), (old, 30, 2)):
+        ActivityDelta.objects.create(
+            date=today - timedelta(days=days),
+            organization_id=world.acme.id,
+            project_id=used.project_id,
+            api_key_id=used.id,
+            model=f"model-{count}",
+            provider="openai",
+            request_count=count,
+        )
+    visitor = Visitor(world.dana)
+    before = visitor.open(page(world.acme, "keys"))
+    roll_up()
+    after = visitor.open(page(world.acme, "keys"))
+    for answer in (before, after):
+        assert {row.description: use for row, use in answer.context["rows"]} == {
+            "Dana's": KeyUse(today - timedelta(days=1), [1, 0, 0, 0, 0, 7, 0]),
+            "old": KeyUse(today - timedelta(days=30), [0] * 7),
+            quiet.description: None,
+        }
+        assert "yesterday" in words(answer)
+        assert 'aria-label="Requests of each of the last 7 days: 1, 0, 0, 0, 0, 7, 0"' in answer.content.decode()

@@ -6,12 +6,17 @@ import ast
 import json
 import shlex
 from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from apps.console.pages import logs as pages_of_logs
+from apps.console.pages.logs import FIRST_COLUMNS
+from apps.console.pages.logs.period import ZONE_COOKIE
 from apps.console.snippets import MAX_BODY
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Choice, Reply
@@ -242,6 +247,92 @@ def test_the_list_has_key_project_answer_and_first_token(world: World, key: Any)
     assert [row["answer"] for row in answer.context["rows"]] == ["first line", "calls find", "image", "x" * 100 + "…"]
     assert {(row["key"], row["project"]) for row in answer.context["rows"]} == {("crawler", world.project.name)}
     assert "3.40 first 1.20" in words(answer)
+
+
+def test_a_range_has_the_requests_of_its_last_time(world: World, key: Any) -> None:
+    ages = {"now": 1, "hour": 30, "day": 600, "week": 5_000, "older": 15_000}
+    world.acme.plan = "enterprise"
+    world.acme.save()
+    write(*(entry(key, id=id_at(ago(minutes=age)), used_model=name) for name, age in ages.items()))
+    dana, names = Visitor(world.dana), list(ages)
+    for wanted, count in (("15m", 1), ("1h", 2), ("24h", 3), ("7d", 4), ("", 5), ("nonsense", 5)):
+        answer = dana.open(page(world.acme, "logs"), range=wanted)
+        assert [row["used_model"] for row in answer.context["rows"]] == names[:count], wanted
+        assert answer.context["range"] == (wanted if count < 5 else "")
+    both = dana.open(page(world.acme, "logs"), range="15m", endDate=ago(minutes=20).isoformat())
+    assert [row["used_model"] for row in both.context["rows"]] == names[1:]
+    exported = dana.open(page(world.acme, "logs/export"), format="jsonl", range="1h")
+    lines = b"".join(exported.streaming_content).decode().splitlines()
+    assert [json.loads(line)["usedModel"] for line in lines] == names[:2]
+
+
+def test_moments_are_in_the_readers_time_zone(world: World, key: Any) -> None:
+    Organization.objects.update(plan="enterprise")
+    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=2)
+    [one] = write(entry(key, id=id_at(noon)))
+    dana = Visitor(world.dana)
+    dana.client.cookies[ZONE_COOKIE] = "Asia/Kolkata"
+    local = noon.astimezone(ZoneInfo("Asia/Kolkata"))
+    minute = f"{local:%Y-%m-%dT%H:%M}"
+    for query, found in (
+        ({"startDate": minute, "endDate": minute}, [one]),
+        ({"startDate": f"{minute}:01"}, []),
+        ({"endDate": f"{local - timedelta(minutes=1):%Y-%m-%dT%H:%M}"}, []),
+        ({"startDate": f"{local:%Y-%m-%d}", "endDate": f"{local:%Y-%m-%d}"}, [one]),
+        # The zone of the form that was sent takes precedence: the link means the same everywhere.
+        ({"startDate": minute, "endDate": minute, "tz": "UTC"}, []),
+        ({"startDate": minute, "endDate": minute, "tz": "No/Where"}, [one]),
+        ({"startDate": noon.isoformat(), "endDate": noon.isoformat()}, [one]),
+    ):
+        answer = dana.open(page(world.acme, "logs"), **query)
+        assert [row["id"] for row in answer.context["rows"]] == found, query
+    text = answer.content.decode()
+    assert "From (Asia/Kolkata)" in text
+    assert f'name="startDate" value="{minute}:00"' in text
+    for wrong in ("../etc/passwd", "America", "x" * 100, "\x00"):
+        dana.client.cookies[ZONE_COOKIE] = wrong
+        assert "From (UTC)" in dana.open(page(world.acme, "logs")).content.decode()
+
+
+def test_a_bar_of_the_histogram_leads_to_its_requests(world: World, key: Any) -> None:
+    recent, earlier = write(
+        entry(key, id=id_at(ago(minutes=1))), entry(key, id=id_at(ago(days=2)), has_error=True, used_model="other")
+    )
+    dana = Visitor(world.dana)
+    answer = dana.open(page(world.acme, "logs"), limit="10")
+    shown = answer.context["histogram"]
+    assert (shown["requests"], shown["errors"], shown["step"], shown["is_default"]) == (2, 1, "3 h", True)
+    drawn = [one for one in shown["bars"] if one["height"]]
+    assert [(one["height"], one["failed"]) for one in drawn] == [(40, 40), (40, 0)]
+    assert ": 1 request, 1 failed" in drawn[0]["words"]
+    for bar, log_id in zip(drawn, (earlier, recent), strict=True):
+        zoomed = dana.client.get(f"{page(world.acme, 'logs')}?{bar['link']}")
+        assert [row["id"] for row in zoomed.context["rows"]] == [log_id]
+        assert "limit=10" in bar["link"]
+    assert dana.open(page(world.acme, "logs"), model="other").context["histogram"]["requests"] == 1
+    assert "2 requests, 1 failed in the last 7 days" in words(answer)
+
+
+def test_columns_stay_as_the_reader_chose_them(world: World, key: Any) -> None:
+    write(entry(key, custom_headers={"team": "red"}, source="web", used_model="gpt-5"))
+    dana = Visitor(world.dana)
+    first = dana.open(page(world.acme, "logs"))
+    assert first.context["columns"] == list(FIRST_COLUMNS)
+    chosen = dana.client.get(f"{page(world.acme, 'logs')}?model=gpt-5&column=&column=tags&column=cost&column=x")
+    assert (chosen.status_code, chosen["Location"]) == (302, "?model=gpt-5")
+    again = dana.open(page(world.acme, "logs"))
+    assert again.context["columns"] == ["cost", "tags"]
+    assert "team: red" in words(again)
+    assert 'data-label="Answer"' not in again.content.decode()
+    dana.client.get(f"{page(world.acme, 'logs')}?column=")
+    assert dana.open(page(world.acme, "logs")).context["columns"] == list(FIRST_COLUMNS)
+
+
+def test_costs_are_short_with_the_exact_amount_as_their_title(world: World, key: Any) -> None:
+    write(entry(key, cost=Decimal("0.000853612345")))
+    text = Visitor(world.dana).open(page(world.acme, "logs")).content.decode()
+    mark = '<data value="0.0008536" data-number="USD">$0.0008536</data>'
+    assert f'<span title="$0.000853612345">{mark}</span>' in text
 
 
 CHAT_REQUEST = {"messages": [{"role": "user", "content": "it's"}], "tools": [{"type": "function", "strict": True}]}

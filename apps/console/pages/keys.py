@@ -13,6 +13,7 @@ from django.core.paginator import Paginator
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
+from django.utils import timezone
 
 from apps.catalog import catalog_cache
 from apps.console.first_requests import NO_KEY_HERE, first_model, first_requests
@@ -22,6 +23,7 @@ from apps.console.snippets import client_settings
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.postgres import replica
 from apps.kernel.postgres.row_lookup import find_row
 from apps.keys import actions
 from apps.keys.access import NO_KEY, NO_RULE, access_key, access_keys
@@ -29,6 +31,8 @@ from apps.keys.iam import EVERY_MCP_SERVER, MCP_FIELD, MCP_SUBJECT
 from apps.keys.models import ApiKey, IamRule
 from apps.keys.secrets import quoted_key
 from apps.keys.serializers import KeyChangesShape, KeyLimitShape, NewKeyShape, NewRuleShape, RotationShape
+from apps.logs.activity import window_of
+from apps.logs.usage import find_key_use
 from apps.mcp_servers.access import usable_servers
 from apps.organizations.models import Project
 from apps.organizations.plans import limits_of
@@ -36,6 +40,8 @@ from apps.organizations.plans import limits_of
 # Keys on a page of the list; characters of a search term.
 PER_PAGE: Final = 50
 MAX_WANTED: Final = 100
+# Days of a key's sparkline, today included.
+SPARKLINE_DAYS: Final = 7
 PERIODS: Final = (("", "No such limit"), *((value, f"per {words.lower()}") for value, words in ApiKey.Period.choices))
 OVERLAPS: Final = (
     (0, "Now"),
@@ -63,9 +69,13 @@ def keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         named = Q(description__icontains=wanted) | Q(project__name__icontains=wanted) | Q(last_four=wanted)
         rows = rows.filter(quoted_key(wanted) or named)
     shown = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    window = window_of(timezone.now(), days=SPARKLINE_DAYS)
+    projects = {key.id: key.project_id for key in shown}
+    uses = replica.read(lambda using: find_key_use(workspace.organization.id, projects, window, using=using))
     kept = {"show": "all" if everyones else "mine", **({"q": wanted} if wanted else {})}
     context: dict[str, Any] = {
         "keys": shown,
+        "rows": [(key, uses.get(key.id)) for key in shown],
         "form": Form(values={"q": wanted}),
         "wanted": wanted,
         "kept": urlencode(kept),

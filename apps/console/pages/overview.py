@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -89,6 +90,7 @@ def overview(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     words, unit, field = MEASURES[measure]
     context: dict[str, Any] = {
         "days": days,
+        "query": urlencode({"days": days, "by": measure}),
         "ranges": RANGES,
         "measure": measure,
         "measures": [(name, one[0]) for name, one in MEASURES.items()],

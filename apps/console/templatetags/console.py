@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 from django import template
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.billing.models import Transaction
@@ -61,6 +61,15 @@ def usd(value: Decimal | None) -> str:
 
 
 @register.filter
+def short_usd(value: Decimal | None) -> str | SafeString:
+    """Format USD to cents, below a dollar to four significant digits; the exact amount is the title."""
+    if value is None:
+        return _NOTHING
+    exact, rounded = as_text.exact_usd(value), as_text.rounded_usd(value)
+    return usd(value) if exact == rounded else format_html('<span title="{}">{}</span>', exact, mark_numbers(rounded))
+
+
+@register.filter
 def cents(value: Decimal | None) -> str:
     """Format USD rounded to cents; less than a cent as `<$0.01`."""
     if value is None:
@@ -84,6 +93,29 @@ def amount(value: Decimal | str | None) -> str:
 def day(moment: datetime | None) -> str:
     """Format the day of a moment (UTC) for a date field."""
     return moment.astimezone(UTC).date().isoformat() if moment else ""
+
+
+@register.filter
+def day_words(day: date) -> str:
+    """Write a day (UTC) of the past: `today`, `yesterday`, `2026-11-28`."""
+    return {0: "today", 1: "yesterday"}.get((datetime.now(UTC).date() - day).days, day.isoformat())
+
+
+@register.filter
+def sparkline(counts: Sequence[int]) -> SafeString:
+    """Draw a bar for each count, the last of which is today's; the counts are its name for screen readers."""
+    most = max([1, *counts])
+    bars = [(index, max(24 * count / most, 2), "" if count else "none") for index, count in enumerate(counts)]
+    return format_html(
+        '<svg class="sparkline" viewBox="0 0 {} 24" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>',
+        len(counts),
+        f"Requests of each of the last {len(counts)} days: {', '.join(map(str, counts))}",
+        format_html_join(
+            "",
+            '<rect x="{}" y="{}" width="0.8" height="{}" class="{}"/>',
+            ((index, round(24 - height, 2), round(height, 2), name) for index, height, name in bars),
+        ),
+    )
 
 
 @register.filter

@@ -42,6 +42,14 @@ def exact_usd(amount: Decimal) -> str:
     return f"-{text}" if amount < 0 else text
 
 
+def rounded_usd(amount: Decimal) -> str:
+    """Return an amount in USD with cents, below a dollar with four significant digits: `$1,234.57`, `$0.0008536`."""
+    digits = 2 if not amount or abs(amount) >= 1 else max(2, 3 - amount.adjusted())
+    whole, _, fraction = f"{abs(amount):.{digits}f}".partition(".")
+    text = f"${int(whole):,}.{fraction.rstrip('0').ljust(2, '0')}"
+    return f"-{text}" if amount < 0 else text
+
+
 def share(part: float, whole: float) -> str:
     """Return a share in percent: `1.25%`; of nothing, a dash."""
     return percent(100 * part / whole) if whole else NOTHING

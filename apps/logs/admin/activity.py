@@ -1,4 +1,4 @@
-"""Activity, traffic and agreed retention in the admin: sums of requests, read-only."""
+"""Activity, traffic, agreed retention and saved views in the admin; sums of requests are read-only."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from apps.logs.models import (
     ActivitySums,
     LogRetention,
     RefusedHour,
+    SavedView,
     TrafficDelta,
     TrafficSlot,
 )
@@ -233,4 +234,24 @@ class LogRetentionAdmin(AuditedAdmin):
     help_texts = {
         "organization": "The organization; cannot be changed later.",
         "days": "Days that rows of the log are kept, 1 to 3,650, instead of the plan's number.",
+    }
+
+
+@admin.register(SavedView)
+class SavedViewAdmin(AuditedAdmin):
+    """Filters of the log that members saved under a name."""
+
+    thing = "saved_view"
+    list_display = ("name", "organization", "created_by", "is_shared", "created_at")
+    list_select_related = ("organization", "created_by")
+    autocomplete_fields = ("organization", "created_by")
+    readonly_fields = ("created_at",)
+    search_fields = ("name", "organization__name", "organization__id", "created_by__email")
+    help_texts = {
+        "organization": "The organization whose log the view filters.",
+        "created_by": "The member who saved the view.",
+        "name": "The name of the view in the console; each of a member's views has another one.",
+        "query": "The filters and the period, as the query string of the page Logs.",
+        "is_shared": "Whether all members of the organization see the view.",
+        "created_at": "When the view was saved.",
     }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple, cast
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
@@ -26,7 +27,7 @@ from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.request_headers import find_bearer
 from apps.organizations.credentials.management_keys import find_management_key, is_management_key, require_scope
 from apps.organizations.journal import audit, idempotency
-from apps.organizations.models import AuditEntry, ManagementKey, User
+from apps.organizations.models import AuditEntry, ManagementKey, Membership, Organization, User
 
 
 def start_session(user: User) -> str:
@@ -46,6 +47,17 @@ def find_session(token: str) -> Any | None:
         # Such as a session from before addresses had to be confirmed.
         live = live.exclude(user__email_verified_at=None)
     return live.filter(digest=hash_token(token)).first()
+
+
+def live_sessions(digests: Iterable[str], organization_id: UUID) -> set[str]:
+    """Return those of some sessions' digests that are still live, of users that are members of an organization."""
+    live = AuthToken.objects.filter(digest__in=list(digests), expiry__gt=timezone.now(), user__is_active=True)
+    if settings.EMAIL_VERIFICATION:
+        live = live.exclude(user__email_verified_at=None)
+    members = Membership.objects.filter(organization=organization_id).exclude(
+        organization__status=Organization.Status.DELETED
+    )
+    return set(live.filter(user__in=members.values("user")).values_list("digest", flat=True))
 
 
 def extend(session: Any) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -295,18 +296,39 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "gateway_project.settings"
 import django
 django.setup()
 from django.core.management import call_command
+from django.templatetags.static import static
 from django.test import Client
-call_command("collectstatic", interactive=False, verbosity=0)
-for accepted in ("gzip", "identity"):
+
+def fetch(address, accepted):
     headers = {"host": "gateway.example", "accept-encoding": accepted}
-    answer = Client().get("/static/console/base.css", headers=headers, secure=True)
-    print(answer.status_code, answer.headers.get("Content-Encoding"))
+    answer = Client().get(address, headers=headers, secure=True)
+    print(address, answer.status_code, answer.headers.get("Content-Encoding"), answer.headers["Cache-Control"])
+    return answer.getvalue().decode(errors="replace")
+
+print(static("console/playground.js"))
+call_command("collectstatic", interactive=False, verbosity=0)
+fetch(static("console/playground.js"), "gzip")
+script = fetch(static("console/playground.js"), "identity")
+fetch("/static/console/playground.js", "identity")
+print(script.partition("./")[2].partition('"')[0])
+print(static("console/playground-lane.js"), static("unfold/css/styles.css"))
 """
+_KEPT = "max-age=315360000, public, immutable"
 
 
-def test_in_production_static_files_are_sent_packed(tmp_path: Path) -> None:
+def test_in_production_static_files_are_packed_and_kept_under_the_hash_of_their_content(tmp_path: Path) -> None:
     done = start(tmp_path, "-c", PACKED)
-    assert (done.returncode, done.stdout) == (0, "200 gzip\n200 None\n"), done.stderr
+    assert done.returncode == 0, done.stderr
+    lines = re.sub(r"\.[0-9a-f]{12}\.", ".HASH.", done.stdout).splitlines()
+    assert lines == [
+        # Before they are collected.
+        "/static/console/playground.js",
+        f"/static/console/playground.HASH.js 200 gzip {_KEPT}",
+        f"/static/console/playground.HASH.js 200 None {_KEPT}",
+        "/static/console/playground.js 200 None max-age=60, public",
+        "playground-lane.HASH.js",
+        "/static/console/playground-lane.HASH.js /static/unfold/css/styles.HASH.css",
+    ]
     packed = {path.name.removesuffix(".gz") for path in (tmp_path / "static").rglob("*.gz")}
     assert "swagger-ui-bundle.js" in packed
     assert "swagger-ui-bundle.js.map" not in packed

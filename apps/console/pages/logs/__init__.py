@@ -1,33 +1,50 @@
-"""Request logs: list, filters, one request, export."""
+"""Request logs: list, filters, saved views, one request, export."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import tzinfo
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.http.response import HttpResponseBase
 from django.urls import path, reverse
 from django.utils import timezone
 
-from apps.console.forms import Form, read_query, refused
+from apps.console.forms import Form, attempt, read_query, refused
+from apps.console.pages.logs.period import (
+    DEFAULT_LENGTH,
+    RANGES,
+    ZONE,
+    active_range,
+    bar_period,
+    local_text,
+    midnight_before,
+    period_of,
+    reader_zone,
+    zone_name,
+)
 from apps.console.rendering import show
 from apps.console.snippets import request_snippets
-from apps.console.visit import lead_to, workspace_page
+from apps.console.visit import lead_to, remember, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.ids import find_id
+from apps.kernel.pages import number_formats as as_text
 from apps.kernel.postgres import replica
 from apps.kernel.rest.pages import page_of
 from apps.keys.models import ApiKey
 from apps.logs.access import LogScope, access_logs, scope_of_user
 from apps.logs.export import find_pages
-from apps.logs.query import LogRow
+from apps.logs.histogram import Bar, find_histogram
+from apps.logs.query import LogFilters, LogRow, read_object
 from apps.logs.request_page import ENDS, SCORE_COLUMNS, Link, Reader, end_of, first_line
 from apps.logs.request_page import page_of as page_of_request
+from apps.logs.saved_views import delete_view, find_views, save_view
 from apps.logs.search import find_page, find_row, find_used_models
 from apps.logs.serializers import LOG_FIELDS, LogsExportQuery, LogsQuery, entry_of, filters_of, requested_ids_of
 from apps.logs.views import download, send_medium
@@ -36,19 +53,49 @@ from apps.logs.views import download, send_medium
 MAX_KEYS = 200
 # Prefix of answer ids.
 ANSWER_ID = "gen-"
+# Columns of the list beside the time, by their names in the query and the cookie; and those that are shown at first.
+COLUMNS: Final = {
+    "status": "Status",
+    "model": "Model, provider",
+    "answer": "Answer",
+    "key": "Key, project",
+    "tokens": "Tokens",
+    "cost": "Cost",
+    "duration": "Seconds",
+    "kind": "Kind",
+    "source": "Source",
+    "tags": "Tags",
+}
+FIRST_COLUMNS: Final = ("status", "model", "answer", "key", "tokens", "cost", "duration")
+COLUMNS_COOKIE: Final = "gateway-log-columns"
+# Height and width of the histogram in its own units: a bar is a unit wide, with a gap.
+_HEIGHT, _GAP = 40, 0.15
+# Query parameters of a period.
+_PERIOD = frozenset({"startDate", "endDate", "range", ZONE})
+# Characters of a query to save, and of a row's tags.
+_MAX_QUERY = 4_000
+_MAX_TAGS = 100
 
 
 @workspace_page()
 def logs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """List requests that match the filters, newest first."""
+    """List requests that match the filters, newest first, below a histogram of them."""
+    if "column" in request.GET:
+        return _choose_columns(request)
+    return _show_list(request, workspace, Form())
+
+
+def _show_list(request: HttpRequest, workspace: Workspace, view_form: Form) -> HttpResponse:
+    """Show the list; `view_form` is a refused form of a saved view, whose query the list has."""
     rows: list[LogRow] = []
-    form, following, begins = Form(_shown(request.GET)), None, None
+    zone = reader_zone(request)
+    form, following, query, scope = Form(_shown(request.GET)), None, {}, None
     try:
         if wanted := request.GET.get("id", "").strip():
             return lead_to("one_log", workspace.organization.id, log_id=_find_by_id(workspace, wanted))
-        query = read_query(request, LogsQuery, orgId=str(workspace.organization.id))
+        query = _read_filters(request, workspace)
         scope = access_logs(_scope(workspace), requested_ids_of(query))
-        limit, begins = query["limit"], query.get("start_date")
+        limit = query["limit"]
         asked = partial(
             find_page,
             scope,
@@ -62,21 +109,38 @@ def logs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         rows, following = list(page.rows), page.next_cursor
     except ApiError as error:
         form = refused(request.GET, error)
+    begins, ends, active = query.get("start_date"), query.get("end_date"), active_range(request)
+    if not active and form.status == 200:
+        form = Form({**form.values, "startDate": local_text(begins, zone), "endDate": local_text(ends, zone)})
+    is_first = not request.GET.get("cursor")
     models, providers = replica.read(partial(find_used_models, _of_organization(workspace)))
     return show(
         request,
         "logs/list",
         workspace,
         entry="logs",
-        status=form.status,
+        status=max(form.status, view_form.status),
         form=form,
         rows=_listed(workspace, rows),
+        columns=_columns(request),
+        all_columns=list(COLUMNS.items()),
+        histogram=_histogram(request, scope, filters_of(query), zone) if scope is not None and is_first else None,
+        ranges=[(words, _period_link(request.GET, range=name), name) for name, words, _ in RANGES],
+        any_time=_period_link(request.GET),
+        range=active,
+        zone=zone_name(zone),
+        from_label=f"From ({zone_name(zone)})",
+        to_label=f"To ({zone_name(zone)})",
+        zone_field=ZONE,
+        views=find_views(workspace.organization, workspace.user),
+        view_form=view_form,
         filters=_query_with(request.GET),
-        is_filtered=bool(form.values),
+        is_filtered=bool({*_shown(request.GET)} - {ZONE}),
         in_future=begins is not None and begins > timezone.now(),
-        is_first=not request.GET.get("cursor"),
+        is_first=is_first,
         following=None if following is None else _query_with(request.GET, cursor=following),
         newest=_query_with(request.GET),
+        newest_id=rows[0]["id"] if rows and is_first else "",
         ends=[("", "Any"), *ENDS],
         models=[("", "Any"), *((one, one) for one in models)],
         providers=[("", "Any"), *((one, one) for one in providers)],
@@ -87,10 +151,37 @@ def logs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     )
 
 
+@workspace_page("GET", "POST")
+def views(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Save the filters of the list under a name, or delete a saved view; then show the list."""
+    organization, user = workspace.organization, workspace.user
+    address = reverse("console:logs", kwargs={"organization_id": organization.id})
+    if request.method != "POST":
+        # Links of the list below a refused form.
+        return HttpResponseRedirect(f"{address}?{request.GET.urlencode()}")
+    if view_id := request.POST.get("delete", ""):
+        delete_view(organization, user, view_id, is_admin=workspace.is_admin)
+        messages.success(request, "The saved view was deleted.")
+        return lead_to("logs", organization.id)
+
+    def save() -> str:
+        name, is_shared = request.POST.get("name", ""), request.POST.get("shared") == "true"
+        return save_view(organization, user, name=name, query=query, is_shared=is_shared).query
+
+    query = request.POST.get("query", "")[:_MAX_QUERY]
+    # The list below a refused form has the filters that the form would save.
+    request.GET = QueryDict(query)
+    saved, form = attempt(request, save)
+    if saved is None:
+        return _show_list(request, workspace, form)
+    messages.success(request, "The view was saved.")
+    return HttpResponseRedirect(f"{address}?{saved}", status=303)
+
+
 @workspace_page()
 def export(request: HttpRequest, workspace: Workspace) -> HttpResponseBase:
     """Export all requests that match the filters as a file, like `GET /logs/export`."""
-    query = read_query(request, LogsExportQuery, orgId=str(workspace.organization.id))
+    query = read_query(request, LogsExportQuery, orgId=str(workspace.organization.id), **period_of(request))
     scope = access_logs(_scope(workspace), requested_ids_of(query))
     pages = find_pages(scope, filters_of(query), ascending=query["order_by"] == "createdAt_asc")
     return download("logs", query["format"], LOG_FIELDS, ([entry_of(row) for row in page] for page in pages))
@@ -140,16 +231,102 @@ def _listed(workspace: Workspace, rows: Sequence[LogRow]) -> list[dict[str, Any]
             "key": keys.get(row["api_key_id"], ""),
             "project": projects.get(row["project_id"], ""),
             "answer": first_line(row),
+            "tags": _tags(row),
         }
         for row in rows
     ]
+
+
+def _tags(row: LogRow) -> str:
+    text = ", ".join(f"{name}: {value}" for name, value in read_object(row["custom_headers"]).items())
+    return text if len(text) <= _MAX_TAGS else f"{text[:_MAX_TAGS]}…"
+
+
+def _histogram(request: HttpRequest, scope: LogScope, filters: LogFilters, zone: tzinfo) -> dict[str, Any] | None:
+    """Return the histogram as the template draws it, None if there is none; each bar links to its period."""
+    end = filters.end or timezone.now()
+    start = filters.start or end - DEFAULT_LENGTH
+    origin = midnight_before(start, zone)
+    found = replica.read(lambda using: find_histogram(scope, filters, start=start, end=end, origin=origin, using=using))
+    if found is None:
+        return None
+    most = max(one.requests for one in found.bars)
+    return {
+        "bars": [
+            {
+                "bar": one,
+                "x": index,
+                **_heights(one, most),
+                "link": _period_link(request.GET, **bar_period(one)),
+                "words": _bar_words(one, zone),
+            }
+            for index, one in enumerate(found.bars)
+        ],
+        "requests": sum(one.requests for one in found.bars),
+        "errors": sum(one.errors for one in found.bars),
+        "step": as_text.seconds(found.step.total_seconds()),
+        "start": found.bars[0].start,
+        "end": found.bars[-1].end,
+        "is_cut": found.is_cut,
+        "is_default": filters.start is None and filters.end is None,
+        "height": _HEIGHT,
+        "bar_width": 1 - _GAP,
+    }
+
+
+def _bar_words(bar: Bar, zone: tzinfo) -> str:
+    starts = bar.start.astimezone(zone)
+    noun = "request" if bar.requests == 1 else "requests"
+    return f"{starts:%b} {starts.day}, {starts:%H:%M:%S}: {bar.requests} {noun}, {bar.errors} failed"
+
+
+def _heights(bar: Bar, most: int) -> dict[str, float]:
+    """Return the height of a bar and of its failed part, and where both begin; one request shows beside thousands."""
+    height = round(max(_HEIGHT * bar.requests / most, 1), 2) if bar.requests else 0
+    failed = round(height * bar.errors / bar.requests, 2) if bar.requests else 0
+    return {
+        "height": height,
+        "top": round(_HEIGHT - height, 2),
+        "failed": failed,
+        "failed_top": round(_HEIGHT - failed, 2),
+    }
+
+
+def _columns(request: HttpRequest) -> list[str]:
+    """Return the columns that the reader chose, in the order of `COLUMNS`."""
+    chosen = request.COOKIES.get(COLUMNS_COOKIE, "").split(".")
+    known = [name for name in COLUMNS if name in chosen]
+    return known or list(FIRST_COLUMNS)
+
+
+def _choose_columns(request: HttpRequest) -> HttpResponse:
+    """Keep the columns of the form in a cookie, and show the list again."""
+    chosen = request.GET.getlist("column")
+    query = request.GET.copy()
+    del query["column"]
+    response = HttpResponseRedirect(f"?{query.urlencode()}")
+    remember(response, COLUMNS_COOKIE, ".".join(name for name in COLUMNS if name in chosen))
+    return response
+
+
+def _read_filters(request: HttpRequest, workspace: Workspace) -> dict[str, Any]:
+    """Return the filters of the query. Raises InvalidFields."""
+    return read_query(request, LogsQuery, orgId=str(workspace.organization.id), **period_of(request))
+
+
+def _period_link(said: QueryDict, **period: str) -> str:
+    """Return the current query string with another period, or none."""
+    kept = {name: value for name, value in _shown(said).items() if name not in _PERIOD}
+    query = QueryDict(mutable=True)
+    query.update({**kept, **period})
+    return query.urlencode()
 
 
 def _neighbors(request: HttpRequest, workspace: Workspace, identifier: UUID) -> dict[str, Any]:
     """Return the ids of the next newer and the next older request that match the filters of the list."""
     names: dict[str, Any] = {"newer": None, "older": None}
     try:
-        query = read_query(request, LogsQuery, orgId=str(workspace.organization.id))
+        query = _read_filters(request, workspace)
         scope = access_logs(_scope(workspace), requested_ids_of(query))
     except ApiError:
         return names
@@ -212,6 +389,7 @@ def _query_with(said: QueryDict, **changes: str) -> str:
 PATHS = [
     path("o/<str:organization_id>/logs", logs, name="logs"),
     path("o/<str:organization_id>/logs/export", export, name="logs_export"),
+    path("o/<str:organization_id>/logs/views", views, name="log_views"),
     path("o/<str:organization_id>/logs/<str:log_id>", one_log, name="one_log"),
     path("o/<str:organization_id>/logs/<str:log_id>/media/<int:number>", medium, name="log_medium"),
 ]

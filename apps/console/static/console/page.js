@@ -1,6 +1,15 @@
 // Shared behavior of all pages: local times, copying, menus, confirmations, single submission of forms.
 
-const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const moment = new Intl.DateTimeFormat(undefined, {
+  year: "numeric", month: "short", day: "numeric", hour: "numeric", minute: "2-digit", second: "2-digit", timeZoneName: "short",
+});
+
+// The server reads and writes fields of date and time in the reader's zone; without scripts they are in UTC.
+const zone = moment.resolvedOptions().timeZone, ZONE = "gateway-timezone";
+if (/^[\w+\/-]{1,64}$/.test(zone) && !document.cookie.split("; ").includes(`${ZONE}=${zone}`)) {
+  const secure = location.protocol === "https:" ? "; secure" : "";
+  document.cookie = `${ZONE}=${zone}; path=/app/; max-age=31536000; samesite=lax${secure}`;
+}
 
 function showMoments(root) {
   for (const time of root.querySelectorAll("time[datetime]:not([data-shown])")) {
