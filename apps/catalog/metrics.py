@@ -40,7 +40,8 @@ def note_state() -> None:
         _DISPUTED: waiting.filter(disputed=True).count(),
         _PROBLEMS: PriceListReading.objects.exclude(problem="").count(),
     }
-    checked = Provider.objects.filter(active=True, checked_on__isnull=False).values_list("id", "checked_on")
+    real = Provider.objects.exclude(facts__has_key="development_only")
+    checked = real.filter(active=True, checked_on__isnull=False).values_list("id", "checked_on")
     found |= {f"{_CHECKED} {name}": datetime.combine(day, time(), UTC).timestamp() for name, day in checked if day}
     try:
         with client().pipeline(transaction=True) as pipeline:

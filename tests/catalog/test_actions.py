@@ -402,6 +402,7 @@ def test_metrics_count_what_waits(loaded: None, lists: Callable[..., Path]) -> N
     assert "gateway_catalog_proposals_disputed 0.0\n" in text
     assert "gateway_catalog_price_list_problems 0.0\n" in text
     assert 'gateway_catalog_price_age_seconds{provider="groq"} ' in text
+    assert 'provider="sandbox"' not in text
     lists(b"")
     propose()
     assert "gateway_catalog_price_list_problems 1.0\n" in metrics.exposition().decode()
