@@ -216,9 +216,30 @@ def _modelsdev(document: Any) -> Iterator[Listed]:
             if "input" not in cost:
                 continue
             try:
-                yield Listed(provider, name, _prices(cost, _MODELSDEV_FIELDS, Decimal(1)))
+                prices = _prices(cost, _MODELSDEV_FIELDS, Decimal(1))
+                yield Listed(provider, name, prices, abilities=_modelsdev_abilities(entry))
             except ValueError as error:
                 yield Listed(provider, name, {}, fault=str(error))
+
+
+_MODELSDEV_FEATURES: Final = {
+    "tool_call": ("tools",),
+    "reasoning": ("reasoning",),
+    "structured_output": ("structured_outputs", "json_output"),
+}
+_INPUTS: Final = ("text", "image", "audio", "video", "pdf")
+
+
+def _modelsdev_abilities(entry: dict[str, Any]) -> Abilities | None:
+    modalities, limit = _table(entry.get("modalities")), _table(entry.get("limit"))
+    stated = modalities.get("input")
+    inputs = [name for name in _INPUTS if name in stated] if isinstance(stated, list) else []
+    if modalities.get("output") != ["text"] or "text" not in inputs or entry.get("status") == "deprecated":
+        return None
+    features = [ours for name, words in _MODELSDEV_FEATURES.items() if entry.get(name) is True for ours in words]
+    features += ["vision"] if "image" in inputs else []
+    sizes = _tokens(limit.get("context")), _tokens(limit.get("output"))
+    return Abilities(*sizes, tuple(features), tuple(inputs))
 
 
 # OpenRouter's words, which LLM Gateway follows.

@@ -91,6 +91,28 @@ def test_abilities_of_chat_models_are_read(fields: dict[str, Any], abilities: Ab
     assert (entry.abilities, entry.fault) == (abilities, "")
 
 
+CHAT = {"modalities": {"input": ["text", "image", "smell"], "output": ["text"]}, "limit": {"context": 400_000}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "abilities"),
+    [
+        ({}, None),
+        ({"modalities": {"input": "text", "output": ["text"]}}, None),
+        ({"modalities": {"input": ["text"], "output": ["image"]}}, None),
+        (CHAT | {"status": "deprecated"}, None),
+        (
+            CHAT | {"tool_call": True, "reasoning": 1, "structured_output": True},
+            Abilities(400_000, None, ("tools", "structured_outputs", "json_output", "vision"), ("text", "image")),
+        ),
+    ],
+)
+def test_abilities_in_models_devs_list_are_read(fields: dict[str, Any], abilities: Abilities | None) -> None:
+    document = {"openai": {"models": {"gpt-7": {"cost": {"input": 1, "output": 2}} | fields}}}
+    [entry] = read_list("modelsdev", json.dumps(document).encode()).entries
+    assert (entry.abilities, entry.fault) == (abilities, "")
+
+
 @pytest.mark.parametrize(
     ("kind", "document", "listed"),
     [
